@@ -1,0 +1,85 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. They need Python 3.11+ and Java 17+, and set up the rest in .venv.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?=
+# Processes that share the tests, a file each. With more than there are cores, Spark waits for its Python workers in vain now and then.
+JOBS ?= 2
+
+export UV_HTTP_TIMEOUT ?= 300
+export UV_PYTHON_DOWNLOADS := never
+# Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup java kafka test check lint format types layers documents demo bench lock clean
+
+help:  ## show this
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY)  ## set up .venv with exactly the packages of the lock
+
+$(READY): requirements.txt requirements-setup.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; give it as: make PYTHON=python3.11" >&2; exit 1; }
+	@echo "setting up $(VENV): about 1 GB the first time, most of it PySpark"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-setup.txt
+	@index="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}}"; \
+	if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$$index"; fi; \
+	export VIRTUAL_ENV="$(CURDIR)/$(VENV)"; \
+	$(BIN)/uv pip sync --no-build-isolation --require-hashes requirements.txt && \
+	$(BIN)/uv pip install --no-build-isolation --no-deps --config-setting editable_mode=compat --editable .
+	@touch $(READY)
+
+# Asked before a gigabyte is fetched; whether it is new enough is asked by semel.
+java:
+	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version > /dev/null 2>&1 || { printf '%s\n' \
+	"Java is missing: Kafka and Spark need Java 17 or newer. Install it, or point JAVA_HOME to it:" \
+	"  Debian, Ubuntu  sudo apt install openjdk-17-jre-headless" \
+	"  Fedora          sudo dnf install java-21-openjdk-headless" \
+	"  macOS           brew install openjdk@21" >&2; exit 1; }
+
+kafka: java setup  ## fetch Apache Kafka into the cache, where it is not there yet
+	@$(BIN)/python -m semel.sandbox
+
+test: kafka  ## run the whole test suite (ARGS are for pytest)
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+check: lint format types layers documents  ## lint, format, types, import rules, code in the documents (with -k: all of them, also after one failed)
+
+lint: setup
+	$(BIN)/ruff check .
+
+format: setup
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+layers: setup
+	$(BIN)/lint-imports --no-cache
+
+documents: setup
+	$(BIN)/python -m pytest --quiet tests/docs
+
+demo: kafka  ## see it: kills of driver and executors, and not one record lost or doubled (ARGS are for semel demo)
+	@$(BIN)/semel demo $(ARGS)
+
+bench: kafka  ## measure it against what Spark and Kafka bring themselves (ARGS are for the bench)
+	@$(BIN)/python -m bench $(ARGS)
+
+lock: setup  ## pin the newest packages that pyproject.toml allows
+	@export VIRTUAL_ENV="$(CURDIR)/$(VENV)"; \
+	options="--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --upgrade --quiet"; \
+	export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
+	$(BIN)/uv pip compile $$options --extra spark --extra testing --group dev --output-file requirements.txt pyproject.toml && \
+	$(BIN)/uv pip compile $$options --constraint requirements.txt --group setup --output-file requirements-setup.txt
+
+clean:  ## remove .venv and everything that was built; the cache with Kafka stays
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log artifacts
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
