@@ -1,0 +1,95 @@
+"""One tree of errors, by what the caller must do (DESIGN section 6).
+
+Every message says what happened, what it means for the data, and what to do, and starts with a stable tag such as
+``[SEMEL_FENCED]``: Spark keeps only the text of an exception that stopped a query, and :func:`from_text`
+(``semel.spark.error``) gives the class back from it. All of them survive pickling: they travel from executors to the driver.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = [
+    "AbortAndRetry",
+    "ConfigError",
+    "DataLoss",
+    "Fenced",
+    "Retriable",
+    "SemelError",
+    "Unsupported",
+    "from_text",
+]
+
+
+class SemelError(Exception):
+    """The root of everything that semel raises on purpose.
+
+    ``tag`` is the stable name of the case, without the ``SEMEL_`` prefix that its text carries.
+    """
+
+    default_tag = "ERROR"
+
+    def __init__(self, message: str, *, tag: str | None = None) -> None:
+        self.message = message
+        self.tag = tag or self.default_tag
+        super().__init__(f"[SEMEL_{self.tag}] {message}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.tag)
+
+
+class Retriable(SemelError):
+    """Repeating the same request may help. Handled inside; callers see it only when the time for repeating is used up."""
+
+    default_tag = "TIMEOUT"
+
+
+class AbortAndRetry(SemelError):
+    """The transaction is gone, and nothing of it will ever be visible: run the same work again in a new one."""
+
+    default_tag = "ABORT_AND_RETRY"
+
+
+class Fenced(SemelError):
+    """Another owner has taken over this transactional id: stop. Going on would fight with a living successor."""
+
+    default_tag = "FENCED"
+
+
+class ConfigError(SemelError):
+    """What was asked for cannot be done as it was asked: change the options or the data. Nothing was committed."""
+
+    default_tag = "CONFIG"
+
+
+class DataLoss(SemelError):
+    """Rows are missing, doubled or undecidable unless a person decides: stop. The message says what and where."""
+
+    default_tag = "DATA_LOSS"
+
+
+class Unsupported(SemelError):
+    """The broker, a feature of it, or this version of semel cannot do that. The message says which version can."""
+
+    default_tag = "UNSUPPORTED"
+
+
+_CLASSES: tuple[type[SemelError], ...] = (Retriable, AbortAndRetry, Fenced, ConfigError, DataLoss, Unsupported)
+_TEXT = re.compile(r"semel\.errors\.(\w+): \[SEMEL_([A-Z0-9_]+)\] ([^\n]*)")
+
+
+def _rebuild(cls: type[SemelError], message: str, tag: str) -> SemelError:
+    return cls(message, tag=tag)
+
+
+def from_text(text: str) -> SemelError | None:
+    """Give back the error whose text stands somewhere in ``text`` (a Java stack trace, a query's exception); None without one.
+
+    The last one in the text is the cause nearest to where it was raised.
+    """
+    names = {cls.__name__: cls for cls in _CLASSES}
+    found = [match for match in _TEXT.finditer(text) if match.group(1) in names]
+    if not found:
+        return None
+    name, tag, message = found[-1].groups()
+    return names[name](message, tag=tag)

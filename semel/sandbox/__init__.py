@@ -1,0 +1,23 @@
+"""A real Apache Kafka on this machine, for the demo, development and tests (DESIGN section 9).
+
+- ``java``: finds a Java that is new enough, or says how to get one.
+- ``jars``: Kafka's own jars, resolved once by the Ivy jar inside PySpark, kept in the user's cache with their checksums.
+- ``ivy``: resolves them from a Maven repository.
+- ``settings``: the properties of one node.
+- ``ports``: ports that nobody else has.
+- ``watch``: the small process that ends a broker when the process that started it is gone, however it went.
+- ``processes``: what the operating system knows of processes.
+- ``ready``: asks a broker whether it serves, by a Metadata request.
+- ``node``: one broker process: kill, freeze, thaw, stop, start again.
+- ``cluster``: :class:`Sandbox`, one or more nodes.
+- ``background``: the broker that ``semel broker start`` leaves running.
+
+Not promised: security (listeners are plain text on 127.0.0.1), Windows, and data that outlives the power of this machine.
+"""
+
+from semel.sandbox.cluster import Sandbox
+from semel.sandbox.jars import DEFAULT_VERSION, classpath
+from semel.sandbox.java import find_java
+from semel.sandbox.node import Node
+
+__all__ = ["DEFAULT_VERSION", "Node", "Sandbox", "classpath", "find_java"]

@@ -1,0 +1,133 @@
+"""The broker that ``semel broker start`` leaves running: one a user, found again by a file in the cache folder.
+
+It ends by ``semel broker stop`` or with the machine. Its data go with it, unless it was given a directory of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from semel.errors import ConfigError
+from semel.sandbox.cluster import PLAIN_JVM, Sandbox
+from semel.sandbox.jars import DEFAULT_VERSION, cache_directory
+from semel.sandbox.processes import command
+
+__all__ = ["Background", "start", "status", "stop"]
+
+_PATIENCE_S = 20.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """A broker left running. ``running`` is False for one that ended by itself and was not stopped yet."""
+
+    bootstrap_servers: str
+    version: str
+    pids: list[int]
+    since: str
+    directory: str
+    keeps_data: bool
+
+    @property
+    def running(self) -> bool:
+        """Whether every node of it runs."""
+        return all(_is_ours(pid, self.directory) for pid in self.pids)
+
+
+def start(*, port: int = 9092, nodes: int = 1, version: str = DEFAULT_VERSION, directory: Path | None = None) -> Background:
+    """Start it, on this port and the ones after it, and return when it serves."""
+    with _locked() as folder:
+        present = _read(folder)
+        if present is not None and present.running:
+            raise ConfigError(
+                f"a broker is already running at {present.bootstrap_servers}. Nothing was started. Use it, or run: semel broker stop",
+                tag="BROKER_RUNNING",
+            )
+        if present is not None:
+            _end(folder, present)
+        home = directory.absolute() if directory else folder / "data"
+        if directory is None:
+            shutil.rmtree(home, ignore_errors=True)
+        ports = range(port, port + nodes)
+        jvm = (*PLAIN_JVM, f"-XX:ErrorFile={home}/crash.log")
+        # Kafka's own default: what is meant for users should not surprise those who know Kafka.
+        settings = {"auto.create.topics.enable": "true"}
+        sandbox = Sandbox.start(nodes=nodes, version=version, directory=home, ports=ports, settings=settings, jvm=jvm, keep_running=True)
+        left = Background(
+            bootstrap_servers=sandbox.bootstrap_servers,
+            version=version,
+            pids=[node.pid for node in sandbox.nodes],
+            since=datetime.now(UTC).isoformat(timespec="seconds"),
+            directory=str(home),
+            keeps_data=directory is not None,
+        )
+        written = folder / "state.new"
+        written.write_text(json.dumps(asdict(left), indent=1))
+        written.rename(folder / "state.json")
+        return left
+
+
+def status() -> Background | None:
+    """The broker that was left running, or None."""
+    return _read(_folder())
+
+
+def stop() -> Background | None:
+    """End it, in order; return what it was, or None where there was none."""
+    with _locked() as folder:
+        present = _read(folder)
+        if present is not None:
+            _end(folder, present)
+        return present
+
+
+def _end(folder: Path, broker: Background) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in broker.pids:
+            if _is_ours(pid, broker.directory):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        deadline = time.monotonic() + _PATIENCE_S
+        while any(_is_ours(pid, broker.directory) for pid in broker.pids) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+    if not broker.keeps_data:
+        shutil.rmtree(broker.directory, ignore_errors=True)
+    (folder / "state.json").unlink(missing_ok=True)
+
+
+def _is_ours(pid: int, directory: str) -> bool:
+    """Whether the process is the broker of that directory: process ids are used again."""
+    line = command(pid)
+    return "kafka.Kafka" in line and directory in line
+
+
+def _folder() -> Path:
+    return cache_directory() / "broker"
+
+
+def _read(folder: Path) -> Background | None:
+    try:
+        return Background(**json.loads((folder / "state.json").read_text()))
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _locked() -> Iterator[Path]:
+    folder = _folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder

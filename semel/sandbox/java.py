@@ -1,0 +1,47 @@
+"""Finds a Java that Kafka and Spark can run on (DESIGN section 9: nothing but Python 3.11+ and Java 17+ is needed).
+
+``JAVA_HOME`` wins over the search path, as it does for Kafka's and Spark's own scripts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+from semel.errors import ConfigError
+
+__all__ = ["OLDEST", "find_java"]
+
+OLDEST = 17
+
+_HOW = (
+    f"Install Java {OLDEST} or newer (Debian, Ubuntu: sudo apt install openjdk-17-jre-headless;"
+    " Fedora: sudo dnf install java-21-openjdk-headless; macOS: brew install openjdk@21), or point JAVA_HOME to one."
+)
+
+
+def find_java() -> str:
+    """The path of the ``java`` program; raises :class:`ConfigError` where there is none, or only an older one."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if program is None or not os.access(program, os.X_OK):
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the search path"
+        raise ConfigError(f"Java is missing: {where}. Kafka and Spark run on it, so nothing was started. {_HOW}", tag="JAVA_MISSING")
+    version = _version(program)
+    if version < OLDEST:
+        raise ConfigError(f"{program} is Java {version}, and Kafka needs {OLDEST} or newer. Nothing was started. {_HOW}", tag="JAVA_TOO_OLD")
+    return program
+
+
+@lru_cache
+def _version(program: str) -> int:
+    done = subprocess.run([program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    text = done.stderr + done.stdout
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    if done.returncode or not found:
+        raise ConfigError(f"{program} -version does not answer like Java: {text.strip()[:300]!r}. Nothing was started. {_HOW}", tag="JAVA_MISSING")
+    return int(found.group(1))

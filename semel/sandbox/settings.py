@@ -1,0 +1,93 @@
+"""The properties of one node, and what marks its directory as formatted.
+
+Every node is broker and controller at once; the controllers are a fixed quorum. The defaults suit tests: few partitions in the internal
+topics, no wait when a group starts, topics made by those who want them, a lost node noticed in seconds by the others. ``settings`` of the
+caller win over all of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["LOG4J", "META", "meta_properties", "new_cluster_id", "parse_properties", "properties_text", "server_properties"]
+
+#: The file that says whose directory it is.
+META = "meta.properties"
+
+LOG4J = """\
+rootLogger.level=INFO
+rootLogger.appenderRef.out.ref=out
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=[%d] %p %m (%c)%n
+logger.config.name=org.apache.kafka.common.config.AbstractConfig
+logger.config.level=WARN
+"""
+
+
+def server_properties(*, node_id: int, port: int, controllers: Mapping[int, int], data: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Kafka's ``server.properties`` of the node ``node_id``; ``controllers`` maps every node's id to its controller's port."""
+    replicas = min(3, len(controllers))
+    in_sync = 2 if replicas == 3 else 1
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": str(node_id),
+        "controller.quorum.voters": ",".join(f"{node}@127.0.0.1:{number}" for node, number in sorted(controllers.items())),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controllers[node_id]}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(data),
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": str(in_sync),
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(in_sync),
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": str(in_sync),
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+    }
+    if len(controllers) > 1:
+        # One node alone keeps Kafka's 9 s: a machine under load must not have it fenced, and nobody waits for another leader.
+        properties.update({"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "4000"})
+    properties.update(settings)
+    return properties
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """The text of a Java properties file."""
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """A properties file of Kafka's own making: one ``name=value`` a line."""
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def meta_properties(node_id: int, cluster_id: str) -> str:
+    """What Kafka's storage tool writes into a formatted directory, next to the bootstrap records."""
+    return properties_text({"version": "1", "cluster.id": cluster_id, "node.id": str(node_id), "directory.id": new_cluster_id()})
+
+
+def new_cluster_id() -> str:
+    """A random id in Kafka's spelling: 16 bytes in URL-safe base64, which does not look like an option."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,82 @@
+"""The named steps of each protocol, in order, and the observer that tests hook (DESIGN section 5).
+
+Code calls :func:`reached` at each step. In production that is one comparison with None. ``SEMEL_STEPS=module:function`` names an observer
+``function(step, detail)``; it is read once, at import, so that executors' Python workers get it through ``spark.executorEnv``. A crash test kills the
+process inside the observer: a new step is covered without a new test.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from enum import Enum
+
+__all__ = ["OwnerStep", "ParticipantStep", "SinkStep", "Step", "reached"]
+
+
+class Step(Enum):
+    """A named point in a protocol. The order of the members is the order of the protocol."""
+
+
+class OwnerStep(Step):
+    """Steps of the owner of a transactional id; the names of PROTOCOL.md, sections 2 and 3."""
+
+    INITIALISED = "initialised"
+    CLAIMED = "claimed"
+    PROGRESS_READ = "progress_read"
+    MARKERS_CHECKED = "markers_checked"
+    BEGUN = "begun"
+    PARTITIONS_ADDED = "partitions_added"
+    WRITTEN = "written"
+    PROGRESS_WRITTEN = "progress_written"
+    OFFSETS_ADDED = "offsets_added"
+    COMMIT_SENT = "commit_sent"
+    COMMIT_ANSWERED = "commit_answered"
+    MARKERS_SEEN = "markers_seen"
+    ABORT_SENT = "abort_sent"
+    ABORT_ANSWERED = "abort_answered"
+
+
+class ParticipantStep(Step):
+    """Steps of a participant: one task that writes the partitions of its ticket."""
+
+    STARTED = "started"
+    SENT = "sent"
+    ACKNOWLEDGED = "acknowledged"
+    RECEIPT = "receipt"
+
+
+class SinkStep(Step):
+    """Steps of the Spark sink around one transaction."""
+
+    CALLED = "called"
+    DECIDED = "decided"
+    JOB_DONE = "job_done"
+    PROVEN = "proven"
+    RETURNING = "returning"
+
+
+Observer = Callable[[Step, str], None]
+
+
+def _load() -> Observer | None:
+    name = os.environ.get("SEMEL_STEPS")
+    if not name:
+        return None
+    module, _, function = name.partition(":")
+    observer: Observer = getattr(importlib.import_module(module), function)
+    return observer
+
+
+_observer: Observer | None = None
+
+
+def reached(step: Step, detail: str = "") -> None:
+    """Tell the observer, if there is one, that ``step`` has just been passed. ``detail`` is for people (a transactional id, a partition)."""
+    if _observer is not None:
+        _observer(step, detail)
+
+
+# last, so that an observer's module may import anything of semel, this module included
+_observer = _load()
