@@ -1,0 +1,203 @@
+"""Record batches v2 to Arrow columns, with no loop over records.
+
+:mod:`.bodies` lays out the bytes of many batches, :mod:`.starts` finds the records in them, and here their fields are read, the same
+field of all records at a time. Keys and values are copied once, from the fetched (or decompressed) bytes into their columns.
+
+Everything that a record says is checked before it is used: lengths against the record, records against the batch, counts and offsets
+against the header. What does not fit raises :class:`~semel.errors.DataLoss` with the tag ``CORRUPT_RECORDS``. Offsets come from the
+records themselves, so batches that compaction has thinned out are right. Not promised: that a value is what the producer meant when
+``check_crcs`` is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from semel.records.bodies import DECOMPRESSED_LIMIT, Area, areas
+from semel.records.codecs import Damaged
+from semel.records.columns import VIEW, Views
+from semel.records.gather import binary, views_at
+from semel.records.header import BatchHeader, corrupt
+from semel.records.record_headers import HEADERS, read_headers
+from semel.records.starts import record_bounds
+from semel.records.timestamps import LATEST
+from semel.records.varint import Ints, read
+
+__all__ = ["decode"]
+
+_FIELDS = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.timestamp("us", "UTC")),
+    pa.field("timestampType", pa.int32()),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """The fields of some records, and the index of each one's batch."""
+
+    batch: Ints
+    time_delta: Ints
+    offset_delta: Ints
+    key: Ints
+    key_length: Ints
+    value: Ints
+    value_length: Ints
+    header: Ints
+    header_count: Ints
+    end: Ints
+
+    def filter(self, keep: NDArray[np.bool_]) -> _Records:
+        """Those of them for which ``keep`` is true."""
+        return _Records(*(getattr(self, name)[keep] for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Finished columns of some records; keys and values as views into the buffer with the chunk's number."""
+
+    key: Views
+    value: Views
+    offset: Ints
+    milliseconds: Ints
+    log_append: NDArray[np.int32]
+    headers: Any
+
+
+def decode(
+    buffer: memoryview,
+    batches: Sequence[BatchHeader],
+    *,
+    start: int = 0,
+    end: int | None = None,
+    headers: bool = False,
+    check_crcs: bool = True,
+    limit: int = DECOMPRESSED_LIMIT,
+    where: str = "",
+) -> pa.RecordBatch:
+    """The records of ``batches`` (of :func:`scan` on the same buffer) whose offsets are from ``start`` to before ``end``.
+
+    Columns: key and value (binary), offset, timestamp (microseconds, UTC), timestampType (0 create, 1 log append), and with ``headers``
+    the headers (list<struct<key: string, value: binary>>, empty for a record that has none). Control batches are the caller's to leave
+    out (ValueError). A batch that decompresses to more than ``limit`` bytes is refused; all values together must stay below 2 GiB, so
+    hand over a fetch at a time. ``where`` names the partition in messages, as in ``orders-0``.
+    """
+    if any(batch.control for batch in batches):
+        raise ValueError("control batches have no rows: leave them out, marker() reads them")
+    wanted = [b for b in batches if b.count and b.next_offset > start and (end is None or b.base_offset < end)]
+    buffers: list[Any] = []
+    chunks: list[_Chunk] = []
+    for area in areas(buffer, wanted, check_crcs=check_crcs, limit=limit, where=where):
+        chunks += _area(area, len(buffers), start, end, headers, where)
+        buffers.append(pa.py_buffer(area.data))
+    return _assembled(chunks, buffers, headers)
+
+
+def _assembled(chunks: list[_Chunk], buffers: list[Any], headers: bool) -> pa.RecordBatch:
+    views = np.zeros((0, VIEW), np.int32)
+    numbers = np.zeros(0, np.int64)
+    columns = [
+        binary(np.concatenate([views, *(chunk.key for chunk in chunks)]), buffers),
+        binary(np.concatenate([views, *(chunk.value for chunk in chunks)]), buffers),
+        pa.array(np.concatenate([numbers, *(chunk.offset for chunk in chunks)])),
+        pa.array(np.concatenate([numbers, *(chunk.milliseconds for chunk in chunks)]) * 1000).view(_FIELDS[3].type),
+        pa.array(np.concatenate([np.zeros(0, np.int32), *(chunk.log_append for chunk in chunks)])),
+    ]
+    if not headers:
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(_FIELDS))
+    columns.append(pa.concat_arrays([pa.array([], HEADERS), *(chunk.headers for chunk in chunks)]))
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*_FIELDS, pa.field("headers", HEADERS)]))
+
+
+def _area(area: Area, number: int, start: int, end: int | None, headers: bool, where: str) -> list[_Chunk]:
+    """The chunks of one area, each a stretch small enough to stay in the processor's caches."""
+    base_offsets = np.array([header.base_offset for header in area.headers], np.int64)
+    chunks: list[_Chunk] = []
+    for records in _checked(area, where):
+        offset = base_offsets[records.batch] + records.offset_delta
+        keep = offset >= start if end is None else (offset >= start) & (offset < end)
+        if not keep.all():
+            records, offset = records.filter(keep), offset[keep]
+        chunks.append(_chunk(area, number, records, offset, headers, where))
+    return chunks
+
+
+def _chunk(area: Area, number: int, records: _Records, offset: Ints, headers: bool, where: str) -> _Chunk:
+    log_append = np.array([header.log_append_time for header in area.headers], np.int32)[records.batch]
+    base = np.array([header.base_timestamp for header in area.headers], np.int64)
+    milliseconds = base[records.batch] + records.time_delta
+    if log_append.any():
+        latest = np.array([header.max_timestamp for header in area.headers], np.int64)
+        milliseconds = np.where(log_append, latest[records.batch], milliseconds)
+    column = None
+    if headers:
+        try:
+            column = read_headers(area.data, records.header, records.header_count, records.end)
+        except Damaged as error:
+            raise corrupt(where, area.headers[int(records.batch[0])].base_offset, str(error)) from None
+    _check(np.abs(milliseconds) > LATEST, records, area, where, "its timestamp is beyond what microseconds can hold")
+    return _Chunk(
+        views_at(area.data, records.key, records.key_length, number),
+        views_at(area.data, records.value, records.value_length, number),
+        offset,
+        milliseconds,
+        log_append,
+        column,
+    )
+
+
+def _checked(area: Area, where: str) -> Iterator[_Records]:
+    """All records of an area by stretches; when the last one has come out, every count has been found right."""
+    deltas = np.array([header.last_offset_delta for header in area.headers], np.int64)
+    counts = np.zeros(len(area.headers), np.int64)
+    before, before_batch = -1, -1
+    batch = 0
+    try:
+        for attributes, ends in record_bounds(area.data, area.begins, area.ends, sum(header.count for header in area.headers)):
+            per_batch = np.diff(np.searchsorted(attributes, [*area.begins.tolist(), len(area.data)]))
+            counts += per_batch
+            indices = np.repeat(np.arange(len(counts)), per_batch)
+            batch = int(indices[0])
+            records = _fields(area, attributes, ends, indices, where)
+            following = np.ones(len(indices), np.bool_)
+            following[1:] = (indices[1:] != indices[:-1]) | (records.offset_delta[1:] > records.offset_delta[:-1])
+            following[0] = batch != before_batch or records.offset_delta[0] > before
+            wrong = ~following | (records.offset_delta < 0) | (records.offset_delta > deltas[indices])
+            _check(wrong, records, area, where, "its offset delta is out of order")
+            before, before_batch = int(records.offset_delta[-1]), int(indices[-1])
+            yield records
+    except Damaged as error:
+        raise corrupt(where, area.headers[batch].base_offset, str(error)) from None
+    for header, count in zip(area.headers, counts.tolist(), strict=True):
+        if header.count != count:
+            raise corrupt(where, header.base_offset, f"its header says {header.count} records, and it holds {count}")
+
+
+def _fields(area: Area, attributes: Ints, ends: Ints, batch: Ints, where: str) -> _Records:
+    data = area.data
+    time_delta, at = read(data, attributes + 1, 10)
+    offset_delta, at = read(data, at, 5)
+    key_length, key = read(data, at, 5)
+    value_length, value = read(data, key + np.maximum(key_length, 0), 5)
+    header_count, header = read(data, value + np.maximum(value_length, 0), 5)
+    records = _Records(batch, time_delta, offset_delta, key, key_length, value, value_length, header, header_count, ends)
+    # Each header takes two bytes at least, so this bounds what their count may have allocated.
+    room = ends - header
+    wrong = (key_length < -1) | (value_length < -1) | (header_count < 0) | (room < 2 * header_count) | ((header_count == 0) & (room != 0))
+    _check(wrong, records, area, where, "its fields do not fill it")
+    return records
+
+
+def _check(wrong: NDArray[np.bool_], records: _Records, area: Area, where: str, what: str) -> None:
+    if wrong.any():
+        index = int(np.argmax(wrong))
+        header = area.headers[int(records.batch[index])]
+        raise corrupt(where, header.base_offset, f"the record with offset delta {int(records.offset_delta[index])}: {what}")

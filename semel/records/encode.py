@@ -1,0 +1,252 @@
+"""Rows of one partition to record batches v2, ready for Produce requests, with no loop over records.
+
+First the sizes: an upper bound of each record's size by its lengths, cut into batches by looking up cumulative sizes. Then the bytes, a
+few batches at a time: what stands between the values is packed into machine words, and :mod:`.assembly` copies all of it into one buffer,
+of which the batches are slices. With a codec each slice is compressed; the cuts are still made by uncompressed size, and a batch that
+compression would only enlarge is sent uncompressed.
+
+Base offset is 0 and leader epoch -1, which the broker overwrites. Not promised: the same cuts as another client makes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from semel.errors import ConfigError
+from semel.records.assembly import Assembly
+from semel.records.codecs import Codec, compress
+from semel.records.columns import Column, absent, column
+from semel.records.header import HEADER_SIZE, SMALLEST_RECORD, BatchHeader, pack
+from semel.records.record_headers import pack_headers
+from semel.records.timestamps import milliseconds
+from semel.records.varint import Ints, longest_size, sizes, zigzag
+from semel.records.varint import pack as pack_varints
+
+__all__ = ["Batch", "encode"]
+
+#: Uncompressed bytes that are put together in one go: small enough for 32-bit offsets and the processor's caches, large enough to be worth it.
+_GROUP = 2 * 1024 * 1024
+#: A batch says its length in an int32; Arrow's offsets are such, too.
+_LARGEST_BATCH = 2**31 - 4096
+_SEQUENCES = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One encoded record batch v2, ready for a Produce request."""
+
+    #: What goes on the socket, in this order.
+    chunks: tuple[bytes | memoryview, ...]
+    size: int
+    count: int
+    #: Of its first record; -1 without a producer id.
+    base_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The columns of all rows, and what bounds each record's size wherever the cuts fall."""
+
+    key: Column
+    value: Column
+    headers: Column | None
+    timestamps: Ints
+    #: Bytes at most of a timestamp delta and of an offset delta.
+    longest_time: int
+    longest_offset: int
+
+    def slice(self, start: int, stop: int) -> _Rows:
+        """The rows from ``start`` to before ``stop``."""
+        headers = self.headers.slice(start, stop) if self.headers else None
+        key, value, timestamps = self.key.slice(start, stop), self.value.slice(start, stop), self.timestamps[start:stop]
+        return _Rows(key, value, headers, timestamps, self.longest_time, self.longest_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """The records of one batch, and what its header says of them."""
+
+    data: bytes | memoryview
+    codec: Codec
+    count: int
+    base_timestamp: int
+    max_timestamp: int
+
+
+def encode(
+    rows: Any,
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    codec: Codec = Codec.NONE,
+    max_bytes: int = 1_048_576,
+    now_ms: int | None = None,
+    where: str = "",
+) -> list[Batch]:
+    """The record batches of ``rows``, a pyarrow RecordBatch or Table that holds rows of one partition only, in order; none for no rows.
+
+    Columns: ``value`` and optionally ``key`` (binary or string of any layout), ``timestamp`` (a timestamp, or milliseconds as int64),
+    ``headers`` (list<struct<key: string, value: binary>>). Each may hold nulls; a null timestamp is ``now_ms``, or now. Other columns
+    place rows and are not looked at.
+
+    No batch is larger than ``max_bytes``. A row that alone does not fit raises :class:`ConfigError` (``RECORD_TOO_LARGE``). Sequences
+    follow each other and wrap at 2**31, or stay -1. ``where`` names the partition in messages, as in ``orders-0``.
+    """
+    if not rows.num_rows:
+        return []
+    limit = min(max_bytes, _LARGEST_BATCH) - HEADER_SIZE
+    columns = _columns(rows, limit, int(time.time() * 1000) if now_ms is None else now_ms)
+    bounds = _bounds(columns)
+    cuts = _cuts(columns, bounds, limit, where)
+    batches: list[Batch] = []
+    sequence = base_sequence
+    for group in _groups(cuts, bounds):
+        for body in _bodies(columns, group, codec):
+            header = BatchHeader(
+                position=0,
+                size=HEADER_SIZE + len(body.data),
+                base_offset=0,
+                last_offset_delta=body.count - 1,
+                count=body.count,
+                codec=body.codec,
+                transactional=transactional,
+                control=False,
+                log_append_time=False,
+                delete_horizon=False,
+                base_timestamp=body.base_timestamp,
+                max_timestamp=body.max_timestamp,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=sequence,
+                leader_epoch=-1,
+            )
+            batches.append(Batch((pack(header, (body.data,)), body.data), header.size, body.count, sequence))
+            if sequence >= 0:
+                sequence = (sequence + body.count) % _SEQUENCES
+    return batches
+
+
+def _columns(rows: Any, limit: int, now_ms: int) -> _Rows:
+    names = rows.schema.names
+    if "value" not in names:
+        raise ConfigError(f"there is no column value among {', '.join(names)}. Nothing was written. Give one that name.", tag="VALUE_MISSING")
+    value = column(rows.column("value"), "value")
+    key = column(rows.column("key"), "key") if "key" in names else absent(rows.num_rows)
+    headers = pack_headers(rows.column("headers")) if "headers" in names else None
+    timestamps = milliseconds(rows.column("timestamp") if "timestamp" in names else None, rows.num_rows, now_ms)
+    span = int(timestamps.max()) - int(timestamps.min())
+    most = min(rows.num_rows, max(limit, 0) // SMALLEST_RECORD)
+    return _Rows(key, value, headers, timestamps, longest_size(span), longest_size(most))
+
+
+def _bounds(rows: _Rows) -> Ints:
+    """How many bytes the records before each row take at most; one number more than rows."""
+    size = rows.longest_time + rows.longest_offset + _fixed_sizes(rows)
+    size += sizes(zigzag(size))
+    bounds = np.zeros(len(size) + 1, np.int64)
+    np.cumsum(size, out=bounds[1:])
+    return bounds
+
+
+def _fixed_sizes(rows: _Rows) -> Ints:
+    """The size of each record without its own length and the two deltas, which the cuts decide on."""
+    size: Ints = np.maximum(rows.value.lengths, 0) + 1
+    size += sizes(zigzag(rows.value.lengths))
+    size += 1 if rows.headers is None else rows.headers.lengths
+    if rows.key.all_null:
+        size += 1
+    else:
+        size += sizes(zigzag(rows.key.lengths)) + np.maximum(rows.key.lengths, 0)
+    return size
+
+
+def _cuts(rows: _Rows, bounds: Ints, limit: int, where: str) -> list[int]:
+    """Where batches begin, and the end: as many rows in each as surely fit."""
+    cuts = [0]
+    while cuts[-1] < len(bounds) - 1:
+        row = cuts[-1]
+        behind = int(np.searchsorted(bounds, bounds[row] + limit, side="right")) - 1
+        if behind <= row:
+            _check_alone(rows, row, limit, where)
+            behind = row + 1
+        cuts.append(behind)
+    return cuts
+
+
+def _check_alone(rows: _Rows, row: int, limit: int, where: str) -> None:
+    """A row too large by its bound may still fit alone, where both deltas are 0 and take a byte each."""
+    size = 2 + int(_fixed_sizes(rows.slice(row, row + 1))[0])
+    size += longest_size(size)
+    if size > limit:
+        place = f" of {where}" if where else ""
+        raise ConfigError(
+            f"row {row}{place} takes {size + HEADER_SIZE} bytes as a record batch, and {limit + HEADER_SIZE} are allowed. Nothing of these rows"
+            " was written. Make the row smaller, or raise max.request.size here and max.message.bytes of the topic.",
+            tag="RECORD_TOO_LARGE",
+        )
+
+
+def _groups(cuts: list[int], bounds: Ints) -> Iterator[Ints]:
+    """The cuts again, in runs of batches that are put together in one go."""
+    first = 0
+    while first < len(cuts) - 1:
+        last = first + 1
+        while last < len(cuts) - 1 and bounds[cuts[last + 1]] - bounds[cuts[first]] <= _GROUP:
+            last += 1
+        yield np.array(cuts[first : last + 1], np.int64)
+        first = last
+
+
+def _bodies(rows: _Rows, cuts: Ints, codec: Codec) -> Iterator[_Body]:
+    """The records of the batches between ``cuts``."""
+    firsts, counts = cuts[:-1] - cuts[0], np.diff(cuts)
+    rows = rows.slice(int(cuts[0]), int(cuts[-1]))
+    timestamps = rows.timestamps
+    data, starts = _records(rows, timestamps - np.repeat(timestamps[firsts], counts), np.repeat(firsts, counts))
+    latest = np.maximum.reduceat(timestamps, firsts)
+    for first, count, most in zip(firsts.tolist(), counts.tolist(), latest.tolist(), strict=True):
+        raw = data[starts[first] : starts[first + count]]
+        packed = compress(codec, raw)
+        if len(packed) < len(raw):
+            yield _Body(packed, codec, count, int(timestamps[first]), most)
+        else:
+            yield _Body(raw, Codec.NONE, count, int(timestamps[first]), most)
+
+
+def _records(rows: _Rows, time_deltas: Ints, firsts: Ints) -> tuple[memoryview, Ints]:
+    """All records of a group one behind the other, and where each begins.
+
+    Without headers each record ends in a zero byte, their count. It is written together with what follows it, the next record's length,
+    and the last one of all by itself: a field less in each row.
+    """
+    key, value, headers = rows.key, rows.value, rows.headers
+    time, time_size = pack_varints(zigzag(time_deltas))
+    offset, offset_size = pack_varints(zigzag(np.arange(len(firsts)) - firsts))
+    value_length, value_size = pack_varints(zigzag(value.lengths))
+    key_length, key_size = pack_varints(zigzag(key.lengths))
+    length = np.maximum(value.lengths, 0) + (1 + time_size + offset_size + key_size + value_size)
+    length += headers.lengths if headers else 1
+    if not key.all_null:
+        length += np.maximum(key.lengths, 0)
+    packed, size = pack_varints(zigzag(length))
+    before = 0 if headers else 1
+    records = Assembly(len(firsts))
+    records.field(packed * np.uint64(256**before), size + np.uint8(before + 1))
+    records.field(time, time_size)
+    records.field(offset, offset_size)
+    records.field(key_length, key_size)
+    if not key.all_null:
+        records.values(key)
+    records.field(value_length, value_size)
+    records.values(value)
+    if headers:
+        records.values(headers)
+    data, starts = records.join(bytes(before))
+    return data, starts + before

@@ -1,0 +1,53 @@
+"""Bytes scattered over a buffer, gathered into an Arrow binary column by one copy.
+
+Arrow views are made of positions and lengths, and cast: Arrow copies each value once. It measured twice as fast as ``take`` on an array
+with gaps. The views live only between the two, so the four bytes of a long value that a view repeats are left out: the cast does not read
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from semel.records.columns import INLINE, VIEW, Views
+from semel.records.varint import Ints
+
+__all__ = ["binary", "gather", "views_at"]
+
+_STEPS = np.arange(INLINE)
+
+
+def views_at(area: NDArray[np.uint8], positions: Ints, lengths: Ints, buffer: int = 0) -> Views:
+    """Views of ``lengths`` bytes (-1 for null) from ``positions`` in ``area``, which will be the buffer number ``buffer``."""
+    views = np.empty((len(positions), VIEW), np.int32)
+    views[:, 0] = lengths
+    views[:, 1] = 0
+    views[:, 2] = buffer
+    views[:, 3] = positions
+    short = np.flatnonzero((lengths <= INLINE) & (lengths > 0))
+    if len(short):
+        size = lengths[short]
+        inline = area.take(positions[short][:, None] + _STEPS, mode="clip") * (size[:, None] > _STEPS)
+        views[short, 1:] = inline.astype(np.uint8).view(np.int32)
+    return views
+
+
+def binary(views: Views, buffers: list[Any]) -> Any:
+    """The binary column of such views. A length of -1 is a null."""
+    null = views[:, 0] < 0
+    validity = None
+    if null.any():
+        if null.all():
+            return pa.nulls(len(views), pa.binary())
+        views[null] = 0
+        validity = pa.array(~null).buffers()[1]
+    return pa.Array.from_buffers(pa.binary_view(), len(views), [validity, pa.py_buffer(views), *buffers]).cast(pa.binary())
+
+
+def gather(area: NDArray[np.uint8], positions: Ints, lengths: Ints) -> Any:
+    """The binary column of ``lengths`` bytes (-1 for null) from ``positions``."""
+    return binary(views_at(area, positions, lengths), [pa.py_buffer(area)])

@@ -1,0 +1,159 @@
+"""The headers of records: a list of (key, value) pairs as bytes behind each record's value, and back as an Arrow column.
+
+Neither way loops over records in Python as long as many records have headers: packing treats all headers of all records as one column,
+reading goes header by header in lockstep over all records. The few records with very many headers are finished one by one. Keys that are
+not UTF-8 are read as Java reads them, with U+FFFD for what cannot be decoded.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from semel.errors import ConfigError
+from semel.records.assembly import Assembly
+from semel.records.codecs import Damaged
+from semel.records.columns import Column, chunks_of, column, concatenated
+from semel.records.gather import gather
+from semel.records.varint import Ints, pack, read, read_one, zigzag
+
+__all__ = ["HEADERS", "pack_headers", "read_headers"]
+
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+
+#: Below so many records in step, numpy's fixed cost per operation is more than that of the plain way.
+_LOCKSTEP = 16
+#: Bytes of headers that are joined in one go.
+_STRETCH = 1 << 29
+
+
+def pack_headers(data: Any) -> Column:
+    """For each row of a headers column, the bytes from its header count to the record's end. A null list has no headers."""
+    kind = data.type
+    if not pa.types.is_null(kind) and not _are_headers(kind):
+        raise ConfigError(
+            f"column 'headers' has the type {kind}; it must be list<struct<key: string, value: binary>>. Nothing was written.",
+            tag="COLUMN_TYPE",
+        )
+    parts: list[Column] = []
+    row = 0
+    for chunk in chunks_of(data):
+        for start, stop in _stretches(chunk):
+            parts.append(_pack(chunk.slice(start, stop - start), row + start))
+        row += len(chunk)
+    return concatenated(parts)
+
+
+def _are_headers(kind: Any) -> bool:
+    if not pa.types.is_list(kind) and not pa.types.is_large_list(kind):
+        return False
+    return bool(pa.types.is_struct(kind.value_type)) and [field.name for field in kind.value_type] == ["key", "value"]
+
+
+def _stretches(array: Any) -> list[tuple[int, int]]:
+    """Ranges of rows whose headers can be joined in one buffer with 32-bit offsets."""
+    pieces = max(1, min(len(array), array.nbytes // _STRETCH))
+    cuts = [len(array) * index // pieces for index in range(pieces + 1)]
+    return list(pairwise(cuts))
+
+
+def _pack(data: Any, row: int) -> Column:
+    if pa.types.is_null(data.type):
+        return _joined(np.zeros(len(data), np.int64), None)
+    counts = data.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    pairs = data.flatten()
+    keys, values = pairs.flatten()
+    if keys.null_count:
+        first = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
+        row += int(np.searchsorted(np.cumsum(counts), first, side="right"))
+        raise ConfigError(
+            f"row {row} has a header without a key, which Kafka does not allow. Nothing of these rows was written. Give it a key, or drop it.",
+            tag="HEADER_KEY",
+        )
+    return _joined(counts, (column(keys, "headers.key"), column(values, "headers.value")))
+
+
+def _joined(counts: Ints, pairs: tuple[Column, Column] | None) -> Column:
+    """Counts and headers are joined apart, then interleaved as views: a count, its headers, the next count."""
+    count, size = pack(zigzag(counts))
+    numbers = Assembly(len(counts))
+    numbers.field(count, size)
+    if pairs is None or not int(counts.sum()):
+        return _rows(*numbers.join())
+    headers = Assembly(len(pairs[0].lengths))
+    for part in pairs:
+        packed, size = pack(zigzag(part.lengths))
+        headers.field(packed, size)
+        headers.values(part)
+    data, starts = headers.join()
+    firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    rows = Assembly(len(counts))
+    rows.values(_rows(*numbers.join()))
+    rows.values(_rows(data, starts[firsts]))
+    return _rows(*rows.join())
+
+
+def _rows(data: memoryview, starts: Ints) -> Column:
+    offsets = pa.py_buffer(starts)
+    return column(pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, [None, offsets, pa.py_buffer(data)]), "headers")
+
+
+def read_headers(area: NDArray[np.uint8], positions: Ints, counts: Ints, ends: Ints) -> Any:
+    """The headers column of records whose first header stands at ``positions``. :class:`Damaged` if one leaves its record or they do not fill it."""
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    spans = np.zeros((int(first[-1]), 4), np.int64)
+    active = np.flatnonzero(counts)
+    at = positions[active]
+    done = 0
+    while len(active) >= _LOCKSTEP:
+        at = _step(area, at, ends[active], spans, first[active] + done)
+        done += 1
+        going = counts[active] > done
+        if not np.array_equal(at[~going], ends[active][~going]):
+            raise Damaged("the headers of a record do not fill it")
+        active, at = active[going], at[going]
+    data = area.data
+    for row, position in zip(active.tolist(), at.tolist(), strict=True):
+        _finish(data, position, int(ends[row]), spans[first[row] + done : first[row + 1]])
+    keys = _text(gather(area, spans[:, 0], spans[:, 1]))
+    values = gather(area, spans[:, 2], spans[:, 3])
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
+    return pa.ListArray.from_arrays(pa.array(first.astype(np.int32)), pairs, type=HEADERS)
+
+
+def _text(keys: Any) -> Any:
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
+
+
+def _step(area: NDArray[np.uint8], at: Ints, ends: Ints, spans: Ints, rows: Ints) -> Ints:
+    """One header of each record; the positions behind them."""
+    key_length, key = read(area, at, 5)
+    value_length, value = read(area, key + np.maximum(key_length, 0), 5)
+    behind = value + np.maximum(value_length, 0)
+    if ((key_length < 0) | (value_length < -1) | (behind > ends)).any():
+        raise Damaged("a header leaves its record")
+    spans[rows] = np.stack([key, key_length, value, value_length], axis=1)
+    return behind
+
+
+def _finish(data: memoryview, at: int, end: int, spans: Ints) -> None:
+    """The remaining headers of one record."""
+    for index in range(len(spans)):
+        try:
+            key_length, key = read_one(data, at, end)
+            value_length, value = read_one(data, key + max(key_length, 0), end)
+        except ValueError:
+            raise Damaged("a header leaves its record") from None
+        at = value + max(value_length, 0)
+        if key_length < 0 or value_length < -1 or at > end:
+            raise Damaged("a header leaves its record")
+        spans[index] = (key, key_length, value, value_length)
+    if at != end:
+        raise Damaged("the headers of a record do not fill it")

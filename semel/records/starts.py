@@ -1,0 +1,170 @@
+"""Where each record of a batch begins and ends.
+
+A record begins with its own length, so strictly the place of each is known only from the one before. To follow many such chains at once,
+each batch is one, and batches of many records are cut into more: places that look like the beginning of a record, and from which several
+records follow one another, are taken for one. Then all chains take a step at a time together, and each must arrive exactly where the next
+one began. That makes the guesses safe: the first chain begins at a true record, so if it arrives where the second one began, that was
+true as well, and so on. Where one does not arrive, the guess that it was to meet is thrown out. Where that does not help (values that hold record
+batches themselves, damage), and where there are too few chains to be worth it, the records are walked one by one, which is always right and
+names what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semel.records.codecs import Damaged
+from semel.records.header import SMALLEST_RECORD
+from semel.records.varint import Ints, read, read_one
+
+__all__ = ["record_bounds"]
+
+#: Bytes looked at in one go; what is allocated follows from it, not from what a batch says of itself.
+_WINDOW = 4 * 1024 * 1024
+#: Records that a chain should have: fewer are more guesses, more are more steps.
+_CHAIN = 48
+#: With fewer chains, a step of all of them in numpy takes longer than the plain way.
+_FEWEST = 100
+#: Records that must follow a place before it is taken for the beginning of one.
+_PROOF = 3
+#: How often wrong guesses are thrown out before the records are walked.
+_TRIES = 4
+_LONGEST = 5
+
+
+def record_bounds(
+    area: NDArray[np.uint8], begins: Ints, ends: Ints, count: int, *, window: int = _WINDOW, fewest: int = _FEWEST
+) -> Iterator[tuple[Ints, Ints]]:
+    """For stretches of ``area``: the position of each record's attributes byte, and the position behind the record.
+
+    ``begins`` and ``ends`` bound the records of each batch, in order, none empty; ``count`` is how many they say they are, and only
+    guides the search. :class:`Damaged` where records do not fill their batch.
+    """
+    average = max(SMALLEST_RECORD, int((ends - begins).sum()) // max(count, 1))
+    position = int(begins[0])
+    while True:
+        stop = min(position + window, int(ends[-1]))
+        guesses = _guesses(area, position, stop, begins, ends, average)
+        found = _followed(area, guesses, position, stop, begins, ends, fewest) or _walk(area, position, stop, begins, ends)
+        yield found
+        position = int(found[1][-1])
+        batch = int(np.searchsorted(ends, position))
+        if ends[batch] == position:
+            if batch + 1 == len(ends):
+                return
+            position = int(begins[batch + 1])
+
+
+def _followed(area: NDArray[np.uint8], guesses: Ints, start: int, stop: int, begins: Ints, ends: Ints, fewest: int) -> tuple[Ints, Ints] | None:
+    """All records from ``start`` on, by chains; None where there are too few, or too many guesses are wrong."""
+    for _ in range(_TRIES):
+        starts, targets = _chains(guesses, start, stop, begins, ends)
+        if len(starts) < fewest:
+            return None
+        missed, found = _follow(area, starts, targets, fewest)
+        if found is not None:
+            return found
+        kept = guesses[~np.isin(guesses, missed)]
+        if len(kept) == len(guesses):
+            return None  # a batch is damaged
+        guesses = kept
+    return None
+
+
+def _chains(guesses: Ints, start: int, stop: int, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """Where chains begin from ``start`` to before ``stop``, and where each must arrive.
+
+    The last one is left out if it may go beyond ``stop``.
+    """
+    inner = begins[(begins > start) & (begins < stop)]
+    starts = np.unique(np.concatenate([[start], inner, guesses]))
+    own = ends[np.searchsorted(ends, starts, side="right")]
+    targets = np.minimum(np.append(starts[1:], own[-1]), own)
+    return (starts, targets) if own[-1] <= stop else (starts[:-1], targets[:-1])
+
+
+def _guesses(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends: Ints, average: int) -> Ints:
+    """Beginnings of records, one in every so many bytes, as far as they can be told by their looks."""
+    zone = 2 * average + _LONGEST
+    anchors = np.arange(start, min(stop, len(area) - zone), _CHAIN * average)[1:]
+    if not len(anchors):
+        return anchors
+    looks = np.lib.stride_tricks.sliding_window_view(area, zone)[anchors]
+    first, second, third = looks[:, :-2], looks[:, 1:-1], looks[:, 2:]
+    # A length of one byte or two, then the attributes, which are 0. Longer records are few to the megabyte.
+    single = (first & 0x81 == 0) & (first >= 2 * (SMALLEST_RECORD - 1)) & (second == 0)
+    double = (first & 0x81 == 0x80) & (second - np.uint8(1) < 0x7F) & (third == 0)
+    lane, column = np.nonzero(single | double)
+    at = anchors[lane] + column
+    batch = np.searchsorted(ends, at, side="right")
+    end = ends[batch]
+    alive = at >= begins[batch]
+    for _ in range(_PROOF):
+        lane, at, end = lane[alive], at[alive], end[alive]
+        length, body = read(area, at, _LONGEST)
+        at = body + length
+        alive = (length >= SMALLEST_RECORD - 1) & (at < end) & (area.take(body, mode="clip") == 0)
+    lane, at = lane[alive], at[alive]
+    _, one = np.unique(lane, return_index=True)
+    guesses: Ints = at[one]
+    return guesses[guesses < stop]
+
+
+def _follow(area: NDArray[np.uint8], starts: Ints, targets: Ints, fewest: int) -> tuple[Ints, tuple[Ints, Ints] | None]:
+    """The targets that some chains have missed, at which the following chains begin wrongly; or if none has, all records of the chains."""
+    attributes: list[Ints] = []
+    behind: list[Ints] = []
+    missed: list[Ints] = []
+    at = starts
+    while len(at) >= fewest:
+        length, body = read(area, at, _LONGEST)
+        at = body + length
+        wrong = (length < SMALLEST_RECORD - 1) | (at > targets)
+        if wrong.any():
+            missed.append(targets[wrong])
+            at, targets, body = at[~wrong], targets[~wrong], body[~wrong]
+        attributes.append(body)
+        behind.append(at)
+        going = at < targets
+        if not going.all():
+            at, targets = at[going], targets[going]
+    for position, target in zip(at.tolist(), targets.tolist(), strict=True):
+        try:
+            rest = _walk(area, position, target, np.array([position]), np.array([target]))
+        except Damaged:
+            missed.append(np.array([target]))
+            continue
+        attributes.append(rest[0])
+        behind.append(rest[1])
+    if missed:
+        return np.concatenate(missed), None
+    # Both rise from record to record, so each can be sorted by itself.
+    return starts[:0], (np.sort(np.concatenate(attributes)), np.sort(np.concatenate(behind)))
+
+
+def _walk(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """The same, record by record."""
+    data = area.data
+    attributes: list[int] = []
+    behind: list[int] = []
+    batch = int(np.searchsorted(ends, start, side="right"))
+    position, end = start, int(ends[batch])
+    while position < stop:
+        try:
+            length, body = read_one(data, position, end)
+        except ValueError:
+            raise Damaged(f"the length of the record at byte {position - int(begins[batch])} of its records is cut off") from None
+        if length < SMALLEST_RECORD - 1 or body + length > end:
+            raise Damaged(f"the record at byte {position - int(begins[batch])} of its records says that it is {length} bytes long")
+        position = body + length
+        attributes.append(body)
+        behind.append(position)
+        if position == end:
+            if batch + 1 == len(ends):
+                break
+            batch += 1
+            position, end = int(begins[batch]), int(ends[batch])
+    return np.array(attributes, np.int64), np.array(behind, np.int64)

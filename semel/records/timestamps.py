@@ -1,0 +1,67 @@
+"""Arrow timestamps of any unit and zone, or whole milliseconds, as the milliseconds since the epoch that Kafka stores.
+
+Finer units are cut off downwards. What neither Kafka nor a timestamp in microseconds can hold is refused: before 1970, except -1, which
+is Kafka's "no timestamp", and beyond the year 294246.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semel.errors import ConfigError
+from semel.records.columns import chunks_of
+from semel.records.varint import Ints
+
+__all__ = ["LATEST", "milliseconds"]
+
+#: The latest millisecond that a timestamp in microseconds can hold.
+LATEST = (2**63 - 1) // 1000
+
+#: How many units a millisecond has, or how many milliseconds a unit has.
+_FINER = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+_COARSER = {"s": 1_000}
+
+
+def milliseconds(data: Any, rows: int, now_ms: int) -> Ints:
+    """One number for each of ``rows`` rows; ``now_ms`` for nulls, and for all without a column."""
+    if data is None or pa.types.is_null(data.type):
+        return np.full(rows, now_ms, np.int64)
+    unit = _unit(data.type)
+    parts = [_chunk(chunk, unit, now_ms) for chunk in chunks_of(data)]
+    result = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    wrong = (result < -1) | (result > LATEST)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise ConfigError(
+            f"the timestamp of row {row} is {int(result[row])} ms since the epoch; Kafka takes none before 1970, and semel none beyond {LATEST}."
+            " Nothing was written. Correct it, or leave it null for the current time.",
+            tag="TIMESTAMP_RANGE",
+        )
+    return result
+
+
+def _unit(kind: Any) -> str:
+    if pa.types.is_timestamp(kind):
+        return str(kind.unit)
+    if pa.types.is_int64(kind):
+        return "ms"
+    raise ConfigError(
+        f"column 'timestamp' has the type {kind}; it must be a timestamp, or milliseconds since the epoch as int64. Nothing was written.",
+        tag="COLUMN_TYPE",
+    )
+
+
+def _chunk(array: Any, unit: str, now_ms: int) -> Ints:
+    numbers = array.cast(pa.int64())
+    null = numbers.is_null().to_numpy(zero_copy_only=False) if numbers.null_count else None
+    raw: Ints = (numbers.fill_null(0) if numbers.null_count else numbers).to_numpy()
+    if unit in _COARSER:
+        factor = _COARSER[unit]
+        # Clipped before it could overflow; still out of range, so still refused.
+        raw = np.clip(raw, -2, LATEST // factor + 1) * factor
+    elif _FINER[unit] > 1:
+        raw = raw // _FINER[unit]
+    return raw if null is None else np.where(null, now_ms, raw)

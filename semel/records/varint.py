@@ -1,0 +1,104 @@
+"""Variable-length integers of record batch v2, whole arrays at a time.
+
+Numbers are zigzag-coded, then written in groups of 7 bits, lowest first, with the high bit of each byte but the last set. Lengths, counts
+and offset deltas have at most 5 bytes, timestamp deltas at most 10. What is written here has at most 8 (:func:`pack`), since one machine
+word is what makes it fast; lengths never need more, and :mod:`.encode` refuses timestamps that would.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Ints", "Words", "longest_size", "pack", "pack_one", "read", "read_one", "sizes", "zigzag"]
+
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+
+def zigzag(values: Ints) -> Words:
+    """Signed numbers as unsigned ones whose size grows with the distance from 0."""
+    # By addition, since numpy's shifts check each amount and do not vectorise.
+    return ((values + values) ^ -(values < 0).astype(np.int64)).view(np.uint64)
+
+
+def sizes(words: Words) -> NDArray[np.uint8]:
+    """How many bytes each zigzagged number takes."""
+    result = np.ones(len(words), np.uint8)
+    top = int(words.max(initial=0))
+    bound = 1 << 7
+    while top >= bound:
+        result += (words >= np.uint64(bound)).view(np.uint8)
+        bound <<= 7
+    return result
+
+
+def longest_size(magnitude: int) -> int:
+    """How many bytes a signed number takes at most whose absolute value is not above ``magnitude``."""
+    return max(1, -(-(2 * magnitude).bit_length() // 7))
+
+
+def pack(words: Words) -> tuple[Words, NDArray[np.uint8]]:
+    """The bytes of each zigzagged number in one word, the first byte lowest, and how many they are. Below 2**56 only."""
+    top = int(words.max(initial=0))
+    size = np.ones(len(words), np.uint8)
+    if top < 0x80:
+        return words, size
+    packed = words & np.uint64(0x7F)
+    group = 1
+    while top >> (7 * group):
+        longer = words >= np.uint64(1 << (7 * group))
+        packed += longer * np.uint64(1 << (8 * group - 1))
+        packed += (words & np.uint64(0x7F << (7 * group))) * np.uint64(1 << group)
+        size += longer.view(np.uint8)
+        group += 1
+    return packed, size
+
+
+def pack_one(value: int) -> bytes:
+    """One signed number."""
+    word = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while word > 0x7F:
+        out.append(word & 0x7F | 0x80)
+        word >>= 7
+    out.append(word)
+    return bytes(out)
+
+
+def read(area: NDArray[np.uint8], positions: Ints, longest: int) -> tuple[Ints, Ints]:
+    """The signed numbers that begin at ``positions``, and the positions behind them.
+
+    Nothing raises here: beyond the area its last byte is read again, and a number that does not end within ``longest`` bytes leaves its
+    position behind the area, so that the caller's check of each record's bounds finds both.
+    """
+    byte = area.take(positions, mode="clip")
+    more = byte > 0x7F
+    if not more.any():
+        return ((byte >> 1) ^ -(byte & 1)).view(np.int8).astype(np.int64), positions + 1
+    words = (byte & 0x7F).astype(np.uint64)
+    behind = positions + 1
+    shift = 7
+    while more.any():
+        if shift == 7 * longest:
+            behind[more] = len(area) + 1
+            break
+        byte = area.take(behind, mode="clip")
+        words |= ((byte & 0x7F) * more).astype(np.uint64) << np.uint64(shift)
+        behind += more
+        more &= byte > 0x7F
+        shift += 7
+    signed = (words >> np.uint64(1)) ^ (np.uint64(0) - (words & np.uint64(1)))
+    return signed.view(np.int64), behind
+
+
+def read_one(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
+    """One signed number of at most 5 bytes in ``data`` before ``end``, and the position behind it. ValueError if there is none."""
+    word = shift = 0
+    for index in range(position, min(position + 5, end)):
+        byte = data[index]
+        word |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (word >> 1) ^ -(word & 1), index + 1
+        shift += 7
+    raise ValueError("no complete varint")
