@@ -1,0 +1,19 @@
+"""Requests and answers: the only package that knows kafka-python, whose schemas it uses (DESIGN section 2).
+
+====================  =================================================================================
+``client``            ask a broker, a coordinator, or the leaders, within a deadline
+``target``            whom a request goes to
+``connection``        one TCP connection: frames out, frames in
+``flexible``          the encoding of what is read and written by hand
+``security``          what lies between the socket and the frames
+``versions``          which versions and features a broker has
+``metadata``          brokers, topics, leaders, leader epochs
+``deadline``          how long to repeat, and how long to pause
+``outcome``           what each error code asks for: one table
+``produce``           record batches to partitions, pipelined
+``fetch``             record batches from partitions
+``offsets``           of partitions and of consumer groups
+``transactions``      identities, partitions, offsets, ends, descriptions
+``topics``            create and describe
+====================  =================================================================================
+"""

@@ -1,0 +1,221 @@
+"""One TCP connection to one broker: frames out, frames in, in order.
+
+Sending is scatter/gather: the record batches of a Produce request go from the buffers that they were encoded in to the socket. Receiving reads a
+whole frame into one buffer of its size. Kafka answers the requests of a connection in the order in which they were sent, so that several may be
+under way (:meth:`Connection.send`, then :meth:`Connection.receive` as often).
+
+Not thread-safe by itself: whoever shares a connection holds :attr:`Connection.lock` from the first send to the last receive.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from kafka.protocol.metadata import ApiVersionsRequest
+
+from semel import __version__
+from semel.config import ClientConfig
+from semel.errors import DataLoss, Retriable
+from semel.wire.flexible import Cursor
+from semel.wire.security import secure
+from semel.wire.versions import Versions
+
+__all__ = ["Buffer", "Connection"]
+
+Buffer = bytes | bytearray | memoryview
+
+#: A frame above this is no Kafka frame (a TLS listener's or a web server's answer read as a length) or nothing we could hold.
+MAX_FRAME = 1 << 30
+#: Pieces that one ``sendmsg`` takes at most on every platform that we run on.
+MAX_PIECES = 512
+_RECEIVE_BUFFER = 1 << 20
+_UNSUPPORTED_VERSION = 35
+
+#: Reads an answer: the frame, and where its body starts.
+Reader = Callable[[memoryview, int], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """An answer that has not come yet; ``read`` is None where kafka-python reads it."""
+
+    correlation: int
+    request_type: Any
+    version: int
+    read: Reader | None = None
+
+
+class Connection:
+    """An open connection, with the versions that the broker at its other end speaks."""
+
+    def __init__(self, host: str, port: int, config: ClientConfig) -> None:
+        self.address = f"{host}:{port}"
+        self.lock = threading.RLock()
+        self._config = config
+        self._correlation = 0
+        self._waiting: deque[_Due] = deque()
+        self._socket = self._open(host, port)
+        self.versions = self._negotiate()
+
+    def _open(self, host: str, port: int) -> socket.socket:
+        try:
+            raw = socket.create_connection((host, port), timeout=self._config.connection_setup_timeout_ms / 1000)
+        except OSError as error:
+            raise Retriable(f"{self.address} could not be reached: {error}.", tag="CONNECTION") from None
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+        raw.settimeout(self._config.request_timeout_ms / 1000)
+        return secure(raw, self._config)
+
+    def _negotiate(self) -> Versions:
+        request = ApiVersionsRequest(client_software_name="semel", client_software_version=__version__)
+        answer = self.call(request, 4)
+        if answer.error_code == _UNSUPPORTED_VERSION:  # so old that it does not know version 4: it answers in version 0, which lists what it knows
+            answer = self.call(ApiVersionsRequest(), 0)
+        return Versions.read(answer, self.address)
+
+    def call(self, request: Any, version: int, *, timeout: float | None = None, sent: Callable[[], None] | None = None) -> Any:
+        """Send one request and wait for its answer, both as kafka-python's messages. ``timeout`` in seconds; ``sent`` is called in between."""
+        with self.lock:
+            try:
+                self.send(request, version, timeout=timeout)
+                if sent is not None:
+                    sent()
+                return self.receive()
+            except BaseException:  # whatever interrupts it leaves an answer on the way, and the next caller would read that one
+                self.close()
+                raise
+
+    def send(self, request: Any, version: int, *, timeout: float | None = None) -> None:
+        """Encode and send one request; its answer is waited for by :meth:`receive`."""
+        self._correlation += 1
+        request.with_header(correlation_id=self._correlation, client_id=self._config.client_id)
+        frame = request.encode(version=version, header=True, framed=True)
+        self._send_frame([frame], _Due(self._correlation, type(request), version), timeout)
+
+    def send_raw(self, body: Iterable[Buffer], request_type: Any, version: int, read: Reader | None = None) -> None:
+        """Send a request of a flexible version whose body is already encoded, in pieces that are not copied.
+
+        ``read`` takes the place of kafka-python for the answer: it is given the frame and where its body starts, and raises ``ValueError``,
+        ``IndexError`` or ``struct.error`` for damage.
+        """
+        self._correlation += 1
+        pieces = [memoryview(piece).cast("B") for piece in body]
+        client_id = self._config.client_id.encode()
+        header = struct.pack(f">hhih{len(client_id)}sB", request_type.API_KEY, version, self._correlation, len(client_id), client_id, 0)
+        size = len(header) + sum(len(piece) for piece in pieces)
+        self._send_frame([struct.pack(">i", size) + header, *pieces], _Due(self._correlation, request_type, version, read), None)
+
+    def _send_frame(self, pieces: list[Buffer], due: _Due, timeout: float | None) -> None:
+        self._waiting.append(due)
+        try:
+            self._socket.settimeout(timeout if timeout is not None else self._config.request_timeout_ms / 1000)
+            _send_all(self._socket, pieces)
+        except OSError as error:
+            raise self._broken("sending to", error) from None
+
+    def receive(self) -> Any:
+        """Wait for the answer to the oldest request that has none yet, and decode it."""
+        try:
+            due = self._waiting.popleft()
+        except IndexError:  # another thread closed the connection, and what was under way is gone with it
+            raise self._broken("waiting for", ConnectionResetError("it was closed here")) from None
+        try:
+            frame = self._receive_frame()
+        except OSError as error:
+            raise self._broken("waiting for", error) from None
+        return self._decode(frame, due)
+
+    def _decode(self, frame: memoryview, due: _Due) -> Any:
+        response_type, version = _response_type(due.request_type), due.version
+        try:
+            (received,) = struct.unpack_from(">i", frame)
+            if received != due.correlation:
+                raise ValueError(f"answer {received} came where {due.correlation} was due")
+            versions_asked = due.request_type is ApiVersionsRequest  # its answer's header is never flexible: the asker may be old
+            flexible = not versions_asked and response_type.flexible_version_q(version)
+            start = Cursor(frame, 4).skip_tags().position if flexible else 4
+            if due.read is not None:
+                return due.read(frame, start)
+            if versions_asked and struct.unpack_from(">h", frame, 4) == (_UNSUPPORTED_VERSION,):
+                version = 0
+            return response_type.decode(frame[start:], version=version)
+        except (ValueError, IndexError, OverflowError, struct.error) as error:
+            self.close()
+            raise DataLoss(
+                f"{self.address} sent an answer to {due.request_type.__name__} version {version} that cannot be read ({error})."
+                " Nothing was taken from it, and the connection is closed. Is that really a Kafka listener?",
+                tag="CORRUPT_ANSWER",
+            ) from None
+
+    def _receive_frame(self) -> memoryview:
+        head = bytearray(4)
+        _receive_exactly(self._socket, memoryview(head))
+        (size,) = struct.unpack(">i", head)
+        if not 4 <= size <= MAX_FRAME:
+            raise OSError(f"it announced a frame of {size} bytes: not a Kafka listener of this security.protocol?")
+        # numpy leaves the memory as it is: zeroing megabytes that are about to be overwritten costs as much as reading them
+        frame = np.empty(size, np.uint8).data
+        _receive_exactly(self._socket, frame)
+        return frame
+
+    def _broken(self, doing: str, error: OSError) -> Retriable:
+        self.close()
+        reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+        return Retriable(f"the connection broke while {doing} {self.address}: {reason}.", tag="CONNECTION")
+
+    @property
+    def waiting(self) -> int:
+        """How many requests have no answer yet."""
+        return len(self._waiting)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection can no longer be used."""
+        return self._socket.fileno() < 0
+
+    def let_go(self) -> None:
+        """Close it in this process alone: a forked child has its parent's, which the parent goes on with."""
+        self._socket.close()
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """Close the socket. What was under way is lost; whether the broker did it is unknown."""
+        with suppress(OSError):  # wakes a thread that waits in it, which closing alone does not
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._waiting.clear()
+
+
+def _response_type(request_type: Any) -> Any:
+    return getattr(sys.modules[request_type.__module__], request_type.__name__.removesuffix("Request") + "Response")
+
+
+def _send_all(target: socket.socket, pieces: list[Buffer]) -> None:
+    views = [memoryview(piece) for piece in pieces if len(piece)]
+    first = 0
+    while first < len(views):
+        sent = target.sendmsg(views[first : first + MAX_PIECES])
+        while first < len(views) and sent >= len(views[first]):
+            sent -= len(views[first])
+            first += 1
+        if sent:
+            views[first] = views[first][sent:]
+
+
+def _receive_exactly(source: socket.socket, view: memoryview) -> None:
+    while len(view):
+        count = source.recv_into(view)
+        if not count:
+            raise ConnectionResetError("the broker closed it")
+        view = view[count:]

@@ -1,0 +1,113 @@
+"""What a cluster says of itself: brokers, topics, who leads which partition, in which leader epoch.
+
+A snapshot is one broker's word, and a broker may be behind: :meth:`semel.wire.client.Client.newest_leaders` asks them all.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafka.protocol.metadata import MetadataRequest
+
+__all__ = ["Broker", "Leaders", "Metadata", "Partition", "Topic", "TopicPartition", "by_node", "by_topic", "metadata_request"]
+
+TopicPartition = tuple[str, int]
+#: Node and leader epoch of the leader of each partition; -1 where there is none.
+Leaders = Mapping[TopicPartition, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where a broker listens."""
+
+    node: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition. ``leader`` is -1 while it has none."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic, or the error code that the cluster gave in its place."""
+
+    name: str
+    id: uuid.UUID
+    partitions: Mapping[int, Partition]
+    internal: bool = False
+    error: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """One answer to a Metadata request. ``taken`` is monotonic seconds."""
+
+    cluster: str
+    controller: int
+    brokers: Mapping[int, Broker]
+    topics: Mapping[str, Topic]
+    taken: float
+
+    @classmethod
+    def read(cls, answer: Any) -> Metadata:
+        """From a Metadata response."""
+        brokers = {row.node_id: Broker(row.node_id, row.host, row.port) for row in answer.brokers}
+        topics = {row.name: _topic(row) for row in answer.topics if row.name is not None}
+        return cls(answer.cluster_id or "", answer.controller_id, brokers, topics, time.monotonic())
+
+    def merged(self, newer: Metadata) -> Metadata:
+        """This snapshot with what a newer one says laid over it."""
+        return Metadata(newer.cluster, newer.controller, newer.brokers, {**self.topics, **newer.topics}, newer.taken)
+
+    def without(self, names: Collection[str]) -> Metadata:
+        """This snapshot less some topics."""
+        return replace(self, topics={name: topic for name, topic in self.topics.items() if name not in names}) if names else self
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was taken."""
+        return time.monotonic() - self.taken
+
+
+def _topic(row: Any) -> Topic:
+    partitions = {
+        p.partition_index: Partition(p.partition_index, p.leader_id, p.leader_epoch, tuple(p.replica_nodes), tuple(p.isr_nodes))
+        for p in sorted(row.partitions or (), key=lambda p: p.partition_index)
+    }
+    topic_id = row.topic_id or uuid.UUID(int=0)  # a topic that is not there has none
+    return Topic(row.name, topic_id, partitions, row.is_internal, row.error_code)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions grouped as Kafka's requests want them."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
+
+
+def by_node(leaders: Leaders, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+    """Partitions grouped by the broker that leads them."""
+    grouped: dict[int, list[TopicPartition]] = {}
+    for partition in partitions:
+        grouped.setdefault(leaders[partition][0], []).append(partition)
+    return grouped
+
+
+def metadata_request(names: Collection[str] | None) -> Any:
+    """Of these topics, or of all."""
+    topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)

@@ -1,0 +1,236 @@
+"""The transaction APIs: take an identity, add partitions, commit offsets, end, describe.
+
+These functions send and sort; they decide nothing. Codes that mean something only in the owner's context (SETTLE in :mod:`semel.wire.outcome`) are
+returned, and PROTOCOL section 4, in :mod:`semel.transaction`, says what to do. Everything else raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest
+from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
+
+from semel.wire import outcome
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import Leaders, TopicPartition, by_node, by_topic
+from semel.wire.outcome import Outcome
+from semel.wire.target import GroupCoordinator, TransactionCoordinator
+
+__all__ = [
+    "EndAnswer",
+    "Identity",
+    "OpenTransaction",
+    "TransactionDescription",
+    "add_partitions",
+    "commit_offsets",
+    "describe",
+    "end",
+    "fence",
+    "init_producer_id",
+    "list_transactions",
+    "open_transactions",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a broker knows a transaction by."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndAnswer:
+    """The answer to EndTxn: a code, and with code 0 the identity to go on with."""
+
+    code: int
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """What the coordinator says of one id. ``state`` is Kafka's word (Ongoing, PrepareCommit, CompleteAbort, …), times are ms since the epoch."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    started_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that is open on one partition, as its leader has it."""
+
+    producer_id: int
+    epoch: int
+    start_offset: int
+    coordinator_epoch: int
+    last_timestamp: int
+
+
+def init_producer_id(client: Client, transactional_id: str, timeout_ms: int, deadline: Deadline) -> Identity:
+    """Take the id: every predecessor is fenced, its open transaction aborted. Says nothing about markers being written."""
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1)
+    answer = client.ask(TransactionCoordinator(transactional_id), request, (4, 5), deadline=deadline)
+    if answer.error_code:
+        raise outcome.error("InitProducerId", answer.error_code, f"taking over transactional id {transactional_id!r}", "Nothing was written.")
+    return Identity(transactional_id, answer.producer_id, answer.producer_epoch)
+
+
+def fence(client: Client, transactional_id: str, deadline: Deadline | None = None) -> Identity:
+    """Fence whoever owns the id and abort what it has open, without meaning to write (KIP-618's ``fenceProducers``)."""
+    return init_producer_id(client, transactional_id, 60_000, deadline or client.deadline())
+
+
+def add_partitions(client: Client, identity: Identity, partitions: Iterable[TopicPartition], deadline: Deadline) -> int:
+    """Add all partitions to the transaction in one request. Returns 0 or a code for section 4."""
+    # version 3 is the clients' last: from 4 on the request is one broker's to another (KIP-890)
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=identity.transactional_id,
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=indexes) for topic, indexes in by_topic(partitions).items()
+        ],
+    )
+
+    def worst(answer: Any) -> int:
+        return _worst(
+            "AddPartitionsToTxn",
+            ((row.partition_error_code) for t in answer.results_by_topic_v3_and_below for row in t.results_by_partition),
+        )
+
+    code = worst(client.ask(TransactionCoordinator(identity.transactional_id), request, (2, 3), code=worst, deadline=deadline))
+    return _settled("AddPartitionsToTxn", code, f"adding partitions to the transaction of {identity.transactional_id!r}")
+
+
+def commit_offsets(client: Client, identity: Identity, group: Any, offsets: Mapping[TopicPartition, int], deadline: Deadline) -> int:
+    """Put offsets of a group into the transaction; the offsets partition is added with them (KIP-890). Returns 0 or a code for section 4.
+
+    ``group`` has ``id``, ``generation``, ``member`` and ``instance`` (a :class:`~semel.transaction.ticket.GroupMetadata`).
+    """
+    make = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    make_partition = make.TxnOffsetCommitRequestPartition
+    request = TxnOffsetCommitRequest(
+        transactional_id=identity.transactional_id,
+        group_id=group.id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        generation_id=group.generation,
+        member_id=group.member,
+        group_instance_id=group.instance,
+        topics=[
+            make(
+                name=topic,
+                partitions=[
+                    make_partition(partition_index=index, committed_offset=offsets[topic, index], committed_leader_epoch=-1, committed_metadata="")
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(offsets).items()
+        ],
+    )
+
+    def worst(answer: Any) -> int:
+        return _worst("TxnOffsetCommit", (row.error_code for topic in answer.topics for row in topic.partitions))
+
+    code = worst(client.ask(GroupCoordinator(group.id), request, (5, 5), code=worst, deadline=deadline))
+    return _settled("TxnOffsetCommit", code, f"committing offsets of group {group.id!r} in the transaction of {identity.transactional_id!r}")
+
+
+def end(client: Client, identity: Identity, *, commit: bool, deadline: Deadline, sent: Callable[[], None] | None = None) -> EndAnswer:
+    """Ask the coordinator to end the transaction, repeating until it answers. Raises :class:`~semel.errors.Retriable` if it never does."""
+    request = EndTxnRequest(
+        transactional_id=identity.transactional_id, producer_id=identity.producer_id, producer_epoch=identity.epoch, committed=commit
+    )
+    answer = client.ask(TransactionCoordinator(identity.transactional_id), request, (5, 5), deadline=deadline, sent=sent)
+    subject = f"{'committing' if commit else 'aborting'} the transaction of {identity.transactional_id!r}"
+    code = _settled("EndTxn", answer.error_code, subject, "It is committed as a whole or not at all; the next owner finds out which.")
+    following = Identity(identity.transactional_id, answer.producer_id, answer.producer_epoch) if code == 0 else identity
+    return EndAnswer(code, following)
+
+
+def describe(client: Client, transactional_id: str, deadline: Deadline | None = None) -> TransactionDescription | None:
+    """What the coordinator says of the id; None if it does not know it (never used, or expired)."""
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    answer = client.ask(
+        TransactionCoordinator(transactional_id), request, (0, 0), code=lambda answer: int(answer.transaction_states[0].error_code), deadline=deadline
+    )
+    row = answer.transaction_states[0]
+    if row.error_code == 105:
+        return None
+    if row.error_code:
+        raise outcome.error("DescribeTransactions", row.error_code, f"describing transactional id {transactional_id!r}", "Nothing was changed.")
+    partitions = tuple((topic.topic, index) for topic in row.topics for index in topic.partitions)
+    return TransactionDescription(
+        transactional_id,
+        row.transaction_state,
+        row.producer_id,
+        row.producer_epoch,
+        row.transaction_timeout_ms,
+        row.transaction_start_time_ms,
+        partitions,
+    )
+
+
+def list_transactions(client: Client, states: Iterable[str] = ()) -> dict[str, str]:
+    """Transactional ids that the cluster knows, with their states, from every broker. ``states`` narrows it (``Ongoing``, …)."""
+    found: dict[str, str] = {}
+    for node in client.brokers():
+        request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=[], duration_filter=-1)
+        answer = client.ask(node, request, (0, 1))
+        if answer.error_code:
+            raise outcome.error("ListTransactions", answer.error_code, f"listing transactions on broker {node}", "Nothing was changed.")
+        found.update({row.transactional_id: row.transaction_state for row in answer.transaction_states})
+    return found
+
+
+def open_transactions(
+    client: Client, partitions: Iterable[TopicPartition], deadline: Deadline | None = None, leaders: Leaders | None = None
+) -> dict[TopicPartition, list[OpenTransaction]]:
+    """The transactions that are open on each partition, asked of its leader (DescribeProducers; needs Read on the topics).
+
+    With ``leaders`` only these brokers are asked, once; a partition whose leader gave no answer is left out.
+    """
+
+    def build(led: list[TopicPartition]) -> Any:
+        make = DescribeProducersRequest.TopicRequest
+        return DescribeProducersRequest(topics=[make(name=topic, partition_indexes=indexes) for topic, indexes in by_topic(led).items()])
+
+    def rows(answer: Any) -> dict[TopicPartition, Any]:
+        return {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
+
+    if leaders is None:
+        answers = client.ask_leaders(partitions, build, rows, (0, 0), deadline=deadline)
+    else:
+        answers, _ = client.ask_nodes(by_node(leaders, partitions), build, rows, (0, 0), deadline or client.deadline())
+    return {
+        partition: [
+            OpenTransaction(p.producer_id, p.producer_epoch, p.current_txn_start_offset, p.coordinator_epoch, p.last_timestamp)
+            for p in row.active_producers
+            if p.current_txn_start_offset >= 0
+        ]
+        for partition, row in answers.items()
+    }
+
+
+def _worst(api: str, codes: Iterable[int]) -> int:
+    """The code that decides about a request of many partitions: one that is final before one that is temporary."""
+    # 55 only says that another partition's code kept the broker from trying this one
+    wrong = [code for code in codes if code not in (0, 55)]
+    return next((code for code in wrong if not outcome.of(api, code).temporary), wrong[0] if wrong else 0)
+
+
+def _settled(api: str, code: int, subject: str, meaning: str = "Nothing was committed.") -> int:
+    if outcome.of(api, code) in (Outcome.OK, Outcome.SETTLE, Outcome.ABORT):
+        return code
+    raise outcome.error(api, code, subject, meaning)

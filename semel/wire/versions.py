@@ -1,0 +1,65 @@
+"""Which versions of which API a broker speaks, and which features its cluster has finalised (KIP-584).
+
+Shared transactions need a broker of 4.2 or newer with ``transaction.version`` 2 (DESIGN rule 8): 4.0 and 4.1 take a late, repeated marker into
+the next transaction, and WriteTxnMarkers version 2, which is visible here, is the protection that they lack.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.producer import WriteTxnMarkersRequest
+
+from semel.errors import Unsupported
+
+__all__ = ["Versions"]
+
+log = logging.getLogger("semel")
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The answer of one broker to ApiVersions."""
+
+    address: str
+    ranges: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
+
+    @classmethod
+    def read(cls, answer: Any, address: str) -> Versions:
+        """From an ApiVersions response."""
+        ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        features = {row.name: row.max_version_level for row in answer.finalized_features or ()}
+        return cls(address, ranges, features)
+
+    def pick(self, request_type: Any, lowest: int, highest: int) -> int:
+        """The highest version that both sides speak. Raises :class:`Unsupported` where there is none."""
+        low, high = self.ranges.get(request_type.API_KEY, (0, -1))
+        version = min(high, highest, int(request_type.max_version))
+        if version < max(low, lowest):
+            raise Unsupported(
+                f"the broker at {self.address} speaks {request_type.__name__} versions {low} to {high}; semel needs at least version {lowest}."
+                " Nothing was written. Upgrade the broker to Kafka 4.2 or newer."
+            )
+        return version
+
+    def check_shared_transactions(self, *, accept_late_markers: bool = False) -> None:
+        """Refuse a broker on which one transaction cannot be shared safely (DESIGN rule 8)."""
+        level = self.features.get("transaction.version", 0)
+        if level < 2:
+            raise Unsupported(
+                f"the cluster of {self.address} has finalised transaction.version={level}, and shared transactions need 2. Nothing was written."
+                " Upgrade the brokers to 4.2 or newer, then run:"
+                f" bin/kafka-features.sh --bootstrap-server {self.address} upgrade --feature transaction.version=2"
+            )
+        if self.ranges.get(WriteTxnMarkersRequest.API_KEY, (0, 0))[1] >= 2:
+            return
+        hole = f"the broker at {self.address} is older than 4.2: it takes a late, repeated marker of one transaction into the next one"
+        if not accept_late_markers:
+            raise Unsupported(
+                f"{hole}, which can commit half of it. Nothing was written. Upgrade to Kafka 4.2 or newer; acceptLateMarkers=true accepts the hole."
+            )
+        log.warning("%s, so exactly once is not guaranteed: such a marker can commit half of a transaction (acceptLateMarkers)", hole)
