@@ -1,0 +1,60 @@
+"""Decoded records in the columns of Spark's ``kafka`` source: same names, order and types (DESIGN section 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["Columns", "schema"]
+
+_FIELDS = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.timestamp("us", "UTC")),
+    pa.field("timestampType", pa.int32()),
+]
+_HEADERS = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+_PLAIN, _WITH_HEADERS = pa.schema(_FIELDS), pa.schema([*_FIELDS, _HEADERS])
+
+
+def schema(*, headers: bool) -> Any:
+    """The schema of what a reader gives, with or without the column ``headers``."""
+    return _WITH_HEADERS if headers else _PLAIN
+
+
+class Columns:
+    """Puts the name of one partition beside what :func:`semel.records.decode.decode` made of its records."""
+
+    def __init__(self, partition: TopicPartition, *, headers: bool) -> None:
+        self._partition = partition
+        self._headers = headers
+        self._constant = self._repeat(0)
+
+    def arrange(self, decoded: Any) -> Any:
+        """The record batch with all columns in Spark's order."""
+        count = decoded.num_rows
+        if count > len(self._constant[0]):
+            self._constant = self._repeat(count)
+        # The two columns are the same in each batch: slices of one array cost nothing.
+        topic, index = (column.slice(0, count) for column in self._constant)
+        columns = [decoded.column("key"), decoded.column("value"), topic, index]
+        columns += [decoded.column(name) for name in ("offset", "timestamp", "timestampType")]
+        if self._headers:
+            columns.append(_null_if_empty(decoded.column("headers")))
+        return pa.RecordBatch.from_arrays(columns, schema=schema(headers=self._headers))
+
+    def _repeat(self, count: int) -> tuple[Any, Any]:
+        topic, index = self._partition
+        return pa.repeat(pa.scalar(topic, pa.string()), count), pa.repeat(pa.scalar(index, pa.int32()), count)
+
+
+def _null_if_empty(lists: Any) -> Any:
+    """A record without headers has a null there in Spark's source, not an empty list."""
+    return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, lists.type), lists)

@@ -1,0 +1,92 @@
+"""One partition read raw: records and markers alike, uncommitted, up to an offset of one's own (PROTOCOL 2, step 3).
+
+The end is an offset that the reader's own write was given, never a high watermark: a deposed leader, or a new one that lags, names an old one
+(measured), and it answers a fetch at an offset that it does not have yet with nothing, so reading on until the end is reached waits it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from semel.errors import Retriable
+from semel.records.control import marker
+from semel.records.decode import decode
+from semel.records.header import BatchHeader, scan
+from semel.wire import outcome
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.fetch import Fetched, Position, fetch
+from semel.wire.metadata import TopicPartition
+from semel.wire.offsets import EARLIEST, list_offsets
+from semel.wire.outcome import Outcome
+
+__all__ = ["End", "Entry", "read_journal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record, committed or not, with who wrote it. ``producer_id`` is -1 for a plain record."""
+
+    offset: int
+    producer_id: int
+    epoch: int
+    transactional: bool
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The marker that ended a transaction of ``producer_id`` on this partition."""
+
+    offset: int
+    producer_id: int
+    epoch: int
+    commit: bool
+
+
+def read_journal(client: Client, partition: TopicPartition, end: int, deadline: Deadline) -> Iterator[Entry | End]:
+    """All that the partition holds below offset ``end``, in order. Raises :class:`Retriable` at the deadline."""
+    topic_id = client.topics({partition[0]}, deadline)[partition[0]].id
+    offset = list_offsets(client, {partition: EARLIEST}, read_committed=False, deadline=deadline)[partition].offset
+    while offset < end:
+        fetched = _fetch(client, partition, Position(topic_id, offset), deadline)
+        for header in scan(fetched.records, where=f"{partition[0]}-{partition[1]}"):
+            if header.last_offset < offset:
+                continue
+            yield from (event for event in _events(fetched.records, header, offset, partition) if event.offset < end)
+            offset = header.next_offset
+
+
+def _fetch(client: Client, partition: TopicPartition, position: Position, deadline: Deadline) -> Fetched:
+    problem = "no leader"
+    while not deadline.passed:
+        leader = client.topics({partition[0]}, deadline)[partition[0]].partitions[partition[1]].leader
+        try:
+            if leader >= 0:
+                fetched = fetch(client, leader, {partition: position}, read_committed=False, max_wait_ms=50, deadline=deadline)[partition]
+                verdict = outcome.of("Fetch", fetched.code)
+                if verdict is Outcome.OK:
+                    return fetched
+                if not verdict.temporary:
+                    raise outcome.error("Fetch", fetched.code, f"reading {partition[0]}-{partition[1]}", "Nothing was written.")
+                problem = outcome.name(fetched.code)
+        except Retriable as error:
+            problem = error.message
+        deadline.pause()
+        client.refresh({partition[0]}, deadline)
+    subject = f"{partition[0]}-{partition[1]} could not be read within {deadline.timeout_ms:.0f} ms"
+    raise outcome.given_up(subject, problem, "Reading changes nothing.")
+
+
+def _events(buffer: memoryview, header: BatchHeader, start: int, partition: TopicPartition) -> Iterator[Entry | End]:
+    if header.control:
+        found = marker(buffer, header)
+        if found is not None:
+            yield End(header.base_offset, header.producer_id, header.producer_epoch, found.committed)
+        return
+    rows = decode(buffer, [header], start=start, where=f"{partition[0]}-{partition[1]}")
+    keys, values, offsets = (rows.column(name).to_pylist() for name in ("key", "value", "offset"))
+    for key, value, offset in zip(keys, values, offsets, strict=True):
+        yield Entry(offset, header.producer_id, header.producer_epoch, header.transactional, key, value)
