@@ -1,0 +1,20 @@
+"""Transactions that several processes write: one owner, any number of participants (DESIGN section 1).
+
+====================  =================================================================================
+``producer``          the owner of a transactional id; start here
+``transaction``       one transaction of it: tickets, receipts, the order in which it ends
+``participant``       whoever writes with a ticket, in any process
+``ticket``            what travels between the two
+``outputs``           what a ticket says of the topics that are written
+``routing``           which partition a row goes to
+``takeover``          fence, read, see markers: before the first transaction
+``ending``            EndTxn, and what each answer means
+``markers``           seen before the id is used again
+``progress``          the record that says what a transaction did, and how it is settled
+``progress_topic``    where that record is kept
+``committed``         what it says, for somebody who does not own the id
+``ownership``         what the owner holds between requests
+``states``            where it stands, and the one table of moves
+``naming``            transactional ids, parsed from the right
+====================  =================================================================================
+"""

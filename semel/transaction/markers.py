@@ -1,0 +1,155 @@
+"""Markers: seen on every partition before a transactional id is used again (PROTOCOL 5).
+
+EndTxn and InitProducerId answer before the markers are written, and on 4.3.0 to 4.4.0 a partition that has no leader at that moment never gets
+its marker (KAFKA-20734). What is still open then would be settled by the end of the *next* transaction of the same producer id, maybe the wrong
+way. So an owner waits until it has seen that nothing of its producer id is open, or it stops and names the partition.
+
+Writing a lost marker (healing) is not there yet: the query stops.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from semel.errors import AbortAndRetry, DataLoss, Fenced
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import Leaders, TopicPartition
+from semel.wire.offsets import LATEST, list_offsets
+from semel.wire.transactions import Identity, OpenTransaction, open_transactions
+
+__all__ = ["OFFSETS_TOPIC", "hanging", "wait_seen"]
+
+log = logging.getLogger("semel")
+
+#: A wait of this many seconds is told.
+_QUIET_S = 5.0
+
+#: Its markers are seen through the group's offsets (OffsetFetch with ``require_stable``), which needs fewer rights.
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one round showed.
+
+    ``settled`` are the partitions where nothing of ours is open, ``ours`` is what is open of ours, ``gone`` where nothing is open and our last rows
+    are not there, ``others`` what other producers have open. A partition that is in none of the first three has not been spoken for.
+    """
+
+    settled: set[TopicPartition]
+    ours: dict[TopicPartition, OpenTransaction]
+    gone: set[TopicPartition]
+    others: dict[TopicPartition, list[OpenTransaction]]
+
+
+def wait_seen(
+    client: Client,
+    partitions: Collection[TopicPartition],
+    identity: Identity,
+    former: Collection[int],
+    *,
+    last_offsets: Mapping[TopicPartition, int],
+    deadline: Deadline,
+) -> dict[TopicPartition, list[OpenTransaction]]:
+    """Wait until nothing of ``identity``'s producer id or of the ``former`` ones is open on any of ``partitions``.
+
+    ``last_offsets`` are the last rows of the transaction that was ended, where they are known: a last stable offset beyond them is proof enough.
+    Returns what other producers have open, where that was looked at. Raises :class:`Fenced` for rows that only another living owner can have written,
+    :class:`AbortAndRetry` if a partition stays away, :class:`DataLoss` naming the partitions whose marker does not come or whose rows are gone.
+    """
+    producer_ids = {identity.producer_id, *former}
+    others: dict[TopicPartition, list[OpenTransaction]] = {}
+    left = set(partitions)
+    began, told = time.monotonic(), False
+    while left:
+        # the last round has its time too: what it finds is said, and not that the time was up in the middle of it
+        once = client.deadline(max(client.config.request_timeout_ms, 1_000))
+        look = _look(client, client.newest_leaders(left, once), producer_ids, last_offsets, once)
+        _refuse_rival(look.ours, identity)
+        others.update(look.others)
+        left -= look.settled
+        if left and deadline.passed:
+            raise _given_up(left, look, deadline)
+        if left and not told and time.monotonic() - began > _QUIET_S:
+            log.warning("waiting until the last transaction of %r is seen to have ended on %s", identity.transactional_id, _names(left))
+            told = True
+        if left:
+            deadline.pause()
+    return others
+
+
+def _look(client: Client, leaders: Leaders, producer_ids: Collection[int], last_offsets: Mapping[TopicPartition, int], deadline: Deadline) -> _Look:
+    """Ask each partition's leader of the highest epoch, and nobody else: a deposed one that was frozen answers too (PROTOCOL 5.1)."""
+    led = {partition for partition, (node, _) in leaders.items() if node >= 0}
+
+    def stable(wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        listed = list_offsets(client, dict.fromkeys(wanted, LATEST), read_committed=True, leaders=leaders, deadline=deadline)
+        return {partition: row.offset for partition, row in listed.items()}
+
+    ended = stable(led & last_offsets.keys())
+    settled = {partition for partition, offset in ended.items() if offset > last_offsets[partition]}
+    # another's open transaction may hold the last stable offset below our rows
+    told = open_transactions(client, (led - last_offsets.keys()) | (ended.keys() - settled), deadline, leaders=leaders)
+    # asked second: a deposed leader answers DescribeProducers with nothing, but refuses this epoch
+    confirmed = stable(told.keys())
+    ours = {partition: one for partition in confirmed for one in told[partition] if one.producer_id in producer_ids}
+    others = {partition: [one for one in told[partition] if one.producer_id not in producer_ids] for partition in confirmed if told[partition]}
+    gone = {p for p in confirmed if p in last_offsets and not told[p] and confirmed[p] <= last_offsets[p]}
+    return _Look(settled | (confirmed.keys() - ours.keys() - gone), ours, gone, others)
+
+
+def hanging(others: Mapping[TopicPartition, Collection[OpenTransaction]], longest_ms: float, now_ms: float) -> list[str]:
+    """A sentence about each transaction of somebody else that is older than the brokers allow: it holds readers back (PROTOCOL 5.6)."""
+    return [
+        f"{topic}-{index} holds a transaction of producer id {one.producer_id} that was last written {(now_ms - one.last_timestamp) / 60_000:.0f}"
+        f" minutes ago, which is longer than the brokers let one be open. read_committed readers wait in front of offset {one.start_offset}, and see"
+        " nothing behind it, ours neither. It is not touched here: bin/kafka-transactions.sh find-hanging tells whose it is, and abort ends it."
+        for (topic, index), opened in sorted(others.items())
+        for one in opened
+        if now_ms - one.last_timestamp > longest_ms
+    ]
+
+
+def _refuse_rival(found: Mapping[TopicPartition, OpenTransaction], identity: Identity) -> None:
+    for (topic, index), opened in found.items():
+        if opened.producer_id == identity.producer_id and opened.epoch >= identity.epoch:
+            raise Fenced(
+                f"{topic}-{index} holds open rows of transactional id {identity.transactional_id!r} at epoch {opened.epoch}, and this owner has"
+                f" epoch {identity.epoch}: another owner is alive. This one has written nothing since. Run one query with this prefix, not two."
+            )
+
+
+def _given_up(left: Collection[TopicPartition], look: _Look, deadline: Deadline) -> AbortAndRetry | DataLoss:
+    away = sorted(left - look.ours.keys() - look.gone)
+    if away:
+        return AbortAndRetry(
+            f"no leader of {_names(away)} has answered for {deadline.timeout_ms:.0f} ms, so it is not known whether the last transaction has ended"
+            " there. Nothing new was written. Bring the brokers of these partitions back, then run again.",
+            tag="PARTITION_AWAY",
+        )
+    if look.gone:
+        return DataLoss(
+            f"rows that the leader of {_names(look.gone)} had acknowledged are not there any more: its log ends before them."
+            " The topic was created again, or its log was cut (unclean leader election). Nothing new was written."
+            " Find out what happened to these partitions; the rows must be written again from the source.",
+            tag="ROWS_GONE",
+        )
+    rows = "; ".join(
+        f"{topic}-{index} from offset {o.start_offset} (producer id {o.producer_id}, epoch {o.epoch})"
+        for (topic, index), o in sorted(look.ours.items())[:5]
+    )
+    return DataLoss(
+        f"the marker that ends a former transaction did not come within {deadline.timeout_ms:.0f} ms: {rows}."
+        " Its rows stay invisible, and readers are held back there."
+        " Nothing new was written, since a new transaction could settle them the wrong way (KAFKA-20734)."
+        " An operator must write the marker: bin/kafka-transactions.sh abort, only if that transaction was not committed.",
+        tag="MARKER_LOST",
+    )
+
+
+def _names(partitions: Collection[TopicPartition]) -> str:
+    return ", ".join(f"{topic}-{index}" for topic, index in sorted(partitions)[:5])

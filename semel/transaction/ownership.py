@@ -1,0 +1,75 @@
+"""What an owner holds between its requests: the identity, the state, what it knows of progress and of partitions."""
+
+from __future__ import annotations
+
+import time
+
+from semel.errors import ConfigError
+from semel.transaction.naming import check_prefix
+from semel.transaction.progress import Recorded
+from semel.transaction.progress_topic import DEFAULT_TOPIC, ProgressTopic
+from semel.transaction.states import Event, States
+from semel.wire import topics
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition
+from semel.wire.transactions import Identity
+
+__all__ = ["Ownership"]
+
+#: A whole batch is in one transaction, and a restarted query ends its predecessor's at once, so nothing speaks for a short one.
+DEFAULT_TIMEOUT_MS = 900_000
+
+
+class Ownership:
+    """The owner's side of one transactional id. One thread drives it; a second one only waits for markers."""
+
+    def __init__(
+        self, client: Client, transactional_id: str, *, scope: str, progress_topic: str = DEFAULT_TOPIC, accept_late_markers: bool = False
+    ) -> None:
+        self.client = client
+        self.transactional_id = check_prefix(transactional_id)
+        self.scope = scope
+        self.progress = ProgressTopic(client, transactional_id, scope, progress_topic)
+        self.accept_late_markers = accept_late_markers
+        self.states = States(transactional_id)
+        self.identity = Identity(transactional_id, -1, -1)
+        self.newest: Recorded | None = None
+        #: The prefix that this one takes over: its progress is marked as moved by the first transaction.
+        self.moved_from: ProgressTopic | None = None
+        #: Partitions whose markers this owner has checked: what it adds for the first time is checked first.
+        self.checked: set[TopicPartition] = set()
+        self.checked_groups: set[tuple[str, TopicPartition]] = set()
+        #: How often in a row a transaction was found aborted too early for its timeout: by a rival (PROTOCOL 4, row 48).
+        self.rivals_met = 0
+        self.timeout_ms = client.config.transaction_timeout_ms or 0
+        #: How long the brokers let a transaction be open; their default where they do not tell.
+        self.longest_ms = DEFAULT_TIMEOUT_MS
+        self._began = 0.0
+
+    def begin(self) -> None:
+        """Note that a transaction begins now."""
+        self.states.move(Event.BEGUN)
+        self._began = time.monotonic()
+
+    @property
+    def age_ms(self) -> float:
+        """How long the transaction has been open, by a clock that does not jump.
+
+        A suspended machine counts as the broker counts, at the latest at the end.
+        """
+        return (time.monotonic() - self._began) * 1000
+
+    def deadline(self) -> Deadline:
+        """How long to repeat a request of the protocol: ``delivery.timeout.ms``, with short pauses, since most waits are for a marker."""
+        config = self.client.config
+        return Deadline(config.delivery_timeout_ms, backoff_ms=min(2, config.retry_backoff_ms), backoff_max_ms=config.retry_backoff_ms)
+
+    def settle_timeout(self, deadline: Deadline) -> None:
+        """Find the transaction timeout: what was set, else 15 minutes, else the broker's maximum where that is less (DESIGN rule 10)."""
+        try:
+            told = topics.broker_config(self.client, ["transaction.max.timeout.ms"], deadline)
+        except ConfigError:  # no right to read it: the broker refuses what is too long, by name
+            told = {}
+        self.longest_ms = int(told.get("transaction.max.timeout.ms") or DEFAULT_TIMEOUT_MS)
+        self.timeout_ms = self.timeout_ms or min(DEFAULT_TIMEOUT_MS, self.longest_ms)

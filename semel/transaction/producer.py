@@ -1,0 +1,227 @@
+"""The owner of a transactional id. Start reading here.
+
+One transaction (PROTOCOL 3), and the modules that each part is in::
+
+    take_over -> begin -> tickets -> participants write -> accept -> progress, offsets -> commit -> markers
+    takeover     transaction         participant           transaction                    ending    markers
+
+The owner alone speaks to the coordinator. It adds everything to a transaction before anybody writes; it commits only when every ticket is back
+with its receipt or was withdrawn; and its next transaction begins only when the markers of the last one have been seen.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+
+from semel.errors import AbortAndRetry, DataLoss, Fenced, Retriable
+from semel.steps import OwnerStep, reached
+from semel.transaction.ending import abort
+from semel.transaction.markers import wait_seen
+from semel.transaction.ownership import Ownership
+from semel.transaction.progress import Progress, Recorded
+from semel.transaction.progress_topic import DEFAULT_TOPIC
+from semel.transaction.states import Event, State
+from semel.transaction.takeover import group_view, see_group, take_over
+from semel.transaction.transaction import Ended, Transaction
+from semel.wire.client import Client
+from semel.wire.transactions import end
+
+__all__ = ["Producer"]
+
+
+class Producer:
+    """Owns a transactional id. Creating it sends nothing; :meth:`take_over` fences the predecessor. One thread at a time."""
+
+    def __init__(
+        self,
+        client: Client,
+        transactional_id: str,
+        *,
+        scope: str = "producer",
+        progress_topic: str = DEFAULT_TOPIC,
+        accept_late_markers: bool = False,
+    ) -> None:
+        self._own = Ownership(client, transactional_id, scope=scope, progress_topic=progress_topic, accept_late_markers=accept_late_markers)
+        self._outputs: frozenset[str] = frozenset()
+        self._group: str | None = None
+        self._markers: _Background | None = None
+        self._committed = False
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def transactional_id(self) -> str:
+        """The id that this producer owns."""
+        return self._own.transactional_id
+
+    @property
+    def timeout_ms(self) -> int:
+        """The transaction timeout in milliseconds. Before :meth:`take_over` it is 0, unless ``transaction.timeout.ms`` is set."""
+        return self._own.timeout_ms
+
+    @property
+    def progress(self) -> Progress | None:
+        """The newest progress that is known to be committed under this id, or None."""
+        return self._own.newest.progress if self._own.newest else None
+
+    def take_over(self, outputs: Collection[str] = (), group: str | None = None, previous: str | None = None) -> Progress | None:
+        """Fence every predecessor, settle what it left, and return its committed progress (PROTOCOL 2).
+
+        ``outputs`` are the topics that will be written, ``group`` the group whose offsets will be committed, ``previous`` another id to go on
+        from: it is fenced too, and the first transaction marks its progress as moved (PROTOCOL 6). Raises :class:`Fenced` if another owner is at
+        work, :class:`~semel.errors.Unsupported` for a broker that is too old, :class:`~semel.errors.ConfigError` for a group with live members, a
+        progress topic that will not do or an id that was moved, :class:`~semel.errors.DataLoss` for damaged progress or a lost marker,
+        :class:`AbortAndRetry` if a partition or an offset is not settled in time, :class:`~semel.errors.Retriable` if brokers do not answer.
+        """
+        self._outputs, self._group = frozenset(outputs), group
+        take_over(self._own, self._outputs, group)
+        if previous is not None and self._own.newest is None:
+            self._take_over_from(previous)
+        if group is not None and self.progress is not None:
+            self._restore_group(group, self.progress)
+        return self.progress
+
+    def _take_over_from(self, previous: str) -> None:
+        """Go on from another id's progress. Both are fenced by now, so that nobody else moves either of them."""
+        own = self._own
+        former = Ownership(own.client, previous, scope=own.scope, progress_topic=own.progress.name, accept_late_markers=own.accept_late_markers)
+        take_over(former, self._outputs, None)
+        own.newest, own.moved_from = former.newest, former.progress
+        own.checked |= former.checked
+
+    def _restore_group(self, group: str, progress: Progress) -> None:
+        """Progress is the truth, the group a view of it: where they differ, a transaction of offsets alone writes what progress says."""
+        wanted = group_view(progress, self._own.client)
+        try:
+            found = see_group(self._own, group, wanted.keys()) if wanted else {}
+        except AbortAndRetry:
+            # what is pending may be the work of an owner that has come since: an abort with nothing in it is answered by the identity alone
+            self._own.begin()
+            abort(self._own)
+            raise
+        if any(found.get(partition) != offset for partition, offset in wanted.items()):
+            with self.transaction() as txn:
+                txn.send_offsets(wanted, group)
+                txn.commit(progress)
+
+    def transaction(self) -> Transaction:
+        """A new transaction. Waits until the markers of the one before have been seen; takes the id over if that has not been done.
+
+        Raises what :meth:`take_over` and :meth:`settle` raise; once the producer is fenced, closed or does not know how its last transaction ended,
+        or while one is open, :class:`Fenced`, :class:`~semel.errors.ConfigError` or :class:`~semel.errors.Retriable`, each saying so.
+        """
+        if self._own.states.now is State.NEW:
+            self.take_over(self._outputs, self._group)
+        self.settle()
+        return Transaction(self._own, again=self._take_over_again, ended=self._watch)
+
+    def settle(self) -> None:
+        """Wait until the markers of the last transaction have been seen, and raise what that wait raised (PROTOCOL 3.8).
+
+        While they are not seen, every call waits for them again, and nothing begins: the next end could settle the last rows the wrong way. Raises
+        :class:`AbortAndRetry` if a partition stays away or offsets stay pending, :class:`~semel.errors.DataLoss` naming the partitions whose marker
+        does not come, :class:`Fenced` if another owner is there, :class:`~semel.errors.Retriable` if brokers do not answer.
+        """
+        if self._markers is None:
+            return
+        try:
+            self._markers.result()
+        except Fenced:
+            self._own.states.move(Event.FENCED)
+            raise
+        self._markers = None
+
+    def _watch(self, ended: Ended) -> None:
+        own, now = self._own, self._own.identity
+
+        def wait() -> None:
+            try:
+                wait_seen(own.client, ended.partitions, now, {ended.identity.producer_id}, last_offsets=ended.last_offsets, deadline=own.deadline())
+            except DataLoss as lost:
+                # while the coordinator still writes markers it answers 51, and none of them is lost (PROTOCOL 5.2)
+                end(own.client, ended.identity, commit=ended.committed, deadline=own.deadline())
+                raise DataLoss(f"{lost.message} That transaction was {'committed' if ended.committed else 'aborted'}.", tag=lost.tag) from None
+            for group, offsets in ended.offsets.items():
+                see_group(own, group, offsets.keys())
+            reached(OwnerStep.MARKERS_SEEN, own.transactional_id)
+
+        self._markers, self._committed = _Background(wait), ended.committed
+
+    def _take_over_again(self) -> None:
+        """The id expired unused: all of section 2 again, and on only if nobody came in between (PROTOCOL 4, row 49)."""
+        own, before = self._own, self._own.newest
+        own.states.move(Event.EXPIRED)
+        try:
+            take_over(own, self._outputs, self._group)
+        except BaseException:
+            # what was decided on the progress from before must not be carried into another ownership: only a new start decides anew
+            if own.states.now is not State.FENCED:
+                own.states.move(Event.GIVEN_UP)
+            raise
+        if _where(own.newest) != _where(None if own.moved_from else before):
+            own.states.move(Event.FENCED)
+            raise Fenced(
+                f"transactional id {self.transactional_id!r} had expired unused, and another owner has used it since. This one has written nothing"
+                " since then. Stop one of the two."
+            )
+        own.newest = before
+
+    def close(self) -> None:
+        """Wait for the last markers, then let go. Nothing is sent. It is closed in any case.
+
+        Raises what :meth:`settle` raises; but behind a commit, instead of an error that asks to run the work again, :class:`Retriable` tagged
+        COMMITTED: the rows are there.
+        """
+        try:
+            if self._own.states.now is State.READY and not (self._markers and self._markers.failed):
+                self._settle_last()
+        finally:
+            self._own.states.move(Event.CLOSED)
+
+    def _settle_last(self) -> None:
+        try:
+            self.settle()
+        except (AbortAndRetry, Retriable) as error:
+            if not self._committed:
+                raise
+            raise Retriable(
+                f"the last transaction of {self.transactional_id!r} is committed: do not write its rows again. Whether readers see all of them yet is"
+                f" not known: {error.message}",
+                tag="COMMITTED",
+            ) from error
+
+
+def _where(record: Recorded | None) -> tuple[int, int, int] | None:
+    return (record.offset, record.producer_id, record.epoch) if record else None
+
+
+class _Background:
+    """A wait in a thread of its own, which never keeps the process alive: whoever comes next sees the markers for itself."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._error: BaseException | None = None
+        self.failed = False
+        self._thread = threading.Thread(target=self._run, name="semel-markers", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # handed to the caller of result()
+            self._error = error
+
+    def result(self) -> None:
+        """Wait, and raise what was raised. The next call tries again, in the caller's thread."""
+        self._thread.join()
+        error, self._error = self._error, None
+        if error is not None:
+            self.failed = True
+            raise error
+        if self.failed:
+            self._work()

@@ -1,0 +1,198 @@
+"""The progress record: what a transaction has done, written as its last record, read by whoever comes next (PROTOCOL 1 and 2).
+
+It lives in a compacted topic, in the transaction that it speaks of: if a reader sees it committed, all of that transaction is committed, and if not,
+none. This module knows its form and how it is settled; :mod:`semel.transaction.progress_topic` knows where it is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from semel.errors import ConfigError, DataLoss, Unsupported
+from semel.read.journal import End, Entry
+
+__all__ = [
+    "KafkaSource",
+    "OtherSource",
+    "Progress",
+    "Recorded",
+    "Settled",
+    "Source",
+    "TopicEnd",
+    "claim_key",
+    "progress_key",
+    "refuse_moved",
+    "settle",
+]
+
+VERSION = 1
+_SIMPLE: dict[str, type] = {"query": str, "run": str, "batch": int, "moved": str}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEnd:
+    """How far one topic was read: the topic's id, and for each partition the next offset to read."""
+
+    id: str
+    end: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """The position of one of semel's own sources; ``name`` where the query names its sources."""
+
+    cluster: str
+    topics: Mapping[str, TopicEnd]
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherSource:
+    """The position of any other source, as its text: it can be equal to another or not, and nothing else is known of it."""
+
+    text: str
+    name: str | None = None
+
+
+Source = KafkaSource | OtherSource
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one transaction did: which batch of which query, how far its sources were read, where its rows lie.
+
+    ``wrote`` holds first and last offset by topic and partition. ``moved`` names the prefix that has taken over this one. ``extra`` are keys that
+    this version does not know: they are kept.
+    """
+
+    query: str | None = None
+    run: str | None = None
+    batch: int | None = None
+    sources: tuple[Source, ...] = ()
+    wrote: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    moved: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """As JSON with sorted keys."""
+        value: dict[str, Any] = {**self.extra, "v": VERSION}
+        for name in _SIMPLE:
+            if getattr(self, name) is not None:
+                value[name] = getattr(self, name)
+        value["sources"] = [_source_value(source) for source in self.sources]
+        value["wrote"] = {t: {str(p): list(ends) for p, ends in parts.items()} for t, parts in self.wrote.items()}
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, text: bytes, where: str) -> Progress:
+        """From JSON. Raises :class:`Unsupported` for a version that is not known, :class:`DataLoss` for what is no progress record at all."""
+        try:
+            value = json.loads(text)
+            version = value.pop("v")
+            if version != VERSION:
+                raise Unsupported(
+                    f"the progress record at {where} has version {version}, and this semel knows {VERSION}: a newer semel wrote it. Nothing was"
+                    " written. Run this query with that version or a newer one."
+                )
+            sources = tuple(_source(row) for row in value.pop("sources", ()))
+            wrote = {t: {int(p): (int(a), int(b)) for p, (a, b) in parts.items()} for t, parts in value.pop("wrote", {}).items()}
+            known = {name: _typed(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataLoss(
+                f"the record at {where} should be progress of semel and is not ({error!r}). Nothing was written. Another program writes into this"
+                " topic: give semel a topic of its own (progressTopic).",
+                tag="PROGRESS_DAMAGED",
+            ) from None
+        return cls(**known, sources=sources, wrote=wrote, extra=value)
+
+
+def _source_value(source: Source) -> dict[str, Any]:
+    named = {"name": source.name} if source.name is not None else {}
+    if isinstance(source, OtherSource):
+        return {"text": source.text, **named}
+    topics = {name: {"id": t.id, "end": {str(p): offset for p, offset in t.end.items()}} for name, t in source.topics.items()}
+    return {"cluster": source.cluster, "topics": topics, **named}
+
+
+def _typed(kind: type, value: Any) -> Any:
+    if value is not None and type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _source(row: dict[str, Any]) -> Source:
+    if "text" in row:
+        return OtherSource(_typed(str, row["text"]), row.get("name"))
+    topics = {name: TopicEnd(t["id"], {int(p): int(offset) for p, offset in t["end"].items()}) for name, t in row["topics"].items()}
+    return KafkaSource(row["cluster"], topics, row.get("name"))
+
+
+def progress_key(prefix: str, scope: str) -> bytes:
+    """The key of a prefix's progress, in the shape of Connect's offsets topic."""
+    return json.dumps([prefix, {"scope": scope}], sort_keys=True, separators=(",", ":")).encode()
+
+
+def claim_key(prefix: str) -> bytes:
+    """The key of a prefix's claims."""
+    return progress_key(prefix, "claim")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A progress record, with who wrote it and where. ``committed`` is None while it is open."""
+
+    offset: int
+    producer_id: int
+    epoch: int
+    progress: Progress
+    committed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """All that is known of one key: its records in order, each with how it was settled."""
+
+    records: tuple[Recorded, ...]
+
+    @property
+    def newest(self) -> Recorded | None:
+        """The newest record that was committed: P."""
+        return next((record for record in reversed(self.records) if record.committed), None)
+
+    @property
+    def open(self) -> tuple[Recorded, ...]:
+        """Records that no marker has settled yet."""
+        return tuple(record for record in self.records if record.committed is None)
+
+    def outcome_of(self, producer_id: int, epoch: int) -> bool | None:
+        """How the transaction of this identity ended, by its newest record: committed, aborted, or None where no record tells."""
+        return next((r.committed for r in reversed(self.records) if (r.producer_id, r.epoch) == (producer_id, epoch)), None)
+
+
+def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
+    """Pick one key's transactional records, each settled by the next marker of its producer id behind it, whatever that marker's epoch."""
+    records: list[Recorded] = []
+    waiting: dict[int, list[int]] = {}
+    for event in events:
+        if isinstance(event, End):
+            for index in waiting.pop(event.producer_id, ()):
+                r = records[index]
+                records[index] = Recorded(r.offset, r.producer_id, r.epoch, r.progress, event.commit)
+        elif event.key == key and event.transactional and event.value is not None:
+            waiting.setdefault(event.producer_id, []).append(len(records))
+            progress = Progress.decode(event.value, f"{where} offset {event.offset}")
+            records.append(Recorded(event.offset, event.producer_id, event.epoch, progress, None))
+    return Settled(tuple(records))
+
+
+def refuse_moved(settled: Settled, transactional_id: str) -> None:
+    """Raise :class:`ConfigError` if another id has taken over this one: what is read or written under the old one would be done twice."""
+    for record in settled.records:
+        if record.committed and record.progress.moved:
+            raise ConfigError(
+                f"{transactional_id!r} was taken over by {record.progress.moved!r}. Nothing was written. Use that prefix.",
+                tag="PREFIX_MOVED",
+            )

@@ -1,0 +1,153 @@
+"""Where progress is kept: a compacted topic, checked before it is trusted, and one partition of it for each prefix (PROTOCOL 1)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from uuid import UUID
+
+import pyarrow as pa
+
+from semel.errors import ConfigError, SemelError
+from semel.read.journal import read_journal
+from semel.records.encode import encode
+from semel.records.partitioner import murmur2
+from semel.transaction.progress import Progress, Settled, claim_key, progress_key, settle
+from semel.wire import topics
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition
+from semel.wire.produce import Appender
+from semel.wire.transactions import Identity
+
+__all__ = ["DEFAULT_TOPIC", "PARTITIONS", "ProgressTopic"]
+
+DEFAULT_TOPIC = "semel-progress"
+#: A prefix lives on partition murmur2(prefix) mod this, however many partitions more the topic has: adding some moves nobody.
+PARTITIONS = 16
+_CHECKED = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.replicas")
+_BROKER = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
+
+log = logging.getLogger("semel")
+
+
+class ProgressTopic:
+    """The progress of one prefix and scope."""
+
+    def __init__(self, client: Client, prefix: str, scope: str, name: str = DEFAULT_TOPIC) -> None:
+        self._client = client
+        self._prefix = prefix
+        self.name = name
+        self.key = progress_key(prefix, scope)
+        self.partition: TopicPartition = (name, (murmur2(prefix.encode()) & 0x7FFFFFFF) % PARTITIONS)
+        self.topic_id = UUID(int=0)
+
+    def prepare(self, deadline: Deadline) -> None:
+        """Create the topic where it is missing, refuse one that could lose progress. Raises :class:`ConfigError`."""
+        known = self._client.existing({self.name}, deadline)
+        log_settings = self._readable_broker_settings(deadline)
+        if self.name not in known:
+            self._create(log_settings, deadline)
+            known = self._client.topics({self.name}, deadline)
+        topic = known[self.name]
+        self.topic_id = topic.id
+        if len(topic.partitions) < PARTITIONS:
+            raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
+        self._check(min(len(p.replicas) for p in topic.partitions.values()), log_settings, deadline)
+
+    def find(self, deadline: Deadline) -> bool:
+        """Look for the topic without creating it, for who only reads. Raises :class:`ConfigError` for one that cannot be ours."""
+        topic = self._client.existing({self.name}, deadline).get(self.name)
+        if topic is None:
+            return False
+        if self.partition[1] not in topic.partitions:
+            raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
+        self.topic_id = topic.id
+        return True
+
+    def _create(self, log_settings: dict[str, str | None], deadline: Deadline) -> None:
+        wanted = int(log_settings.get(_BROKER[0]) or 3)
+        replication = min(wanted, len(self._client.brokers(deadline)))
+        min_isr = min(int(log_settings.get(_BROKER[1]) or 1), replication)
+        config = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false", "min.insync.replicas": str(min_isr)}
+        try:
+            topics.create(self._client, self.name, partitions=PARTITIONS, replication=replication, config=config, deadline=deadline)
+        except SemelError as error:
+            settings = " ".join(f"--config {key}={value}" for key, value in config.items())
+            servers = ",".join(f"{host}:{port}" for host, port in self._client.config.bootstrap_servers)
+            raise ConfigError(
+                f"the progress topic {self.name!r} is missing and could not be created ({error.message}). Nothing was written."
+                " Let somebody who may create it run:"
+                f" bin/kafka-topics.sh --bootstrap-server {servers} --create --topic {self.name}"
+                f" --partitions {PARTITIONS} --replication-factor {wanted} {settings}",
+                tag="PROGRESS_TOPIC",
+            ) from None
+
+    def _check(self, replication: int, log_settings: dict[str, str | None], deadline: Deadline) -> None:
+        try:
+            settings = topics.topic_config(self._client, self.name, _CHECKED, deadline)
+        except ConfigError as error:
+            log.warning("the settings of progress topic %s are not checked: %s", self.name, error.message)
+            return
+        if settings.get("cleanup.policy") != "compact":
+            raise self._refused(
+                f"has cleanup.policy={settings.get('cleanup.policy')}: progress would be deleted with time; it must be exactly compact"
+            )
+        if settings.get("unclean.leader.election.enable") == "true":
+            raise self._refused("allows unclean leader election: committed progress could be lost")
+        if replication < int(log_settings.get(_BROKER[0]) or 0):
+            raise self._refused(f"has replication {replication}, less than the transaction log's {log_settings[_BROKER[0]]}")
+        if int(settings.get("min.insync.replicas") or 1) < int(log_settings.get(_BROKER[1]) or 0):
+            found, wanted = settings.get("min.insync.replicas"), log_settings[_BROKER[1]]
+            raise self._refused(f"has min.insync.replicas={found}, less than the transaction log's {wanted}")
+
+    def _readable_broker_settings(self, deadline: Deadline) -> dict[str, str | None]:
+        try:
+            return topics.broker_config(self._client, _BROKER, deadline)
+        except ConfigError as error:
+            log.warning("the replication of progress topic %s is not checked against the transaction log's: %s", self.name, error.message)
+            return {}
+
+    def _refused(self, reason: str) -> ConfigError:
+        return ConfigError(
+            f"the progress topic {self.name!r} {reason}. Nothing was written. Change it, or name another with progressTopic.",
+            tag="PROGRESS_TOPIC",
+        )
+
+    def claim(self) -> int:
+        """Write a claim and return its offset: everything that was acknowledged before is below it, on every broker that can answer."""
+        value = json.dumps({"v": 1}).encode()
+        return self._append({claim_key(self._prefix): value}, None)
+
+    def read(self, end: int, deadline: Deadline) -> Settled:
+        """All records of this key below offset ``end``, settled by the markers below it."""
+        where = f"{self.partition[0]}-{self.partition[1]}"
+        return settle(read_journal(self._client, self.partition, end, deadline), self.key, where)
+
+    def write(self, progress: Progress, identity: Identity, moved_from: ProgressTopic | None = None) -> int:
+        """Append the record to the transaction of ``identity``, as its last one on this partition. Returns its offset.
+
+        ``moved_from`` is another prefix, whose progress is marked as moved to this one in the same transaction.
+        """
+        rows = {self.key: progress.encode()}
+        if moved_from is not None:
+            moved = {moved_from.key: Progress(moved=self._prefix).encode()}
+            if moved_from.partition == self.partition:
+                rows = moved | rows  # one batch: a second one would need the next sequence
+            else:
+                moved_from._append(moved, identity)
+        return self._append(rows, identity)
+
+    def _append(self, records: Mapping[bytes, bytes], identity: Identity | None) -> int:
+        rows = pa.record_batch({"key": pa.array(records.keys(), pa.binary()), "value": pa.array(records.values(), pa.binary())})
+        if identity is None:
+            batches = encode(rows, where=self.name)
+        else:
+            batches = encode(
+                rows, producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=0, transactional=True, where=self.name
+            )
+        appender = Appender(self._client, {self.name: self.topic_id}, identity.transactional_id if identity else None)
+        appender.submit((self.partition, batch) for batch in batches)
+        appender.flush()
+        return appender.acknowledged[self.partition][0].last

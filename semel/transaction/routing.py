@@ -1,0 +1,67 @@
+"""Which output partition each row goes to, and the rows of each partition apart: Kafka's own rule, for all rows at once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.errors import ConfigError
+from semel.records.partitioner import partition_for
+
+__all__ = ["by_partition", "targets"]
+
+
+def targets(topic: str, rows: pa.Table | pa.RecordBatch, partitions: int, sticky: int, *, keys: bool = True) -> npt.NDArray[np.int64]:
+    """The partition of each row: the one that its column ``partition`` names, else its key's (murmur2), else ``sticky``.
+
+    Without ``keys`` the key decides nothing. Raises :class:`ConfigError` for a partition that the topic does not have.
+    """
+    named = pc.cast(rows.column("partition"), pa.int64()) if "partition" in rows.schema.names else None
+    if named is not None and not named.null_count:
+        target = _numbers(named)
+    else:
+        target = _by_key(rows, partitions, sticky) if keys and "key" in rows.schema.names else np.full(rows.num_rows, sticky, np.int64)
+        if named is not None:
+            target = np.where(_valid(named), _numbers(named), target)
+    wrong = target[(target < 0) | (target >= partitions)]
+    if len(wrong):
+        raise ConfigError(
+            f"a row names {topic}-{wrong[0]}, and the topic has {partitions} partitions. None of these rows was sent, and nothing of the batch is"
+            " visible. Correct the rows, or add partitions.",
+            tag="UNKNOWN_PARTITION",
+        )
+    return target
+
+
+def _by_key(rows: pa.Table | pa.RecordBatch, partitions: int, sticky: int) -> npt.NDArray[np.int64]:
+    keys = rows.column("key")
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
+    return partition_for(keys, partitions, sticky).astype(np.int64)
+
+
+def _valid(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.is_valid(column).to_numpy(**_copying(column)), np.bool_)
+
+
+def _numbers(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
+    return np.asarray(pc.fill_null(column, -1).to_numpy(**_copying(column)), np.int64)
+
+
+def _copying(column: pa.ChunkedArray | pa.Array) -> dict[str, bool]:
+    return {} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False}
+
+
+def by_partition(rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64]) -> list[tuple[int, pa.Table | pa.RecordBatch]]:
+    """The rows of each partition, in their order."""
+    if (target == target[0]).all():
+        return [(int(target[0]), rows)]
+    # numpy sorts 16-bit integers by counting, several times as fast as longer ones
+    order = np.argsort(target.astype(np.int16) if target.max() < 1 << 15 else target, kind="stable")
+    ordered, target = rows.take(pa.array(order)), target[order]
+    starts = [0, *(np.flatnonzero(np.diff(target)) + 1).tolist()]
+    return [(int(target[start]), ordered.slice(start, end - start)) for start, end in pairwise([*starts, len(target)])]

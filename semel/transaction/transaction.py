@@ -1,0 +1,366 @@
+"""One transaction: what is added, who may write, what came back, and the order in which it ends (PROTOCOL 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import pyarrow as pa
+
+from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError
+from semel.steps import OwnerStep, reached
+from semel.transaction import ending
+from semel.transaction.markers import wait_seen
+from semel.transaction.outputs import look_at
+from semel.transaction.ownership import Ownership
+from semel.transaction.participant import Participant
+from semel.transaction.progress import Progress, Recorded
+from semel.transaction.states import Event, State
+from semel.transaction.takeover import see_group
+from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, TicketTopic, Wrote
+from semel.wire.metadata import TopicPartition
+from semel.wire.offsets import EARLIEST, list_offsets
+from semel.wire.outcome import name
+from semel.wire.transactions import Identity, add_partitions, commit_offsets, describe
+
+__all__ = ["Ended", "Transaction"]
+
+_ID_UNKNOWN = 49
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a transaction leaves to be watched: where markers are due, the last rows that they stand behind, and the groups' offsets."""
+
+    identity: Identity
+    committed: bool
+    partitions: frozenset[TopicPartition]
+    last_offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[str, Mapping[TopicPartition, int]]
+
+
+class Transaction:
+    """One transaction. As a context manager it commits at the end, and aborts on an exception."""
+
+    def __init__(self, own: Ownership, *, again: Callable[[], None], ended: Callable[[Ended], None]) -> None:
+        self._own = own
+        self._again = again
+        self._ended = ended
+        self._added: set[TopicPartition] = set()
+        self._asked = False
+        self._topics: dict[str, TicketTopic] = {}
+        self._issued: list[Ticket] = []
+        self._out: set[int] = set()
+        self._withdrawn: set[int] = set()
+        self._wrote: dict[TopicPartition, Wrote] = {}
+        self._sending: dict[str, Participant] = {}
+        self._offsets: dict[GroupMetadata, dict[TopicPartition, int]] = {}
+        self._sent_offsets: dict[str, Mapping[TopicPartition, int]] = {}
+        self._done = False
+        own.begin()
+        reached(OwnerStep.BEGUN, own.transactional_id)
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if self._done:
+            return
+        if error is None:
+            self.commit()
+        else:
+            self._abort_behind(error)
+
+    @property
+    def age_ms(self) -> float:
+        """How long this transaction has been open, in milliseconds."""
+        return self._own.age_ms
+
+    # ---- writing
+
+    def tickets(self, shares: Sequence[Iterable[TopicPartition]]) -> list[Ticket]:
+        """One ticket for each share of partitions. All partitions are added to the transaction in one request, before anybody can write.
+
+        Raises :class:`ConfigError` if two tickets would name one partition (DESIGN rule 1: also after the first one is back, since a second
+        writer would begin at sequence 0 again, and the broker answers OK to that and keeps the first rows), or for a partition that is not there.
+        Raises :class:`AbortAndRetry` if the transaction has been aborted or a partition stays away, :class:`Fenced` if another owner is there,
+        :class:`~semel.errors.DataLoss` for a lost marker, :class:`Retriable` if brokers stay away.
+        """
+        self._adding()
+        wanted = [tuple(sorted(share)) for share in shares]
+        self._refuse_overlap([partition for share in wanted for partition in share])
+        new = {topic for share in wanted for topic, _ in share} - self._topics.keys()
+        self._topics.update(look_at(self._own.client, new, self._own.deadline()))
+        for topic, index in (partition for share in wanted for partition in share):
+            if not 0 <= index < self._topics[topic].partitions:
+                raise ConfigError(
+                    f"topic {topic} has no partition {index}: it has {self._topics[topic].partitions}. Nothing was sent for these tickets."
+                    " Correct the shares, or add partitions to the topic.",
+                    tag="UNKNOWN_PARTITION",
+                )
+        self._add({partition for share in wanted for partition in share})
+        return [self._issue(share) for share in wanted]
+
+    def _refuse_overlap(self, named: list[TopicPartition]) -> None:
+        taken = {partition for ticket in self._issued if ticket.number not in self._withdrawn for partition in ticket.partitions}
+        seen: set[TopicPartition] = set()
+        for partition in named:
+            if partition in taken or partition in seen:
+                raise ConfigError(
+                    f"two tickets would write {partition[0]}-{partition[1]}. Nothing was sent for them. Give each partition to one writer.",
+                    tag="OVERLAP",
+                )
+            seen.add(partition)
+
+    def _issue(self, share: tuple[TopicPartition, ...]) -> Ticket:
+        ticket = Ticket(len(self._issued), self._own.identity, share, {topic: self._topics[topic] for topic, _ in share})
+        self._issued.append(ticket)
+        self._out.add(ticket.number)
+        return ticket
+
+    def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
+        """Write rows from this process; acknowledged when it returns. Columns as for :meth:`Participant.send`.
+
+        Raises what :meth:`tickets` and :meth:`Participant.send` raise. When rows were refused, the transaction cannot be committed any more: at an
+        :class:`AbortAndRetry` it is aborted already; :class:`Fenced`, or :class:`Retriable` tagged OUTCOME_UNKNOWN, comes instead where that
+        failed; after anything else the end of the ``with`` block aborts it.
+        """
+        self._adding()
+        if topic not in self._sending:
+            self._topics.update(look_at(self._own.client, {topic}, self._own.deadline()))
+            (ticket,) = self.tickets([[(topic, index) for index in range(self._topics[topic].partitions)]])
+            self._sending[topic] = Participant(self._own.client, ticket)
+        try:
+            self._sending[topic].send(topic, rows)
+        except AbortAndRetry as error:
+            self._refused(error.message, error.tag)
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | GroupMetadata) -> None:
+        """Put the next offsets to read into the transaction: they are committed with its rows, or not at all (KIP-447).
+
+        They are sent when it commits, after everything else. Raises :class:`ConfigError` for a partition that is not there.
+        """
+        self._adding()
+        known = self._own.client.topics({topic for topic, _ in offsets})
+        for topic, index in offsets:
+            if index not in known[topic].partitions:
+                raise ConfigError(
+                    f"topic {topic} has no partition {index}, so it has no offset. Nothing was committed. Correct the offsets.",
+                    tag="UNKNOWN_PARTITION",
+                )
+        metadata = group if isinstance(group, GroupMetadata) else GroupMetadata(group)
+        self._offsets.setdefault(metadata, {}).update(offsets)
+
+    # ---- what comes back
+
+    def accept(self, receipts: Iterable[Receipt]) -> None:
+        """Take receipts back. Raises :class:`ConfigError` for one of another transaction, or a second one of a ticket."""
+        for receipt in receipts:
+            if receipt.identity != self._own.identity or receipt.number >= len(self._issued):
+                raise ConfigError(
+                    f"receipt {receipt.number} belongs to another transaction. Nothing was committed. Give it to the transaction of its ticket.",
+                    tag="FOREIGN_RECEIPT",
+                )
+            if receipt.number not in self._out:
+                raise ConfigError(
+                    f"ticket {receipt.number} has been returned before. Nothing was committed. Accept each receipt once.", tag="SECOND_RECEIPT"
+                )
+            self._out.discard(receipt.number)
+            self._wrote.update(receipt.wrote)
+
+    def withdraw(self, tickets: Iterable[Ticket]) -> None:
+        """Declare that nobody holds these tickets any more and nobody has written with them. The caller must have proof (DESIGN rule 3).
+
+        Raises :class:`ConfigError` for a ticket of another transaction, and for one that has come back.
+        """
+        for ticket in tickets:
+            if ticket.identity != self._own.identity or ticket.number not in self._out:
+                raise ConfigError(
+                    f"ticket {ticket.number} is not out in this transaction, so it cannot be withdrawn. Nothing was committed."
+                    " Withdraw only what is outstanding.",
+                    tag="FOREIGN_TICKET",
+                )
+            self._out.discard(ticket.number)
+            self._withdrawn.add(ticket.number)
+
+    @property
+    def outstanding(self) -> list[Ticket]:
+        """Tickets that have neither come back nor been withdrawn."""
+        return [self._issued[number] for number in sorted(self._out)]
+
+    @property
+    def wrote(self) -> Mapping[TopicPartition, Wrote]:
+        """What the accepted receipts say was written."""
+        return self._wrote
+
+    # ---- ending
+
+    def commit(self, progress: Progress | None = None) -> None:
+        """Write the progress record as the last row, then the offsets, then commit.
+
+        Raises :class:`AbortAndRetry` if it was aborted, :class:`~semel.errors.Fenced` if another owner is there, :class:`Retriable` tagged
+        OUTCOME_UNKNOWN if nobody said how it ended. With nothing in it, nothing is sent.
+        """
+        self._adding()
+        try:
+            identity, recorded, offset = self._finish(progress)
+        except BaseException as error:
+            if self._own.states.now is State.OPEN:
+                self._abort_behind(error)
+            self._done = True
+            raise
+        if recorded is not None:
+            self._own.moved_from = None
+            self._own.newest = Recorded(offset, identity.producer_id, identity.epoch, recorded, True)
+
+    def _finish(self, progress: Progress | None) -> tuple[Identity, Progress | None, int]:
+        self.accept([participant.receipt for participant in self._sending.values()])
+        self._sending.clear()
+        reached(OwnerStep.WRITTEN, self._own.transactional_id)
+        if self._out:
+            raise AbortAndRetry(
+                f"tickets {sorted(self._out)[:5]} are still out, so somebody could still write. The transaction was aborted: nothing of it is"
+                " visible. Accept the receipt of every ticket or withdraw it, then commit: run the same work again.",
+                tag="TICKETS_OUT",
+            )
+        if not self._added and not self._offsets and progress is None:
+            self._own.states.move(Event.NOTHING)
+            self._done = True
+            return self._own.identity, None, -1
+        self._add(set())
+        self._refuse_deleted()
+        recorded = self._record(progress)
+        offset = self._write_progress(recorded)
+        self._commit_offsets()
+        identity = self._own.identity
+        self._done = True
+        last = {**{partition: wrote.last for partition, wrote in self._wrote.items()}, self._own.progress.partition: offset}
+        committed = False
+        try:
+            ending.commit(self._own)
+            committed = True
+        finally:
+            self._await_markers(identity, last if committed else {}, committed=committed)
+        return identity, recorded, offset
+
+    def _refuse_deleted(self) -> None:
+        """Look whether the rows are still there: the broker commits a transaction whose rows retention has deleted, and says nothing (DESIGN 12)."""
+        starts = list_offsets(self._own.client, dict.fromkeys(self._wrote, EARLIEST), read_committed=False, deadline=self._own.deadline())
+        lost = [f"{topic}-{index}" for (topic, index), wrote in sorted(self._wrote.items()) if starts[topic, index].offset > wrote.first]
+        if lost:
+            raise DataLoss(
+                f"rows of this transaction on {', '.join(lost[:5])} were deleted before it was committed (retention, or DeleteRecords)."
+                " It is aborted, and nothing of it is visible."
+                " Raise the topic's retention above the length of a batch, look whether the rows carry old timestamps, then run it again.",
+                tag="ROWS_GONE",
+            )
+
+    def abort(self) -> None:
+        """Abort. Nothing of it becomes visible then.
+
+        Raises :class:`Retriable` tagged OUTCOME_UNKNOWN if it turns out to have been committed or nobody answered in time, :class:`Fenced` if another
+        owner is there, :class:`ConfigError` if it has ended before.
+        """
+        self._adding()
+        self._done = True
+        if not self._asked:  # the coordinator has never heard of it
+            self._own.states.move(Event.NOTHING)
+            return
+        identity = self._own.identity
+        if not ending.abort(self._own):
+            raise Retriable(
+                f"the transaction of {self._own.transactional_id!r} should have been aborted, and was committed before."
+                " All of it is visible. Start again: taking over reads its progress.",
+                tag="OUTCOME_UNKNOWN",
+            )
+        self._await_markers(identity, {})
+
+    def _await_markers(self, identity: Identity, last_offsets: Mapping[TopicPartition, int], *, committed: bool = False) -> None:
+        """Have the markers watched. They are due however it ended, unless this owner can begin nothing any more."""
+        if self._own.states.now is State.READY:
+            self._ended(Ended(identity, committed, frozenset(self._added), last_offsets, self._sent_offsets))
+
+    def _abort_behind(self, error: BaseException) -> None:
+        """Abort because of ``error``, which is the one to see: the next owner, or the timeout, does what this abort could not."""
+        if self._own.states.now is not State.OPEN:
+            return
+        try:
+            if isinstance(error, AbortAndRetry) and error.tag in ending.ENDED:  # a participant found it ended: by whom, our own abort tells
+                self._refused(error.message, error.tag)
+            self.abort()
+        except (AbortAndRetry, Fenced) as second:  # it explains the first one
+            raise second from error
+        except SemelError as second:
+            error.add_note(f"The transaction could not be aborted either: {second}")
+
+    # ---- requests
+
+    def _adding(self) -> None:
+        """Ask whether anything may be done. The state alone does not tell: it may be that of a later transaction."""
+        self._own.states.move(Event.ADDED)
+        if self._done:
+            raise ConfigError(
+                f"this transaction of {self._own.transactional_id!r} has ended, and another one is open. Nothing was sent. Use that one.",
+                tag="ILLEGAL_STATE",
+            )
+
+    def _add(self, partitions: set[TopicPartition]) -> None:
+        self._adding()
+        progress = {topic.partition for topic in (self._own.progress, self._own.moved_from) if topic is not None}
+        wanted = (partitions | progress) - self._added
+        if not wanted:
+            return
+        first_time = wanted - self._own.checked
+        if first_time:
+            wait_seen(self._own.client, first_time, self._own.identity, (), last_offsets={}, deadline=self._own.deadline())
+            self._own.checked |= first_time
+        self._asked = True
+        code = add_partitions(self._own.client, self._own.identity, wanted, self._own.deadline())
+        if code == _ID_UNKNOWN and not self._added and describe(self._own.client, self._own.transactional_id) is None:
+            self._again()
+            self._own.begin()
+            code = add_partitions(self._own.client, self._own.identity, wanted, self._own.deadline())
+        if code:
+            self._refused(f"AddPartitionsToTxn answered {name(code)}.", name(code))
+        self._added |= wanted
+        reached(OwnerStep.PARTITIONS_ADDED, self._own.transactional_id)
+
+    def _record(self, progress: Progress | None) -> Progress:
+        """What the record says: the caller's position, and where the rows lie."""
+        if progress is None:
+            before = self._own.newest.progress.batch if self._own.newest else None
+            progress = Progress(batch=0 if before is None else before + 1)
+        wrote: dict[str, dict[int, tuple[int, int]]] = {}
+        for (topic, index), w in sorted(self._wrote.items()):
+            wrote.setdefault(topic, {})[index] = (w.first, w.last)
+        # what a later version of semel has put into the record stays in it (PROTOCOL 1)
+        before_ours = self._own.newest.progress.extra if self._own.newest else {}
+        return replace(progress, wrote=wrote, extra={**before_ours, **progress.extra})
+
+    def _write_progress(self, progress: Progress) -> int:
+        try:
+            offset = self._own.progress.write(progress, self._own.identity, self._own.moved_from)
+        except AbortAndRetry as error:
+            self._refused(error.message, error.tag)
+        reached(OwnerStep.PROGRESS_WRITTEN, self._own.transactional_id)
+        return offset
+
+    def _commit_offsets(self) -> None:
+        for group, offsets in self._offsets.items():
+            if any((group.id, partition) not in self._own.checked_groups for partition in offsets):
+                see_group(self._own, group.id, offsets.keys())
+            self._sent_offsets[group.id] = {**self._sent_offsets.get(group.id, {}), **offsets}
+            code = commit_offsets(self._own.client, self._own.identity, group, offsets, self._own.deadline())
+            if code:
+                self._refused(f"TxnOffsetCommit of group {group.id!r} answered {name(code)}.", name(code))
+        if self._offsets:
+            reached(OwnerStep.OFFSETS_ADDED, self._own.transactional_id)
+
+    def _refused(self, text: str, tag: str) -> NoReturn:
+        self._done = True
+        identity = self._own.identity
+        try:
+            ending.give_up(self._own, text, tag)
+        finally:
+            self._await_markers(identity, {})
