@@ -1,0 +1,61 @@
+"""How Spark finds ``format("semel")`` by itself, on the driver and on executors.
+
+Spark imports every top-level module whose name starts with ``pyspark_`` and registers its ``DefaultSource``. An import that fails there makes the
+data sources of all other packages disappear too, so this one imports nothing of semel: what is wrong with an installation shows when the format is
+used, and there with its cause. Without PySpark, or with one that has no Python data sources, there is no ``DefaultSource`` and no error.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+__all__ = ["DefaultSource"]
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+except Exception:  # a broken PySpark may raise anything, and other packages must not pay for it
+    __all__.clear()
+else:
+    if TYPE_CHECKING:
+        from pyspark.sql.types import StructType
+
+        from semel.spark.source import SemelSource
+
+    class DefaultSource(DataSource):
+        """``format("semel")``: see :class:`semel.spark.source.SemelSource`, which does the work."""
+
+        @classmethod
+        def name(cls) -> str:
+            """The name that ``format`` is given."""
+            return "semel"
+
+        def _source(self) -> SemelSource:
+            try:
+                from semel.spark.source import SemelSource
+            except ModuleNotFoundError as missing:
+                raise ImportError(
+                    f"[SEMEL_WRONG_PYTHON] Spark runs its Python workers with {sys.executable}, which has no {missing.name}. Nothing was read."
+                    " Activate the environment that semel is installed in, or set PYSPARK_PYTHON to its python, before the session starts."
+                ) from missing
+            return SemelSource(self.options)
+
+        def schema(self) -> StructType:
+            """The columns."""
+            return self._source().schema()
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            """The reader of a batch query."""
+            return self._source().reader(schema)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+            """The reader of a streaming query."""
+            return self._source().streamReader(schema)
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            """Refused, naming what to use instead."""
+            return self._source().writer(schema, overwrite)
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+            """Refused, naming what to use instead."""
+            return self._source().streamWriter(schema, overwrite)

@@ -1,0 +1,45 @@
+"""Exactly-once Kafka for Spark. Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`. The source is ``format("semel")``.
+
+A micro-batch goes through these, in this order:
+
+====================  =====================================================================================
+``source``            ``format("semel")``: plans a range of offsets for each batch, reads it in tasks
+``source_stream``     where the batches of a streaming query start and end
+``source_topics``     what the cluster has of the topics that are read
+``source_plan``       the arithmetic of micro-batches
+``sink``              what ``foreachBatch`` calls
+``query``             what the sink knows of its query and of the batch that calls it
+``precedence``        checkpoint against progress: run, skip, rebuild or refuse (PROTOCOL 6)
+``writing``           one DataFrame in one transaction
+``columns``           which columns are written
+``placement``         which task writes which output partition
+``encoding``          rows to record batches, before the shuffle
+``tasks``             tickets over a job, receipts and the proof back
+``bounds``            a job that outlives its transaction is cancelled
+====================  =====================================================================================
+
+Beside them: ``options`` and ``source_options``; ``offsets``, the JSON in Spark's offset log; ``refusal``, what a refusal says; ``errors``, ours
+given back from Spark's text; ``running``, which starts a query again; ``internals``, every use of what Spark does not promise, in one place and
+pinned by one test; ``facts``, what it answers; ``worker``, what a Python worker keeps from one task to the next.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from semel.spark.errors import error
+    from semel.spark.running import keep_running
+    from semel.spark.sink import KafkaSink
+
+__all__ = ["KafkaSink", "error", "keep_running"]
+
+_HOME = {"KafkaSink": "semel.spark.sink", "error": "semel.spark.errors", "keep_running": "semel.spark.running"}
+
+
+def __getattr__(name: str) -> object:
+    # what a task needs must not cost it the driver's imports: executors load one module of this package, not all
+    if name not in _HOME:
+        raise AttributeError(f"module 'semel.spark' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

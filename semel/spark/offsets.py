@@ -1,0 +1,135 @@
+"""The JSON that our source leaves in Spark's offset log, one text a source and batch (PROTOCOL 6).
+
+    {"v":1,"cluster":"<cluster id>","topics":{"in":{"id":"<topic id>","began":{"0":5},"end":{"0":42}}}}
+
+``began`` is the offset at which this source first started a partition, unchanged in every later offset; a partition that is found later begins
+at its earliest. ``"initial":true`` stands in the answer of ``initialOffset`` only, where ``began`` equals ``end``: Spark asks for that answer
+several times and logs none of them, so a reader that is given such a start reads from the end's ``began`` instead.
+
+The form is canonical, always the same keys in the same order: Spark compares offsets as text, and a key that comes or goes makes an extra, empty
+batch. Python sources hand dictionaries to Spark, which prints them with its own spaces: :func:`as_dict` gives the canonical one, and
+:func:`parse` takes any spacing. Not promised: that a later version of semel writes version 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from semel.errors import DataLoss, SemelError, Unsupported
+
+__all__ = ["SourceOffset", "TopicOffset", "as_dict", "dump", "initial", "parse"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOffset:
+    """One topic: its id, where each partition began, and the next offset to read of each."""
+
+    id: str
+    began: Mapping[int, int]
+    end: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """How far one source of ours has planned, and since where. ``initial`` marks the answer of ``initialOffset``: no position to believe."""
+
+    cluster: str
+    topics: Mapping[str, TopicOffset]
+    initial: bool = False
+
+
+def initial(cluster: str, topics: Mapping[str, tuple[str, Mapping[int, int]]]) -> SourceOffset:
+    """The answer of ``initialOffset``: for each topic its id and where its partitions begin."""
+    return SourceOffset(cluster, {name: TopicOffset(id, dict(began), dict(began)) for name, (id, began) in topics.items()}, initial=True)
+
+
+def as_dict(offset: SourceOffset) -> dict[str, Any]:
+    """The canonical dictionary: what a Python data source hands to Spark."""
+    topics = {name: _topic_dict(offset.topics[name]) for name in sorted(offset.topics)}
+    mark = {"initial": True} if offset.initial else {}
+    return {"cluster": offset.cluster, **mark, "topics": topics, "v": VERSION}
+
+
+def dump(offset: SourceOffset) -> str:
+    """The canonical text: sorted keys, no spaces."""
+    return json.dumps(as_dict(offset), sort_keys=True, separators=(",", ":"))
+
+
+def parse(text: str, where: str = "Spark's offset log") -> SourceOffset:
+    """Read an offset; ``where`` is for messages.
+
+    Raises :class:`Unsupported` for what another version wrote, :class:`DataLoss` for what is no offset of ours.
+    """
+    try:
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            raise _damaged(where, "it is no JSON object")
+        _check_version(value, where)
+        return _checked(_source(value), where)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(where, repr(error)) from None
+
+
+def _topic_dict(topic: TopicOffset) -> dict[str, Any]:
+    return {"began": _partitions_dict(topic.began), "end": _partitions_dict(topic.end), "id": topic.id}
+
+
+def _partitions_dict(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {key: offsets[int(key)] for key in sorted(str(partition) for partition in offsets)}
+
+
+def _check_version(value: Mapping[str, Any], where: str) -> None:
+    unknown = sorted(value.keys() - {"v", "cluster", "topics", "initial"})
+    if value["v"] == VERSION and not unknown:
+        return
+    found = f"version {value['v']!r}" if value["v"] != VERSION else f"keys that version {VERSION} does not have ({', '.join(unknown)})"
+    raise Unsupported(
+        f"the source offset in {where} has {found}, and this semel knows version {VERSION}: another version of semel wrote it. Nothing was"
+        " read or written. Run this query with that version or a newer one.",
+        tag="OFFSET_VERSION",
+    )
+
+
+def _source(value: Mapping[str, Any]) -> SourceOffset:
+    cluster, topics, mark = value["cluster"], value["topics"], value.get("initial", False)
+    if not isinstance(cluster, str) or not isinstance(mark, bool):
+        raise TypeError(f"cluster {cluster!r}, initial {mark!r}")
+    return SourceOffset(cluster, {name: _topic(name, row) for name, row in topics.items()}, mark)
+
+
+def _topic(name: str, row: Mapping[str, Any]) -> TopicOffset:
+    if row.keys() != {"id", "began", "end"} or not isinstance(row["id"], str):
+        raise ValueError(f"topic {name!r} is {row!r}")
+    return TopicOffset(row["id"], _partitions(row["began"]), _partitions(row["end"]))
+
+
+def _partitions(row: Mapping[str, Any]) -> dict[int, int]:
+    offsets = {int(partition): offset for partition, offset in row.items()}
+    if not all(type(offset) is int for offset in offsets.values()):
+        raise TypeError(f"an offset in {row!r} is no whole number")
+    return offsets
+
+
+def _checked(offset: SourceOffset, where: str) -> SourceOffset:
+    for name, topic in offset.topics.items():
+        if topic.began.keys() != topic.end.keys():
+            raise _damaged(where, f"topic {name!r} has other partitions in began than in end")
+        wrong = [p for p, began in topic.began.items() if p < 0 or not 0 <= began <= topic.end[p]]
+        if wrong:
+            raise _damaged(where, f"{name}-{wrong[0]} ends at {topic.end[wrong[0]]} and began at {topic.began[wrong[0]]}")
+        if offset.initial and topic.began != topic.end:
+            raise _damaged(where, f"it is marked as initial, and topic {name!r} does not end where it began")
+    return offset
+
+
+def _damaged(where: str, what: str) -> SemelError:
+    return DataLoss(
+        f"the source offset in {where} is not one that semel writes: {what}. Nothing was read or written, and from here nobody can tell which rows"
+        " were read. Restore the checkpoint from a backup, or start with a new one and startingOffsets=committed.",
+        tag="OFFSETS_DAMAGED",
+    )

@@ -1,0 +1,197 @@
+"""Checkpoint against progress: run a micro-batch, skip it, rebuild its state, or refuse (the table of PROTOCOL 6).
+
+Spark may replay a batch, restore an old checkpoint or start from none, and none of it may write a record twice or leave one out. One pure
+function, :func:`decide`, compares the batch that Spark has planned with P, the newest committed progress record, by offsets: a checkpoint
+restored from a backup plans *other* data under an old batch number. What the table does not allow is refused; :mod:`semel.spark.refusal` says
+what was found where. Not promised: anything about sources that are not semel's but that their positions are equal or not; a checkpoint that
+lost all of its offset log, kept its query id and begins elsewhere than before: progress does not say where a query began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from semel.spark import refusal
+from semel.spark.refusal import Finding, Refuse
+from semel.transaction.progress import KafkaSource, OtherSource, Progress, Source
+
+__all__ = ["Decision", "Planned", "Rebuild", "Run", "Skip", "SourceBatch", "decide"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """One source of the batch at hand.
+
+    ``start`` is the end of the batch before, and ``began`` for what that end lacks; None for a new source that is not semel's. ``end`` is this
+    batch's; None for a named source that this batch knows nothing of yet. ``began`` is None for sources that are not semel's.
+    """
+
+    name: str | None
+    start: Source | None
+    end: Source | None
+    began: KafkaSource | None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The micro-batch that Spark has planned: N of a query, with its sources in the order of the query."""
+
+    query: str
+    batch: int
+    stateful: bool
+    sources: tuple[SourceBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Execute and write the batch. ``forced`` is the refusal that only the user's token has set aside."""
+
+    forced: Refuse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """All rows of the batch are committed: return without executing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """The batch is committed and its state may not be: execute it where the plan needs that, write nothing."""
+
+
+Decision = Run | Skip | Rebuild | Refuse
+
+
+def decide(
+    planned: Planned,
+    progress: Progress | None,
+    *,
+    logged: Sequence[Source | None] | None = None,
+    override: str | None = None,
+) -> Decision:
+    """What to do with a batch, given the newest committed progress record.
+
+    ``logged`` is this checkpoint's own end of batch P, by source, where its offset log has one. ``override`` is the token of
+    ``onProgressMismatch=checkpoint:<token>``.
+    """
+    if progress is None:
+        if planned.batch == 0:
+            return Run()
+        findings: list[Finding] = []
+    else:
+        match = _match(planned, progress)
+        findings = [finding for index, recorded in match.pairs for finding in _compare_start(planned.sources[index], index, recorded)]
+        findings += [refusal.gone_finding(_label(recorded.name, index)) for index, recorded in match.gone]
+        allowed = _by_the_table(planned, progress, match, logged, starts_there=not findings)
+        if allowed is not None:
+            return allowed
+        findings += [refusal.added_finding(_label(planned.sources[index].name, index)) for index in match.added]
+    ends = [source.end for source in planned.sources]
+    starts = [source.start for source in planned.sources]
+    refused = refusal.refuse(planned.query, planned.batch, planned.stateful, starts, ends, progress, findings, override)
+    return Run(forced=refused) if override == refused.token else refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """Which source of the query is which of the progress; those that only the query has, and those that only the progress has."""
+
+    pairs: list[tuple[int, Source]]
+    added: list[int]
+    gone: list[tuple[int, Source]]
+
+
+def _match(planned: Planned, progress: Progress) -> _Match:
+    """By name where a source has one, else by position."""
+    known = {(r.name if r.name is not None else index): (index, r) for index, r in enumerate(progress.sources)}
+    match = _Match([], [], [])
+    for index, source in enumerate(planned.sources):
+        found = known.pop(source.name if source.name is not None else index, None)
+        if found is None:
+            match.added.append(index)
+        else:
+            match.pairs.append((index, found[1]))
+    match.gone.extend(known.values())
+    return match
+
+
+def _by_the_table(
+    planned: Planned, progress: Progress, match: _Match, logged: Sequence[Source | None] | None, *, starts_there: bool
+) -> Decision | None:
+    """The rows of the table that let a batch pass where there is progress; None where none of them does."""
+    sources, batch = planned.sources, planned.batch
+    if progress.query == planned.query and progress.batch is not None:
+        if batch == progress.batch + 1 and starts_there and all(_is_new(sources[i], i, progress) for i in match.added):
+            return Run()
+        if planned.stateful and batch == progress.batch and _equal([source.end for source in sources], match):
+            return Rebuild()
+        if not planned.stateful and batch <= progress.batch and _covered(planned, progress.batch, match, logged):
+            return Skip()
+    ours = all(isinstance(source.end, KafkaSource) for source in sources)
+    return Run() if ours and not planned.stateful and starts_there and not match.added else None
+
+
+def _label(name: str | None, index: int) -> str:
+    return f"source {name!r}" if name is not None else f"source {index}"
+
+
+def _compare_start(source: SourceBatch, index: int, recorded: Source) -> list[Finding]:
+    """All that keeps a source's start from being exactly where the progress ends."""
+    label, start = _label(source.name, index), source.start
+    if start is None:
+        return [refusal.unknown_start_finding(label)]
+    if isinstance(start, OtherSource) and isinstance(recorded, OtherSource):
+        return [] if start.text == recorded.text else [refusal.other_finding(label, start.text, recorded.text)]
+    if isinstance(start, OtherSource) or isinstance(recorded, OtherSource):
+        return [refusal.kind_finding(label)]
+    end = source.end if isinstance(source.end, KafkaSource) else start
+    elsewhere = next((cluster for cluster in (start.cluster, end.cluster) if cluster != recorded.cluster), None)
+    if elsewhere is not None:
+        return [refusal.cluster_finding(label, elsewhere, recorded.cluster)]
+    findings: list[Finding] = []
+    for topic in sorted(start.topics.keys() | recorded.topics.keys()):
+        findings += refusal.topic_findings(label, topic, start.topics.get(topic), end.topics.get(topic), recorded.topics.get(topic))
+    return findings
+
+
+def _is_new(source: SourceBatch, index: int, progress: Progress) -> bool:
+    """Whether a source that the progress lacks was added by name or at the end, and starts where it began."""
+    placed = source.name is not None or index >= len(progress.sources)
+    return placed and source.start == source.began
+
+
+def _equal(positions: Sequence[Source | None], match: _Match) -> bool:
+    """Whether positions are exactly those of the progress: the same sources, topics, partitions and offsets."""
+    if match.gone or any(positions[index] is not None for index in match.added):
+        return False
+    return all(positions[index] == recorded for index, recorded in match.pairs)
+
+
+def _covered(planned: Planned, done: int, match: _Match, logged: Sequence[Source | None] | None) -> bool:
+    """Whether every row of the batch lies below the progress."""
+    ends = [source.end for source in planned.sources]
+    if match.gone or any(ends[index] is not None for index in match.added):
+        return False
+    if not all(_below(ends[index], recorded) for index, recorded in match.pairs if isinstance(recorded, KafkaSource)):
+        return False
+    others = [(ends[index], recorded) for index, recorded in match.pairs if isinstance(recorded, OtherSource)]
+    if planned.batch == done and all(end == recorded for end, recorded in others):
+        return True
+    return not others or (logged is not None and _equal(logged, match))
+
+
+def _below(end: Source | None, recorded: KafkaSource) -> bool:
+    """Whether a source's end is at or below the progress in every partition. What the progress lacks counts as 0."""
+    if end is None:
+        return True
+    if not isinstance(end, KafkaSource) or end.cluster != recorded.cluster:
+        return False
+    for name, topic in end.topics.items():
+        known = recorded.topics.get(name)
+        if known is not None and known.id != topic.id:
+            return False
+        ends = known.end if known is not None else {}
+        if any(offset > ends.get(partition, 0) for partition, offset in topic.end.items()):
+            return False
+    return True

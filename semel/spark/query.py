@@ -1,0 +1,196 @@
+"""What the sink knows of its query and of the micro-batch that calls it, so that users say nothing twice (DESIGN 3, PROTOCOL 6).
+
+:func:`observe` is called in the foreachBatch callback. The end of batch N is N's entry in Spark's offset log; its start is the end of N - 1, and
+for a source or partition that end N - 1 lacks, ``began`` of end N: what ``initialOffset`` answered is in no log. Not promised: batches whose
+entry is not in the log, which are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from semel.errors import DataLoss, Unsupported
+from semel.spark import internals
+from semel.spark.facts import Entry, Execution, Keeping, Plan, Settings, SourceInfo, Trigger
+from semel.spark.offsets import SourceOffset, parse
+from semel.spark.precedence import Planned, SourceBatch
+from semel.transaction.progress import KafkaSource, OtherSource, Source, TopicEnd
+
+__all__ = ["MicroBatch", "Query", "observe", "planned", "positions_of", "source_batch"]
+
+#: What Spark itself writes into its offset log for a source that has no offset yet.
+NO_OFFSET = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A run of a streaming query."""
+
+    execution: Execution
+    plan: Plan
+    sources: tuple[SourceInfo, ...]
+    settings: Settings
+
+    @property
+    def id(self) -> str:
+        """The query's id: it lives in the checkpoint, and in copies of it."""
+        return self.execution.query
+
+    @property
+    def run(self) -> str:
+        """The run's id: new at every start."""
+        return self.execution.run
+
+    @property
+    def name(self) -> str | None:
+        """The name that the user gave."""
+        return self.execution.name
+
+    @property
+    def checkpoint(self) -> str:
+        """Where the checkpoint is, as a URI."""
+        return self.execution.checkpoint
+
+    @property
+    def temporary(self) -> bool:
+        """Whether that is a folder that Spark deletes when the run ends."""
+        return self.execution.temporary
+
+    @property
+    def trigger(self) -> Trigger:
+        """When the query makes its batches."""
+        return self.execution.trigger
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether the query ends when the data that was there at its start is processed."""
+        return self.trigger in (Trigger.AVAILABLE_NOW, Trigger.ONCE)
+
+    @property
+    def stateful(self) -> bool:
+        """Whether batches build on state. What cannot be told stateless counts as stateful."""
+        return self.plan.keeping is not Keeping.STATELESS
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One batch. ``starts`` and ``ends`` are Spark's own texts, in the order of the sources; None where its log has nothing."""
+
+    number: int
+    sources: tuple[SourceBatch, ...]
+    starts: tuple[str | None, ...]
+    ends: tuple[str | None, ...]
+    watermark_ms: int | None
+    timestamp_ms: int | None
+
+    @property
+    def positions(self) -> tuple[Source, ...]:
+        """How far the sources are read when this batch is done: the ``sources`` of its progress record."""
+        return tuple(source.end for source in self.sources if source.end is not None)
+
+
+def observe(df: DataFrame, known: Query | None = None) -> tuple[Query, MicroBatch]:
+    """The query and the batch of the callback that this DataFrame was given to. ``known``, the answer before, is used again within its run."""
+    if internals.is_connect(df):
+        raise Unsupported(
+            "this DataFrame belongs to Spark Connect, which does not show the query's offsets to a callback. Nothing was written. Start the query"
+            " from a classic Spark session.",
+            tag="SPARK_CONNECT",
+        )
+    called = internals.callback(df)
+    if called is None:
+        raise Unsupported(
+            "the sink was called outside of foreachBatch, so there is no micro-batch to commit. Nothing was written. Give the sink to foreachBatch,"
+            " or use its write() for a batch job.",
+            tag="NO_CALLBACK",
+        )
+    if known is None or known.run != called.run:
+        execution = internals.find(df, called.query)
+        judged = internals.plan(df, execution, called.batch)
+        known = Query(execution, judged, internals.sources(execution), internals.settings(df))
+    return known, _batch(known, called.batch)
+
+
+def planned(query: Query, batch: MicroBatch) -> Planned:
+    """The batch in the words of :func:`semel.spark.precedence.decide`."""
+    return Planned(query.id, batch.number, query.stateful, batch.sources)
+
+
+def positions_of(query: Query, batch: int) -> tuple[Source | None, ...] | None:
+    """The end of any batch that this checkpoint's offset log still has, by source; None without an entry."""
+    entry = internals.entry(query.execution, batch)
+    if entry is None:
+        return None
+    texts = _texts(entry, query.sources)
+    return tuple(_position(info, text, f"offsets/{batch}") for info, text in zip(query.sources, texts, strict=True))
+
+
+def _batch(query: Query, number: int) -> MicroBatch:
+    end = _entry(query, number)
+    before = _entry(query, number - 1) if number > 0 else None
+    ends = _texts(end, query.sources)
+    starts = _texts(before, query.sources) if before is not None else tuple(None for _ in query.sources)
+    sources = tuple(source_batch(info, number, start, text) for info, start, text in zip(query.sources, starts, ends, strict=True))
+    return MicroBatch(number, sources, starts, ends, end.watermark_ms, end.timestamp_ms)
+
+
+def _entry(query: Query, batch: int) -> Entry:
+    found = internals.entry(query.execution, batch)
+    if found is None:
+        raise DataLoss(
+            f"the checkpoint {query.checkpoint} has no offsets/{batch}, so where a batch starts or ends is not known. Nothing was written. Restore"
+            " the checkpoint from a backup, or start with a new one and startingOffsets=committed.",
+            tag="CHECKPOINT_DAMAGED",
+        )
+    return found
+
+
+def _texts(entry: Entry, sources: tuple[SourceInfo, ...]) -> tuple[str | None, ...]:
+    """The texts of a log entry by source: by position in version 1, by key in version 2 (what the query no longer has is left out)."""
+    keys = [str(index) if entry.version == 1 else info.key for index, info in enumerate(sources)]
+    return tuple(entry.offsets.get(key) for key in keys)
+
+
+def source_batch(info: SourceInfo, batch: int, start: str | None, end: str | None) -> SourceBatch:
+    """One source's part of a batch, from the texts of the log: its start is made whole with ``began``."""
+    if not info.ours or end is None:
+        before = _position(info, start, f"offsets/{batch - 1}") if batch > 0 else None
+        return SourceBatch(info.name, before, _position(info, end, f"offsets/{batch}"), None)
+    ended = parse(end, f"offsets/{batch}")
+    started = parse(start, f"offsets/{batch - 1}") if start is not None else None
+    return SourceBatch(info.name, _start(info, started, ended), _end(info, ended), _kafka(info, ended, _began(ended)))
+
+
+def _position(info: SourceInfo, text: str | None, where: str) -> Source | None:
+    """A source's end as a position. A named source that the log lacks has none; one by position keeps its place with Spark's own sign."""
+    if text is None:
+        return OtherSource(NO_OFFSET) if info.name is None else None
+    return _end(info, parse(text, where)) if info.ours else OtherSource(text, info.name)
+
+
+def _end(info: SourceInfo, offset: SourceOffset) -> KafkaSource:
+    return _kafka(info, offset, {name: topic.end for name, topic in offset.topics.items()})
+
+
+def _began(offset: SourceOffset) -> dict[str, Mapping[int, int]]:
+    return {name: topic.began for name, topic in offset.topics.items()}
+
+
+def _kafka(info: SourceInfo, offset: SourceOffset, partitions: Mapping[str, Mapping[int, int]]) -> KafkaSource:
+    topics = {name: TopicEnd(offset.topics[name].id, dict(ends)) for name, ends in partitions.items()}
+    return KafkaSource(offset.cluster, topics, info.name)
+
+
+def _start(info: SourceInfo, before: SourceOffset | None, end: SourceOffset) -> KafkaSource:
+    """The end of the batch before, and ``began`` of this one's end for each partition that it lacks."""
+    if before is None:
+        return _kafka(info, end, _began(end))
+    topics: dict[str, TopicEnd] = {}
+    for name in before.topics.keys() | end.topics.keys():
+        old, new = before.topics.get(name), end.topics.get(name)
+        found = [topic for topic in (old, new) if topic is not None]
+        topics[name] = TopicEnd(found[0].id, {**(new.began if new is not None else {}), **(old.end if old is not None else {})})
+    return KafkaSource(before.cluster, topics, info.name)

@@ -1,0 +1,206 @@
+"""What a refusal of PROTOCOL 6 says: what was found where, which rows would be repeated or missed, the ways out.
+
+All in one line: Spark gives an exception back as text, and ours ends at the first line break. The token of the way out is a digest of the
+progress and of the batch at hand, so it is spent as soon as either moves. Not promised: the ranges where offsets cannot be compared (another
+cluster, a topic that was created again, sources that are not semel's); the text says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from semel.errors import DataLoss
+from semel.transaction.progress import Progress, Source, TopicEnd
+
+__all__ = [
+    "Finding",
+    "Refuse",
+    "Rows",
+    "added_finding",
+    "cluster_finding",
+    "gone_finding",
+    "kind_finding",
+    "other_finding",
+    "refuse",
+    "topic_findings",
+    "unknown_start_finding",
+]
+
+#: A message names so many findings; the ranges of all of them are in :class:`Refuse`.
+NAMED = 20
+
+
+#: What there is to do where the progress is right, and where there is none.
+_GO_ON = (
+    "to go on from the progress, start with a new, empty checkpoint, and give the source startingOffsets=committed and this transactionalIdPrefix"
+)
+_RENAMED = "if the prefix was changed, previousTransactionalIdPrefix=<the former one> takes that one over"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one input partition: ``first`` and up to, without, ``end``."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} {self.first} to {self.end - 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that keeps the batch from being run, in words and, for rows, as ranges. ``lost``: rows may be gone from the input."""
+
+    text: str
+    repeated: Rows | None = None
+    missed: Rows | None = None
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Stop: nobody but a person can say what is right. ``repeated`` and ``missed`` are what running the batch as it is would do."""
+
+    message: str
+    token: str
+    repeated: tuple[Rows, ...]
+    missed: tuple[Rows, ...]
+    tag: str
+
+    def error(self) -> DataLoss:
+        """The exception that says it."""
+        return DataLoss(self.message, tag=self.tag)
+
+
+def other_finding(label: str, start: str, recorded: str) -> Finding:
+    """A source that is not semel's stands elsewhere."""
+    return Finding(f"{label} (not semel's) starts at {start} and the progress ends at {recorded}: which rows lie between cannot be told")
+
+
+def kind_finding(label: str) -> Finding:
+    """A source was exchanged for one of another kind."""
+    return Finding(f"{label} is of another kind than in the progress, so their positions cannot be compared")
+
+
+def cluster_finding(label: str, found: str, recorded: str) -> Finding:
+    """A source reads another cluster now."""
+    return Finding(f"{label} reads cluster {found} and the progress is of cluster {recorded}, so their offsets cannot be compared")
+
+
+def added_finding(label: str) -> Finding:
+    """The progress knows nothing of a source."""
+    return Finding(f"{label} is not in the progress, so which of its rows were written cannot be told")
+
+
+def unknown_start_finding(label: str) -> Finding:
+    """Nothing says where the batch starts to read a source."""
+    return Finding(f"where the batch starts to read {label} is not in the checkpoint")
+
+
+def gone_finding(label: str) -> Finding:
+    """The query no longer has a source."""
+    return Finding(f"{label} of the progress is not in the query")
+
+
+def topic_findings(label: str, topic: str, start: TopicEnd | None, end: TopicEnd | None, recorded: TopicEnd | None) -> list[Finding]:
+    """Compare one topic of one source: where the batch starts (and ends, for its id), and where the progress ends."""
+    ids = [position.id for position in (recorded, start, end) if position is not None]
+    changed = next((id for id in ids if id != ids[0]), None)
+    if changed is not None:
+        text = f"{label}: topic {topic!r} was deleted and created again (id {ids[0]}, now {changed}), so its offsets cannot be compared"
+        return [Finding(text, lost=True)]
+    starts = start.end if start is not None else {}
+    ends = recorded.end if recorded is not None else {}
+    found = [_partition_finding(label, topic, p, starts.get(p), ends.get(p)) for p in sorted(starts.keys() | ends.keys())]
+    return [finding for finding in found if finding is not None]
+
+
+def _partition_finding(label: str, topic: str, partition: int, start: int | None, recorded: int | None) -> Finding | None:
+    where = f"{label}: {topic}-{partition}"
+    if start is None:
+        return Finding(f"{where} is in the progress (up to {recorded}) and not in the batch")
+    if recorded is None:
+        if start == 0:
+            return None
+        gone = Rows(topic, partition, 0, start)
+        return Finding(f"{where} is not in the progress and starts at {start} instead of 0", missed=gone, lost=True)
+    if start < recorded:
+        return Finding(f"{where} starts at {start} and is committed up to {recorded}", repeated=Rows(topic, partition, start, recorded))
+    if start > recorded:
+        return Finding(f"{where} starts at {start} and is committed only up to {recorded}", missed=Rows(topic, partition, recorded, start))
+    return None
+
+
+def refuse(
+    query: str,
+    batch: int,
+    stateful: bool,
+    starts: Sequence[Source | None],
+    ends: Sequence[Source | None],
+    progress: Progress | None,
+    findings: Sequence[Finding],
+    override: str | None,
+) -> Refuse:
+    """Put a refusal together."""
+    token = _token(query, batch, starts, ends, progress)
+    repeated = tuple(finding.repeated for finding in findings if finding.repeated is not None)
+    missed = tuple(finding.missed for finding in findings if finding.missed is not None)
+    spent = ""
+    if override is not None and override != token:
+        spent = f" The token that was given, {override!r}, is for another batch or another progress record."
+    message = (
+        f"batch {batch} of query {query} does not go on from the progress of this transactionalIdPrefix: {_found(query, batch, stateful, progress)}"
+        f"{_listed(findings)}. {_effect(repeated, missed)} Nothing was written.{spent} {_ways_out(token, progress)}"
+    )
+    return Refuse(message, token, repeated, missed, "DATA_LOSS" if any(finding.lost for finding in findings) else "PROGRESS_MISMATCH")
+
+
+def _found(query: str, batch: int, stateful: bool, progress: Progress | None) -> str:
+    if progress is None:
+        return (
+            f"the checkpoint plans batch {batch}, and there is no progress at all (lost, written under another prefix, or this query wrote"
+            " without exactly-once before)"
+        )
+    whose = "the same query" if progress.query == query else f"query {progress.query}"
+    state = ""
+    if stateful and (progress.query != query or progress.batch is None or batch not in (progress.batch, progress.batch + 1)):
+        state = "; this query keeps state (or cannot be told stateless), and the state that belongs to that progress is not in this checkpoint"
+    return f"the checkpoint plans batch {batch}, the progress is batch {progress.batch} of {whose}{state}"
+
+
+def _listed(findings: Sequence[Finding]) -> str:
+    more = f"; and {len(findings) - NAMED} more" if len(findings) > NAMED else ""
+    return "".join(f"; {finding.text}" for finding in findings[:NAMED]) + more
+
+
+def _effect(repeated: Sequence[Rows], missed: Sequence[Rows]) -> str:
+    if not repeated and not missed:
+        return "Which rows going on from this checkpoint would repeat or miss cannot be told from offsets."
+    parts = [_rows("repeat", repeated), _rows("miss", missed)]
+    return f"Going on from this checkpoint would {' and '.join(part for part in parts if part)}."
+
+
+def _rows(verb: str, ranges: Sequence[Rows]) -> str:
+    if not ranges:
+        return ""
+    more = f" and rows of {len(ranges) - NAMED} more partitions" if len(ranges) > NAMED else ""
+    return f"{verb} rows {', '.join(map(str, ranges[:NAMED]))}{more} ({sum(r.end - r.first for r in ranges)} offsets)"
+
+
+def _ways_out(token: str, progress: Progress | None) -> str:
+    return (
+        f"Ways out: {_GO_ON if progress is not None else _RENAMED};"
+        f" onProgressMismatch=checkpoint:{token} runs this batch as the checkpoint has it, once."
+    )
+
+
+def _token(query: str, batch: int, starts: Sequence[Source | None], ends: Sequence[Source | None], progress: Progress | None) -> str:
+    """A digest of P and N. The batch's own offsets are in it too: a token must not fit other data that is planned under the same number."""
+    planned = [Progress(query=query, batch=batch, sources=tuple(s for s in side if s is not None)).encode() for side in (starts, ends)]
+    parts = [progress.encode() if progress is not None else b"none", *planned]
+    return hashlib.sha256(b"\n".join(parts)).hexdigest()[:16]

@@ -1,0 +1,77 @@
+"""The arithmetic of micro-batches: offsets of the log as positions, limits shared out, ranges between two offsets. It asks nobody.
+
+``maxOffsetsPerTrigger`` is shared out as in Spark's ``kafka`` source: by what each partition has waiting, rounded down, but one offset at least for
+each that has any. The rule of batch 0 is in :func:`between` (PROTOCOL 6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from semel.read import Range, split
+from semel.spark.offsets import SourceOffset, TopicOffset
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["Part", "assembled", "between", "divided", "parts_of", "shared_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One partition of a source: where it began, the next offset to read, and where what is there now ends."""
+
+    topic_id: str
+    began: int
+    position: int
+    latest: int
+
+    @property
+    def waiting(self) -> int:
+        """How many offsets are there to be read."""
+        return self.latest - self.position
+
+
+def parts_of(offset: SourceOffset) -> dict[TopicPartition, Part]:
+    """The partitions of an offset; what is there now is not known to it, so ``latest`` is the position."""
+    return {(name, index): Part(topic.id, topic.began[index], end, end) for name, topic in offset.topics.items() for index, end in topic.end.items()}
+
+
+def assembled(cluster: str, parts: Mapping[TopicPartition, Part], ends: Mapping[TopicPartition, int], *, initial: bool = False) -> SourceOffset:
+    """The offset that ends these partitions at ``ends``."""
+    topics: dict[str, TopicOffset] = {}
+    for name, topic_id in {topic: part.topic_id for (topic, _), part in parts.items()}.items():
+        mine = {index: part for (topic, index), part in parts.items() if topic == name}
+        topics[name] = TopicOffset(topic_id, {i: part.began for i, part in mine.items()}, {i: ends[name, i] for i in mine})
+    return SourceOffset(cluster, topics, initial)
+
+
+def shared_out(parts: Mapping[TopicPartition, Part], most: int | None) -> dict[TopicPartition, int]:
+    """Where a batch of about ``most`` offsets ends in each partition; all that is there without a limit."""
+    total = sum(part.waiting for part in parts.values())
+    if most is None or total <= most:
+        return {partition: part.latest for partition, part in parts.items()}
+    return {partition: part.position + _share(part.waiting, total, most) for partition, part in parts.items()}
+
+
+def _share(waiting: int, total: int, most: int) -> int:
+    # whole numbers: offsets of 2**53 and more do not fit a float
+    return min(waiting, max(most * waiting // total, 1))
+
+
+def between(start: SourceOffset, end: SourceOffset) -> list[Range]:
+    """What a batch reads. A start that is marked as initial is not believed: no log holds it, and the end says where each partition began."""
+    known = {} if start.initial else parts_of(start)
+    ranges = []
+    for (topic, index), part in sorted(parts_of(end).items()):
+        before = known.get((topic, index))
+        first = before.position if before is not None and before.topic_id == part.topic_id else part.began
+        if first < part.position:
+            ranges.append(Range(topic, part.topic_id, index, first, part.position))
+    return ranges
+
+
+def divided(ranges: Iterable[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
+    """One task for each range, unless ``minPartitions`` or ``maxRecordsPerPartition`` ask for more."""
+    cut = [piece for one in ranges for piece in split([one], math.ceil(one.size / max_records) if max_records else None)]
+    return split(cut, min_partitions)

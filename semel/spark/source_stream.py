@@ -1,0 +1,134 @@
+"""Where the micro-batches of a streaming query start and end (PROTOCOL 6).
+
+``began`` goes from offset to offset unchanged. A partition that is found later begins at its earliest offset, which is 0 unless something is
+lost. What the start names and the cluster lacks is looked at again before it counts as lost: see :mod:`semel.read.loss`. Losses are judged here,
+before the offset goes into Spark's log: with failOnDataLoss nothing is logged, without it the log holds what is left, and a replay does not
+judge anew.
+
+Not promised: to see here that retention has overtaken a start that was logged long ago; the tasks do, when they read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from semel.errors import ConfigError
+from semel.read import NO_END, Loss, Range, check_ranges
+from semel.read.loss import report
+from semel.spark.offsets import SourceOffset
+from semel.spark.source_options import Limits, SourceOptions
+from semel.spark.source_plan import Part, assembled, between, divided, parts_of, shared_out
+from semel.spark.source_topics import Seen, SourceTopics
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["StreamPlan"]
+
+
+class StreamPlan:
+    """One source of one run of a query."""
+
+    def __init__(self, client: Client, options: SourceOptions) -> None:
+        self._client = client
+        self._options = options
+        self._start = options.for_stream()
+        self._topics = SourceTopics(client, options)
+        self._initial: SourceOffset | None = None
+        self._target: dict[TopicPartition, Seen] | None = None
+        self._last_trigger: float | None = None
+        self._checked = False
+        #: Where all that is there now would end, for the query's progress; None before the first batch was planned.
+        self.reported: SourceOffset | None = None
+
+    def initial(self) -> SourceOffset:
+        """Where a new query starts. The same answer for the whole run: Spark asks more than once."""
+        if self._initial is None:
+            selected = self._topics.select()
+            starts = self._topics.starts(selected, self._start)
+            parts = {p: Part(selected[p], starts[p], starts[p], starts[p]) for p in selected}
+            self._initial = assembled(self._topics.cluster, parts, starts, initial=True)
+        return self._initial
+
+    def freeze(self) -> None:
+        """From now on nothing is new: what is there now is all that this run will read (``availableNow``)."""
+        self._target = self._topics.latest((), fresh=True)
+
+    def advance(self, start: SourceOffset, limits: Limits) -> SourceOffset:
+        """Where a batch from ``start`` ends: ``start`` itself if there is nothing to read, or too little yet."""
+        self._check_cluster(start)
+        parts = self._parts(start)
+        self.reported = assembled(start.cluster, parts, {partition: part.latest for partition, part in parts.items()})
+        if self._too_little(sum(part.waiting for part in parts.values()), limits):
+            return start
+        return assembled(start.cluster, parts, shared_out(parts, limits.most))
+
+    def ranges(self, start: SourceOffset, end: SourceOffset) -> list[Range]:
+        """What the tasks of a batch read. The first batch of a run may have been logged long ago: it is compared with what is there now."""
+        self._check_cluster(end)
+        ranges = between(start, end)
+        if not self._checked:
+            ranges = check_ranges(self._client, ranges, fail_on_data_loss=self._options.fail_on_data_loss).ranges
+            self._checked = True
+        return divided(ranges, self._options.min_partitions, self._options.max_records)
+
+    # ---- from one batch to the next
+
+    def _parts(self, start: SourceOffset) -> dict[TopicPartition, Part]:
+        before = parts_of(start)
+        seen = self._target if self._target is not None else self._topics.latest(before)
+        kept: dict[TopicPartition, Part] = {}
+        doubtful: dict[TopicPartition, Part] = {}
+        for partition, part in before.items():
+            now = seen.get(partition)
+            if now is not None and now.topic_id == part.topic_id and now.latest >= part.position:
+                kept[partition] = Part(part.topic_id, part.began, part.position, now.latest)
+            else:
+                doubtful[partition] = part
+        if doubtful:
+            kept |= self._looked_at_again(doubtful)
+        ids = {topic: part.topic_id for (topic, _), part in kept.items()}
+        found = {p: now for p, now in seen.items() if p not in kept and ids.get(p[0], now.topic_id) == now.topic_id}
+        return kept | self._found(found, lost=doubtful.keys() - kept.keys())
+
+    def _looked_at_again(self, doubtful: Mapping[TopicPartition, Part]) -> dict[TopicPartition, Part]:
+        """What is left of partitions that seem to be gone, created anew, or shorter than they were."""
+        unselected = {partition for partition in doubtful if not self._topics.selects(partition)}
+        reason = "the options do not ask for it any more, and this query was reading it"
+        report([Loss(*p, doubtful[p].position, NO_END, reason) for p in sorted(unselected)], fail_on_data_loss=self._options.fail_on_data_loss)
+        asked = {p: Range(p[0], part.topic_id, p[1], part.position, NO_END) for p, part in doubtful.items() if p not in unselected}
+        checked = check_ranges(self._client, list(asked.values()), fail_on_data_loss=self._options.fail_on_data_loss)
+        kept: dict[TopicPartition, Part] = {}
+        for left in checked.ranges:
+            part = doubtful[left.topic_partition]
+            if left.bounded or left.topic_id != part.topic_id:
+                continue
+            # nothing new for now: the broker that was asked first is behind, or the log was cut and goes on from there
+            kept[left.topic_partition] = Part(part.topic_id, min(part.began, left.start), left.start, left.start)
+        return kept
+
+    def _found(self, found: Mapping[TopicPartition, Seen], lost: set[TopicPartition]) -> dict[TopicPartition, Part]:
+        earliest = self._topics.earliest(found) if found else {}
+        reason = "it was found later, and its log does not start at 0"
+        missed = [Loss(*p, 0, first, reason) for p, first in sorted(earliest.items()) if first > 0 and p not in lost]
+        report(missed, fail_on_data_loss=self._options.fail_on_data_loss)
+        return {p: Part(now.topic_id, earliest[p], earliest[p], max(earliest[p], now.latest)) for p, now in found.items()}
+
+    def _too_little(self, waiting: int, limits: Limits) -> bool:
+        """As in Spark's own source: the first trigger of a run never waits, and no other for longer than ``maxTriggerDelay``."""
+        if limits.least is None or self._target is not None:
+            return False
+        now = time.monotonic()
+        overdue = self._last_trigger is None or (now - self._last_trigger) * 1000 >= limits.delay_ms
+        if waiting < limits.least and not overdue:
+            return True
+        self._last_trigger = now
+        return False
+
+    def _check_cluster(self, offset: SourceOffset) -> None:
+        if offset.cluster != self._topics.cluster:
+            raise ConfigError(
+                f"the checkpoint was written for cluster {offset.cluster}, and kafka.bootstrap.servers leads to {self._topics.cluster}, where its"
+                " offsets mean nothing. Nothing was read. Correct the address, or start with a new checkpoint.",
+                tag="OTHER_CLUSTER",
+            )

@@ -1,0 +1,167 @@
+"""What the cluster has of the topics that a source reads: partitions, where they end now, where to start.
+
+Partitions are looked for once a second at most: Spark asks for the latest offsets every few milliseconds while a query has nothing to do. Not
+promised: that a pattern finds a topic in the very trigger in which it was created.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from semel.errors import ConfigError
+from semel.read import NO_END, Committed, Earliest, EndSpec, Latest, Loss, id_text, resolve
+from semel.read.loss import report
+from semel.spark.source_options import Assign, Resume, SourceOptions, Start, Subscribe, SubscribePattern
+from semel.transaction.committed import committed_progress
+from semel.transaction.progress import KafkaSource, Progress
+from semel.wire.client import Client
+from semel.wire.metadata import Topic, TopicPartition
+
+__all__ = ["Seen", "SourceTopics"]
+
+_FRESH_SECONDS = 1.0
+#: A topic or partition may go away between two requests; after so many looks the answer is believed.
+_LOOKS = 3
+_GONE = ("UNKNOWN_TOPIC", "UNKNOWN_PARTITION")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A partition as the cluster shows it: the id of its topic, and where a reader may read to (under read_committed the last stable offset)."""
+
+    topic_id: str
+    latest: int
+
+
+class SourceTopics:
+    """The topics of one source. One thread at a time."""
+
+    def __init__(self, client: Client, options: SourceOptions) -> None:
+        self._client = client
+        self._options = options
+        self._selected: dict[TopicPartition, str] = {}
+        self._looked = float("-inf")
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's id."""
+        return self._client.cluster
+
+    def select(self, *, ready: Collection[TopicPartition] | None = None) -> dict[TopicPartition, str]:
+        """The partitions to read, each with the id of its topic. Raises :class:`ConfigError` for a topic or partition that is not there.
+
+        With ``ready``, only these and others that have a leader: a partition that is being created is left for the next look.
+        """
+        topics = self._topics()
+        listed = self._options.selection.partitions if isinstance(self._options.selection, Assign) else _all_of(topics)
+        selected: dict[TopicPartition, str] = {}
+        for name, index in listed:
+            found = topics[name].partitions.get(index)
+            if found is None:
+                raise ConfigError(
+                    f"topic {name} has no partition {index}: it has {len(topics[name].partitions)}. Nothing was read. Correct assign, or add it.",
+                    tag="UNKNOWN_PARTITION",
+                )
+            if ready is None or (name, index) in ready or found.leader >= 0:
+                selected[name, index] = id_text(topics[name].id)
+        self._looked = time.monotonic()
+        self._selected = selected
+        return selected
+
+    def _topics(self) -> dict[str, Topic]:
+        selection = self._options.selection
+        if isinstance(selection, SubscribePattern):
+            known = self._client.refresh(None).topics
+            return {name: topic for name, topic in known.items() if not topic.error and not topic.internal and self.selects((name, 0))}
+        names = selection.topics if isinstance(selection, Subscribe) else {name for name, _ in selection.partitions}
+        known = self._client.refresh(set(names)).topics
+        return {name: known[name] for name in names}
+
+    def selects(self, partition: TopicPartition) -> bool:
+        """Whether the options ask for this partition, be it there or not."""
+        match self._options.selection:
+            case Subscribe(topics):
+                return partition[0] in topics
+            case Assign(partitions):
+                return partition in partitions
+            case SubscribePattern(pattern):
+                # its own progress would be new input for a query that reads everything, for ever
+                return partition[0] != self._options.progress_topic and re.fullmatch(pattern, partition[0]) is not None
+
+    def latest(self, known: Collection[TopicPartition], *, fresh: bool = False) -> dict[TopicPartition, Seen]:
+        """The partitions to read and where they end now. ``known`` are those that were read before; what of them is gone is left out."""
+        fresh = fresh or time.monotonic() - self._looked > _FRESH_SECONDS
+        for look in range(_LOOKS):
+            try:
+                selected = self._still_there(known) if fresh or look else self._selected
+                found = resolve(self._client, selected, Latest(), read_committed=self._options.read_committed)
+                return {partition: Seen(selected[partition], latest) for partition, latest in found.items()}
+            except ConfigError as error:
+                if error.tag not in _GONE or look == _LOOKS - 1:
+                    raise
+        raise AssertionError("the last look returns or raises")
+
+    def _still_there(self, known: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        try:
+            return self.select(ready=known)
+        except ConfigError as error:
+            if error.tag not in _GONE or not known:
+                raise
+        # one of several topics was deleted: the others are read on, and what is missing is the caller's to judge
+        known_topics = self._client.refresh(None).topics
+        there = {(name, index): id_text(topic.id) for name, topic in known_topics.items() for index in topic.partitions}
+        self._selected = {partition: topic_id for partition, topic_id in there.items() if self.selects(partition)}
+        self._looked = time.monotonic()
+        return self._selected
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset that each log still has."""
+        return resolve(self._client, partitions, Earliest(), read_committed=self._options.read_committed)
+
+    def starts(self, selected: Mapping[TopicPartition, str], start: Start) -> dict[TopicPartition, int]:
+        """Where reading starts in each partition."""
+        if isinstance(start, Resume):
+            return self._resume(selected, start)
+        return resolve(self._client, selected, start, read_committed=self._options.read_committed)
+
+    def ends(self, selected: Mapping[TopicPartition, str], end: EndSpec) -> dict[TopicPartition, int]:
+        """Where reading ends in each partition."""
+        return resolve(self._client, selected, end, read_committed=self._options.read_committed, ending=True)
+
+    # ---- startingOffsets=committed
+
+    def _resume(self, selected: Mapping[TopicPartition, str], resume: Resume) -> dict[TopicPartition, int]:
+        """By the progress of the prefix, where it knows these topics; else by the group (PROTOCOL 6)."""
+        progress = committed_progress(self._client, resume.prefix, progress_topic=resume.progress_topic) if resume.prefix is not None else None
+        positions = self._positions(progress, selected) if progress is not None else None
+        if positions is not None:
+            return self.earliest([partition for partition in selected if partition not in positions]) | positions
+        if resume.group is not None:
+            return resolve(self._client, selected, Committed(resume.group), read_committed=self._options.read_committed)
+        raise ConfigError(
+            f"transactionalIdPrefix {resume.prefix!r} has no progress of these topics in {resume.progress_topic}, and there is no kafka.group.id"
+            " to ask instead. Nothing was read. Correct the prefix, name the group, or start from earliest, latest or given offsets.",
+            tag="NOTHING_COMMITTED",
+        )
+
+    def _positions(self, progress: Progress, selected: Mapping[TopicPartition, str]) -> dict[TopicPartition, int] | None:
+        """The lowest position of each partition among the sources that read it; None if none of them read any of these topics."""
+        found: dict[TopicPartition, int] = {}
+        lost: list[Loss] = []
+        here = [source for source in progress.sources if isinstance(source, KafkaSource) and source.cluster == self.cluster]
+        for name, at in (row for source in here for row in source.topics.items()):
+            for index, end in at.end.items():
+                topic_id = selected.get((name, index))
+                if topic_id is not None and topic_id != at.id:
+                    lost.append(Loss(name, index, end, NO_END, f"the topic was deleted and created again: its id was {at.id} and is {topic_id}"))
+                elif topic_id is not None:
+                    found[name, index] = min(end, found.get((name, index), end))
+        report(lost, fail_on_data_loss=self._options.fail_on_data_loss)
+        return found if found or lost else None
+
+
+def _all_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:
+    return [(name, index) for name, topic in topics.items() for index in topic.partitions]

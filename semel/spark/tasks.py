@@ -1,0 +1,130 @@
+"""Tickets over a Spark job: each task of it writes with its ticket, and its receipt comes back; then the proof that nobody else has written.
+
+A task finds its ticket by its partition id. It hands back a receipt or the error that stopped it, and in both cases ends well for Spark: a
+task that fails is started again, and a second attempt may not write into a shared transaction (DESIGN rule 2). Nothing but ``collect`` may
+follow the writing ``mapInArrow``: a later stage could run it twice.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from semel.config import ClientConfig
+from semel.errors import AbortAndRetry, SemelError
+from semel.spark import internals
+from semel.spark.encoding import gathered
+from semel.spark.errors import error
+from semel.spark.placement import Placement
+from semel.spark.worker import client
+from semel.transaction.participant import SECOND_ATTEMPT, Participant
+from semel.transaction.ticket import Receipt, Ticket
+
+__all__ = ["prove", "write"]
+
+_PROOF_SECONDS = 10.0
+_ANSWER = "answer binary"
+
+
+def write(placement: Placement, tickets: Sequence[Ticket], properties: Mapping[str, str]) -> list[Receipt]:
+    """Run the job: what partition ``i`` of the placement holds is written with ``tickets[i]``. Returns the receipts of the tasks that ran.
+
+    Raises the first error of ours that a task met (those that a stage before this one or the source raised are in Spark's text), or what Spark
+    raises for the others.
+    """
+    task = partial(_write_task, tickets=list(tickets), properties=dict(properties), topic=placement.topic)
+    try:
+        answers = placement.df.mapInArrow(task, _ANSWER).collect()
+    except Exception as raised:
+        found = error(raised)
+        if found is not None:
+            raise found from raised
+        if internals.executor_lost(raised):
+            raise AbortAndRetry(
+                "Spark gave the job up, since an executor was lost in mid-write. Nothing of it is visible where it was a transaction; with"
+                " delivery=at_least_once some rows may be, and come again. Run it again.",
+                tag="EXECUTOR_LOST",
+            ) from raised
+        raise
+    results = [pickle.loads(row["answer"]) for row in answers]
+    ours = [result for result in results if isinstance(result, SemelError)]
+    if ours:
+        # a second attempt is only the echo of what ended the first one, where that is told too
+        raise next((each for each in ours if each.tag != SECOND_ATTEMPT), ours[0])
+    return [result for result in results if isinstance(result, Receipt)]
+
+
+def prove(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
+    """Raise :class:`AbortAndRetry` unless Spark confirms that every task of the writing stage ran once and returned its receipt (PROTOCOL 3.5).
+
+    A stage that ran again starts at task attempt 0 again, and the broker acknowledges a repeated sequence that carries other rows: only the
+    status tracker shows it. An attempt that Spark killed is in none of its columns: so the receipts are counted as well.
+    """
+    stages = {receipt.stage for receipt in receipts}
+    if len(stages) != 1 or any(receipt.attempt for receipt in receipts):
+        raise _unproven(f"the receipts name stages {sorted(stages)}")
+    (stage,) = stages
+    end = time.monotonic() + _PROOF_SECONDS
+    while True:
+        seen = internals.stage(spark, stage)
+        if seen is not None and (seen.attempt or seen.failed):
+            raise _unproven(f"stage {stage} ran again (attempt {seen.attempt}, {seen.failed} failed tasks)")
+        if seen is not None and seen.completed == seen.tasks and not seen.active:
+            if len(receipts) != seen.tasks:
+                raise _unproven(f"stage {stage} had {seen.tasks} tasks and {len(receipts)} receipts came back")
+            return
+        if time.monotonic() > end:
+            raise _unproven(f"Spark did not confirm stage {stage} within {_PROOF_SECONDS:.0f} s ({seen})")
+        time.sleep(0.002)
+
+
+def _unproven(reason: str) -> AbortAndRetry:
+    return AbortAndRetry(
+        f"it is not proven that every task wrote exactly once: {reason}. An executor was probably lost. The transaction is aborted; nothing of it is"
+        " visible. Run the batch again.",
+        tag="UNPROVEN",
+    )
+
+
+def _write_task(
+    batches: Iterator[pa.RecordBatch], tickets: Sequence[Ticket], properties: Mapping[str, str], topic: str | None
+) -> Iterator[pa.RecordBatch]:
+    """What runs in each task of the writing stage: it gets rows for ``topic``, or record batches where that is None."""
+    context = TaskContext.get()
+    assert context is not None, "runs in a Spark task only"
+    number = context.partitionId()
+    answer: Receipt | SemelError
+    try:
+        cluster = client(ClientConfig.parse(properties))
+        participant = Participant(cluster, tickets[number], attempt=context.attemptNumber(), stage=context.stageId(), task=number)
+        if topic is None:
+            _write_batches(participant, batches)
+        else:
+            for rows in gathered(batches):
+                participant.write(topic, rows, keys=False)  # rows that come unshuffled go to any partition of this task
+        answer = participant.receipt
+    except SemelError as refused:
+        if refused.tag == SECOND_ATTEMPT:
+            # writes nothing, but computes its rows: what ended the first attempt may end this one too, and then it is Spark that says so
+            deque(batches, maxlen=0)
+        answer = refused
+    yield pa.record_batch({"answer": pa.array([pickle.dumps(answer)], pa.binary())})
+
+
+def _write_batches(participant: Participant, batches: Iterable[pa.RecordBatch]) -> None:
+    """What the stage before the shuffle has encoded; topics stand in runs, since each call of the encoder makes batches of one."""
+    for rows in batches:
+        topics, partitions = rows.column("topic").to_pylist(), rows.column("partition").to_numpy().astype(np.int64)
+        starts = [i for i, name in enumerate(topics) if i == 0 or name != topics[i - 1]]
+        for start, end in pairwise([*starts, len(topics)]):
+            held = [memoryview(value.as_buffer()) for value in rows.column("batch")[start:end]]
+            participant.write_encoded(topics[start], partitions[start:end], held)

@@ -1,0 +1,134 @@
+"""One DataFrame in one transaction: placed, written by tasks with tickets, proven, committed.
+
+The path of every row that leaves Spark (PROTOCOL 3).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from semel.errors import AbortAndRetry, Retriable
+from semel.records.codecs import Codec
+from semel.spark import tasks
+from semel.spark.bounds import within
+from semel.spark.columns import check_columns
+from semel.spark.options import SinkOptions
+from semel.spark.placement import Placement, place
+from semel.steps import SinkStep, reached
+from semel.transaction.outputs import look_at, plain_tickets
+from semel.transaction.producer import Producer
+from semel.transaction.progress import Progress
+from semel.transaction.ticket import Receipt
+from semel.transaction.transaction import Transaction
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["Totals", "Work", "write_plain", "write_with_retries"]
+
+log = logging.getLogger("semel")
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What was written: rows, bytes of record batches, milliseconds from begin to commit, and how often it was run again."""
+
+    rows: int
+    size: int
+    milliseconds: float
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One batch: its rows, and what its transaction says besides them.
+
+    ``offsets`` are committed to ``group``, if there is one; ``again`` is whether the batch may be run again in this call.
+    """
+
+    df: DataFrame
+    number: int
+    progress: Progress
+    again: bool
+    group: str | None = None
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+def write_with_retries(client: Client, producer: Producer, options: SinkOptions, work: Work) -> Totals:
+    """Write the batch exactly once. A batch that may be run again is, up to ``maxBatchRetries`` times, each counted and logged.
+
+    Raises :class:`AbortAndRetry` or :class:`Retriable` if that did not help, and at once if the batch keeps state, since the state of an aborted run
+    would stay (DESIGN rule 2), or if nobody said how the transaction ended (OUTCOME_UNKNOWN).
+    """
+    retries = 0
+    while True:
+        began = time.monotonic()
+        try:
+            rows, size = _write_once(client, producer, options, work)
+        except (AbortAndRetry, Retriable) as error:
+            if not work.again or retries >= options.retries or error.tag == "OUTCOME_UNKNOWN":
+                raise
+            retries += 1
+            log.warning("batch %d is run again (%d of %d): %s", work.number, retries, options.retries, error)
+            continue
+        return Totals(rows, size, (time.monotonic() - began) * 1000, retries)
+
+
+def _write_once(client: Client, producer: Producer, options: SinkOptions, work: Work) -> tuple[int, int]:
+    placement = _placed(client, options, work)
+    with producer.transaction() as txn:
+        tickets = txn.tickets(placement.shares)
+        with within(work.df.sparkSession, producer.timeout_ms - txn.age_ms):
+            receipts = tasks.write(placement, tickets, options.properties)
+        reached(SinkStep.JOB_DONE, str(work.number))
+        if receipts:
+            tasks.prove(work.df.sparkSession, receipts)
+            reached(SinkStep.PROVEN, str(work.number))
+            txn.accept(receipts)
+            txn.withdraw(txn.outstanding)
+            _commit(txn, work)
+        else:
+            # no task ran at all, so no stage can be asked for proof: nobody may hold a ticket of what is committed
+            txn.abort()
+    if not receipts:
+        _commit_progress(producer, work)
+    return _sums(receipts)
+
+
+def _commit_progress(producer: Producer, work: Work) -> None:
+    """A transaction of progress and offsets alone: a batch without rows."""
+    with producer.transaction() as txn:
+        _commit(txn, work)
+
+
+def _commit(txn: Transaction, work: Work) -> None:
+    if work.group is not None and work.offsets:
+        txn.send_offsets(work.offsets, work.group)
+    txn.commit(work.progress)
+
+
+def write_plain(client: Client, options: SinkOptions, work: Work) -> Totals:
+    """Write the batch at least once: no transaction, no progress; what a failed or repeated task wrote stays visible."""
+    began = time.monotonic()
+    placement = _placed(client, options, work)
+    receipts = tasks.write(placement, plain_tickets(client, placement.shares), options.properties)
+    reached(SinkStep.JOB_DONE, str(work.number))
+    return Totals(*_sums(receipts), (time.monotonic() - began) * 1000)
+
+
+def _placed(client: Client, options: SinkOptions, work: Work) -> Placement:
+    df = check_columns(work.df, options.topic, options.topics)
+    topics = look_at(client, options.outputs, client.deadline())
+    codec = Codec.parse(client.config.compression_type)
+    placement = place(df, topics, topic=options.topic, any_partition=options.any_partition, codec=codec, batch=work.number)
+    log.debug("batch %d: %s", work.number, placement.words)
+    return placement
+
+
+def _sums(receipts: list[Receipt]) -> tuple[int, int]:
+    wrote = [w for receipt in receipts for w in receipt.wrote.values()]
+    return sum(w.records for w in wrote), sum(w.size for w in wrote)
