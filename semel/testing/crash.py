@@ -1,0 +1,236 @@
+"""Crash points: end, freeze or hold a real process exactly where it passes a named step (DESIGN section 5).
+
+``SEMEL_STEPS=semel.testing.crash:observe`` hooks :mod:`semel.steps`. Two more variables say what is to happen:
+
+- ``SEMEL_CRASH``: points separated by commas, each ``STEP[:N][=ACTION]``, such as ``OwnerStep.COMMIT_SENT:2=kill``. A point strikes whoever
+  passes that step the N-th time, counted over all processes and restarts that share the directory. Actions: see :class:`Action`.
+- ``SEMEL_CRASH_DIR``: the directory where passings are counted and logged. A passing is counted by a file that only one process can
+  create, so that of several that arrive together exactly one is struck, and after a restart a spent point stays spent.
+
+Every passed step is logged in ``steps.jsonl`` (process id, step, detail, monotonic seconds), the deadly one before it strikes.
+:class:`CrashPlan` builds the variables for a child process or for Spark, waits, and thaws; ``program.run_until_done`` restarts a program until
+it ends well.
+
+Not promised: in Spark's local mode the executor is the driver's process, so that ``executor`` kills the driver there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from semel.sandbox.processes import alive, children, parents, stopped
+from semel.steps import Step
+
+__all__ = ["Action", "CrashPlan", "CrashPoint", "Passed", "observe"]
+
+_LOG = "steps.jsonl"
+_POLL_S = 0.01
+#: What the command line of each of Spark's Java processes holds: nothing else that is called java is ever touched.
+_SPARK = "org.apache.spark"
+
+
+class Action(Enum):
+    """What strikes at a crash point."""
+
+    KILL = "kill"  # SIGKILL to this process; inside an executor that is the Python worker alone
+    STOP = "stop"  # SIGSTOP to this process; CrashPlan.release sends SIGCONT
+    HANG = "hang"  # wait inside the step until CrashPlan.release
+    EXECUTOR = "executor"  # SIGKILL to the nearest Java process of Spark above this Python worker, then to the worker
+    DRIVER = "driver"  # in the driver: SIGKILL to its Java process, above or below this one, then to this process
+
+
+@dataclass(frozen=True, slots=True)
+class CrashPoint:
+    """Strike at the ``n``-th passing of ``step``. ``step`` is a member of an enumeration of :mod:`semel.steps`, or its text."""
+
+    step: Step | str
+    n: int = 1
+    action: Action = Action.KILL
+
+    @property
+    def name(self) -> str:
+        """``OwnerStep.COMMIT_SENT``."""
+        return _name(self.step)
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.n}={self.action.value}"
+
+    @classmethod
+    def parse(cls, text: str) -> CrashPoint:
+        """Read ``STEP[:N][=ACTION]``."""
+        head, _, action = text.strip().partition("=")
+        name, _, number = head.partition(":")
+        actions = {member.value: member for member in Action}
+        if name.count(".") != 1 or (number and not number.isdigit()) or number == "0" or (action and action not in actions):
+            raise ValueError(f"SEMEL_CRASH holds {text!r}, which is not STEP[:N][={'|'.join(actions)}], as in OwnerStep.COMMIT_SENT:2=kill")
+        return cls(name, int(number or 1), actions[action or "kill"])
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """One line of the log: which process passed which step, and when (monotonic seconds, the same clock for all processes of a machine)."""
+
+    pid: int
+    step: str
+    detail: str
+    time: float
+
+
+# ---- inside the process that is struck
+
+
+def observe(step: Step, detail: str = "") -> None:
+    """Log the step, count it, and strike if a point of the plan is met. ``SEMEL_STEPS`` names this function."""
+    directory = os.environ.get("SEMEL_CRASH_DIR")
+    if not directory:
+        raise ValueError("SEMEL_STEPS names semel.testing.crash:observe, but SEMEL_CRASH_DIR names no directory to count the steps in")
+    _log(Path(directory), step, detail)
+    points = [CrashPoint.parse(text) for text in os.environ.get("SEMEL_CRASH", "").split(",") if text.strip()]
+    met = [point for point in points if point.name == _name(step)]
+    if not met:
+        return
+    passing = _count(Path(directory), _name(step), max(point.n for point in met))
+    for point in met:
+        if point.n == passing:
+            _strike(Path(directory), point)
+
+
+def _log(directory: Path, step: Step, detail: str) -> None:
+    line = json.dumps({"pid": os.getpid(), "step": _name(step), "detail": detail, "time": time.monotonic()}) + "\n"
+    handle = os.open(directory / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(handle, line.encode())
+    finally:
+        os.close(handle)
+
+
+def _count(directory: Path, name: str, last: int) -> int | None:
+    """The number of this passing over all processes; None beyond ``last``, which nobody counts any more."""
+    for number in range(1, last + 1):
+        try:
+            os.close(os.open(directory / f"{name}.{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+        except FileExistsError:
+            continue
+        return number
+    return None
+
+
+def _strike(directory: Path, point: CrashPoint) -> None:
+    me = os.getpid()
+    java = _spark_processes(point.action)
+    _announce(directory, point, [*java, me])
+    if point.action is Action.HANG:
+        _wait_until((directory / f"{point}.go").exists, None)
+        return
+    for pid in java:
+        os.kill(pid, signal.SIGKILL)
+    os.kill(me, signal.SIGSTOP if point.action is Action.STOP else signal.SIGKILL)
+
+
+def _announce(directory: Path, point: CrashPoint, victims: Sequence[int]) -> None:
+    # renamed into place: whoever sees the file sees all of it
+    draft = directory / f"{point}.draft"
+    draft.write_text(json.dumps(list(victims)))
+    draft.rename(directory / f"{point}.struck")
+
+
+def _spark_processes(action: Action) -> list[int]:
+    me = os.getpid()
+    above = [pid for pid, command in parents(me) if _SPARK in command][:1]
+    if action is Action.EXECUTOR:
+        found = above
+    elif action is Action.DRIVER:
+        found = above or [pid for pid, command in children(me) if _SPARK in command]
+    else:
+        return []
+    if not found:
+        raise RuntimeError(f"the crash action {action.value!r} needs a Java process of Spark around process {me}, and there is none")
+    return found
+
+
+# ---- outside
+
+
+class CrashPlan:
+    """What strikes where in one run of a test. The state is in ``directory``: empty, or what an earlier process under this plan left."""
+
+    def __init__(self, directory: Path, *points: CrashPoint) -> None:
+        if len(set(map(str, points))) != len(points):
+            raise ValueError("two crash points of a plan are the same: only one of them could strike")
+        self.directory = directory
+        self.points = points
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def environment(self) -> dict[str, str]:
+        """The variables for a child process: add them to its environment."""
+        return {
+            "SEMEL_STEPS": "semel.testing.crash:observe",
+            "SEMEL_CRASH": ",".join(map(str, self.points)),
+            "SEMEL_CRASH_DIR": str(self.directory.absolute()),
+        }
+
+    def spark_conf(self) -> dict[str, str]:
+        """Spark settings that hand the variables to the executors' Python workers; the driver takes :meth:`environment`."""
+        return {f"spark.executorEnv.{name}": value for name, value in self.environment().items()}
+
+    def struck(self, point: CrashPoint) -> bool:
+        """Whether this point has struck."""
+        return (self.directory / f"{point}.struck").exists()
+
+    def victims(self, point: CrashPoint) -> list[int]:
+        """The process ids that this point struck; the one that passed the step is the last."""
+        return [int(pid) for pid in json.loads((self.directory / f"{point}.struck").read_text())]
+
+    def wait(self, point: CrashPoint, timeout: float) -> list[int]:
+        """Wait until the point has struck and its victims are dead (stopped, or held), and return them. Raises :class:`TimeoutError`."""
+        _wait_until(
+            lambda: self.struck(point) and all(_overcome(pid, point.action) for pid in self.victims(point)),
+            timeout,
+            f"crash point {point} has not struck within {timeout} s; passed so far: {[p.step for p in self.passed()][-20:]}",
+        )
+        return self.victims(point)
+
+    def release(self, point: CrashPoint) -> None:
+        """Let a stopped or held process go on."""
+        if point.action is Action.STOP:
+            os.kill(self.victims(point)[-1], signal.SIGCONT)
+        elif point.action is Action.HANG:
+            (self.directory / f"{point}.go").touch()
+        else:
+            raise ValueError(f"crash point {point} kills: there is nothing to release")
+
+    def passed(self) -> list[Passed]:
+        """All steps that were passed by all processes, in the order of the log."""
+        log = self.directory / _LOG
+        return [Passed(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+
+    def check_all_struck(self) -> None:
+        """Raise :class:`AssertionError` naming the points that never struck: a run without its crash shows nothing."""
+        missing = [str(point) for point in self.points if not self.struck(point)]
+        if missing:
+            raise AssertionError(f"never struck: {', '.join(missing)}; passed: {sorted({p.step for p in self.passed()})}")
+
+
+def _overcome(pid: int, action: Action) -> bool:
+    if action is Action.HANG:
+        return True
+    return not alive(pid) or (action is Action.STOP and stopped(pid))
+
+
+def _wait_until(condition: Callable[[], bool], timeout: float | None, problem: str = "") -> None:
+    end = None if timeout is None else time.monotonic() + timeout
+    while not condition():
+        if end is not None and time.monotonic() > end:
+            raise TimeoutError(problem)
+        time.sleep(_POLL_S)
+
+
+def _name(step: Step | str) -> str:
+    return step if isinstance(step, str) else f"{type(step).__name__}.{step.name}"

@@ -1,0 +1,79 @@
+"""A program in a process of its own, and one that is started again each time a crash plan has killed it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from semel.sandbox.processes import children
+from semel.testing.crash import Action, CrashPlan
+
+__all__ = ["Program", "run_until_done"]
+
+_SPARK = "org.apache.spark"
+
+
+class Program:
+    """A program that runs. A context manager that ends it with SIGKILL, and with it the Java of Spark that it started.
+
+    What it prints is appended to ``log``. ``environment`` is the whole environment of the process.
+    """
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self.argv = list(argv)
+        self.log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(self.argv, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # a driver whose Python is killed leaves its Java running
+        for pid, command in children(self.process.pid):
+            if _SPARK in command:
+                os.kill(pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+
+    def wait(self, timeout: float) -> int:
+        """Its status when it has ended. Raises :class:`AssertionError`, with what it printed, if that takes longer than ``timeout`` seconds."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.argv} did not end within {timeout} s:\n{self.tail()}") from None
+
+    def tail(self) -> str:
+        """What it printed last."""
+        return self.log.read_text(errors="replace")[-6000:]
+
+    def said(self, text: str) -> int:
+        """How often it has printed this."""
+        return self.log.read_text(errors="replace").count(text)
+
+
+def run_until_done(argv: Sequence[str], plan: CrashPlan, most: int, *, environment: Mapping[str, str] | None = None, timeout: float = 600) -> int:
+    """Run a program under a plan, and start it again each time the plan has struck and it ended, until it ends with status 0. Returns the restarts.
+
+    Raises :class:`AssertionError`, with what the program printed, when it ends badly though no point has struck in that run, needs more than
+    ``most`` restarts, runs longer than ``timeout`` seconds, or ends well without every point having struck. ``environment`` comes on top
+    of this process's. What each run printed is in ``run-0.log``, ``run-1.log``, … of the plan's directory.
+    """
+    if any(point.action in (Action.STOP, Action.HANG) for point in plan.points):
+        raise ValueError("nobody would release a stopped or held process here: use Program and CrashPlan.wait")
+    variables = {**os.environ, **(environment or {}), **plan.environment()}
+    for restarts in range(most + 1):
+        before = {str(point) for point in plan.points if plan.struck(point)}
+        with Program(argv, variables, plan.directory / f"run-{restarts}.log") as program:
+            status = program.wait(timeout)
+            struck = {str(point) for point in plan.points if plan.struck(point)} - before
+            print(f"run {restarts}: status {status}, struck {sorted(struck)}", flush=True)
+            if status == 0:
+                plan.check_all_struck()
+                return restarts
+            if not struck:
+                raise AssertionError(f"{list(argv)} ended with {status}, and not by a crash point:\n{program.tail()}")
+    raise AssertionError(f"{list(argv)} was killed more than {most} times by {', '.join(map(str, plan.points))}")
