@@ -1,0 +1,78 @@
+"""The command line ``semel``: one file a command, imported when it is asked for.
+
+A command is a module with a typer application named ``app``: ``demo`` and ``broker``. :data:`COMMANDS` lists them, in the order of the help.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperGroup
+
+from semel import __version__
+from semel.errors import SemelError
+
+__all__ = ["COMMANDS", "app", "main"]
+
+COMMANDS = {
+    "demo": "semel.cli.demo",
+    "broker": "semel.cli.broker",
+}
+
+
+class _OnDemand(TyperGroup):
+    """The commands of :data:`COMMANDS`."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names, for the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import one."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(importlib.import_module(COMMANDS[cmd_name]).app)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=_OnDemand,
+    name="semel",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"semel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def semel(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version and exit."),
+) -> None:
+    """Exactly-once Kafka for Python, on Spark.
+
+    Reads topics, transforms and writes topics so that each record's effect happens once, whatever is killed.
+    """
+
+
+def main() -> None:
+    """What the installed program ``semel`` runs: an error of ours is its message, not a stack of calls."""
+    try:
+        app()
+    except SemelError as error:
+        Console(stderr=True, soft_wrap=True).print(Text(str(error), style="red"))
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

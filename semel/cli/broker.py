@@ -1,0 +1,98 @@
+"""``semel broker start | stop | status``: a real Apache Kafka on this machine, left running in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from semel.config import ClientConfig
+from semel.sandbox import DEFAULT_VERSION, background
+from semel.sandbox.jars import install
+from semel.wire import topics
+from semel.wire.client import Client
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="A real Apache Kafka on this machine, for development.")
+
+
+@app.command()
+def start(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the first node; further nodes take the ones after it.")] = 9092,
+    nodes: Annotated[int, typer.Option(min=1, max=9, help="How many brokers; with 3 or more, topics have 3 replicas.")] = 1,
+    version: Annotated[str, typer.Option(help="Which Apache Kafka.")] = DEFAULT_VERSION,
+    topic: Annotated[list[str] | None, typer.Option(help="A topic to create, NAME or NAME:PARTITIONS; may be repeated.")] = None,
+    directory: Annotated[Path | None, typer.Option(help="Keep the data there, for the next start; without it they are gone with the broker.")] = None,
+) -> None:
+    """Start it on 127.0.0.1 and leave it running.
+
+    Apache Kafka is fetched the first time (45 MB), and kept in the cache folder.
+    """
+    console = Console()
+    wanted = [_topic(text) for text in topic or []]
+    install(version, progress=True)
+    with console.status("starting Apache Kafka ..."):
+        broker = background.start(port=port, nodes=nodes, version=version, directory=directory)
+        _create(broker.bootstrap_servers, wanted)
+    _show(console, broker)
+
+
+@app.command()
+def status() -> None:
+    """Show the broker that `semel broker start` left running; ends with status 1 where there is none."""
+    console = Console()
+    broker = background.status()
+    if broker is None:
+        console.print("no broker is running; start one with: semel broker start")
+        raise typer.Exit(1)
+    _show(console, broker)
+    if not broker.running:
+        raise typer.Exit(1)
+
+
+@app.command()
+def stop() -> None:
+    """Stop the broker that `semel broker start` left running."""
+    broker = background.stop()
+    if broker is None:
+        Console().print("no broker is running")
+        return
+    kept = f"its data are kept in {broker.directory}" if broker.keeps_data else "its data are gone with it"
+    Console(soft_wrap=True).print(f"stopped the broker at {broker.bootstrap_servers}; {kept}")
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, colon, partitions = text.partition(":")
+    if not name or (colon and not (partitions.isdecimal() and int(partitions) > 0)):
+        raise typer.BadParameter(f"{text!r} is not NAME or NAME:PARTITIONS, as in orders:4", param_hint="--topic")
+    return name, int(partitions or 1)
+
+
+def _create(servers: str, wanted: Sequence[tuple[str, int]]) -> None:
+    with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
+        for name, partitions in wanted:
+            topics.create(client, name, partitions=partitions, config={})
+
+
+def _show(console: Console, broker: background.Background) -> None:
+    running = broker.running
+    since = datetime.fromisoformat(broker.since)
+    table = Table.grid(padding=(0, 2))
+    table.add_row("state", "[green]running[/green]" if running else "[red]ended by itself[/red]; clear up with: semel broker stop")
+    table.add_row("bootstrap servers", broker.bootstrap_servers)
+    table.add_row("Apache Kafka", broker.version)
+    table.add_row("process id", ", ".join(map(str, broker.pids)))
+    table.add_row("since", f"{since.astimezone():%Y-%m-%d %H:%M:%S} ({_age(since)})")
+    table.add_row("directory", broker.directory if broker.keeps_data else f"{broker.directory} (gone when it stops)")
+    console.print(table, soft_wrap=True)
+
+
+def _age(since: datetime) -> str:
+    minutes = int((datetime.now(UTC) - since).total_seconds()) // 60
+    return f"{minutes // 1440} d {minutes % 1440 // 60} h" if minutes >= 1440 else f"{minutes // 60} h {minutes % 60} min"
