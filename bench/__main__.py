@@ -1,0 +1,79 @@
+"""``python -m bench``, which is ``make bench``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench import machine, micro_batches, plot, report, rows, sinks, sources
+from bench.figures import Figure
+from bench.rig import PARTITIONS, Rig
+
+_DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+#: Fewer pairs than these are no result to keep.
+_KEPT_ROUNDS = 5
+_LOG_WIDTH = 150
+_PARTITIONS = (1, 4, 16, 100)
+
+
+class Work(StrEnum):
+    """What can be measured."""
+
+    FREE = "sink-free"
+    KEYED = "sink-keyed"
+    SOURCE = "source"
+    BATCHES = "micro-batches"
+
+
+def main(
+    sink_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a sink writes.")] = 4_000_000,
+    source_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a source reads.")] = 8_000_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Counted rounds; one more is not counted.")] = _KEPT_ROUNDS,
+    batches: Annotated[int, typer.Option(min=1, help="Micro-batches of each query that are counted.")] = 10,
+    partitions: Annotated[list[int] | None, typer.Option(min=1, help="Output partitions of micro-batches; may be repeated. [1, 4, 16, 100]")] = None,
+    only: Annotated[list[Work] | None, typer.Option(help="Measure this alone; may be repeated.")] = None,
+    document: Annotated[Path | None, typer.Option(help="Keep the result here, however little was measured.", exists=True, dir_okay=False)] = None,
+) -> None:
+    """Measure semel beside what Spark and Kafka bring themselves, print the ratios, and keep them with a picture.
+
+    Starts an Apache Kafka and a Spark of its own; leave the machine alone while it runs. What it finds is kept in docs/benchmarks.md if all of it
+    was measured, in at least 5 pairs.
+    """
+    console = Console()
+    if not console.is_terminal:
+        console.width = _LOG_WIDTH
+    facts = machine.facts()
+    if machine.busy():
+        console.print(f"[red]This machine is busy (load {machine.load():.1f}): the figures will mean little.[/]")
+    with Rig.up(console) as rig:
+        measures: dict[Work, Callable[[], list[Figure]]] = {
+            Work.FREE: lambda: sinks.measure_free(rig, sink_rows, rounds),
+            Work.KEYED: lambda: sinks.measure_keyed(rig, sink_rows, rounds),
+            Work.SOURCE: lambda: sources.measure(rig, source_rows, rounds),
+            Work.BATCHES: lambda: micro_batches.measure(rig, partitions or _PARTITIONS, batches, rounds),
+        }
+        figures = [figure for work, measure in measures.items() if work in (only or list(Work)) for figure in measure()]
+    report.print_report(console, figures, facts)
+    if document is None and (only or partitions or rounds < _KEPT_ROUNDS):
+        console.print(f"Only a part was measured: {_DOCUMENT.name} stays as it is.")
+        return
+    document = document or _DOCUMENT
+    size = {
+        "rows": f"{sink_rows:,} a run of a sink, {source_rows:,} of a source",
+        "a row": f"a value of {rows.SIZE} bytes, and one of {rows.KEYS:,} keys where it has one; {PARTITIONS} partitions",
+        "pairs": f"{rounds}, after one that is not counted",
+        "micro-batches": f"{batches} of each query, {micro_batches.ROWS:,} rows each",
+    }
+    picture = document.with_suffix(".png")
+    plot.draw(figures, picture)
+    report.insert(document, report.markdown(figures, facts, size, picture.name))
+    console.print(f"kept in {document.name} and {picture.name}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

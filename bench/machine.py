@@ -1,0 +1,78 @@
+"""Where it was measured: the machine, the versions, and how busy the machine was before."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark
+
+from bench.connector import CLIENTS_VERSION, VERSION
+from semel import __version__
+from semel.sandbox.jars import DEFAULT_VERSION
+from semel.sandbox.java import find_java
+
+__all__ = ["busy", "facts", "load"]
+
+
+def facts() -> dict[str, str]:
+    """What a reader must know to place the figures, by name, in the order of printing."""
+    gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "processor": f"{_processor()}, {os.cpu_count()} cores",
+        "memory": f"{gigabytes:.0f} GB",
+        "system": f"{platform.system()} {platform.release()}",
+        "load before": f"{load():.1f} (average of one minute)",
+        "Kafka": f"{DEFAULT_VERSION}, one broker",
+        "Spark": f"{pyspark.__version__}, local[2]",
+        "JVM connector": f"{VERSION}, with kafka-clients {CLIENTS_VERSION}",
+        "Python": platform.python_version(),
+        "pyarrow": pa.__version__,
+        "Java": _java(),
+        "semel": f"{__version__}, {_commit()}",
+    }
+
+
+def load() -> float:
+    """How many processes wanted a core in the last minute."""
+    return os.getloadavg()[0]
+
+
+def busy() -> bool:
+    """Whether something else takes so much of the machine that figures mean little."""
+    return load() > (os.cpu_count() or 1) / 2
+
+
+def _processor() -> str:
+    listed = Path("/proc/cpuinfo")
+    if listed.exists():
+        found = re.search(r"^model name\s*:\s*(.+)$", listed.read_text(), re.MULTILINE)
+        if found:
+            return found.group(1)
+    if sys.platform == "darwin":
+        return _said("sysctl", "-n", "machdep.cpu.brand_string")
+    return platform.machine()
+
+
+def _java() -> str:
+    done = subprocess.run([find_java(), "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    found = re.search(r'^(\w+) version "(.*?)"', done.stderr + done.stdout, re.MULTILINE)
+    return " ".join(found.groups()) if found else "unknown"
+
+
+def _commit() -> str:
+    try:
+        return f"commit {_said('git', '-C', str(Path(__file__).parent), 'describe', '--always', '--exclude=*', '--dirty=, with changes')}"
+    except (OSError, subprocess.CalledProcessError):
+        return "not from a git checkout"
+
+
+def _said(*command: str) -> str:
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout.strip()

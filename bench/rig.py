@@ -1,0 +1,99 @@
+"""What all is measured on: one broker and one Spark with the flags of production, fresh topics, and the count of what arrived in them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from bench.connector import connector_jars
+from semel.sandbox import Sandbox
+from semel.sandbox.cluster import PLAIN_JVM
+
+__all__ = ["CORES", "PARTITIONS", "Incomplete", "Rig"]
+
+#: Tasks that Spark runs at once.
+CORES = 2
+#: Of the topics that rows per second are measured with.
+PARTITIONS = 4
+_SPARK = {
+    "spark.driver.memory": "4g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+}
+
+
+class Incomplete(Exception):
+    """Not all rows arrived: what was measured is not the work that it claims to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """A broker and a Spark session that knows the JVM connector, for as long as the bench runs."""
+
+    servers: str
+    spark: SparkSession
+    directory: Path
+    admin: AdminClient
+    console: Console
+
+    @classmethod
+    @contextmanager
+    def up(cls, console: Console) -> Iterator[Rig]:
+        """Start both, and stop both at the end."""
+        with ExitStack() as stack:
+            jars = connector_jars(progress=True)
+            # what is deleted goes at once: a minute later it would go in the middle of another run
+            sandbox = stack.enter_context(Sandbox.start(jvm=PLAIN_JVM, settings={"log.segment.delete.delay.ms": "0"}, progress=True))
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="semel-bench-", ignore_cleanup_errors=True)))
+            console.print("starting Spark", style="dim")
+            spark = _session(jars, directory)
+            stack.callback(spark.stop)
+            # the broker ends before it, which it would complain of on the terminal
+            admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers, "log_level": 0})
+            yield cls(sandbox.bootstrap_servers, spark, directory, admin, console)
+
+    @contextmanager
+    def topic(self, name: str, partitions: int = PARTITIONS) -> Iterator[str]:
+        """A fresh topic, deleted at the end."""
+        self.admin.create_topics([NewTopic(name, partitions)])[name].result()
+        try:
+            yield name
+        finally:
+            self.admin.delete_topics([name])[name].result()
+
+    def check(self, topic: str, rows: int, *, markers: int = 0, partitions: int = PARTITIONS) -> None:
+        """Raise :class:`Incomplete` unless the topic has this many offsets, and at most so many more, which hold markers."""
+        asked = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
+        found = sum(future.result().offset for future in self.admin.list_offsets(asked).values())
+        if not rows <= found <= rows + markers:
+            raise Incomplete(f"{rows} rows were to be written to {topic}, and it ends at {found} offsets in all")
+
+
+def _session(jars: list[Path], directory: Path) -> SparkSession:
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(f"local[{CORES}]").appName("semel bench")
+    settings = {
+        **_SPARK,
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.local.dir": str(directory / "spark"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,37 @@
+"""Runs contenders in turn, so that whatever else the machine does meets all of them: A B A B, after one round that is not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+__all__ = ["Contender", "interleave"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """What is measured: ``run`` is given the number of the round, 0 for the one that is not counted, and returns what it measured."""
+
+    name: str
+    run: Callable[[int], float]
+
+
+def interleave(work: str, contenders: Sequence[Contender], rounds: int, *, unit: str, console: Console) -> dict[str, list[float]]:
+    """What each contender measured in each counted round. Shows a bar on a terminal, and a line for each run everywhere."""
+    measured: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(work, total=(rounds + 1) * len(contenders))
+        for number in range(rounds + 1):
+            for contender in contenders:
+                bar.update(task, description=f"{work}: {contender.name}")
+                value = contender.run(number)
+                if number:
+                    measured[contender.name].append(value)
+                counted = f"round {number}" if number else "warm-up"
+                console.print(f"{work:<32} {counted:<9} {contender.name:<44} {value:>12,.1f} {unit}", style="dim", highlight=False, soft_wrap=True)
+                bar.advance(task)
+    return measured

@@ -1,0 +1,54 @@
+"""The source beside Spark's Kafka source for the JVM: the same topic, read_committed, one task for each of its partitions.
+
+The topic is written by Kafka's own producer with its default settings, so its record batches are as small as most topics have them. What is
+read is summed up by Spark, which touches every row and tells whether all of them came.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from pyspark.sql import functions as f
+
+from bench import perf_tool, rows
+from bench.figures import Figure, ratios
+from bench.rig import Incomplete, Rig
+from bench.rounds import Contender, interleave
+
+__all__ = ["JVM_SOURCE", "measure"]
+
+JVM_SOURCE = "Spark's JVM source"
+_TUNED = f"{JVM_SOURCE}, large fetches"
+_TUNING = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": "8388608"}
+_OURS = "semel"
+_WORK = "source"
+
+
+def measure(rig: Rig, count: int, rounds: int) -> list[Figure]:
+    """Rows per second of a batch query over a whole topic."""
+    with rig.topic("source-input") as topic:
+        rig.console.print(f"writing {count:,} rows to read", style="dim")
+        perf_tool.produce(rig.servers, topic, count, rows.SIZE)
+        rig.check(topic, count)
+        contenders = [
+            Contender(_OURS, lambda _: _read(rig, "semel", topic, count, {})),
+            Contender(JVM_SOURCE, lambda _: _read(rig, "kafka", topic, count, {})),
+            Contender(_TUNED, lambda _: _read(rig, "kafka", topic, count, _TUNING)),
+        ]
+        rates = interleave(_WORK, contenders, rounds, unit="rows/s", console=rig.console)
+    return [
+        ratios(_WORK, JVM_SOURCE, rates[_OURS], rates[JVM_SOURCE], target=2.0, aim=4.0),
+        ratios(_WORK, _TUNED, rates[_OURS], rates[_TUNED]),
+    ]
+
+
+def _read(rig: Rig, name: str, topic: str, count: int, settings: Mapping[str, str]) -> float:
+    options = {"kafka.bootstrap.servers": rig.servers, "subscribe": topic, "startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+    began = time.perf_counter()
+    df = rig.spark.read.format(name).options(**options, **settings).load()
+    sums = df.agg(f.count("offset").alias("rows"), f.sum(f.length("value")).alias("size")).first()
+    seconds = time.perf_counter() - began
+    if sums is None or (sums["rows"], sums["size"]) != (count, count * rows.SIZE):
+        raise Incomplete(f"{name} read {sums} of {count} rows of {rows.SIZE} bytes")
+    return count / seconds
