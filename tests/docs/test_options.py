@@ -1,0 +1,74 @@
+"""docs/options.md against the code: every option is there, in its own part of the page, with its default."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from semel import config
+from semel.spark import options, source_options
+from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
+
+PAGE = Path(__file__).parents[2] / "docs" / "options.md"
+PARTS = ("Both source and sink", "Source", "Sink")
+#: Defaults that are not those of the settings' class.
+OTHERS = {
+    "bootstrap.servers": "required",
+    "transaction.timeout.ms": f"{DEFAULT_TIMEOUT_MS}, or the broker's maximum where that is less",
+    "max.partition.fetch.bytes": str(source_options._FETCH_BYTES),
+}
+
+
+def part(name: str) -> str:
+    """The text below one heading."""
+    (text,) = [text for text in PAGE.read_text().split("\n## ") if text.startswith(name)]
+    return text
+
+
+def named(text: str) -> set[str]:
+    """What stands in code font."""
+    return set(re.findall(r"`([^`]+)`", text))
+
+
+def rows(name: str) -> dict[str, str]:
+    """The options in one part's table, each with what its row says of defaults."""
+    cells = [line.split("|")[1:3] for line in part(name).splitlines() if line.startswith("| `")]
+    return {option: default.strip() for options, default in cells for option in named(options)}
+
+
+def test_options_of_the_sink() -> None:
+    found = {name for name in rows("Sink") if not name.startswith("kafka.")}
+    assert found == set(options._SINK)
+
+
+def test_options_of_the_source() -> None:
+    found = {name for name in rows("Source") if not name.startswith("kafka.")}
+    assert found == set(source_options._KNOWN) - set(source_options._IGNORED)
+    assert set(source_options._IGNORED) <= named(part("Source").partition("Accepted with a warning")[2])
+
+
+def test_what_the_source_refuses() -> None:
+    refused = part("Source").partition("Refused, with the reason:")[2].partition("\n\n")[0]
+    assert named(refused) == {f"kafka.{name}" for name in source_options._REFUSED}
+
+
+def test_what_takes_one_value_only() -> None:
+    text = part("Both").partition("Three take one value only")[2]
+    for name, allowed in config.FORCED.items():
+        values = " or ".join(f"`{value}`" for value in allowed)
+        assert f"`kafka.{name}` ({values})" in text
+
+
+def test_kafkas_properties() -> None:
+    found = [name for each in PARTS for name in rows(each) if name.startswith("kafka.")]
+    assert sorted(found) == sorted([*(f"kafka.{name}" for name in config._PROPERTIES), "kafka.group.id"])
+
+
+@pytest.mark.parametrize("name", config._PROPERTIES)
+def test_defaults_of_kafkas_properties(name: str) -> None:
+    default = next(rows(each)[f"kafka.{name}"] for each in PARTS if f"kafka.{name}" in rows(each))
+    attribute, _ = config._PROPERTIES[name]
+    expected = OTHERS.get(name) or str(getattr(config.ClientConfig((("localhost", 9092),)), attribute))
+    assert default.strip("`") == expected

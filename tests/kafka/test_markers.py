@@ -1,0 +1,193 @@
+"""Markers and rows that are looked for: by whose word, behind what, and what is said where they are not there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+import semel
+from semel.config import ClientConfig
+from semel.sandbox import Sandbox
+from semel.testing.proxy import FaultProxy
+from semel.transaction.markers import hanging, wait_seen
+from semel.transaction.progress import KafkaSource, Progress, TopicEnd
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.offsets import LATEST, list_offsets
+from semel.wire.transactions import Identity, OpenTransaction, open_transactions
+from tests.kafka.raw import Raw
+from tests.kafka.reading import create, delete, delete_records, produce, topic_id
+from tests.kafka.test_read_failover import leader
+from tests.waiting import wait_for
+
+ROWS = pa.table({"value": ["x", "y"], "partition": [0, 0]})
+SHORT = {"request.timeout.ms": 500, "delivery.timeout.ms": 2_000}
+
+
+@pytest.fixture
+def raw(kafka: Sandbox) -> Iterator[Raw]:
+    made = Raw(kafka.bootstrap_servers)
+    yield made
+    made.close()
+
+
+def test_a_leader_of_another_epoch_has_no_say(raw: Raw) -> None:
+    """Asked by name, it is asked alone: nobody answers in its place, so what a deposed leader said is not confirmed by its successor."""
+    (partition,) = raw.at(0)
+    right = raw.client.newest_leaders([partition])
+    node, epoch = right[partition]
+    for leaders in ({partition: (node, epoch + 1)}, {partition: (node + 1, epoch)}):
+        assert list_offsets(raw.client, {partition: LATEST}, read_committed=True, leaders=leaders) == {}
+    assert open_transactions(raw.client, [partition], leaders={partition: (node + 1, epoch)}) == {}
+    assert list_offsets(raw.client, {partition: LATEST}, read_committed=True, leaders=right).keys() == {partition}
+    assert open_transactions(raw.client, [partition], leaders=right) == {partition: []}
+
+
+def test_a_leader_that_dies_while_markers_are_awaited_is_followed_by_the_next(kafka3: Sandbox) -> None:
+    servers = kafka3.bootstrap_servers
+    topic = create(servers, "awaited", replication=3)
+    partition = (topic, 0)
+    properties = {"bootstrap.servers": servers, "request.timeout.ms": 2_000, "socket.connection.setup.timeout.ms": 1_000}
+    with Client(ClientConfig.parse(properties)) as client, semel.Cluster(properties) as cluster:
+        victim = leader(kafka3, topic, servers)
+        assert victim is not None
+        with cluster.producer("awaited") as producer:
+            txn = producer.transaction()
+            txn.send(topic, ROWS)
+            (opened,) = open_transactions(client, [partition])[partition]
+            seen: list[float] = []
+
+            def watch() -> None:
+                successor = Identity("awaited", opened.producer_id, opened.epoch + 1)
+                wait_seen(client, [partition], successor, (), last_offsets={}, deadline=Deadline(120_000))
+                seen.append(time.monotonic())
+
+            watching = threading.Thread(target=watch)
+            watching.start()
+            victim.kill()
+            try:
+                wait_for(lambda: client.newest_leaders([partition])[partition][1] > 0, "another leader")
+                txn.abort()
+                ended = time.monotonic()
+                watching.join(100)
+            finally:
+                victim.start()
+                victim.wait_ready(60)
+    assert seen, "it asked the dead leader's epoch to the end"
+    assert seen[0] - ended < 60, "it did not look for the new leader before its deadline"
+
+
+def test_rows_that_were_deleted_before_their_commit_are_not_committed_in_silence(raw: Raw) -> None:
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
+        txn = producer.transaction()
+        txn.send(raw.topic, ROWS)
+        delete_records(raw.servers, raw.topic, 0, 1)
+        with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*were deleted before it was committed"):
+            txn.commit()
+        with producer.transaction() as txn:
+            txn.send(raw.topic, ROWS)
+    assert raw.visible() == ["x", "y"]
+
+
+def test_acknowledged_rows_that_are_gone_behind_their_commit_stop_the_owner(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic is deleted and created again between the last acknowledgement and the end."""
+
+    def again(step: semel.steps.Step, detail: str) -> None:
+        if step is semel.steps.OwnerStep.PROGRESS_WRITTEN and detail == raw.id:
+            delete(raw.servers, raw.topic)
+            create(raw.servers, raw.topic)
+
+    with semel.Cluster({"bootstrap.servers": raw.servers, "delivery.timeout.ms": 12_000, "request.timeout.ms": 6_000}) as cluster:
+        producer = cluster.producer(raw.id)
+        producer.take_over([raw.topic])
+        monkeypatch.setattr(semel.steps, "_observer", again)
+        with producer.transaction() as txn:
+            txn.send(raw.topic, ROWS)
+        with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*not there any more"):
+            producer.settle()
+
+
+def test_behind_a_commit_nobody_is_told_to_write_again(raw: Raw) -> None:
+    """Its markers are not seen when it is closed. A batch job that is told to run again writes its rows twice."""
+    with FaultProxy(raw.servers) as proxy, semel.Cluster({"bootstrap.servers": proxy.bootstrap_servers, **SHORT}) as cluster:
+        producer = cluster.producer(raw.id)
+        producer.take_over([raw.topic])
+        with producer.transaction() as txn:
+            txn.send(raw.topic, ROWS)
+            held = [proxy.delay_request("Metadata", n) for n in range(1, 60)]
+        with pytest.raises(semel.Retriable, match=r"COMMITTED.*do not write its rows again"):
+            producer.close()
+        for fault in held:
+            fault.release()
+    assert raw.visible() == ["x", "y"]
+
+
+def test_a_topic_that_grows_between_two_transactions(raw: Raw) -> None:
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
+        with producer.transaction() as txn:
+            txn.send(raw.topic, ROWS)
+        admin = AdminClient({"bootstrap.servers": raw.servers})
+        admin.create_partitions([NewPartitions(raw.topic, 6)])[raw.topic].result(30)
+        wait_for(lambda: len(raw.client.refresh({raw.topic}).topics[raw.topic].partitions) == 6, "6 partitions")
+        with producer.transaction() as txn:
+            txn.send(raw.topic, pa.table({"key": [f"k{i}" for i in range(100)], "value": ["grown"] * 100}))
+        assert sum(wrote.records for wrote in txn.wrote.values()) == 100
+        assert len(txn.wrote) > 1
+
+
+def test_a_group_shows_what_there_is_though_a_source_topic_is_gone(raw: Raw) -> None:
+    gone = create(raw.servers, f"{raw.topic}-gone")
+    for topic in (raw.topic, gone):
+        produce(raw.servers, topic, [{"value": b"v"}])
+    read = {name: TopicEnd(topic_id(raw.client, name), {0: 1}) for name in (raw.topic, gone)}
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster:
+        with cluster.producer(raw.id) as producer, producer.transaction() as txn:
+            txn.commit(Progress(batch=0, sources=(KafkaSource(raw.client.cluster, read),)))
+        delete(raw.servers, gone)
+        with cluster.producer(raw.id) as producer:
+            producer.take_over([], raw.group)
+    assert raw.group_offset() == 1
+
+
+def test_of_several_sources_that_read_one_partition_the_group_shows_the_lowest(raw: Raw) -> None:
+    produce(raw.servers, raw.topic, [{"value": b"v"}] * 9)
+    ident = topic_id(raw.client, raw.topic)
+    sources = tuple(KafkaSource(raw.client.cluster, {raw.topic: TopicEnd(ident, {0: end})}) for end in (7, 4, 9))
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster:
+        with cluster.producer(raw.id) as producer, producer.transaction() as txn:
+            txn.commit(Progress(batch=0, sources=sources))
+        with cluster.producer(raw.id) as producer:
+            producer.take_over([], raw.group)
+    assert raw.group_offset() == 4
+
+
+def test_a_marker_that_does_not_come_stops_the_owner_and_is_named(raw: Raw) -> None:
+    former = raw.init()
+    raw.add(former, 0)
+    assert raw.produce(former, ["open"]) == (0, 0)
+    successor = Identity(raw.id, former.producer_id + 1_000, 0)
+    with pytest.raises(semel.DataLoss, match=rf"MARKER_LOST.*{raw.topic}-0 from offset 0 \(producer id {former.producer_id}"):
+        wait_seen(raw.client, raw.at(0), successor, {former.producer_id}, last_offsets={}, deadline=Deadline(5_000))
+
+
+def test_what_a_later_version_puts_into_progress_stays_there(raw: Raw) -> None:
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster:
+        for given in ({"colour": "blue"}, {}):
+            with cluster.producer(raw.id) as producer, producer.transaction() as txn:
+                txn.commit(Progress(batch=0, extra=given))
+        with cluster.producer(raw.id) as producer:
+            found = producer.take_over()
+    assert found is not None
+    assert found.extra == {"colour": "blue"}
+
+
+def test_another_owners_hanging_transaction_is_named() -> None:
+    opened = [OpenTransaction(7, 1, 40, 0, 1_000), OpenTransaction(8, 1, 50, 0, 90_000)]
+    (named,) = hanging({("out", 3): opened}, longest_ms=60_000, now_ms=121_000)
+    assert "out-3 holds a transaction of producer id 7 that was last written 2 minutes ago" in named
+    assert "in front of offset 40" in named

@@ -1,0 +1,165 @@
+"""The API families against a real broker: what is asked, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from semel.cluster import Cluster
+from semel.config import ClientConfig
+from semel.errors import ConfigError, Fenced, Retriable, Unsupported
+from semel.sandbox import Sandbox
+from semel.wire import topics
+from semel.wire.client import Client
+from semel.wire.offsets import EARLIEST, LATEST, committed, end_of_epoch, list_offsets, live_members
+from semel.wire.target import ANY
+from semel.wire.transactions import describe, fence, list_transactions, open_transactions
+
+ROWS = pa.table({"value": ["a", "b", "c"]})
+
+
+@pytest.fixture
+def client(kafka: Sandbox) -> Iterator[Client]:
+    with Client(ClientConfig.parse({"bootstrap.servers": kafka.bootstrap_servers})) as client:
+        yield client
+
+
+@pytest.fixture
+def cluster(kafka: Sandbox) -> Iterator[Cluster]:
+    with Cluster({"bootstrap.servers": kafka.bootstrap_servers}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(kafka: Sandbox) -> str:
+    name = f"wire-{uuid4()}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(name, 2)])[name].result()
+    return name
+
+
+def unreachable(**properties: str) -> Client:
+    return Client(ClientConfig.parse({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "300", **properties}))
+
+
+def test_an_unreachable_broker_ends_within_its_timeout_and_is_named() -> None:
+    with unreachable() as client, pytest.raises(Retriable, match=r"127\.0\.0\.1:1 could not be reached"):
+        client.refresh(None)
+
+
+def test_metadata_names_cluster_topics_and_leaders(kafka: Sandbox, client: Client, topic: str) -> None:
+    found = client.topics({topic})[topic]
+    assert client.cluster == kafka.cluster_id
+    assert sorted(found.partitions) == [0, 1]
+    assert {p.leader for p in found.partitions.values()} == set(client.brokers())
+    assert found.id.int != 0
+
+
+def test_a_missing_topic_is_refused_by_name(client: Client) -> None:
+    with pytest.raises(ConfigError, match="no-such-topic does not exist"):
+        client.topics({"no-such-topic"})
+
+
+def test_a_partition_that_is_not_there_is_refused(client: Client, topic: str) -> None:
+    with pytest.raises(ConfigError, match="has no partition 7"):
+        list_offsets(client, {(topic, 7): LATEST}, read_committed=False)
+
+
+def test_the_newest_leader_has_the_highest_epoch(client: Client, topic: str) -> None:
+    leaders = client.newest_leaders([(topic, 0), (topic, 1)])
+    assert all(node in client.brokers() and epoch >= 0 for node, epoch in leaders.values())
+
+
+def test_topics_are_created_once_and_described(client: Client) -> None:
+    name = f"made-{uuid4()}"
+    config = {"cleanup.policy": "compact", "max.message.bytes": "12345"}
+    assert topics.create(client, name, partitions=3, config=config)
+    assert not topics.create(client, name, partitions=3, config=config)
+    assert len(client.topics({name})[name].partitions) == 3
+    assert topics.topic_config(client, name, config.keys()) == config
+
+
+def test_a_setting_of_the_broker_is_read(client: Client) -> None:
+    told = topics.broker_config(client, ["transaction.max.timeout.ms"])
+    assert int(told["transaction.max.timeout.ms"] or 0) > 0
+
+
+def test_offsets_by_position_and_time(client: Client, cluster: Cluster, topic: str) -> None:
+    with cluster.producer(f"offsets-{uuid4()}") as producer, producer.transaction() as txn:
+        txn.send(topic, ROWS.append_column("partition", pa.array([0, 0, 0])).append_column("timestamp", pa.array([1000, 2000, 3000])))
+    producer.settle()
+    at = {name: list_offsets(client, {(topic, 0): spec}, read_committed=True)[topic, 0] for name, spec in TIMES.items()}
+    assert {name: found.offset for name, found in at.items()} == {"earliest": 0, "1500": 1, "2100": -1, "latest": 4}
+    assert at["1500"].timestamp == 2000
+
+
+TIMES = {"earliest": EARLIEST, "1500": 1500, "2100": 4_102_444_800_000, "latest": LATEST}
+
+
+def test_where_a_leader_epoch_ends(client: Client, topic: str) -> None:
+    epoch = client.newest_leaders([(topic, 0)])[topic, 0][1]
+    assert end_of_epoch(client, {(topic, 0): epoch})[topic, 0] == (epoch, 0)
+
+
+def test_transactions_are_listed_described_and_fenced(client: Client, cluster: Cluster, topic: str) -> None:
+    id = f"described-{uuid4()}"
+    assert describe(client, id) is None
+    producer = cluster.producer(id)
+    txn = producer.transaction()
+    txn.send(topic, ROWS)
+    told = describe(client, id)
+    assert told is not None
+    assert told.state == "Ongoing"
+    assert {(topic, 0), (topic, 1)} <= set(told.partitions)
+    assert list_transactions(client, ["Ongoing"])[id] == "Ongoing"
+    opened = [o for row in open_transactions(client, [(topic, 0), (topic, 1)]).values() for o in row]
+    assert [(o.producer_id, o.epoch, o.start_offset) for o in opened] == [(told.producer_id, told.epoch, 0)]
+    assert fence(client, id).epoch > told.epoch
+    with pytest.raises(Fenced, match="not committed"):
+        txn.commit()
+
+
+def test_a_group_shows_its_offsets_and_its_members(kafka: Sandbox, client: Client, cluster: Cluster, topic: str) -> None:
+    group = f"group-{uuid4()}"
+    assert committed(client, group, [(topic, 0)], require_stable=True) == {}
+    assert live_members(client, group) == []
+    with cluster.producer(f"offsets-{uuid4()}") as producer, producer.transaction() as txn:
+        txn.send_offsets({(topic, 0): 5}, group)
+    assert committed(client, group, [(topic, 0), (topic, 1)], require_stable=True) == {(topic, 0): 5}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_live_members_of_either_protocol_are_seen(kafka: Sandbox, client: Client, cluster: Cluster, topic: str, protocol: str) -> None:
+    group = f"live-{uuid4()}"
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "group.protocol": protocol, "client.id": "somebody"})
+    try:
+        consumer.subscribe([topic])
+        for _ in range(200):
+            if consumer.poll(0.1) is None and consumer.assignment():
+                break
+        assert consumer.assignment(), "the consumer never joined"
+        assert live_members(client, group)
+        with pytest.raises(ConfigError, match="has live members"):
+            cluster.producer(f"reserved-{uuid4()}").take_over([topic], group)
+    finally:
+        consumer.close()
+
+
+def test_a_cluster_without_the_feature_is_refused_with_the_command() -> None:
+    with Sandbox.start(features={"transaction.version": 1}) as old:
+        with Cluster({"bootstrap.servers": old.bootstrap_servers}) as cluster, pytest.raises(Unsupported, match=r"--feature transaction\.version=2"):
+            cluster.producer("refused").take_over()
+        with Client(ClientConfig.parse({"bootstrap.servers": old.bootstrap_servers})) as client:
+            assert client.connect(ANY).versions.features["transaction.version"] == 1
+
+
+def test_nothing_is_left_where_a_transaction_has_nothing_in_it(client: Client, cluster: Cluster) -> None:
+    with cluster.producer(f"nothing-{uuid4()}") as producer:
+        with producer.transaction():
+            pass
+        assert producer.progress is None

@@ -1,0 +1,62 @@
+"""A job is down for longer than the transaction timeout between write and commit: output and offsets roll back together, the batch replays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from semel.config import ClientConfig
+from semel.sandbox import Sandbox
+from semel.steps import OwnerStep
+from semel.testing.crash import Action, CrashPlan, CrashPoint
+from semel.testing.history import check
+from semel.wire.client import Client
+from semel.wire.transactions import describe
+from tests.crash.arena import assert_whole, group_offset, new_job
+from tests.crash.nursery import Nursery
+from tests.waiting import wait_for
+
+#: The broker looks for expired transactions often, so that a short timeout is one.
+HASTY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Sandbox]:
+    with Sandbox.start(settings=HASTY) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as running:
+        yield running
+
+
+def expired(servers: str, transactional_id: str) -> bool:
+    with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
+        found = describe(client, transactional_id)
+        return found is not None and found.state == "CompleteAbort"
+
+
+@pytest.mark.parametrize("action", [Action.KILL, Action.STOP], ids=["died", "slept"])
+def test_it_rolls_back_and_replays(hasty: Sandbox, nursery: Nursery, tmp_path: Path, action: Action) -> None:
+    job = replace(new_job(hasty, "down", chunks=6), transaction_timeout_ms=2000, abort_every=1000)
+    plan = CrashPlan(tmp_path / "plan", point := CrashPoint(OwnerStep.OFFSETS_ADDED, 4, action))
+    owner = nursery.start(job, plan, tmp_path / "log")
+    with closing(owner):
+        plan.wait(point, 60)
+        wait_for(lambda: expired(job.servers, job.prefix), "the expiry of the transaction")
+        seen = check(job.servers, job.target, expected=map(str, range(3 * job.chunk)), id="json:$.id")
+        assert seen.exact, f"the fourth chunk is in doubt:\n{seen}"
+        assert group_offset(job) == 3 * job.chunk
+        if action is Action.STOP:
+            plan.release(point)
+            assert owner.wait() == 0, owner.said()
+            assert "SEMEL_EXPIRED" in owner.said()
+    if action is Action.KILL:
+        assert nursery.start(job, plan, tmp_path / "log").wait() == 0
+    assert_whole(job)

@@ -1,0 +1,63 @@
+"""Objection 13: a batch takes longer than the transaction may. It is run again, and if that cannot help, it ends in an error that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from semel import steps
+from semel.errors import ConfigError
+from semel.sandbox import Sandbox
+from semel.steps import OwnerStep, Step
+from tests.spark.harness import produce, values
+from tests.spark.lines import Line
+from tests.waiting import wait_for
+
+#: Enough for the batch where nothing holds it up, also on a busy machine; and what no batch is held up for in vain.
+ENOUGH: dict[str, Any] = {"kafka.transaction.timeout.ms": 15_000}
+SHORT: dict[str, Any] = {"kafka.transaction.timeout.ms": 3_000, "maxBatchRetries": 1}
+
+
+def held(line: Line, go: Path) -> DataFrame:
+    """The rows, from tasks that do not end before ``go`` is there."""
+
+    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            wait_for(go.exists, "go")
+            yield batch
+
+    rows = line.rows().select("key", "value")
+    return rows.mapInArrow(wait, rows.schema)
+
+
+def test_slow_once(spark: SparkSession, kafka: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line, go = Line.new(spark, kafka, tmp_path, "slow"), tmp_path / "go"
+    produce(kafka, line.source, range(100))
+    line.run()  # Python workers take long to start the first time
+    produce(kafka, line.source, range(100, 200))
+
+    def observe(step: Step, detail: str) -> None:
+        if step is OwnerStep.ABORT_ANSWERED:
+            go.touch()
+
+    monkeypatch.setattr(steps, "_observer", observe)
+    line.run(rows=held(line, go), **ENOUGH)
+    assert go.exists(), "it was not slow"
+    line.assert_exact()
+
+
+def test_slow_each_time(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    line, go = Line.new(spark, kafka, tmp_path, "slower"), tmp_path / "go"
+    produce(kafka, line.source, range(100))
+    with pytest.raises(ConfigError, match="maxOffsetsPerTrigger") as refused:
+        line.run(rows=held(line, go), **SHORT)
+    assert refused.value.tag == "BATCH_TOO_LONG"
+    assert values(kafka.bootstrap_servers, line.target) == []
+    go.touch()
+    line.run()
+    line.assert_exact()

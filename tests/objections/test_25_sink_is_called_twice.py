@@ -1,0 +1,78 @@
+"""Objection 25: the sink is called twice in one callback, two sinks have one prefix, one sink serves two queries: refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from semel.errors import ConfigError
+from semel.sandbox import Sandbox
+from semel.spark import KafkaSink, error
+from tests.spark.harness import everything, produce, values
+from tests.spark.lines import Callback, Line
+from tests.waiting import PATIENCE_S
+
+
+@pytest.fixture
+def line(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> Line:
+    made = Line.new(spark, kafka, tmp_path, "twice")
+    produce(kafka, made.source, range(100))
+    return made
+
+
+def test_twice_in_one_callback(line: Line) -> None:
+    def twice(sink: KafkaSink) -> Callback:
+        def callback(df: DataFrame, number: int) -> None:
+            sink(df, number)
+            sink(df, number)
+
+        return callback
+
+    with pytest.raises(ConfigError) as refused:
+        line.run(around=twice)
+    assert refused.value.tag == "SECOND_CALL"
+    assert len(everything(line.kafka.bootstrap_servers, line.target)) == 100
+    line.run()
+    line.assert_exact()
+
+
+def test_two_sinks_with_one_prefix_in_one_callback(line: Line) -> None:
+    def both(sink: KafkaSink) -> Callback:
+        other = line.sink()
+
+        def callback(df: DataFrame, number: int) -> None:
+            sink(df, number)
+            other(df, number)
+
+        return callback
+
+    with pytest.raises(ConfigError) as refused:
+        line.run(around=both)
+    assert refused.value.tag == "PREFIX_IN_USE"
+    assert len(everything(line.kafka.bootstrap_servers, line.target)) == 100
+    line.run()
+    line.assert_exact()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_queries_with_one_prefix(line: Line, shared: bool) -> None:
+    """The second one is refused, and the first goes on undisturbed."""
+    sink = line.sink()
+    rows = line.rows().select("key", "value")
+    first = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(line.checkpoint)).trigger(processingTime="100 milliseconds").start()
+    try:
+        first.processAllAvailable()
+        second = rows.writeStream.foreachBatch(sink if shared else line.sink())
+        other = second.option("checkpointLocation", str(line.directory / "second")).trigger(availableNow=True).start()
+        with pytest.raises(Exception, match="SEMEL_PREFIX_IN_USE") as refused:
+            other.awaitTermination(PATIENCE_S)
+        assert isinstance(error(refused.value), ConfigError)
+        produce(line.kafka, line.source, range(100, 200))
+        first.processAllAvailable()
+        assert first.isActive
+    finally:
+        first.stop()
+    line.assert_exact()
+    assert len(values(line.kafka.bootstrap_servers, line.target)) == 200

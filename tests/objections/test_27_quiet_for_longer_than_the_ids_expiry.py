@@ -1,0 +1,98 @@
+"""A query that is quiet for longer than the broker keeps its id goes on afterwards, unless another owner has used the id meanwhile (rule 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import semel
+from semel.sandbox import Sandbox
+from semel.testing.proxy import FaultProxy
+from semel.transaction.producer import Producer
+from semel.wire.transactions import describe
+from tests.crash.arena import assert_whole, new_job
+from tests.crash.pipeline import Job, copy_next, position, write_here
+from tests.kafka.raw import Raw
+from tests.waiting import wait_for
+
+FORGETFUL = {"transactional.id.expiration.ms": "1500", "transaction.remove.expired.transaction.cleanup.interval.ms": "200"}
+SHORT = {"request.timeout.ms": 500, "delivery.timeout.ms": 2_000}
+
+
+@pytest.fixture(scope="module")
+def forgetful() -> Iterator[Sandbox]:
+    with Sandbox.start(settings=FORGETFUL) as sandbox:
+        yield sandbox
+
+
+def wait_until_forgotten(job: Job) -> None:
+    raw = Raw(job.servers)
+    wait_for(lambda: describe(raw.client, job.prefix) is None, "the expiry of the id")
+    raw.close()
+
+
+def finish(producer: Producer, cluster: semel.Cluster, job: Job) -> None:
+    while position(producer.progress, job) < job.total:
+        copy_next(producer, job, write_here(cluster, job))
+
+
+@pytest.mark.parametrize("before", ["taking over", "a commit", "an abort", "an error with nothing sent"])
+def test_it_goes_on(forgetful: Sandbox, before: str) -> None:
+    job = new_job(forgetful, "quiet", chunks=4)
+    with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
+        producer.take_over([job.target], job.group)
+        if before != "taking over":
+            copy_next(producer, job, write_here(cluster, job), abort=before == "an abort")
+        producer.settle()
+        wait_until_forgotten(job)
+        if before == "an error with nothing sent":
+            with pytest.raises(KeyError), producer.transaction():
+                raise KeyError("the user's own")
+        finish(producer, cluster, job)
+    assert_whole(job)
+
+
+def test_both_stop_where_another_owner_came_and_was_forgotten_too(forgetful: Sandbox) -> None:
+    job = new_job(forgetful, "quiet", chunks=4)
+    with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as first, cluster.producer(job.prefix) as second:
+        for owner in (first, second):
+            owner.take_over([job.target], job.group)
+            copy_next(owner, job, write_here(cluster, job))
+            owner.settle()
+        wait_until_forgotten(job)
+        with pytest.raises(semel.Fenced, match="another owner has used it since"):
+            copy_next(first, job, write_here(cluster, job))
+        with pytest.raises(semel.Fenced):
+            first.transaction()
+        with pytest.raises(semel.Fenced):
+            copy_next(second, job, write_here(cluster, job))
+        with cluster.producer(job.prefix) as third:
+            third.take_over([job.target], job.group)
+            finish(third, cluster, job)
+    assert_whole(job)
+
+
+def test_a_second_takeover_that_fails_is_not_repeated_on_what_was_decided_before(forgetful: Sandbox) -> None:
+    """Meanwhile another owner may have gone on: only a new start compares again."""
+    job = new_job(forgetful, "quiet", chunks=4)
+    with (
+        FaultProxy(job.servers) as proxy,
+        semel.Cluster({"bootstrap.servers": proxy.bootstrap_servers, **SHORT}) as cluster,
+        cluster.producer(job.prefix) as producer,
+        semel.Cluster(job.properties()) as direct,
+        direct.producer(job.prefix) as successor,
+    ):
+        producer.take_over([job.target], job.group)
+        producer.settle()
+        wait_until_forgotten(job)
+        held = [proxy.delay_request("Produce", n) for n in range(1, 20)]
+        with pytest.raises(semel.Retriable), producer.transaction() as txn:
+            txn.tickets([[(job.target, 0)]])
+        for fault in held:
+            fault.release()
+        successor.take_over([job.target], job.group)
+        finish(successor, direct, job)
+        with pytest.raises(semel.Retriable, match="OUTCOME_UNKNOWN"):
+            producer.transaction()
+    assert_whole(job)

@@ -1,0 +1,150 @@
+"""What the tests on Spark share: topics with numbered rows, driver programs that are killed and started again, and the look at the result.
+
+Rows carry their number as ``id`` and the lot they were written in as ``lot``; keys repeat, so that every output partition has rows of both input
+partitions and the order within each pair is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from semel.sandbox import Sandbox
+from semel.testing.history import History, assert_exactly_once, check
+from semel.testing.records import read
+from semel.testing.spark import LOCAL, SparkCluster
+from tests.spark.argument import Argument
+from tests.waiting import PATIENCE_S
+
+PROGRESS = "semel-progress"
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Copy(Argument):
+    """What is copied where: the argument of ``programs/copy.py``. With ``topics``, the rows are spread over these by their number."""
+
+    servers: str
+    source: str
+    target: str
+    prefix: str
+    checkpoint: str
+    per_batch: int
+    group: str
+    sink: dict[str, str] = field(default_factory=dict)
+    topics: list[str] = field(default_factory=list)
+
+
+def unique(name: str) -> str:
+    """A name that no other test has used."""
+    return f"{name}-{next(_numbers)}"
+
+
+def create(kafka: Sandbox, name: str, partitions: int, **config: str) -> str:
+    """A topic of its own; ``config`` has ``_`` for ``.``. Returns its name."""
+    topic = unique(name)
+    new = NewTopic(topic, partitions, config={key.replace("_", "."): value for key, value in config.items()})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([new])[topic].result(60)
+    return topic
+
+
+def produce(kafka: Sandbox, topic: str, ids: Sequence[int], *, partitions: int = 2, lot: int = 100, keys: int = 50) -> None:
+    """Rows with these numbers, number ``i`` in partition ``i % partitions``."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True, "linger.ms": 50})
+    for number in ids:
+        value = json.dumps({"id": number, "lot": number // lot})
+        producer.produce(topic, key=f"k{number % keys}", value=value, partition=number % partitions)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def new_copy(kafka: Sandbox, directory: Path, name: str, *, rows: int, per_batch: int, outputs: int = 3, **sink: str) -> Copy:
+    """Topics of its own, with rows in the source."""
+    source, target = create(kafka, f"{name}-in", 2), create(kafka, f"{name}-out", outputs)
+    produce(kafka, source, range(rows))
+    return Copy(kafka.bootstrap_servers, source, target, target, str(directory / f"{target}-cp"), per_batch, f"{target}-group", sink)
+
+
+def look(copy: Copy) -> History:
+    """What a read_committed reader finds in the output."""
+    return check(copy.servers, copy.target, source=copy.source, id="json:$.id", batch="json:$.lot")
+
+
+def assert_exact(copy: Copy) -> None:
+    """All rows once, in their order; the group's offsets are those of the progress, and both are the ends of the source."""
+    print(assert_exactly_once(copy.servers, copy.target, source=copy.source, id="json:$.id", batch="json:$.lot"))
+    ends = source_ends(copy.servers, copy.source)
+    recorded = progress(copy.servers, copy.prefix)["sources"][0]["topics"][copy.source]["end"]
+    assert {int(p): end for p, end in recorded.items()} == ends
+    assert group_offsets(copy.servers, copy.group, copy.source, ends) == ends
+
+
+def source_ends(servers: str, topic: str) -> dict[int, int]:
+    """The end offset of each partition."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "none"})
+    try:
+        partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+        return {index: consumer.get_watermark_offsets(TopicPartition(topic, index), 30)[1] for index in partitions}
+    finally:
+        consumer.close()
+
+
+def group_offsets(servers: str, group: str, topic: str, partitions: Sequence[int] | Mapping[int, int]) -> dict[int, int]:
+    """What a group has committed."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, index) for index in partitions])
+    found = admin.list_consumer_group_offsets([asked], require_stable=True)[group].result(60)
+    return {each.partition: each.offset for each in found.topic_partitions}
+
+
+def progress(servers: str, prefix: str, scope: str = "query") -> Any:
+    """The newest committed progress record of a prefix, read with a client that is not ours; None without one."""
+    rows = read(servers, [PROGRESS], {"key": "key", "value": "value"}).to_pylist()
+    mine = [row for row in rows if json.loads(row["key"]) == [prefix, {"scope": scope}]]
+    return json.loads(max(mine, key=lambda row: row["offset"])["value"]) if mine else None
+
+
+def values(servers: str, topic: str) -> list[str]:
+    """The values that a read_committed reader sees."""
+    return [str(value) for value in read(servers, [topic], {"value": "value"})["value"].to_pylist()]
+
+
+def everything(servers: str, topic: str) -> list[str]:
+    """The values that a read_uncommitted reader sees, sorted: partitions come in any order."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", "isolation.level": "read_uncommitted", "enable.partition.eof": True})
+    found: list[str] = []
+    try:
+        left = set(consumer.list_topics(topic, 30).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, index, 0) for index in left])
+        end = time.monotonic() + PATIENCE_S
+        while left:
+            assert time.monotonic() < end, f"{topic} was not read to its end"
+            for message in consumer.consume(1000, 1):
+                if message.error():
+                    left.discard(message.partition())
+                else:
+                    found.append(message.value().decode())
+    finally:
+        consumer.close()
+    return sorted(found)
+
+
+# ---- drivers
+
+#: Executors in the driver's process: a driver that is killed takes them along, and starts in half the time.
+LOCAL_DRIVER = SparkCluster(LOCAL)
+
+
+def program(module: str, argument: object) -> list[str]:
+    """The command line of ``tests.spark.programs.<module>``."""
+    return [sys.executable, "-m", f"tests.spark.programs.{module}", str(argument)]

@@ -1,0 +1,38 @@
+"""The query that the crash tests kill: copies one topic to another by key, until it has read what was there when it started.
+
+Its argument is a :class:`tests.spark.harness.Copy` as JSON.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from semel.spark import KafkaSink
+from tests.spark.harness import Copy
+
+
+def main(copy: Copy) -> None:
+    logging.basicConfig(level=logging.WARNING)
+    logging.getLogger("semel").setLevel(logging.DEBUG)
+    spark = SparkSession.builder.getOrCreate()
+    kafka = {"kafka.bootstrap.servers": copy.servers, "kafka.group.id": copy.group}
+    reading: dict[str, Any] = {"subscribe": copy.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": copy.per_batch}
+    rows = spark.readStream.format("semel").options(**kafka, **reading).load().select("key", "value")
+    where = {"topics": ",".join(copy.topics)} if copy.topics else {"topic": copy.target}
+    if copy.topics:
+        names = f.array(*map(f.lit, copy.topics))
+        number = f.get_json_object(f.col("value").cast("string"), "$.id").cast("int")
+        rows = rows.withColumn("topic", names[(number / 2).cast("int") % len(copy.topics)])
+    sink = KafkaSink(transactionalIdPrefix=copy.prefix, **where, **kafka, **copy.sink)
+    query = rows.writeStream.foreachBatch(sink).option("checkpointLocation", copy.checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Copy.parse(sys.argv[1]))

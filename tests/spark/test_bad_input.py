@@ -1,0 +1,219 @@
+"""What cannot be done is refused by its tag, and nothing of it is in the topic: no committed record, and none of an aborted transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from semel.errors import ConfigError, Retriable, SemelError, Unsupported
+from semel.sandbox import Sandbox
+from semel.spark import KafkaSink
+from tests.spark.harness import create, everything, produce, unique, values
+from tests.spark.lines import Line
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: Sandbox) -> str:
+    return create(kafka, "bad", 2)
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    return spark.range(10).select(f.col("id").cast("string").alias("key"), f.lit("v").alias("value"))
+
+
+def sink(kafka: Sandbox, **options: object) -> KafkaSink:
+    given = {"transactionalIdPrefix": unique("bad"), "kafka.bootstrap.servers": kafka.bootstrap_servers, **options}
+    return KafkaSink(**{name: value for name, value in given.items() if value is not None})
+
+
+def assert_nothing(kafka: Sandbox, topic: str) -> None:
+    assert values(kafka.bootstrap_servers, topic) == []
+    assert everything(kafka.bootstrap_servers, topic) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "tag", "says"),
+    [
+        ({"topics": "a", "partitoner": "any"}, "UNKNOWN_OPTION", "did you mean partitioner"),
+        ({"topic": "a", "kafka.request.timeout": "1"}, "UNKNOWN_OPTION", "request.timeout.ms"),
+        ({"topic": "a", "transactionalIdPrefix": None}, "PREFIX_MISSING", "delivery=at_least_once"),
+        ({"topic": "a", "kafka.bootstrap.servers": None}, "CONFIG", "kafka.bootstrap.servers is missing"),
+        ({"topic": "a", "kafka.bootstrap.servers": "nowhere"}, "CONFIG", "not host:port"),
+        ({"topic": "a", "delivery": "twice"}, "CONFIG", "exactly_once"),
+        ({"topic": "a", "kafka.acks": "1"}, "CONFIG", "contradicts exactly-once"),
+        ({"topic": "a", "topics": "b"}, "CONFIG", "both given"),
+        ({"topic": "a", "onProgressMismatch": "ignore"}, "MISMATCH_TOKEN", "checkpoint:<token>"),
+        ({"topic": "a", "maxBatchRetries": "many"}, "CONFIG", "maxBatchRetries=many"),
+    ],
+)
+def test_options(kafka: Sandbox, options: dict[str, Any], tag: str, says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        sink(kafka, **options)
+    assert refused.value.tag == tag
+    assert says in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "tag"),
+    [
+        ("*, 1 as price", {}, "EXTRA_COLUMN"),
+        ("key", {}, "VALUE_MISSING"),
+        ("1 as value", {}, "COLUMN_TYPE"),
+        ("1 as key, value", {}, "COLUMN_TYPE"),
+        ("'1' as partition, value", {}, "COLUMN_TYPE"),
+        ("array('h') as headers, value", {}, "COLUMN_TYPE"),
+        ("value", {"topic": None}, "TOPIC_MISSING"),
+        ("value, 'a' as topic", {"topic": None}, "TOPICS_MISSING"),
+    ],
+)
+def test_columns(kafka: Sandbox, topic: str, rows: DataFrame, columns: str, options: dict[str, Any], tag: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        sink(kafka, **{"topic": topic, **options}).write(rows.selectExpr(*columns.split(", ")), version=1)
+    assert refused.value.tag == tag
+    assert_nothing(kafka, topic)
+
+
+def test_partition_that_is_not_there(kafka: Sandbox, topic: str, rows: DataFrame) -> None:
+    with pytest.raises(ConfigError) as refused:
+        sink(kafka, topic=topic).write(rows.withColumn("partition", f.lit(7)), version=1)
+    assert refused.value.tag == "UNKNOWN_PARTITION"
+    assert f"{topic}-7" in refused.value.message
+    assert_nothing(kafka, topic)
+
+
+def test_topic_of_a_row_that_was_not_listed(kafka: Sandbox, topic: str, rows: DataFrame) -> None:
+    with pytest.raises(ConfigError) as refused:
+        sink(kafka, topics=topic).write(rows.withColumn("topic", f.lit("elsewhere")), version=1)
+    assert refused.value.tag == "UNKNOWN_TOPIC"
+    assert_nothing(kafka, topic)
+
+
+@pytest.mark.parametrize("options", [{"topic": "not-there"}, {"topics": "not-there"}])
+def test_topic_that_is_not_there(kafka: Sandbox, rows: DataFrame, options: dict[str, str]) -> None:
+    df = rows if "topic" in options else rows.withColumn("topic", f.lit("not-there"))
+    with pytest.raises(ConfigError, match="not-there") as refused:
+        sink(kafka, **options).write(df, version=1)
+    assert refused.value.tag == "UNKNOWN_TOPIC"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    assert "not-there" not in admin.list_topics(timeout=30).topics
+
+
+def test_broker_that_is_not_there(kafka: Sandbox, rows: DataFrame) -> None:
+    address = "127.0.0.1:1"
+    patience = {"kafka.default.api.timeout.ms": 2_000, "kafka.delivery.timeout.ms": 2_000, "kafka.request.timeout.ms": 1_000}
+    with pytest.raises(Retriable, match=address):
+        sink(kafka, topic="a", **{"kafka.bootstrap.servers": address, **patience}).write(rows, version=1)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_row_that_is_too_large(kafka: Sandbox, rows: DataFrame, keyed: bool) -> None:
+    """The first rows of the task may have been sent by then: they are aborted, and no reader of committed rows sees them."""
+    topic = create(kafka, "large", 1)
+    large = rows.coalesce(1).withColumn("value", f.expr("repeat('x', if(key = '7', 1200000, 10))"))
+    with pytest.raises(ConfigError, match="row 7 ") as refused:
+        sink(kafka, topic=topic).write(large if keyed else large.drop("key"), version=1)
+    assert refused.value.tag == "RECORD_TOO_LARGE"
+    assert "1200" in refused.value.message.replace(",", "")
+    assert values(kafka.bootstrap_servers, topic) == []
+
+
+def test_progress_topic_of_the_wrong_kind(kafka: Sandbox, topic: str, rows: DataFrame) -> None:
+    name = unique("deleted")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(name, 16, config={"cleanup.policy": "delete"})])[name].result(60)
+    with pytest.raises(ConfigError, match=r"cleanup\.policy") as refused:
+        sink(kafka, topic=topic, progressTopic=name).write(rows, version=1)
+    assert name in refused.value.message
+    assert_nothing(kafka, topic)
+
+
+@pytest.fixture
+def changed(spark: SparkSession) -> Iterator[Any]:
+    """Settings of the application, as if it had been started with them."""
+    conf: Any = spark.sparkContext._conf
+    names: list[str] = []
+
+    def put(name: str, value: str) -> None:
+        names.append(name)
+        conf._jconf.set(name, value)
+
+    yield put
+    for name in names:
+        conf._jconf.remove(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "tag"), [("spark.speculation", "true", "SPECULATION"), ("spark.ui.retainedStages", "20", "RETAINED_STAGES")]
+)
+def test_settings_of_spark(kafka: Sandbox, topic: str, rows: DataFrame, changed: Any, name: str, value: str, tag: str) -> None:
+    changed(name, value)
+    with pytest.raises(ConfigError) as refused:
+        sink(kafka, topic=topic).write(rows, version=1)
+    assert refused.value.tag == tag
+    assert_nothing(kafka, topic)
+
+
+def test_query_with_a_temporary_checkpoint(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    line = Line.new(spark, kafka, tmp_path, "temporary")
+    produce(kafka, line.source, range(10))
+    query = line.rows().select("key", "value").writeStream.foreachBatch(line.sink()).trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="SEMEL_TEMPORARY_CHECKPOINT"):
+        query.awaitTermination()
+    assert_nothing(kafka, line.target)
+
+
+def test_real_time_mode(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    """It has no micro-batches that a transaction could hold."""
+    line = Line.new(spark, kafka, tmp_path, "real-time")
+    produce(kafka, line.source, range(10))
+    writer = line.rows().select("key", "value").writeStream.outputMode("update").foreachBatch(line.sink())
+    with pytest.raises(Exception, match="REAL_TIME"):
+        writer.option("checkpointLocation", str(line.checkpoint)).trigger(realTime="5 minutes").start().awaitTermination(60)
+    assert_nothing(kafka, line.target)
+
+
+def test_streaming_query_is_refused_with_our_error(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    """What a Python function of the plan or a task raises comes out of a query as it does out of a batch job."""
+    line = Line.new(spark, kafka, tmp_path, "refused")
+    produce(kafka, line.source, range(10))
+    with pytest.raises(ConfigError) as refused:
+        line.run(rows=line.rows().select("key", "value", f.lit(7).alias("partition")))
+    assert refused.value.tag == "UNKNOWN_PARTITION"
+    assert_nothing(kafka, line.target)
+
+
+def test_spark_connect(kafka: Sandbox, topic: str) -> None:
+    connect = type("DataFrame", (DataFrame,), {"__module__": "pyspark.sql.connect.dataframe"})
+    refusing = sink(kafka, topic=topic)
+    frame: Any = object.__new__(connect)
+    with pytest.raises(Unsupported, match="SEMEL_SPARK_CONNECT"):
+        refusing.write(frame)
+    with pytest.raises(Unsupported, match="SEMEL_SPARK_CONNECT"):
+        refusing(frame, 0)
+
+
+def test_wrong_use(kafka: Sandbox, topic: str, rows: DataFrame, spark: SparkSession) -> None:
+    used = sink(kafka, topic=topic)
+    with pytest.raises(SemelError) as refused:
+        used(rows, 0)
+    assert refused.value.tag == "NO_CALLBACK"
+    with pytest.raises(ConfigError, match="streaming"):
+        used.write(spark.readStream.format("rate").load())
+    assert_nothing(kafka, topic)
+
+
+def test_lower_version(kafka: Sandbox, rows: DataFrame) -> None:
+    topic = create(kafka, "versions", 2)
+    job = sink(kafka, topic=topic)
+    job.write(rows, version=3)
+    with pytest.raises(ConfigError) as refused:
+        job.write(rows, version=2)
+    assert refused.value.tag == "VERSION_TOO_LOW"
+    assert len(everything(kafka.bootstrap_servers, topic)) == 10

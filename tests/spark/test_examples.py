@@ -1,0 +1,82 @@
+"""The examples and the demo, run as a user runs them; the pipeline is killed on the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from semel.sandbox import Sandbox
+from semel.steps import OwnerStep
+from semel.testing.crash import Action, CrashPlan, CrashPoint
+from semel.testing.spark import SparkCluster
+from tests.spark.harness import LOCAL_DRIVER, create, produce, values
+from tests.waiting import PATIENCE_S, wait_for
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def example(name: str, kafka: Sandbox, *arguments: str) -> list[str]:
+    return [sys.executable, str(EXAMPLES / name), kafka.bootstrap_servers, *arguments]
+
+
+def test_pipeline(kafka: Sandbox, spark_cluster: SparkCluster, tmp_path: Path) -> None:
+    source, target = create(kafka, "example-in", 2), create(kafka, "example-out", 2)
+    produce(kafka, source, range(500))
+    killed = CrashPoint(OwnerStep.COMMIT_SENT, 1, Action.DRIVER)
+    plan = CrashPlan(tmp_path / "plan", killed)
+    argv = example("pipeline.py", kafka, source, target, str(tmp_path / "checkpoint"))
+    with spark_cluster.driver(argv, plan) as driver:
+        plan.wait(killed, PATIENCE_S)
+        assert driver.wait(PATIENCE_S) != 0
+    with spark_cluster.driver(argv, plan) as driver:
+        produce(kafka, source, range(500, 1_000))
+        wait_for(lambda: len(values(kafka.bootstrap_servers, target)) >= 1_000 or driver.process.poll() is not None, "all orders")
+        assert driver.process.poll() is None, driver.tail()
+    assert sorted(values(kafka.bootstrap_servers, target)) == sorted(value.upper() for value in values(kafka.bootstrap_servers, source))
+
+
+def test_batch_job(kafka: Sandbox, tmp_path: Path) -> None:
+    topic = create(kafka, "example-report", 2)
+    for version, printed in (("20261121", "100,000 rows in "), ("20261121", "skipped")):
+        plan = CrashPlan(tmp_path / printed.strip())
+        assert LOCAL_DRIVER.run_until_done(example("batch_job.py", kafka, topic, version), plan, 0) == 0
+        assert printed in (plan.directory / "run-0.log").read_text()
+        assert len(values(kafka.bootstrap_servers, topic)) == 100_000
+
+
+READ = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+print("rows:", spark.read.format("semel").option("kafka.bootstrap.servers", "{servers}").option("subscribe", "{topic}").load().count())
+"""
+
+
+def test_a_program_anywhere_on_the_disk_finds_the_source(kafka: Sandbox, tmp_path: Path) -> None:
+    """It is installed, and not only found because the checkout is the working directory or on PYTHONPATH."""
+    topic = create(kafka, "example-anywhere", 2)
+    produce(kafka, topic, range(30))
+    (tmp_path / "mine.py").write_text(READ.format(servers=kafka.bootstrap_servers, topic=topic))
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
+    variables |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run([sys.executable, "mine.py"], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert "rows: 30" in done.stdout, done.stderr[-3000:]
+
+
+def test_plain_python(kafka: Sandbox, tmp_path: Path) -> None:
+    topic = create(kafka, "example-plain", 2)
+    done = subprocess.run(example("plain_python.py", kafka, topic), capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("committed:")
+    assert sorted(values(kafka.bootstrap_servers, topic)) == ["first", *["paid"] * 2_000, "second"]
+
+
+@pytest.mark.parametrize(("arguments", "status", "printed"), [(["--orders", "10000"], 0, "what an independent"), (["--orders", "10"], 2, "1000")])
+def test_demo(arguments: list[str], status: int, printed: str, tmp_path: Path) -> None:
+    argv = [str(Path(sys.executable).with_name("semel")), "demo", *arguments]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=4 * PATIENCE_S)  # five starts of Spark
+    assert done.returncode == status, done.stdout + done.stderr
+    assert printed in done.stdout + done.stderr

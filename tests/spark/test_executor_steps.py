@@ -1,0 +1,42 @@
+"""An executor killed at every step of a participant: the driver survives, the batch is aborted and run again inside the callback, exact at the end.
+
+Executors killed at steps of the owner and of the sink are in ``tests/objections/test_02_driver_need_not_ask_tasks.py``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semel.sandbox import Sandbox
+from semel.steps import ParticipantStep
+from semel.testing.crash import Action, CrashPlan, CrashPoint
+from semel.testing.spark import SparkCluster
+from tests.spark.harness import assert_exact, look, new_copy, program
+from tests.waiting import PATIENCE_S
+
+ROWS, PER_BATCH = 2_000, 200
+
+
+def points() -> list[CrashPoint]:
+    """One in each of several batches: two tasks pass each step once a batch, and again where the batch is run again."""
+    return [CrashPoint(step, passing, Action.EXECUTOR) for step, passing in zip(ParticipantStep, (2, 6, 10, 14), strict=True)]
+
+
+def test_executor_killed_at_every_step(kafka: Sandbox, spark_cluster: SparkCluster, tmp_path: Path) -> None:
+    copy = new_copy(kafka, tmp_path, "executors", rows=ROWS, per_batch=PER_BATCH)
+    plan = CrashPlan(tmp_path / "plan", *points())
+    with spark_cluster.driver(program("copy", copy), plan) as driver:
+        assert driver.wait(PATIENCE_S) == 0, driver.tail()
+        plan.check_all_struck()
+        assert driver.said("is run again (1 of 3)") >= 4, driver.tail()
+    assert_exact(copy)
+
+
+def test_control_at_least_once(kafka: Sandbox, spark_cluster: SparkCluster, tmp_path: Path) -> None:
+    """One of these kills without a transaction: what the killed executor had written stays, and is written again."""
+    copy = new_copy(kafka, tmp_path, "control", rows=ROWS, per_batch=PER_BATCH, delivery="at_least_once")
+    plan = CrashPlan(tmp_path / "plan", points()[-1])
+    spark_cluster.run_until_done(program("copy", copy), plan, len(plan.points))
+    history = look(copy)
+    assert history.duplicated, history
+    assert not history.lost, history

@@ -1,0 +1,601 @@
+"""Pins every internal of Spark that semel leans on, on running queries: a new version of Spark that changes one shows here first."""
+
+from __future__ import annotations
+
+import ast
+import queue
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from semel.errors import Fenced, Unsupported
+from semel.spark import internals
+from semel.spark.errors import QueryStopped, error
+from semel.spark.facts import Callback, Execution, Keeping, Plan, Settings, SourceInfo, Trigger
+from semel.spark.offsets import SourceOffset, TopicOffset, as_dict, parse
+from semel.spark.precedence import Run, Skip, decide
+from semel.spark.query import MicroBatch, Query, observe, planned, positions_of
+from semel.transaction.progress import KafkaSource, OtherSource, Progress, TopicEnd
+from tests.spark.lines import cut
+
+T = TypeVar("T")
+PATIENCE = 60.0
+
+
+class StandInReader(DataSourceStreamReader):
+    """Five rows a batch of partition 0, and from the third offset on a partition 1, in the offset JSON of our source."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def initialOffset(self) -> dict[str, Any]:
+        return as_dict(SourceOffset("c", {"in": TopicOffset("t", {0: 5}, {0: 5})}, initial=True))
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
+        before = start or self.initialOffset()
+        ends = {int(p): int(end) for p, end in before["topics"]["in"]["end"].items()}
+        began = {int(p): int(end) for p, end in before["topics"]["in"]["began"].items()}
+        ends[0] += 5
+        if ends[0] >= 20:
+            began.setdefault(1, 3)
+            ends[1] = ends.get(1, 3) + 1
+        return as_dict(SourceOffset("c", {"in": TopicOffset("t", began, ends)}))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"key": pa.array([b"k"]), "value": pa.array([b"v"])})
+
+
+class StandIn(DataSource):
+    """Stands in for our source: the sink knows it by its name and its JSON alone."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "semel"
+
+    def schema(self) -> str:
+        return "key binary, value binary"
+
+    def streamReader(self, schema: object) -> DataSourceStreamReader:
+        return StandInReader()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stand_in(spark: SparkSession) -> None:
+    """In the sessions of this file, ``format("semel")`` is the stand-in."""
+    spark.dataSource.register(StandIn)
+
+
+def ours(spark: SparkSession, name: str | None = None) -> DataFrame:
+    reader = spark.readStream.format("semel")
+    return (reader.name(name) if name else reader).load()
+
+
+def numbers(spark: SparkSession, name: str | None = None) -> DataFrame:
+    reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("advanceMillisPerBatch", 5000)
+    return (reader.name(name) if name else reader).load()
+
+
+def keys(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr("cast('x' as string) as key")
+
+
+Ask = Callable[[DataFrame, int], T]
+
+
+def start(frame: DataFrame, callback: Callable[[DataFrame, int], None], mode: str, checkpoint: Path | None, **trigger: Any) -> StreamingQuery:
+    writer = frame.writeStream.foreachBatch(callback).outputMode(mode).trigger(**(trigger or {"processingTime": "0 seconds"}))
+    return writer.start(**({"checkpointLocation": str(checkpoint)} if checkpoint is not None else {}))
+
+
+def answers(
+    frame: DataFrame,
+    ask: Ask[T],
+    count: int = 1,
+    *,
+    mode: str = "append",
+    checkpoint: Path | None = None,
+    execute: bool = False,
+    **trigger: Any,
+) -> tuple[StreamingQuery, list[T]]:
+    """What ``ask`` answers in the first callbacks of a query, which is stopped then. An error in a callback is raised here.
+
+    Batches are not executed unless a test needs what only tasks know: each would cost a Python worker.
+    """
+    found: queue.Queue[T | BaseException] = queue.Queue()
+
+    def callback(batch_frame: DataFrame, batch: int) -> None:
+        try:
+            found.put(ask(batch_frame, batch))
+        except BaseException as caught:
+            found.put(caught)
+            raise
+        if execute:
+            batch_frame.write.format("noop").mode("append").save()
+
+    running = start(frame, callback, mode, checkpoint, **trigger)
+    collected: list[T] = []
+    try:
+        while len(collected) < count:
+            answer = found.get(timeout=PATIENCE)
+            if isinstance(answer, BaseException):
+                raise answer
+            collected.append(answer)
+    finally:
+        running.stop()
+    return running, collected
+
+
+def called(frame: DataFrame) -> Callback:
+    found = internals.callback(frame)
+    assert found is not None
+    return found
+
+
+def execution(frame: DataFrame) -> Execution:
+    return internals.find(frame, called(frame).query)
+
+
+# Who calls
+
+
+def test_callback_knows_its_query_run_and_batch(spark: SparkSession) -> None:
+    running, found = answers(numbers(spark), lambda frame, batch: (called(frame), batch), 2)
+    assert [call.batch for call, _ in found] == [batch for _, batch in found] == [0, 1]
+    assert {(call.query, call.run) for call, _ in found} == {(running.id, running.runId)}
+
+
+def test_outside_of_foreach_batch_there_is_no_callback(spark: SparkSession) -> None:
+    assert internals.callback(spark.range(1)) is None
+    with pytest.raises(Unsupported, match="NO_CALLBACK"):
+        observe(spark.range(1))
+
+
+def test_query_is_found_where_the_callbacks_own_session_lists_none(spark: SparkSession, tmp_path: Path) -> None:
+    def ask(frame: DataFrame, batch: int) -> tuple[Execution, int]:
+        return execution(frame), len(frame.sparkSession.streams.active)
+
+    running, [(found, listed)] = answers(numbers(spark), ask, checkpoint=tmp_path / "cp")
+    assert listed == 0, "if Spark lists it here one day, the shared state is not needed any more"
+    assert (found.query, found.run, found.name) == (running.id, running.runId, None)
+    assert found.checkpoint == f"file:{tmp_path / 'cp'}", "a URI with one slash, also where a path was given"
+    assert not found.temporary
+    assert found.trigger is Trigger.PROCESSING_TIME
+
+
+def test_query_without_a_checkpoint_location_has_a_temporary_one(spark: SparkSession) -> None:
+    _, [found] = answers(numbers(spark), lambda frame, batch: execution(frame))
+    assert found.temporary
+    assert found.checkpoint.startswith("file:/")
+
+
+def test_query_of_another_session_with_a_name_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    found: queue.Queue[Execution] = queue.Queue()
+    writer = numbers(spark.newSession()).writeStream.queryName("by-name").option("checkpointLocation", str(tmp_path / "temporary-of-mine"))
+    running = writer.foreachBatch(lambda frame, batch: found.put(execution(frame))).start()
+    try:
+        answer = found.get(timeout=PATIENCE)
+    finally:
+        running.stop()
+    assert (answer.name, answer.query, answer.temporary) == ("by-name", running.id, False)
+
+
+@pytest.mark.parametrize(("trigger", "expected"), [({"availableNow": True}, Trigger.AVAILABLE_NOW), ({"once": True}, Trigger.ONCE)])
+def test_triggers_that_end_by_themselves(spark: SparkSession, tmp_path: Path, trigger: dict[str, Any], expected: Trigger) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.txt").write_text("a\nb\n")
+    _, [found] = answers(spark.readStream.text(str(tmp_path / "in")), lambda frame, batch: execution(frame), **trigger)
+    assert found.trigger is expected
+
+
+def test_every_trigger_has_the_name_of_a_class_of_spark(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    for trigger in Trigger:
+        jvm.java.lang.Class.forName(f"org.apache.spark.sql.execution.streaming.{trigger.value}")
+
+
+def test_asynchronous_progress_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Its offset log is written behind the batches. Spark itself refuses it for foreachBatch, unless it is told not to."""
+    caught: queue.Queue[BaseException] = queue.Queue()
+
+    def callback(frame: DataFrame, batch: int) -> None:
+        try:
+            execution(frame)
+        except Unsupported as refused:
+            caught.put(refused)
+
+    options = {"asyncProgressTrackingEnabled": "true", "_asyncProgressTrackingOverrideSinkSupportCheck": "true"}
+    writer = numbers(spark).writeStream.options(**options).option("checkpointLocation", str(tmp_path / "cp"))
+    running = writer.foreachBatch(callback).start()
+    try:
+        refused = caught.get(timeout=PATIENCE)
+    finally:
+        running.stop()
+    assert "AsyncProgressTrackingMicroBatchExecution" in str(refused)
+    assert "[SEMEL_QUERY_KIND]" in str(refused)
+
+
+# The offset log
+
+
+def test_offset_log_has_the_end_of_the_batch_before_it_runs(spark: SparkSession) -> None:
+    def ask(frame: DataFrame, batch: int) -> tuple[Any, ...]:
+        found = execution(frame)
+        logs = [internals.entry(found, n) for n in (batch - 1, batch, batch + 1)]
+        return (*logs, [internals.committed(found, n) for n in (batch - 1, batch)])
+
+    _, [first, second] = answers(ours(spark), ask, 2)
+    before, entry, after, committed = first
+    assert (before, after, committed) == (None, None, [False, False])
+    assert entry.version == 1
+    assert list(entry.offsets) == ["0"]
+    assert parse(entry.offsets["0"]) == SourceOffset("c", {"in": TopicOffset("t", {0: 5}, {0: 10})})
+    assert entry.watermark_ms == 0
+    assert entry.timestamp_ms > 1_700_000_000_000
+    assert "spark.sql.streaming.stateStore.providerClass" in entry.conf
+    assert second[0] == entry
+    assert second[3] == [True, False]
+
+
+def test_offset_log_has_the_watermark_that_the_batch_uses(spark: SparkSession) -> None:
+    def ask(frame: DataFrame, batch: int) -> int | None:
+        entry = internals.entry(execution(frame), batch)
+        assert entry is not None
+        return entry.watermark_ms
+
+    _, found = answers(numbers(spark).withWatermark("timestamp", "1 second"), ask, 3, execute=True)
+    assert found == [0, 0, 4_000], "a batch's event times move the watermark of the next"
+
+
+def ask_sources(frame: DataFrame, batch: int) -> tuple[tuple[SourceInfo, ...], Any]:
+    found = execution(frame)
+    return internals.sources(found), internals.entry(found, batch)
+
+
+def test_sources_are_in_the_order_of_the_offset_log_and_ours_is_known_by_its_format(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "rows.txt").write_text("a\n")
+    frame = keys(numbers(spark)).union(keys(ours(spark))).union(keys(spark.readStream.text(str(tmp_path))))
+    _, [(sources, entry)] = answers(frame, ask_sources)
+    assert sources == (SourceInfo(None, "0", False), SourceInfo(None, "1", True), SourceInfo(None, "2", False))
+    assert [entry.offsets[str(n)][:12] for n in range(3)] == ['{"offset":10', '{"cluster": ', '{"logOffset"']
+
+
+def test_the_group_of_a_source_of_ours(spark: SparkSession) -> None:
+    frame = spark.readStream.format("semel").option("kafka.Group.ID", "readers").load()
+    _, [(sources, _)] = answers(keys(frame).union(keys(ours(spark))), ask_sources)
+    assert sources == (SourceInfo(None, "0", True, "readers"), SourceInfo(None, "1", True, None))
+
+
+def test_source_used_twice_is_two_sources(spark: SparkSession) -> None:
+    once = keys(ours(spark))
+    _, [(sources, entry)] = answers(once.union(once), ask_sources)
+    assert [source.ours for source in sources] == [True, True]
+    assert entry.offsets["0"] == entry.offsets["1"]
+
+
+def test_source_used_twice_has_one_key_in_version_2_of_the_log(spark: SparkSession, setting: Callable[[str, str], None]) -> None:
+    setting("spark.sql.streaming.offsetLog.formatVersion", "2")
+    once = keys(ours(spark))
+    _, [(sources, entry)] = answers(once.union(once), ask_sources)
+    assert entry.version == 2
+    assert [source.key for source in sources] == ["1", "1"]
+    assert list(entry.offsets) == ["1"]
+
+
+def test_two_sources_in_version_2_of_the_log(spark: SparkSession, setting: Callable[[str, str], None]) -> None:
+    setting("spark.sql.streaming.offsetLog.formatVersion", "2")
+    _, [(sources, entry)] = answers(keys(ours(spark)).union(keys(numbers(spark))), ask_sources)
+    assert sources == (SourceInfo(None, "0", True), SourceInfo(None, "1", False))
+    assert set(entry.offsets) == {"0", "1"}
+
+
+def test_sources_with_names(spark: SparkSession, setting: Callable[[str, str], None]) -> None:
+    setting("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+    _, [(sources, entry)] = answers(keys(numbers(spark, "left")).union(keys(ours(spark, "right"))), ask_sources)
+    assert sources == (SourceInfo("left", "left", False), SourceInfo("right", "right", True))
+    assert (entry.version, set(entry.offsets), entry.watermark_ms) == (2, {"left", "right"}, 0)
+
+
+# The plan
+
+
+def count_groups(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
+    yield next(frames)[["value"]].head(1).assign(n=1)
+
+
+Build = Callable[[DataFrame], DataFrame]
+STATELESS: dict[str, Build] = {
+    "filter": lambda rows: rows.filter("value > 3"),
+    "shuffle, planned adaptively": lambda rows: rows.repartition(3),
+    "python": lambda rows: rows.mapInArrow(lambda batches: batches, "timestamp timestamp, value long"),
+    "watermark only": lambda rows: rows.withWatermark("timestamp", "1 second"),
+    "union": lambda rows: rows.union(rows),
+    "join with a static aggregate": lambda rows: rows.join(rows.sparkSession.range(5).groupBy("id").count(), functions.expr("value = id")),
+}
+STATEFUL: dict[str, Build] = {
+    "aggregate": lambda rows: rows.groupBy("value").count(),
+    "session window": lambda rows: (
+        rows.withWatermark("timestamp", "1 second").groupBy(functions.session_window("timestamp", "2 seconds"), "value").count()
+    ),
+    "drop duplicates": lambda rows: rows.dropDuplicates(["value"]),
+    "drop duplicates within watermark": lambda rows: rows.withWatermark("timestamp", "1 second").dropDuplicatesWithinWatermark(["value"]),
+    "distinct": lambda rows: rows.distinct(),
+    "limit": lambda rows: rows.limit(15),
+    "join of streams": lambda rows: rows.alias("a").join(rows.alias("b"), functions.expr("a.value = b.value")),
+    "python state": lambda rows: rows.groupBy("value").applyInPandasWithState(
+        count_groups, "value long, n long", "n long", "update", GroupStateTimeout.NoTimeout
+    ),
+}
+UPDATES = {"aggregate", "python state"}
+
+
+def judge(frame: DataFrame, batch: int) -> Plan:
+    return internals.plan(frame, execution(frame), batch)
+
+
+@pytest.mark.parametrize("name", STATELESS)
+def test_plans_that_keep_no_state(spark: SparkSession, name: str) -> None:
+    _, [found] = answers(STATELESS[name](numbers(spark)), judge)
+    assert (found.keeping, found.operators) == (Keeping.STATELESS, ())
+    assert found.watermark == ("watermark" in name)
+    assert found.deterministic
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_plans_that_keep_state(spark: SparkSession, name: str) -> None:
+    _, [found] = answers(STATEFUL[name](numbers(spark)), judge, mode="update" if name in UPDATES else "append")
+    assert found.keeping is Keeping.STATEFUL
+    assert len(found.operators) > 1, "both witnesses see it"
+    assert found.watermark == (name in ("session window", "drop duplicates within watermark"))
+
+
+def test_every_witness_of_state_is_a_class_of_spark(spark: SparkSession) -> None:
+    """transformWithState needs packages that a test machine may lack, so its operators are pinned by their classes."""
+    jvm: Any = spark._jvm
+    load = jvm.java.lang.Class.forName
+    for name in internals.STATEFUL_LOGICAL | set(internals.WATERMARKS):
+        load(f"org.apache.spark.sql.catalyst.plans.logical.{name}")
+    operator = load(internals.STATEFUL_OPERATOR)
+    for name in (
+        "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec",
+        "org.apache.spark.sql.execution.python.streaming.FlatMapGroupsInPandasWithStateExec",
+        "org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec",
+        "org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExec",
+    ):
+        assert operator.isAssignableFrom(load(name)), name
+
+
+@pytest.mark.parametrize(("expression", "deterministic"), [("rand()", False), ("uuid()", False), ("current_timestamp()", True), ("value + 1", True)])
+def test_deterministic_is_what_a_replayed_batch_computes_again(spark: SparkSession, expression: str, deterministic: bool) -> None:
+    _, [found] = answers(numbers(spark).selectExpr(f"{expression} as x"), judge)
+    assert found.deterministic is deterministic
+
+
+def test_callbacks_own_frame_shows_nothing_of_the_plan(spark: SparkSession) -> None:
+    def ask(frame: DataFrame, batch: int) -> str:
+        plan: Any = frame._jdf.queryExecution().logical()
+        return str(plan.getClass().getSimpleName())
+
+    _, [found] = answers(numbers(spark).groupBy("value").count(), ask, mode="update")
+    assert found == "LogicalRDD", "if it shows more one day, the running query's plan is not needed any more"
+
+
+# Settings, stages
+
+
+def test_settings_in_force(spark: SparkSession, setting: Callable[[str, str], None]) -> None:
+    plain = Settings(state_format=1, commit_validation=True, speculation=False, retained_stages=1000)
+    _, [found] = answers(numbers(spark), lambda frame, batch: internals.settings(frame))
+    assert found == plain
+    setting("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
+    setting("spark.sql.streaming.stateStore.commitValidation.enabled", "false")
+    _, [found] = answers(numbers(spark), lambda frame, batch: internals.settings(frame))
+    assert (found.state_format, found.commit_validation) == (2, False)
+
+
+def test_stage_of_a_finished_job(spark: SparkSession) -> None:
+    def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pydict({"stage": pa.array([context.stageId()], pa.int32())})
+
+    rows = spark.range(10).repartition(3).mapInArrow(report, "stage int").collect()
+    [number] = {row.stage for row in rows}
+    found = internals.stage(spark, number)
+    assert found is not None
+    assert (found.id, found.attempt, found.tasks, found.failed) == (number, 0, len(rows), 0)
+    assert internals.stage(spark, 1_000_000) is None
+
+
+# Names that are missing
+
+
+def test_missing_name_is_unsupported_and_names_the_version(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    frame = spark.range(1)
+    missing: list[Callable[[], Any]] = [
+        lambda: frame._jdf.noSuchMethod(),
+        lambda: jvm.org.apache.spark.NoSuchClass(),
+        lambda: jvm.java.lang.Class.forName("org.apache.spark.NoSuchClass"),
+        lambda: spark.conf.get("spark.sql.streaming.noSuchSetting"),
+    ]
+    for use in missing:
+        with pytest.raises(Unsupported) as caught, internals.pinned("a thing"):
+            use()
+        assert f"Spark {pyspark.__version__} does not show a thing" in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_errors_of_spark_itself_pass(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"), internals.pinned("a thing"):
+        spark.table("nowhere")
+    jvm: Any = spark._jvm
+    with pytest.raises(Exception, match="For input string"), internals.pinned("a thing"):
+        jvm.java.lang.Integer.parseInt("x")
+
+
+def test_query_that_does_not_run_is_unsupported(spark: SparkSession) -> None:
+    with pytest.raises(Unsupported, match="no active query"):
+        internals.find(spark.range(1), "00000000-0000-0000-0000-000000000000")
+
+
+def test_spark_connect_is_known_by_its_module(spark: SparkSession) -> None:
+    assert not internals.is_connect(spark.range(1))
+    source = Path(pyspark.__file__).parent / "sql" / "connect" / "dataframe.py"
+    assert "DataFrame" in {node.name for node in ast.parse(source.read_text()).body if isinstance(node, ast.ClassDef)}
+    connect = type("DataFrame", (DataFrame,), {"__module__": "pyspark.sql.connect.dataframe"})
+    assert internals.is_connect(object.__new__(connect))
+
+
+# Stopping
+
+
+def interrupted_in(spark: SparkSession, work: Callable[[DataFrame], object], reaction: Callable[[], BaseException]) -> tuple[StreamingQuery, Any]:
+    """Stop a query whose callback is inside ``work``; it raises ``reaction()`` then. What the callback saw comes back with the query."""
+    entered: queue.Queue[bool] = queue.Queue()
+    seen: queue.Queue[tuple[bool, bool, bool]] = queue.Queue()
+
+    def callback(frame: DataFrame, batch: int) -> None:
+        found = execution(frame)
+        before = internals.stopping(found)
+        entered.put(True)
+        try:
+            work(frame)
+        except Exception as caught:
+            seen.put((before, internals.interrupted(frame.sparkSession, caught), internals.stopping(found)))
+            raise reaction() from None
+
+    running = start(numbers(spark), callback, "append", None)
+    entered.get(timeout=PATIENCE)
+    running.stop()
+    return running, seen.get(timeout=PATIENCE)
+
+
+def in_a_task(frame: DataFrame) -> object:
+    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import threading
+
+        threading.Event().wait(PATIENCE)
+        yield from batches
+
+    return frame.mapInArrow(wait, frame.schema).collect()
+
+
+def in_the_jvm(frame: DataFrame) -> object:
+    jvm: Any = frame.sparkSession._jvm
+    return jvm.java.util.concurrent.CountDownLatch(1).getClass() and jvm.java.lang.Thread.sleep(int(PATIENCE * 1000))
+
+
+@pytest.mark.parametrize("work", [in_a_task, in_the_jvm])
+def test_stop_is_told_from_other_errors_and_ends_the_query_cleanly(spark: SparkSession, work: Callable[[DataFrame], object]) -> None:
+    running, seen = interrupted_in(spark, work, QueryStopped)
+    assert seen == (False, True, True)
+    assert running.exception() is None
+    assert running.awaitTermination(int(PATIENCE))
+
+
+def test_stop_with_another_error_looks_like_a_failure(spark: SparkSession) -> None:
+    """The control: were this clean too, QueryStopped would not be needed."""
+    running, _ = interrupted_in(spark, in_the_jvm, lambda: Fenced("not a stop"))
+    found = running.exception()
+    assert found is not None
+    assert isinstance(error(found), Fenced)
+
+
+def test_other_errors_are_no_interrupt(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    for fail in (lambda: jvm.java.lang.Integer.parseInt("x"), lambda: spark.table("nowhere"), lambda: 1 // 0):
+        with pytest.raises(Exception, match=r".") as caught:
+            fail()
+        assert not internals.interrupted(spark, caught.value)
+
+
+def test_our_error_comes_back_from_a_query_that_it_stopped(spark: SparkSession) -> None:
+    def callback(frame: DataFrame, batch: int) -> None:
+        raise Fenced("another owner has 'orders-out' now: stop", tag="FENCED")
+
+    running = start(numbers(spark), callback, "append", None)
+    with pytest.raises(Exception, match="SEMEL_FENCED") as caught:
+        running.awaitTermination(int(PATIENCE))
+    found = error(caught.value)
+    assert isinstance(found, Fenced)
+    assert found.message == "another owner has 'orders-out' now: stop"
+
+
+# What the sink knows, and a replay
+
+
+def position(ends: dict[int, int]) -> KafkaSource:
+    return KafkaSource("c", {"in": TopicEnd("t", ends)})
+
+
+def test_batches_start_where_their_source_began_and_where_the_one_before_ended(spark: SparkSession, tmp_path: Path) -> None:
+    known: list[Query] = []
+
+    def ask(frame: DataFrame, batch: int) -> tuple[Query, MicroBatch]:
+        query, found = observe(frame, known[0] if known else None)
+        known[:] = [query]
+        return query, found
+
+    running, found = answers(ours(spark), ask, 4, checkpoint=tmp_path / "cp")
+    query = found[0][0]
+    assert all(answer[0] is query for answer in found), "asked once a run"
+    assert (query.id, query.run, query.stateful, query.ends_by_itself) == (running.id, running.runId, False, False)
+    parts = [batch.sources[0] for _, batch in found]
+    assert [part.start for part in parts] == [position(ends) for ends in ({0: 5}, {0: 10}, {0: 15, 1: 3}, {0: 20, 1: 4})]
+    assert [part.end for part in parts] == [position(ends) for ends in ({0: 10}, {0: 15}, {0: 20, 1: 4}, {0: 25, 1: 5})]
+    assert [batch.positions for _, batch in found] == [(part.end,) for part in parts]
+    assert found[1][1].starts == found[0][1].ends
+
+
+def test_stateful_query_is_told(spark: SparkSession) -> None:
+    _, [(query, batch)] = answers(ours(spark).groupBy("key").count(), lambda frame, number: observe(frame), mode="update")
+    assert query.stateful
+    assert planned(query, batch).stateful
+
+
+def test_batch_whose_commit_entry_is_lost_is_replayed_and_skipped(spark: SparkSession, tmp_path: Path) -> None:
+    """The checkpoint is cut to what a crash between the sink's commit and Spark's leaves: offsets of a batch, and no commit of it."""
+
+    def ask(frame: DataFrame, batch: int) -> tuple[Query, MicroBatch, tuple[Any, ...]]:
+        query, found = observe(frame)
+        return query, found, (internals.committed(query.execution, batch), positions_of(query, batch), positions_of(query, batch + 1))
+
+    first, before = answers(ours(spark), ask, 3, checkpoint=tmp_path / "cp")
+    newest = 1  # batch 2 was called, so this one is committed; how many came behind them until the stop is not known
+    for log, lost in (("commits", newest), ("offsets", newest + 1)):
+        numbers = [int(path.name) for path in (tmp_path / "cp" / log).iterdir() if path.name.isdigit()]
+        assert lost in numbers
+        cut(tmp_path / "cp", log, sum(number >= lost for number in numbers))
+    second, [(query, batch, facts)] = answers(ours(spark), ask, checkpoint=tmp_path / "cp")
+    assert (second.id, second.runId != first.runId) == (first.id, True)
+    assert batch.number == newest
+    done = [earlier for _, earlier, _ in before if earlier.number == newest]
+    assert done, "the batch was not seen in the first run"
+    assert all(earlier.sources == batch.sources for earlier in done)
+    assert facts == (False, batch.positions, None)
+    committed = Progress(query=query.id, run=first.runId, batch=batch.number, sources=batch.positions)
+    assert decide(planned(query, batch), committed) == Skip()
+    earlier = Progress(query=query.id, batch=batch.number - 1, sources=tuple(part.start for part in batch.sources if part.start is not None))
+    assert decide(planned(query, batch), earlier) == Run()
+
+
+def test_sources_that_are_not_ours_are_texts(spark: SparkSession) -> None:
+    _, [(_, batch)] = answers(numbers(spark), lambda frame, number: observe(frame))
+    [part] = batch.sources
+    assert (part.start, part.end, part.began) == (None, OtherSource('{"offset":10,"timestamp":5000}'), None)
+    assert (batch.starts, batch.ends) == ((None,), ('{"offset":10,"timestamp":5000}',))

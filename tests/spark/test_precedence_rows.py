@@ -1,0 +1,223 @@
+"""Every row of PROTOCOL 6 with real queries: checkpoints cut, copied, restored, deleted, batch 0 included. Exact, or refused with the right tag."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from semel.errors import ConfigError, DataLoss
+from semel.sandbox import Sandbox
+from tests.spark.harness import create, everything, produce, values
+from tests.spark.lines import Crashed, Line, backup, crash_before, crash_behind, cut, restore
+
+
+@pytest.fixture
+def line(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> Line:
+    return Line.new(spark, kafka, tmp_path, "rows")
+
+
+def token(refused: DataLoss) -> str:
+    found = re.search(r"onProgressMismatch=(checkpoint:\w+)", refused.message)
+    assert found
+    return found.group(1)
+
+
+@pytest.mark.parametrize("newest", [1, 2])
+def test_committed_batches_are_skipped_when_the_commit_log_lacks_them(line: Line, newest: int) -> None:
+    produce(line.kafka, line.source, range(300))
+    line.run()
+    assert len(cut(line.checkpoint, "commits", newest)) == newest
+    line.run()
+    produce(line.kafka, line.source, range(300, 400))
+    line.run()
+    line.assert_exact()
+
+
+def test_batch_whose_offsets_are_lost_too_is_planned_anew(line: Line) -> None:
+    """What is planned anew under its number holds the same rows, and is skipped; with other rows it is refused."""
+    produce(line.kafka, line.source, range(300))
+    line.run()
+    saved = backup(line.checkpoint)
+    for log in ("commits", "offsets"):
+        cut(line.checkpoint, log, 1)
+    line.run()
+    line.assert_exact()
+    restore(line.checkpoint, saved)
+    for log in ("commits", "offsets"):
+        cut(line.checkpoint, log, 1)
+    produce(line.kafka, line.source, range(300, 450))
+    with pytest.raises(DataLoss) as refused:
+        line.run(reading={"maxOffsetsPerTrigger": 150})
+    assert refused.value.tag == "PROGRESS_MISMATCH"
+    restore(line.checkpoint, saved)
+    line.run()
+    line.assert_exact()
+
+
+def test_older_backup_is_skipped_forward_where_its_batches_end_alike(line: Line) -> None:
+    produce(line.kafka, line.source, range(200))
+    line.run()
+    saved = backup(line.checkpoint)
+    produce(line.kafka, line.source, range(200, 400))
+    line.run()
+    restore(line.checkpoint, saved)
+    produce(line.kafka, line.source, range(400, 500))
+    line.run()
+    line.assert_exact()
+
+
+def test_older_backup_that_plans_other_rows_is_refused_and_a_new_checkpoint_goes_on(line: Line) -> None:
+    produce(line.kafka, line.source, range(200))
+    line.run()
+    saved = backup(line.checkpoint)
+    produce(line.kafka, line.source, range(200, 300))
+    line.run()
+    restore(line.checkpoint, saved)
+    produce(line.kafka, line.source, range(300, 400))
+    before = everything(line.kafka.bootstrap_servers, line.target)
+    with pytest.raises(DataLoss) as refused:
+        line.run(reading={"maxOffsetsPerTrigger": 200})
+    assert refused.value.tag == "PROGRESS_MISMATCH"
+    assert "would repeat rows" in refused.value.message
+    assert everything(line.kafka.bootstrap_servers, line.target) == before
+    shutil.rmtree(line.checkpoint)
+    line.run(reading={"startingOffsets": "committed", "transactionalIdPrefix": line.prefix})
+    line.assert_exact()
+
+
+def test_token_runs_the_batch_once(line: Line) -> None:
+    """A person may say that the checkpoint is right: the rows that the refusal named come twice, and the token is spent."""
+    produce(line.kafka, line.source, range(100))
+    line.run()
+    saved = backup(line.checkpoint)
+    produce(line.kafka, line.source, range(100, 150))
+    line.run()
+    restore(line.checkpoint, saved)
+    produce(line.kafka, line.source, range(150, 200))
+    with pytest.raises(DataLoss) as refused:
+        line.run()
+    said = token(refused.value)
+    with pytest.raises(DataLoss, match="is for another batch or another progress record"):
+        line.run(onProgressMismatch="checkpoint:0123456789abcdef")
+    line.run(onProgressMismatch=said)
+    seen = values(line.kafka.bootstrap_servers, line.target)
+    assert (len(seen), len(set(seen))) == (250, 200)
+    restore(line.checkpoint, saved)
+    produce(line.kafka, line.source, range(200, 250))
+    with pytest.raises(DataLoss, match="is for another batch or another progress record"):
+        line.run(onProgressMismatch=said, reading={"maxOffsetsPerTrigger": 150})
+
+
+def test_checkpoint_is_deleted(line: Line) -> None:
+    """From the earliest offset it would begin again, which is refused; from the committed one it goes on."""
+    produce(line.kafka, line.source, range(200))
+    line.run()
+    shutil.rmtree(line.checkpoint)
+    with pytest.raises(DataLoss) as refused:
+        line.run()
+    assert refused.value.tag == "PROGRESS_MISMATCH"
+    shutil.rmtree(line.checkpoint)
+    produce(line.kafka, line.source, range(200, 300))
+    line.run(reading={"startingOffsets": "committed", "transactionalIdPrefix": line.prefix})
+    line.assert_exact()
+
+
+def test_query_is_renamed(line: Line) -> None:
+    produce(line.kafka, line.source, range(100))
+    line.run(name="before")
+    produce(line.kafka, line.source, range(100, 200))
+    line.run(name="after")
+    line.assert_exact()
+
+
+def test_other_prefix_is_refused_and_the_previous_one_is_taken_over(line: Line) -> None:
+    produce(line.kafka, line.source, range(100))
+    line.run()
+    produce(line.kafka, line.source, range(100, 200))
+    other = f"{line.prefix}-other"
+    with pytest.raises(DataLoss, match="there is no progress at all") as refused:
+        line.run(transactionalIdPrefix=other)
+    assert refused.value.tag == "PROGRESS_MISMATCH"
+    line.run(transactionalIdPrefix=other, previousTransactionalIdPrefix=line.prefix)
+    line.assert_exact()
+    produce(line.kafka, line.source, range(200, 300))
+    with pytest.raises(ConfigError) as moved:
+        line.run()
+    assert moved.value.tag == "PREFIX_MOVED"
+    line.run(transactionalIdPrefix=other)
+    line.assert_exact()
+
+
+def test_at_least_once_past_is_refused(line: Line) -> None:
+    produce(line.kafka, line.source, range(100))
+    line.run(delivery="at_least_once")
+    produce(line.kafka, line.source, range(100, 200))
+    with pytest.raises(DataLoss, match="there is no progress at all"):
+        line.run()
+
+
+def test_progress_that_is_lost_is_refused(line: Line) -> None:
+    """Its topic is another one now, as after a deletion."""
+    produce(line.kafka, line.source, range(100))
+    line.run()
+    produce(line.kafka, line.source, range(100, 200))
+    with pytest.raises(DataLoss, match="there is no progress at all"):
+        line.run(progressTopic=f"{line.prefix}-progress")
+
+
+@pytest.mark.parametrize("crash", [crash_before, crash_behind])
+def test_crash_in_a_later_batch(line: Line, crash: type) -> None:
+    produce(line.kafka, line.source, range(300))
+    with pytest.raises(Crashed):
+        line.run(around=crash(1))
+    produce(line.kafka, line.source, range(300, 350))
+    line.run()
+    line.assert_exact()
+
+
+def test_topic_is_added_to_the_source(line: Line) -> None:
+    """A topic that the pattern finds later starts at its earliest offset, in the batch that finds it."""
+    name = f"{line.prefix}-more"
+    first = create(line.kafka, name, 2)
+    produce(line.kafka, first, range(100))
+    options: dict[str, Any] = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 100, "subscribePattern": f"{re.escape(name)}.*"}
+
+    def rows() -> DataFrame:
+        return line.spark.readStream.format("semel").options(**line.kafka_options, **options).load().select("key", "value")
+
+    line.run(rows=rows())
+    second = create(line.kafka, name, 2)
+    produce(line.kafka, second, range(100, 200))
+    line.run(rows=rows())
+    cut(line.checkpoint, "commits", 1)
+    line.run(rows=rows())
+    seen = values(line.kafka.bootstrap_servers, line.target)
+    assert len(seen) == len(set(seen)) == 200
+
+
+def test_source_is_added_by_its_name(line: Line) -> None:
+    """It starts where it began, and the others go on; sources are known by name where the query names them."""
+    line.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+    try:
+        second = create(line.kafka, f"{line.prefix}-second", 1)
+        options: dict[str, Any] = {"startingOffsets": "earliest", **line.kafka_options}
+
+        def named(name: str, topic: str) -> DataFrame:
+            return line.spark.readStream.format("semel").name(name).options(**options, subscribe=topic).load().select("key", "value")
+
+        produce(line.kafka, line.source, range(100))
+        line.run(rows=named("first", line.source))
+        produce(line.kafka, line.source, range(100, 200))
+        produce(line.kafka, second, range(200, 300), partitions=1)
+        with pytest.raises(Crashed):
+            line.run(rows=named("second", second).unionAll(named("first", line.source)), around=crash_behind(1))
+        line.run(rows=named("second", second).unionAll(named("first", line.source)))
+    finally:
+        line.spark.conf.unset("spark.sql.streaming.queryEvolution.enableSourceEvolution")
+    seen = values(line.kafka.bootstrap_servers, line.target)
+    assert len(seen) == len(set(seen)) == 300

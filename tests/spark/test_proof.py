@@ -1,0 +1,118 @@
+"""The proof (DESIGN rule 2): a writing stage that ran again is found out, one that ran once is not, and neither tasks nor rows are needed for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from semel.sandbox import Sandbox
+from semel.spark import KafkaSink
+from semel.steps import ParticipantStep
+from semel.testing.crash import Action, CrashPlan, CrashPoint
+from semel.testing.history import History, check
+from semel.testing.program import Program
+from semel.testing.spark import SparkCluster
+from tests.spark.harness import create, program, progress, unique, values
+from tests.spark.programs.spread import Spread
+from tests.waiting import PATIENCE_S, wait_for
+
+#: So many that a task sends its rows in two goes; a killed one has sent the first of them.
+ROWS = 60_000
+MOST_ROUNDS = 8
+#: Shuffle blocks are fetched in many small requests, while rows are being written, and a lost executor is not waited for.
+SLOW_FETCH = SparkCluster(
+    settings={
+        "spark.default.parallelism": "4",
+        "spark.reducer.maxSizeInFlight": "64k",
+        "spark.reducer.maxReqsInFlight": "1",
+        "spark.shuffle.io.maxRetries": "0",
+        "spark.shuffle.compress": "false",
+        "spark.shuffle.readHostLocalDisk": "false",
+    }
+)
+
+
+def _told(driver: Program, topic: str) -> bool:
+    return driver.said(f"round {topic}:") > 0 or driver.process.poll() is not None
+
+
+def rounds(kafka: Sandbox, directory: Path, *, proof: bool) -> Iterator[tuple[History, Program]]:
+    """Rounds of one driver program, each with an executor killed in mid-write, and what is in its output."""
+    topics = [create(kafka, "spread", 4, max_message_bytes="16777216") for _ in range(MOST_ROUNDS)]
+    plan = CrashPlan(directory / "plan", CrashPoint(ParticipantStep.SENT, 1, Action.EXECUTOR))
+    with SLOW_FETCH.driver(program("spread", Spread(kafka.bootstrap_servers, topics, ROWS, proof)), plan) as driver:
+        for topic in topics:
+            wait_for(partial(_told, driver, topic), f"the round of {topic}")
+            assert driver.said(f"round {topic}:"), driver.tail()
+            yield check(kafka.bootstrap_servers, topic, id="json:$.id", expected=(f"{number:08d}" for number in range(ROWS))), driver
+
+
+def test_stage_that_ran_again_is_aborted_and_the_batch_exact(kafka: Sandbox, tmp_path: Path) -> None:
+    seen = False
+    for history, driver in rounds(kafka, tmp_path, proof=True):
+        assert history.exact, f"{history}\n{driver.tail()}"
+        seen = driver.said("SEMEL_UNPROVEN") > 0
+        if seen:
+            break
+    assert seen, f"no stage ran again in {MOST_ROUNDS} rounds"
+
+
+def test_without_the_proof_rows_are_lost(kafka: Sandbox, tmp_path: Path) -> None:
+    """The control: the same kills, and nobody asks how often the stage ran."""
+    assert any(history.lost for history, _ in rounds(kafka, tmp_path, proof=False)), f"nothing was lost in {MOST_ROUNDS} rounds"
+
+
+def test_attempt_that_spark_killed_is_not_committed(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    """Spark counts it as no failure: all that shows it is that the second attempt is not the first."""
+    topic = create(kafka, "killed", 2)
+    first, go = tmp_path / "first", tmp_path / "go"
+
+    def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        for batch in batches:
+            yield batch
+            if context.partitionId() == 0 and context.attemptNumber() == 0 and not go.exists():
+                draft = first.with_suffix(".draft")
+                draft.write_text(str(context.taskAttemptId()))
+                draft.rename(first)
+                threading.Event().wait(PATIENCE_S)
+
+    def kill() -> None:
+        wait_for(first.exists, "the first attempt")
+        go.touch()
+        jvm = spark.sparkContext._jsc
+        jvm.sc().killTaskAttempt(int(first.read_text()), True, "by the test")
+
+    rows = spark.range(0, 4_000, 1, 2).select(f.col("id").cast("string").alias("value")).mapInArrow(held, "value string")
+    sink = KafkaSink(topic=topic, transactionalIdPrefix=topic, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
+    killer = threading.Thread(target=kill)
+    killer.start()
+    totals = sink.write(rows, version=1)
+    killer.join()
+    assert totals is not None
+    assert (totals.rows, totals.retries) == (4_000, 1)
+    assert sorted(map(int, values(kafka.bootstrap_servers, topic))) == list(range(4_000))
+
+
+@pytest.mark.parametrize("kind", ["a task with no rows", "no rows", "no task"])
+def test_tasks_without_rows(spark: SparkSession, kafka: Sandbox, kind: str) -> None:
+    topic = create(kafka, "empty", 3)
+    few = spark.range(1).select(f.lit("k").alias("key"), f.lit("v").alias("value"))
+    rows = {"a task with no rows": few, "no rows": few.where("rand() > 2"), "no task": few.where("false")}[kind]
+    prefix = unique("empty")
+    sink = KafkaSink(topic=topic, transactionalIdPrefix=prefix, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
+    totals = sink.write(rows, version=7)
+    assert totals is not None
+    assert totals.rows == (1 if kind == "a task with no rows" else 0)
+    assert values(kafka.bootstrap_servers, topic) == ["v"] * totals.rows
+    assert progress(kafka.bootstrap_servers, prefix, "batch")["batch"] == 7
+    assert sink.write(rows, version=7) is None

@@ -1,0 +1,82 @@
+"""What the sink prints, and batch jobs: versions, prefixes, rows whose keys decide nothing."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from semel.errors import ConfigError
+from semel.sandbox import Sandbox
+from semel.spark import KafkaSink
+from tests.spark.harness import create, produce, unique, values
+from tests.spark.lines import Line
+
+
+def sink(kafka: Sandbox, topic: str, **options: object) -> KafkaSink:
+    return KafkaSink(**{"topic": topic, "transactionalIdPrefix": topic, "kafka.bootstrap.servers": kafka.bootstrap_servers, **options})
+
+
+def rows(spark: SparkSession, text: str, *, count: int = 40) -> DataFrame:
+    number = f.col("id").cast("string")
+    return spark.range(0, count, 1, 2).select(f.concat(f.lit("k"), number).alias("key"), f.concat(f.lit(text), number).alias("value"))
+
+
+def test_each_commit_is_one_line(spark: SparkSession, kafka: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    line = Line.new(spark, kafka, tmp_path, "logged")
+    produce(kafka, line.source, range(250))
+    with caplog.at_level(logging.INFO, "semel"):
+        line.run()
+    told = [
+        r.getMessage() for r in caplog.records if r.name == "semel" and re.fullmatch(r"batch \d+: 1?\d\d? rows, \d+ bytes, \d+ ms", r.getMessage())
+    ]
+    assert [text.split(" rows")[0] for text in told] == ["batch 0: 100", "batch 1: 100", "batch 2: 50"]
+
+
+def test_without_a_version_it_is_said_that_a_second_run_writes_again(spark: SparkSession, kafka: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+    topic = create(kafka, "again", 2)
+    with caplog.at_level(logging.WARNING, "semel"):
+        for _ in range(2):
+            sink(kafka, topic).write(rows(spark, "v"))
+    assert caplog.text.count("if this job is run again, its rows are written again") == 2
+    assert len(values(kafka.bootstrap_servers, topic)) == 80
+
+
+def test_a_batch_job_that_is_renamed_goes_on_where_it_was(spark: SparkSession, kafka: Sandbox) -> None:
+    topic, new = create(kafka, "renamed", 2), unique("renamed-new")
+    assert sink(kafka, topic).write(rows(spark, "v"), version=7) is not None
+    renamed = {"transactionalIdPrefix": new, "previousTransactionalIdPrefix": topic}
+    assert sink(kafka, topic, **renamed).write(rows(spark, "v"), version=7) is None
+    assert sink(kafka, topic, **renamed).write(rows(spark, "w"), version=8) is not None
+    with pytest.raises(ConfigError, match="PREFIX_MOVED"):
+        sink(kafka, topic).write(rows(spark, "x"), version=9)
+    assert len(values(kafka.bootstrap_servers, topic)) == 80
+
+
+def test_keys_that_decide_nothing(spark: SparkSession, kafka: Sandbox) -> None:
+    """``partitioner=any``: keyed rows are neither shuffled nor hashed, and each task writes the partitions of its ticket."""
+    topic = create(kafka, "any", 4)
+    totals = sink(kafka, topic, partitioner="any").write(rows(spark, "v"), version=1)
+    assert totals is not None
+    assert (totals.rows, totals.retries) == (40, 0)
+    assert sorted(values(kafka.bootstrap_servers, topic)) == sorted(f"v{i}" for i in range(40))
+
+
+def test_a_job_does_not_fence_a_query_of_its_own_application(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    line = Line.new(spark, kafka, tmp_path, "live")
+    produce(kafka, line.source, range(100))
+    writer = line.rows().select("key", "value").writeStream.foreachBatch(line.sink()).option("checkpointLocation", str(line.checkpoint))
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    try:
+        query.processAllAvailable()
+        with pytest.raises(ConfigError, match="PREFIX_IN_USE"):
+            line.sink().write(rows(spark, "v"), version=1)
+        produce(kafka, line.source, range(100, 200))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    line.assert_exact()

@@ -1,0 +1,360 @@
+"""The table of PROTOCOL 6, row by row, and its refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from semel.errors import DataLoss
+from semel.spark.precedence import Decision, Planned, Rebuild, Run, Skip, SourceBatch, decide
+from semel.spark.refusal import Refuse, Rows
+from semel.transaction.progress import KafkaSource, OtherSource, Progress, Source, TopicEnd
+
+Q = "query-1"
+
+
+def at(ends: Mapping[int, int], *, topic: str = "in", id: str = "t1", cluster: str = "c1", name: str | None = None) -> KafkaSource:
+    return KafkaSource(cluster, {topic: TopicEnd(id, dict(ends))}, name)
+
+
+def part(start: Source | None, end: Source | None, began: KafkaSource | None = None, name: str | None = None) -> SourceBatch:
+    named = name if name is not None else next((s.name for s in (end, start) if s is not None), None)
+    return SourceBatch(named, start, end, began)
+
+
+def plan(batch: int, *sources: SourceBatch, query: str = Q, stateful: bool = False) -> Planned:
+    return Planned(query, batch, stateful, sources)
+
+
+def simple(batch: int, start: int, end: int, *, query: str = Q, stateful: bool = False) -> Planned:
+    return plan(batch, part(at({0: start}), at({0: end}), at({0: 0})), query=query, stateful=stateful)
+
+
+def progress(batch: int | None, *sources: Source, query: str | None = Q, run: str = "run-1") -> Progress:
+    return Progress(query=query, run=run, batch=batch, sources=sources)
+
+
+def refused(decision: Decision) -> Refuse:
+    assert isinstance(decision, Refuse), decision
+    return decision
+
+
+P41 = progress(41, at({0: 100}))
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_no_progress_runs_batch_0_and_refuses_every_other(stateful: bool) -> None:
+    assert decide(simple(0, 5, 9, stateful=stateful), None) == Run()
+    found = refused(decide(simple(7, 5, 9, stateful=stateful), None))
+    assert "no progress at all" in found.message
+    assert (found.repeated, found.missed) == ((), ())
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize("end", [100, 130])
+def test_next_batch_of_the_same_query_that_starts_at_the_progress_runs(stateful: bool, end: int) -> None:
+    assert decide(simple(42, 100, end, stateful=stateful), P41) == Run()
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize(("start", "repeated", "missed"), [(90, 10, 0), (110, 0, 10)])
+def test_next_batch_that_starts_elsewhere_is_refused_with_its_ranges(stateful: bool, start: int, repeated: int, missed: int) -> None:
+    found = refused(decide(simple(42, start, 130, stateful=stateful), P41))
+    assert found.repeated == ((Rows("in", 0, start, 100),) if repeated else ())
+    assert found.missed == ((Rows("in", 0, 100, start),) if missed else ())
+    verb = "repeat rows in-0 90 to 99" if repeated else "miss rows in-0 100 to 109"
+    assert verb in found.message
+    assert "(10 offsets)" in found.message
+
+
+@pytest.mark.parametrize(("batch", "query"), [(0, "other"), (7, "other"), (42, "other"), (43, Q), (50, Q), (3, Q)])
+def test_stateless_with_sources_of_ours_runs_under_any_query_and_number_at_the_progress(batch: int, query: str) -> None:
+    assert decide(simple(batch, 100, 130, query=query), P41) == Run()
+
+
+@pytest.mark.parametrize(("batch", "query"), [(0, "other"), (7, "other"), (42, "other"), (43, Q), (50, Q), (3, Q)])
+def test_stateful_does_not(batch: int, query: str) -> None:
+    found = refused(decide(simple(batch, 100, 130, query=query, stateful=True), P41))
+    assert "keeps state" in found.message
+    assert "cannot be told from offsets" in found.message
+
+
+@pytest.mark.parametrize(("batch", "start", "end"), [(41, 90, 100), (41, 50, 100), (41, 50, 80), (40, 50, 100), (0, 0, 100), (41, 100, 100)])
+def test_stateless_batch_below_the_progress_is_skipped(batch: int, start: int, end: int) -> None:
+    assert decide(simple(batch, start, end), P41) == Skip()
+
+
+@pytest.mark.parametrize(("batch", "start", "end"), [(41, 90, 101), (40, 99, 200), (0, 0, 101)])
+def test_stateless_batch_that_only_begins_below_the_progress_is_refused(batch: int, start: int, end: int) -> None:
+    found = refused(decide(simple(batch, start, end), P41))
+    assert found.repeated == (Rows("in", 0, start, 100),)
+
+
+@pytest.mark.parametrize(("batch", "start", "end"), [(42, 90, 100), (43, 0, 10)])
+def test_nothing_above_the_progress_is_skipped_by_its_offsets_alone(batch: int, start: int, end: int) -> None:
+    refused(decide(simple(batch, start, end), P41))
+
+
+def test_another_query_is_never_skipped() -> None:
+    """A new checkpoint that begins anew would be skipped up to the progress, though the user asked for it."""
+    found = refused(decide(simple(0, 0, 50, query="other"), P41))
+    assert found.repeated == (Rows("in", 0, 0, 100),)
+
+
+def test_all_partitions_must_be_below() -> None:
+    done = progress(41, at({0: 100, 1: 7}))
+    assert decide(plan(41, part(at({0: 90, 1: 5}), at({0: 100, 1: 7}))), done) == Skip()
+    found = refused(decide(plan(41, part(at({0: 90, 1: 5}), at({0: 100, 1: 8}))), done))
+    assert found.repeated == (Rows("in", 0, 90, 100), Rows("in", 1, 5, 7))
+
+
+def test_stateful_replay_of_the_very_batch_rebuilds() -> None:
+    assert decide(simple(41, 90, 100, stateful=True), P41) == Rebuild()
+
+
+@pytest.mark.parametrize(("batch", "end"), [(41, 99), (41, 101), (40, 100), (40, 90)])
+def test_stateful_replay_of_anything_else_is_refused(batch: int, end: int) -> None:
+    """A checkpoint restored from an older copy: batch 40 has no state for what follows."""
+    refused(decide(simple(batch, 80, end, stateful=True), P41))
+
+
+def test_stateful_replay_with_another_set_of_partitions_is_refused() -> None:
+    refused(decide(plan(41, part(at({0: 90, 1: 0}), at({0: 100, 1: 0})), stateful=True), P41))
+
+
+# Partitions and topics
+
+
+def test_partitions_found_later_start_at_0() -> None:
+    assert decide(plan(42, part(at({0: 100, 1: 0}), at({0: 100, 1: 20}))), P41) == Run()
+
+
+@pytest.mark.parametrize("query", [Q, "other"])
+def test_partitions_found_later_that_start_above_0_are_data_loss(query: str) -> None:
+    found = refused(decide(plan(42, part(at({0: 100, 1: 6}), at({0: 100, 1: 20})), query=query), P41))
+    assert found.missed == (Rows("in", 1, 0, 6),)
+    assert found.tag == "DATA_LOSS"
+    assert isinstance(found.error(), DataLoss)
+
+
+def test_topic_found_later_starts_at_0_too() -> None:
+    def both(old: int, new: int) -> KafkaSource:
+        return KafkaSource("c1", {"in": TopicEnd("t1", {0: old}), "more": TopicEnd("t2", {0: new})})
+
+    assert decide(plan(42, part(both(100, 0), both(120, 9))), P41) == Run()
+    found = refused(decide(plan(42, part(both(100, 4), both(120, 9))), P41))
+    assert found.missed == (Rows("more", 0, 0, 4),)
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_partition_or_topic_that_the_batch_lacks_is_refused(stateful: bool) -> None:
+    done = progress(41, at({0: 100, 1: 7}))
+    found = refused(decide(simple(42, 100, 120, stateful=stateful), done))
+    assert "in-1 is in the progress (up to 7) and not in the batch" in found.message
+    found = refused(decide(plan(42, part(at({0: 3}, topic="else"), at({0: 4}, topic="else")), stateful=stateful), P41))
+    assert "in-0 is in the progress (up to 100)" in found.message
+
+
+@pytest.mark.parametrize("batch", [41, 42])
+@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize("start_id", ["t1", "t2"])
+def test_topic_created_again_is_refused_as_data_loss(batch: int, stateful: bool, start_id: str) -> None:
+    """The new topic's offsets look like old ones: neither running nor skipping by them is right."""
+    found = refused(decide(plan(batch, part(at({0: 100}, id=start_id), at({0: 100}, id="t2")), stateful=stateful), P41))
+    assert "created again" in found.message
+    assert (found.tag, found.repeated, found.missed) == ("DATA_LOSS", (), ())
+
+
+@pytest.mark.parametrize("batch", [41, 42])
+@pytest.mark.parametrize("start_cluster", ["c1", "c2"])
+def test_source_of_another_cluster_is_refused(batch: int, start_cluster: str) -> None:
+    found = refused(decide(plan(batch, part(at({0: 100}, cluster=start_cluster), at({0: 100}, cluster="c2"))), P41))
+    assert "reads cluster c2 and the progress is of cluster c1" in found.message
+
+
+# Several sources
+
+
+def test_source_added_at_the_end_starts_where_it_began() -> None:
+    new = part(at({0: 5}, topic="two"), at({0: 9}, topic="two"), at({0: 5}, topic="two"))
+    old = part(at({0: 100}), at({0: 110}), at({0: 0}))
+    assert decide(plan(42, old, new), P41) == Run()
+    assert decide(plan(42, old, new, stateful=True), P41) == Run()
+    refused(decide(plan(43, old, new), P41))
+    refused(decide(plan(42, old, new, query="other"), P41))
+    refused(decide(plan(42, replace(old, start=at({0: 99})), new), P41))
+    found = refused(decide(plan(42, old, replace(new, start=at({0: 6}, topic="two"))), P41))
+    assert "source 1 is not in the progress" in found.message
+
+
+def test_source_added_in_front_changes_positions_and_is_refused() -> None:
+    new = part(at({0: 5}, topic="two"), at({0: 9}, topic="two"), at({0: 5}, topic="two"))
+    refused(decide(plan(42, new, part(at({0: 100}), at({0: 110}), at({0: 0}))), P41))
+
+
+def test_sources_with_names_are_compared_by_name_wherever_they_stand() -> None:
+    done = progress(41, at({0: 100}, name="a"), at({0: 7}, topic="two", name="b"))
+    a = part(at({0: 100}, name="a"), at({0: 110}, name="a"))
+    b = part(at({0: 7}, topic="two", name="b"), at({0: 8}, topic="two", name="b"))
+    assert decide(plan(42, b, a), done) == Run()
+    began = at({0: 3}, topic="new", name="c")
+    c = part(began, at({0: 4}, topic="new", name="c"), began)
+    assert decide(plan(42, c, b, a), done) == Run()
+    found = refused(decide(plan(42, c, a), done))
+    assert "source 'b' of the progress is not in the query" in found.message
+
+
+def test_named_source_that_the_logged_batch_does_not_know_yet() -> None:
+    """Added by name before the replay of a batch that was planned without it."""
+    done = progress(41, at({0: 100}, name="a"))
+    nothing = part(None, None, None, name="c")
+    assert decide(plan(41, part(at({0: 90}, name="a"), at({0: 100}, name="a")), nothing), done) == Skip()
+    assert decide(plan(41, part(at({0: 90}, name="a"), at({0: 100}, name="a")), nothing, stateful=True), done) == Rebuild()
+    assert decide(plan(42, part(at({0: 100}, name="a"), at({0: 101}, name="a")), nothing), done) == Run()
+
+
+def test_added_source_with_rows_is_not_skipped() -> None:
+    new = part(at({0: 5}, topic="two"), at({0: 9}, topic="two"), at({0: 5}, topic="two"))
+    refused(decide(plan(41, part(at({0: 90}), at({0: 100})), new), P41))
+
+
+def test_names_that_come_or_go_are_refused() -> None:
+    refused(decide(plan(42, part(at({0: 100}, name="a"), at({0: 110}, name="a"))), P41))
+    refused(decide(simple(42, 100, 110), progress(41, at({0: 100}, name="a"))))
+
+
+def test_source_used_twice_is_two_sources() -> None:
+    twice = progress(41, at({0: 100}), at({0: 100}))
+    one = part(at({0: 100}), at({0: 110}), at({0: 0}))
+    assert decide(plan(42, one, one), twice) == Run()
+    refused(decide(plan(42, one), twice))
+
+
+# Sources that are not semel's: equal or not
+
+
+def other(text: str) -> OtherSource:
+    return OtherSource(text)
+
+
+P41_FILES = progress(41, other("f9"))
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_other_source_runs_where_its_start_is_the_progress(stateful: bool) -> None:
+    assert decide(plan(42, part(other("f9"), other("f12")), stateful=stateful), P41_FILES) == Run()
+    found = refused(decide(plan(42, part(other("f8"), other("f12")), stateful=stateful), P41_FILES))
+    assert "starts at f8 and the progress ends at f9" in found.message
+    assert (found.repeated, found.missed) == ((), ())
+
+
+@pytest.mark.parametrize(("batch", "query"), [(42, "other"), (43, Q), (0, "other")])
+def test_other_source_never_runs_under_another_query_or_number(batch: int, query: str) -> None:
+    refused(decide(plan(batch, part(other("f9"), other("f12")), query=query), P41_FILES))
+
+
+def test_other_source_is_skipped_only_where_equal_or_where_the_checkpoint_has_p_itself() -> None:
+    assert decide(plan(41, part(other("f8"), other("f9"))), P41_FILES) == Skip()
+    refused(decide(plan(41, part(other("f7"), other("f8"))), P41_FILES))
+    refused(decide(plan(40, part(other("f7"), other("f9"))), P41_FILES))
+    assert decide(plan(40, part(other("f7"), other("f8"))), P41_FILES, logged=[other("f9")]) == Skip()
+    refused(decide(plan(40, part(other("f7"), other("f8"))), P41_FILES, logged=[other("f10")]))
+    refused(decide(plan(40, part(other("f7"), other("f8"))), P41_FILES, logged=[None]))
+
+
+def test_mixed_sources_need_both() -> None:
+    done = progress(41, at({0: 100}), other("f9"))
+    assert decide(plan(41, part(at({0: 90}), at({0: 100})), part(other("f8"), other("f9"))), done) == Skip()
+    assert decide(plan(42, part(at({0: 100}), at({0: 101})), part(other("f9"), other("f9"))), done) == Run()
+    refused(decide(plan(41, part(at({0: 90}), at({0: 101})), part(other("f8"), other("f9"))), done))
+    refused(decide(plan(7, part(at({0: 100}), at({0: 101})), part(other("f9"), other("f9")), query="other"), done))
+    older = plan(40, part(at({0: 80}), at({0: 90})), part(other("f7"), other("f8")))
+    assert decide(older, done, logged=[at({0: 100}), other("f9")]) == Skip()
+    refused(decide(older, done, logged=[at({0: 101}), other("f9")]))
+
+
+def test_source_of_another_kind_is_refused() -> None:
+    found = refused(decide(plan(42, part(other("f9"), other("f12"))), P41))
+    assert "of another kind" in found.message
+    refused(decide(simple(42, 0, 9), P41_FILES))
+    refused(decide(simple(41, 0, 9), P41_FILES))
+
+
+def test_new_other_source_has_no_start() -> None:
+    assert decide(plan(42, part(at({0: 100}), at({0: 101})), part(None, other("f0"))), P41) == Run()
+    refused(decide(plan(42, part(at({0: 100}), at({0: 101})), part(other("f0"), other("f1"))), P41))
+
+
+# Refusals: the token, the words
+
+
+def test_token_of_a_refusal_runs_the_batch_once() -> None:
+    batch = simple(42, 90, 130)
+    found = refused(decide(batch, P41))
+    assert f"onProgressMismatch=checkpoint:{found.token}" in found.message
+    assert decide(batch, P41, override=found.token) == Run(forced=found)
+    moved = progress(42, at({0: 130}))
+    spent = refused(decide(simple(43, 120, 140), moved, override=found.token))
+    assert spent.token != found.token
+    assert "is for another batch or another progress record" in spent.message
+
+
+@pytest.mark.parametrize(
+    ("batch", "done"),
+    [
+        (simple(43, 90, 130), P41),
+        (simple(42, 90, 131), P41),
+        (simple(42, 91, 130), P41),
+        (simple(42, 90, 130, query="other"), P41),
+        (simple(42, 90, 130), progress(41, at({0: 101}))),
+        (simple(42, 90, 130), progress(40, at({0: 100}))),
+        (simple(42, 90, 130), progress(41, at({0: 100}), run="run-2")),
+        (simple(42, 90, 130), None),
+    ],
+)
+def test_token_fits_nothing_else(batch: Planned, done: Progress | None) -> None:
+    token = refused(decide(simple(42, 90, 130), P41)).token
+    assert refused(decide(batch, done, override=token)).token != token
+
+
+def test_token_where_there_is_no_progress() -> None:
+    token = refused(decide(simple(7, 5, 9), None)).token
+    assert isinstance(decide(simple(7, 5, 9), None, override=token), Run)
+    refused(decide(simple(7, 5, 9), progress(6, at({0: 4})), override=token))
+
+
+def test_token_is_not_asked_where_the_table_decides() -> None:
+    assert decide(simple(41, 90, 100), P41, override="0" * 16) == Skip()
+    assert decide(simple(42, 100, 110), P41, override="0" * 16) == Run()
+
+
+def test_message_is_one_line_that_says_what_is_where_and_the_ways_out() -> None:
+    found = refused(decide(simple(0, 7, 9, query="other"), P41))
+    error = found.error()
+    assert "\n" not in str(error)
+    assert str(error).startswith("[SEMEL_PROGRESS_MISMATCH] ")
+    for word in (
+        "batch 0 of query other",
+        f"batch 41 of query {Q}",
+        "Nothing was written",
+        "startingOffsets=committed and this transactionalIdPrefix",
+        "onProgressMismatch=checkpoint:",
+    ):
+        assert word in str(error)
+
+
+def test_message_without_progress_names_the_former_prefix() -> None:
+    message = refused(decide(simple(7, 5, 9), None)).message
+    assert "if the prefix was changed, previousTransactionalIdPrefix=" in message
+    assert "startingOffsets=committed" not in message
+
+
+def test_message_of_a_thousand_partitions_stays_readable_and_the_ranges_are_whole() -> None:
+    everywhere = dict.fromkeys(range(1000), 10)
+    found = refused(decide(plan(42, part(at(dict.fromkeys(range(1000), 4)), at(everywhere))), progress(41, at(everywhere))))
+    assert len(found.repeated) == 1000
+    assert "and 980 more" in found.message
+    assert "rows of 980 more partitions (6000 offsets)" in found.message
+    assert len(found.message) < 5000

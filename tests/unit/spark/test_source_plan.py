@@ -1,0 +1,103 @@
+"""The arithmetic of micro-batches: limits shared out, ranges between offsets, the rule of batch 0."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semel.read import Range
+from semel.spark.offsets import SourceOffset, TopicOffset, initial
+from semel.spark.source_plan import Part, assembled, between, divided, parts_of, shared_out
+from semel.wire.metadata import TopicPartition
+
+Parts = dict[TopicPartition, Part]
+
+
+def parts(*waiting: int) -> Parts:
+    return {("in", index): Part("id", 0, 10, 10 + count) for index, count in enumerate(waiting)}
+
+
+def offset(began: dict[int, int], end: dict[int, int], *, topic_id: str = "id", marked: bool = False) -> SourceOffset:
+    return SourceOffset("c", {"in": TopicOffset(topic_id, began, end)}, marked)
+
+
+def shares(found: dict[TopicPartition, int]) -> list[int]:
+    return [end - 10 for _, end in sorted(found.items())]
+
+
+def test_a_limit_is_shared_out_by_what_is_waiting() -> None:
+    assert shares(shared_out(parts(100, 300), 40)) == [10, 30]
+    assert shares(shared_out(parts(100, 300, 0), None)) == [100, 300, 0]
+    assert shares(shared_out(parts(100, 300), 400)) == [100, 300]
+
+
+def test_nobody_starves_and_shares_are_rounded_down() -> None:
+    assert shares(shared_out(parts(1, 1_000_000), 10)) == [1, 9]
+    assert shares(shared_out(parts(10, 10, 10), 10)) == [3, 3, 3]
+    assert shares(shared_out(parts(10, 10, 10), 1)) == [1, 1, 1]
+
+
+def test_shares_of_huge_offsets_are_exact() -> None:
+    huge = {("in", 0): Part("id", 0, 2**60, 2**60 + 3)}
+    assert shared_out(huge, 2) == {("in", 0): 2**60 + 2}
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 2**40), min_size=1, max_size=8), st.integers(1, 2**40))
+def test_every_batch_moves_on_and_none_goes_too_far(waiting: list[int], most: int) -> None:
+    found = shares(shared_out(parts(*waiting), most))
+    assert all(0 <= share <= count for share, count in zip(found, waiting, strict=True))
+    assert all(share > 0 for share, count in zip(found, waiting, strict=True) if count)
+    assert sum(found) <= max(most, 0) + len(waiting)
+
+
+def test_ranges_between_two_offsets() -> None:
+    start, end = offset({0: 0, 1: 0}, {0: 5, 1: 7}), offset({0: 0, 1: 0}, {0: 9, 1: 7})
+    assert between(start, end) == [Range("in", "id", 0, 5, 9)]
+    assert between(end, end) == []
+
+
+def test_an_initial_start_is_not_believed() -> None:
+    """It may be another answer than the one whose end was logged: after a restart inside batch 0 it is."""
+    logged = offset({0: 3}, {0: 9})
+    for answered in (3, 0, 7, 50):
+        assert between(offset({0: answered}, {0: answered}, marked=True), logged) == [Range("in", "id", 0, 3, 9)]
+    assert between(initial("c", {}), logged) == [Range("in", "id", 0, 3, 9)]
+    assert between(offset({0: 3}, {0: 5}), logged) == [Range("in", "id", 0, 5, 9)], "control: any other start is believed"
+
+
+def test_a_partition_that_the_start_lacks_is_read_from_where_it_began() -> None:
+    assert between(offset({0: 3}, {0: 5}), offset({0: 3, 1: 2}, {0: 5, 1: 4})) == [Range("in", "id", 1, 2, 4)]
+
+
+def test_a_topic_that_was_created_anew_is_read_from_where_it_began() -> None:
+    assert between(offset({0: 3}, {0: 500}), offset({0: 0}, {0: 4}, topic_id="new")) == [Range("in", "new", 0, 0, 4)]
+
+
+def test_a_log_that_was_cut_gives_nothing_to_read() -> None:
+    assert between(offset({0: 3}, {0: 500}), offset({0: 3}, {0: 400})) == []
+
+
+def test_began_goes_from_offset_to_offset() -> None:
+    before = offset({0: 3, 1: 0}, {0: 5, 1: 0})
+    after = assembled("c", parts_of(before), {("in", 0): 8, ("in", 1): 2})
+    assert after == offset({0: 3, 1: 0}, {0: 8, 1: 2})
+
+
+def test_one_task_for_each_partition_unless_more_were_asked_for() -> None:
+    ranges = [Range("in", "id", 0, 0, 100), Range("in", "id", 1, 0, 7)]
+    assert divided(ranges, None, None) == ranges
+    assert divided(ranges, 2, None) == ranges
+    assert [one.size for one in divided(ranges, None, 40)] == [33, 33, 34, 7]
+    assert [one.size for one in divided(ranges, 4, None)] == [33, 33, 34, 7]
+    assert len(divided(ranges, 10, 60)) >= 10
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=5), st.integers(1, 40), st.integers(1, 400))
+def test_dividing_neither_loses_nor_doubles_an_offset(sizes: list[int], least: int, most: int) -> None:
+    ranges = [Range("in", "id", index, 5, 5 + size) for index, size in enumerate(sizes)]
+    pieces = divided(ranges, least, most)
+    assert all(piece.size <= most for piece in pieces)
+    covered = [(piece.partition, at) for piece in pieces for at in range(piece.start, piece.end)]
+    assert covered == [(one.partition, at) for one in ranges for at in range(one.start, one.end)]

@@ -1,0 +1,20 @@
+"""Waiting in tests: for a condition, and with patience, since the machine may do much else at the same time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+#: How long anything may take.
+PATIENCE_S = 300
+_POLL_S = 0.02
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = PATIENCE_S) -> None:
+    """Return when the condition holds. Raises :class:`AssertionError` that says ``what`` was waited for, if it does not within the time."""
+    end = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        pause.wait(_POLL_S)
