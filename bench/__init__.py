@@ -5,7 +5,7 @@
 ``rig``
     one broker and one Spark with the flags of production, fresh topics, and the count of what arrived in them
 ``rounds``
-    runs contenders in turn, A B A B, after one uncounted round
+    runs contenders in turn, A B, B A, A B, after one uncounted round
 ``figures``
     a comparison: the ratio of each pair, its median and range, target and aim
 ``sinks``, ``sources``, ``micro_batches``

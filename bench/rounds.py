@@ -1,4 +1,7 @@
-"""Runs contenders in turn, so that whatever else the machine does meets all of them: A B A B, after one round that is not counted."""
+"""Runs contenders in turn, so that whatever else the machine does meets all of them, after one round that is not counted.
+
+Every second round goes backwards: A B, B A, A B. Java compiles for minutes, and whoever always came last would always meet the faster one.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def interleave(work: str, contenders: Sequence[Contender], rounds: int, *, unit:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(work, total=(rounds + 1) * len(contenders))
         for number in range(rounds + 1):
-            for contender in contenders:
+            for contender in contenders if number % 2 else reversed(contenders):
                 bar.update(task, description=f"{work}: {contender.name}")
                 value = contender.run(number)
                 if number:

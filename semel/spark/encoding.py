@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql import types as t
 
 from semel.errors import ConfigError
 from semel.records.codecs import Codec
@@ -25,7 +26,7 @@ from semel.transaction.ticket import TicketTopic
 __all__ = ["COLUMNS", "Encoder", "by_topic", "gathered"]
 
 #: The task that writes the batch, its topic and partition, and its bytes.
-COLUMNS = "slot int, topic string, partition int, batch binary"
+COLUMNS = t.StructType().add("slot", "integer").add("topic", "string").add("partition", "integer").add("batch", "binary")
 _SCHEMA = pa.schema([("slot", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("batch", pa.binary())])
 #: Rows are gathered to about this many bytes before they are encoded: record batches of small Arrow batches would be small themselves.
 _GATHER = 8 << 20

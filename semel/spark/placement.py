@@ -25,13 +25,14 @@ __all__ = ["Placement", "place"]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A DataFrame whose Spark partition ``i`` holds only what goes to the partitions in ``shares[i]``.
+    """A DataFrame whose Spark partition ``i`` holds only what goes to the partitions in ``shares[i]``, of ``topics`` as they were looked at.
 
     It holds rows for ``topic``, or where that is None, record batches (:data:`~semel.spark.encoding.COLUMNS`).
     """
 
     df: DataFrame
     shares: list[list[TopicPartition]]
+    topics: Mapping[str, TicketTopic]
     topic: str | None
 
     @property
@@ -51,8 +52,8 @@ def place(df: DataFrame, topics: Mapping[str, TicketTopic], *, topic: str | None
     shares = [every[task::tasks] for task in range(tasks)]
     if topic is not None and "partition" not in df.columns and ("key" not in df.columns or any_partition):
         turned = shares[batch % tasks :] + shares[: batch % tasks]
-        return Placement(df.coalesce(tasks), turned, topic)
+        return Placement(df.coalesce(tasks), turned, topics, topic)
     first = dict(zip(names, accumulate((topics[name].partitions for name in names), initial=0), strict=False))
     encoder = Encoder(topic, topics, first, tasks, not any_partition, codec)
     shuffled = df.mapInArrow(encoder, COLUMNS).repartitionById(tasks, f.col("slot"))
-    return Placement(shuffled, shares, None)
+    return Placement(shuffled, shares, topics, None)

@@ -81,7 +81,7 @@ def write_with_retries(client: Client, producer: Producer, options: SinkOptions,
 def _write_once(client: Client, producer: Producer, options: SinkOptions, work: Work) -> tuple[int, int]:
     placement = _placed(client, options, work)
     with producer.transaction() as txn:
-        tickets = txn.tickets(placement.shares)
+        tickets = txn.tickets(placement.shares, placement.topics)
         with within(work.df.sparkSession, producer.timeout_ms - txn.age_ms):
             receipts = tasks.write(placement, tickets, options.properties)
         reached(SinkStep.JOB_DONE, str(work.number))
@@ -115,7 +115,7 @@ def write_plain(client: Client, options: SinkOptions, work: Work) -> Totals:
     """Write the batch at least once: no transaction, no progress; what a failed or repeated task wrote stays visible."""
     began = time.monotonic()
     placement = _placed(client, options, work)
-    receipts = tasks.write(placement, plain_tickets(client, placement.shares), options.properties)
+    receipts = tasks.write(placement, plain_tickets(placement.shares, placement.topics), options.properties)
     reached(SinkStep.JOB_DONE, str(work.number))
     return Totals(*_sums(receipts), (time.monotonic() - began) * 1000)
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from semel.errors import AbortAndRetry, DataLoss, Fenced
+from semel.errors import AbortAndRetry, DataLoss, Fenced, Retriable
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import Leaders, TopicPartition
@@ -46,6 +46,9 @@ class _Look:
     others: dict[TopicPartition, list[OpenTransaction]]
 
 
+_NOTHING_SEEN = _Look(set(), {}, set(), {})
+
+
 def wait_seen(
     client: Client,
     partitions: Collection[TopicPartition],
@@ -68,7 +71,10 @@ def wait_seen(
     while left:
         # the last round has its time too: what it finds is said, and not that the time was up in the middle of it
         once = client.deadline(max(client.config.request_timeout_ms, 1_000))
-        look = _look(client, client.newest_leaders(left, once), producer_ids, last_offsets, once)
+        try:
+            look = _look(client, client.newest_leaders(left, once), producer_ids, last_offsets, once)
+        except Retriable:  # a round in which nobody answers is not the end of the wait
+            look = _NOTHING_SEEN
         _refuse_rival(look.ours, identity)
         others.update(look.others)
         left -= look.settled

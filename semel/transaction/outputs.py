@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from semel.errors import ConfigError
 from semel.transaction.ticket import Ticket, TicketTopic
@@ -32,9 +32,8 @@ def _max_bytes(client: Client, name: str, deadline: Deadline) -> int:
     return min(int(told or _DEFAULT_MAX_BYTES), client.config.max_request_size)
 
 
-def plain_tickets(client: Client, shares: Sequence[Iterable[TopicPartition]]) -> list[Ticket]:
+def plain_tickets(shares: Sequence[Iterable[TopicPartition]], known: Mapping[str, TicketTopic]) -> list[Ticket]:
     """Tickets of no transaction: what is written with them is visible at once, and a repeated task writes it again (at-least-once)."""
     wanted = [tuple(sorted(share)) for share in shares]
-    known = look_at(client, {topic for share in wanted for topic, _ in share}, client.deadline())
     nobody = Identity("", -1, -1)
     return [Ticket(number, nobody, share, {topic: known[topic] for topic, _ in share}) for number, share in enumerate(wanted)]

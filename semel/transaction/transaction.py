@@ -79,8 +79,10 @@ class Transaction:
 
     # ---- writing
 
-    def tickets(self, shares: Sequence[Iterable[TopicPartition]]) -> list[Ticket]:
+    def tickets(self, shares: Sequence[Iterable[TopicPartition]], topics: Mapping[str, TicketTopic] | None = None) -> list[Ticket]:
         """One ticket for each share of partitions. All partitions are added to the transaction in one request, before anybody can write.
+
+        ``topics`` are those that the shares were made by, where that was a moment ago; the others are looked at now.
 
         Raises :class:`ConfigError` if two tickets would name one partition (DESIGN rule 1: also after the first one is back, since a second
         writer would begin at sequence 0 again, and the broker answers OK to that and keeps the first rows), or for a partition that is not there.
@@ -91,7 +93,9 @@ class Transaction:
         wanted = [tuple(sorted(share)) for share in shares]
         self._refuse_overlap([partition for share in wanted for partition in share])
         new = {topic for share in wanted for topic, _ in share} - self._topics.keys()
-        self._topics.update(look_at(self._own.client, new, self._own.deadline()))
+        known = topics or {}
+        self._topics.update({name: known[name] for name in new & known.keys()})
+        self._topics.update(look_at(self._own.client, new - known.keys(), self._own.deadline()))
         for topic, index in (partition for share in wanted for partition in share):
             if not 0 <= index < self._topics[topic].partitions:
                 raise ConfigError(

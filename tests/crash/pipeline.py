@@ -20,7 +20,7 @@ import pyarrow as pa
 import semel
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, Retriable, SemelError
-from semel.transaction.outputs import plain_tickets
+from semel.transaction.outputs import look_at, plain_tickets
 from semel.transaction.producer import Producer
 from semel.transaction.progress import KafkaSource, Progress, TopicEnd
 from semel.transaction.ticket import Receipt, Ticket
@@ -186,7 +186,8 @@ def run(job: Job) -> None:
 def _run_plain(job: Job, workers: Workers) -> None:
     with Client(ClientConfig.parse(job.properties())) as client:
         for start in range(0, job.total, job.chunk):
-            workers.write(plain_tickets(client, _shares(job)), start, start + job.chunk)
+            topics = look_at(client, {job.target}, client.deadline())
+            workers.write(plain_tickets(_shares(job), topics), start, start + job.chunk)
 
 
 def _run_owner(producer: Producer, job: Job, write: Write) -> None:

@@ -71,7 +71,7 @@ def hasty(impatient: tuple[Sandbox, Expiring]) -> Iterator[Raw]:
 
 
 def test_an_expired_transaction_was_aborted_and_its_own_abort_brings_the_next_identity(hasty: Raw) -> None:
-    identity = hasty.init(timeout_ms=300)
+    identity = hasty.init(timeout_ms=3_000)  # time enough to write on a busy machine
     hasty.add(identity, 0)
     assert hasty.produce(identity, ["x"])[0] == 0
     wait_for(lambda: _state(hasty) == "CompleteAbort", "the expiry")

@@ -26,7 +26,7 @@ from tests.kafka.test_read_failover import leader
 from tests.waiting import wait_for
 
 ROWS = pa.table({"value": ["x", "y"], "partition": [0, 0]})
-SHORT = {"request.timeout.ms": 500, "delivery.timeout.ms": 2_000}
+SHORT = {"request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
 
 
 @pytest.fixture
@@ -125,6 +125,22 @@ def test_behind_a_commit_nobody_is_told_to_write_again(raw: Raw) -> None:
         for fault in held:
             fault.release()
     assert raw.visible() == ["x", "y"]
+
+
+def test_a_round_in_which_nobody_answers_is_not_the_end_of_the_wait(raw: Raw) -> None:
+    """Brokers that stall for longer than a request may take are waited for as long as delivery.timeout.ms says."""
+    with FaultProxy(raw.servers) as proxy:
+        properties = {"bootstrap.servers": proxy.bootstrap_servers, "request.timeout.ms": 500}
+        with semel.Cluster(properties) as cluster, cluster.producer(raw.id) as producer:
+            producer.take_over([raw.topic])
+            with producer.transaction() as txn:
+                txn.send(raw.topic, ROWS)
+                lost = [proxy.drop_request("Metadata", n) for n in range(1, 6)]
+            producer.settle()
+            assert all(fault.happened.is_set() for fault in lost)
+            with producer.transaction() as txn:
+                txn.send(raw.topic, ROWS)
+    assert raw.visible() == ["x", "y"] * 2
 
 
 def test_a_topic_that_grows_between_two_transactions(raw: Raw) -> None:

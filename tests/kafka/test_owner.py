@@ -42,7 +42,7 @@ def abort_from_outside(raw: Raw) -> None:
 def test_while_markers_are_not_seen_nothing_begins(raw: Raw) -> None:
     """A wait for markers that failed is waited for again by whoever wants to begin."""
     with FaultProxy(raw.servers) as proxy:
-        properties = {"bootstrap.servers": proxy.bootstrap_servers, "request.timeout.ms": 300, "delivery.timeout.ms": 1500}
+        properties = {"bootstrap.servers": proxy.bootstrap_servers, "request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
         with semel.Cluster(properties) as cluster, cluster.producer(raw.id) as producer:
             producer.take_over([raw.topic])
             # the first one is the look, before the commit, whether the rows are still there
@@ -168,7 +168,7 @@ def test_a_fenced_owner_does_not_fence_back(raw: Raw) -> None:
 def test_a_takeover_that_fails_half_way_is_done_again_from_the_start(raw: Raw) -> None:
     """Its InitProducerId is done, its markers are not seen: the next transaction takes over first."""
     with FaultProxy(raw.servers) as proxy:
-        properties = {"bootstrap.servers": proxy.bootstrap_servers, "request.timeout.ms": 300, "delivery.timeout.ms": 1500}
+        properties = {"bootstrap.servers": proxy.bootstrap_servers, "request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
         with semel.Cluster(properties) as cluster, cluster.producer(raw.id) as producer:
             producer.take_over([raw.topic])
             held = [proxy.delay_request("DescribeProducers", n) for n in range(1, 20)]
@@ -204,7 +204,7 @@ def test_an_identity_is_never_used_for_two_transactions(raw: Raw) -> None:
 def test_offsets_that_stay_pending(raw: Raw, whose: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     """While taking over: an owner that came in between is told from a transaction that has nothing to do with us (PROTOCOL 2.5)."""
     partition = (raw.topic, 0)
-    properties = {"bootstrap.servers": raw.servers, "request.timeout.ms": 500, "delivery.timeout.ms": 1500}
+    properties = {"bootstrap.servers": raw.servers, "request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
     with semel.Cluster(properties) as cluster:
         with cluster.producer(raw.id) as first, first.transaction() as txn:
             at = KafkaSource(raw.client.cluster, {raw.topic: TopicEnd(topic_id(raw.client, raw.topic), {0: 7})})

@@ -44,7 +44,7 @@ def expired(servers: str, transactional_id: str) -> bool:
 
 @pytest.mark.parametrize("action", [Action.KILL, Action.STOP], ids=["died", "slept"])
 def test_it_rolls_back_and_replays(hasty: Sandbox, nursery: Nursery, tmp_path: Path, action: Action) -> None:
-    job = replace(new_job(hasty, "down", chunks=6), transaction_timeout_ms=2000, abort_every=1000)
+    job = replace(new_job(hasty, "down", chunks=6), transaction_timeout_ms=5_000, abort_every=1000)
     plan = CrashPlan(tmp_path / "plan", point := CrashPoint(OwnerStep.OFFSETS_ADDED, 4, action))
     owner = nursery.start(job, plan, tmp_path / "log")
     with closing(owner):

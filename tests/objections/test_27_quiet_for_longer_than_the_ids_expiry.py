@@ -17,7 +17,7 @@ from tests.kafka.raw import Raw
 from tests.waiting import wait_for
 
 FORGETFUL = {"transactional.id.expiration.ms": "1500", "transaction.remove.expired.transaction.cleanup.interval.ms": "200"}
-SHORT = {"request.timeout.ms": 500, "delivery.timeout.ms": 2_000}
+SHORT = {"request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
 
 
 @pytest.fixture(scope="module")
