@@ -12,6 +12,7 @@ names what is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +25,10 @@ __all__ = ["record_bounds"]
 
 #: Bytes looked at in one go; what is allocated follows from it, not from what a batch says of itself.
 _WINDOW = 4 * 1024 * 1024
-#: Records that a chain should have: fewer are more guesses, more are more steps.
-_CHAIN = 48
-#: With fewer chains, a step of all of them in numpy takes longer than the plain way.
+#: With fewer chains, the search takes longer than the plain way.
 _FEWEST = 100
+#: With fewer chains still on their way, a step of all of them in numpy takes longer than the plain way.
+_TOGETHER = 32
 #: Records that must follow a place before it is taken for the beginning of one.
 _PROOF = 3
 #: How often wrong guesses are thrown out before the records are walked.
@@ -64,7 +65,7 @@ def _followed(area: NDArray[np.uint8], guesses: Ints, start: int, stop: int, beg
         starts, targets = _chains(guesses, start, stop, begins, ends)
         if len(starts) < fewest:
             return None
-        missed, found = _follow(area, starts, targets, fewest)
+        missed, found = _follow(area, starts, targets, min(fewest, _TOGETHER))
         if found is not None:
             return found
         kept = guesses[~np.isin(guesses, missed)]
@@ -86,10 +87,15 @@ def _chains(guesses: Ints, start: int, stop: int, begins: Ints, ends: Ints) -> t
     return (starts, targets) if own[-1] <= stop else (starts[:-1], targets[:-1])
 
 
+def _chain(size: int, average: int) -> int:
+    """Records that a chain should have: fewer are more guesses, more are more steps, and the least of both grows with the root (measured)."""
+    return max(16, isqrt(size // average) // 4)
+
+
 def _guesses(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends: Ints, average: int) -> Ints:
     """Beginnings of records, one in every so many bytes, as far as they can be told by their looks."""
     zone = 2 * average + _LONGEST
-    anchors = np.arange(start, min(stop, len(area) - zone), _CHAIN * average)[1:]
+    anchors = np.arange(start, min(stop, len(area) - zone), _chain(stop - start, average) * average)[1:]
     if not len(anchors):
         return anchors
     looks = np.lib.stride_tricks.sliding_window_view(area, zone)[anchors]
