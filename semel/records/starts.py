@@ -81,7 +81,8 @@ def _chains(guesses: Ints, start: int, stop: int, begins: Ints, ends: Ints) -> t
     The last one is left out if it may go beyond ``stop``.
     """
     inner = begins[(begins > start) & (begins < stop)]
-    starts = np.unique(np.concatenate([[start], inner, guesses]))
+    starts = np.sort(np.concatenate([[start], inner, guesses]))
+    starts = starts[np.diff(starts, prepend=-1) > 0]
     own = ends[np.searchsorted(ends, starts, side="right")]
     targets = np.minimum(np.append(starts[1:], own[-1]), own)
     return (starts, targets) if own[-1] <= stop else (starts[:-1], targets[:-1])
@@ -103,7 +104,7 @@ def _guesses(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends:
     # A length of one byte or two, then the attributes, which are 0. Longer records are few to the megabyte.
     single = (first & 0x81 == 0) & (first >= 2 * (SMALLEST_RECORD - 1)) & (second == 0)
     double = (first & 0x81 == 0x80) & (second - np.uint8(1) < 0x7F) & (third == 0)
-    lane, column = np.nonzero(single | double)
+    lane, column = np.divmod(np.flatnonzero(single | double), zone - 2)
     at = anchors[lane] + column
     batch = np.searchsorted(ends, at, side="right")
     end = ends[batch]
@@ -114,8 +115,7 @@ def _guesses(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends:
         at = body + length
         alive = (length >= SMALLEST_RECORD - 1) & (at < end) & (area.take(body, mode="clip") == 0)
     lane, at = lane[alive], at[alive]
-    _, one = np.unique(lane, return_index=True)
-    guesses: Ints = at[one]
+    guesses: Ints = at[np.diff(lane, prepend=-1) > 0]  # one of each zone
     return guesses[guesses < stop]
 
 
