@@ -76,8 +76,13 @@ def read(area: NDArray[np.uint8], positions: Ints, longest: int) -> tuple[Ints, 
     more = byte > 0x7F
     if not more.any():
         return ((byte >> 1) ^ -(byte & 1)).view(np.int8).astype(np.int64), positions + 1
-    words = (byte & 0x7F).astype(np.uint64)
     behind = positions + 1
+    second = area.take(behind, mode="clip")
+    if not (more & (second > 0x7F)).any():
+        # two bytes hold most numbers, and 16-bit arithmetic takes a quarter of the time
+        pairs = (byte & 0x7F) | ((second.astype(np.uint16) << 7) * more)
+        return ((pairs >> 1) ^ -(pairs & 1)).view(np.int16).astype(np.int64), behind + more
+    words = (byte & 0x7F).astype(np.uint64)
     shift = 7
     while more.any():
         if shift == 7 * longest:
