@@ -21,7 +21,7 @@ from semel.read.plan import NO_END, Range, id_text, parse_id
 from semel.wire import outcome
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import TopicPartition
+from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import EARLIEST, LATEST, list_offsets
 
 __all__ = ["Checked", "Loss", "check_ranges", "report"]
@@ -154,8 +154,7 @@ def _bounds(client: Client, ranges: Collection[Range], deadline: Deadline) -> di
         last.update(answered)
         doubtful -= answered.keys()
         if doubtful and deadline.passed:
-            names = ", ".join(f"{topic}-{index}" for topic, index in sorted(doubtful)[:5])
-            raise outcome.given_up(f"no leader of {names} answered within {deadline.timeout_ms:.0f} ms", "no leader", "Nothing was read.")
+            raise outcome.given_up(f"no leader of {named(doubtful)} answered within {deadline.timeout_ms:.0f} ms", "no leader", "Nothing was read.")
         if doubtful:
             deadline.pause()
     return {partition: (first[partition].offset, last[partition].offset) for partition in partitions}

@@ -16,7 +16,7 @@ from typing import Literal
 from semel.errors import ConfigError
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import TopicPartition
+from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import EARLIEST, LATEST, committed, list_offsets
 
 __all__ = ["AtOffsets", "AtTimestamp", "Committed", "Earliest", "EndSpec", "Latest", "StartSpec", "resolve"]
@@ -100,7 +100,7 @@ def _committed(client: Client, group: str, partitions: Collection[TopicPartition
     missing = set(partitions) - set(found)
     if missing:
         raise ConfigError(
-            f"group {group!r} has committed no offset for {_names(missing)} (or it has expired), so there is no place to start from."
+            f"group {group!r} has committed no offset for {named(missing)} (or it has expired), so there is no place to start from."
             " Nothing was read. Start from earliest, latest or given offsets.",
             tag="NOTHING_COMMITTED",
         )
@@ -121,7 +121,7 @@ def _by_time(
     unmatched = {partition for partition, offset in found.items() if offset < 0}
     if unmatched and not ending and spec.no_match == "error":
         raise ConfigError(
-            f"{_names(unmatched)} hold no row at or after timestamp {wanted[min(unmatched)]} ms, so there is no place to start from. Nothing was"
+            f"{named(unmatched)} hold no row at or after timestamp {wanted[min(unmatched)]} ms, so there is no place to start from. Nothing was"
             " read. Give an earlier time, or startingOffsetsByTimestampStrategy=latest to start with what comes next.",
             tag="NO_OFFSET_AT_TIMESTAMP",
         )
@@ -133,17 +133,12 @@ def _named(partitions: Collection[TopicPartition], given: Mapping[str, Mapping[i
     flat = {(topic, index): number for topic, numbers in given.items() for index, number in numbers.items()}
     missing, extra = set(partitions) - set(flat), set(flat) - set(partitions)
     if missing or extra:
-        problem = f"{_names(missing)} have none" if missing else f"{_names(extra)} are not read"
+        problem = f"{named(missing)} have none" if missing else f"{named(extra)} are not read"
         raise ConfigError(
             f"each partition needs its own {what}, and no other may be named: {problem}. Nothing was read."
             + (" Use -1 for latest, -2 for earliest." if least == EARLIEST else "")
         )
     low = {partition: number for partition, number in flat.items() if number < least}
     if low:
-        raise ConfigError(f"{_names(low)}: there is no {what} {min(low.values())}. Nothing was read. Give {least} or more.")
+        raise ConfigError(f"{named(low)}: there is no {what} {min(low.values())}. Nothing was read. Give {least} or more.")
     return flat
-
-
-def _names(partitions: Collection[TopicPartition]) -> str:
-    names = [f"{topic}-{index}" for topic, index in sorted(partitions)]
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

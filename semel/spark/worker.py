@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from threading import get_ident
 
 from semel.config import ClientConfig
@@ -10,12 +9,12 @@ from semel.wire.client import Client
 
 __all__ = ["client"]
 
-_clients: dict[tuple[int, int, ClientConfig], Client] = {}
+_clients: dict[tuple[int, ClientConfig], Client] = {}
 
 
 def client(config: ClientConfig) -> Client:
-    """The client of this thread. A forked process, which must not speak on its parent's connections, has its own."""
-    key = (os.getpid(), get_ident(), config)
+    """The client of this thread. In a forked process it has let go of its parent's connections, and opens its own."""
+    key = (get_ident(), config)
     if key not in _clients:
         _clients[key] = Client(config)
     return _clients[key]

@@ -33,7 +33,7 @@ __all__ = ["Action", "CrashPlan", "CrashPoint", "Passed", "observe"]
 _LOG = "steps.jsonl"
 _POLL_S = 0.01
 #: What the command line of each of Spark's Java processes holds: nothing else that is called java is ever touched.
-_SPARK = "org.apache.spark"
+SPARK = "org.apache.spark"
 
 
 class Action(Enum):
@@ -143,11 +143,11 @@ def _announce(directory: Path, point: CrashPoint, victims: Sequence[int]) -> Non
 
 def _spark_processes(action: Action) -> list[int]:
     me = os.getpid()
-    above = [pid for pid, command in parents(me) if _SPARK in command][:1]
+    above = [pid for pid, command in parents(me) if SPARK in command][:1]
     if action is Action.EXECUTOR:
         found = above
     elif action is Action.DRIVER:
-        found = above or [pid for pid, command in children(me) if _SPARK in command]
+        found = above or [pid for pid, command in children(me) if SPARK in command]
     else:
         return []
     if not found:

@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from semel.sandbox.processes import children
-from semel.testing.crash import Action, CrashPlan
+from semel.testing.crash import SPARK, Action, CrashPlan
 
 __all__ = ["Program", "run_until_done"]
-
-_SPARK = "org.apache.spark"
 
 
 class Program:
@@ -34,7 +32,7 @@ class Program:
     def __exit__(self, *_: object) -> None:
         # a driver whose Python is killed leaves its Java running
         for pid, command in children(self.process.pid):
-            if _SPARK in command:
+            if SPARK in command:
                 os.kill(pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from semel.errors import AbortAndRetry, DataLoss, Fenced, Retriable
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import Leaders, TopicPartition
+from semel.wire.metadata import Leaders, TopicPartition, named
 from semel.wire.offsets import LATEST, list_offsets
 from semel.wire.transactions import Identity, OpenTransaction, open_transactions
 
@@ -81,7 +81,7 @@ def wait_seen(
         if left and deadline.passed:
             raise _given_up(left, look, deadline)
         if left and not told and time.monotonic() - began > _QUIET_S:
-            log.warning("waiting until the last transaction of %r is seen to have ended on %s", identity.transactional_id, _names(left))
+            log.warning("waiting until the last transaction of %r is seen to have ended on %s", identity.transactional_id, named(left))
             told = True
         if left:
             deadline.pause()
@@ -133,13 +133,13 @@ def _given_up(left: Collection[TopicPartition], look: _Look, deadline: Deadline)
     away = sorted(left - look.ours.keys() - look.gone)
     if away:
         return AbortAndRetry(
-            f"no leader of {_names(away)} has answered for {deadline.timeout_ms:.0f} ms, so it is not known whether the last transaction has ended"
+            f"no leader of {named(away)} has answered for {deadline.timeout_ms:.0f} ms, so it is not known whether the last transaction has ended"
             " there. Nothing new was written. Bring the brokers of these partitions back, then run again.",
             tag="PARTITION_AWAY",
         )
     if look.gone:
         return DataLoss(
-            f"rows that the leader of {_names(look.gone)} had acknowledged are not there any more: its log ends before them."
+            f"rows that the leader of {named(look.gone)} had acknowledged are not there any more: its log ends before them."
             " The topic was created again, or its log was cut (unclean leader election). Nothing new was written."
             " Find out what happened to these partitions; the rows must be written again from the source.",
             tag="ROWS_GONE",
@@ -155,7 +155,3 @@ def _given_up(left: Collection[TopicPartition], look: _Look, deadline: Deadline)
         " An operator must write the marker: bin/kafka-transactions.sh abort, only if that transaction was not committed.",
         tag="MARKER_LOST",
     )
-
-
-def _names(partitions: Collection[TopicPartition]) -> str:
-    return ", ".join(f"{topic}-{index}" for topic, index in sorted(partitions)[:5])

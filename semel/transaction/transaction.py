@@ -19,7 +19,7 @@ from semel.transaction.progress import Progress, Recorded
 from semel.transaction.states import Event, State
 from semel.transaction.takeover import see_group
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, TicketTopic, Wrote
-from semel.wire.metadata import TopicPartition
+from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import EARLIEST, list_offsets
 from semel.wire.outcome import name
 from semel.wire.transactions import Identity, add_partitions, commit_offsets, describe
@@ -251,10 +251,10 @@ class Transaction:
     def _refuse_deleted(self) -> None:
         """Look whether the rows are still there: the broker commits a transaction whose rows retention has deleted, and says nothing (DESIGN 12)."""
         starts = list_offsets(self._own.client, dict.fromkeys(self._wrote, EARLIEST), read_committed=False, deadline=self._own.deadline())
-        lost = [f"{topic}-{index}" for (topic, index), wrote in sorted(self._wrote.items()) if starts[topic, index].offset > wrote.first]
+        lost = [partition for partition, wrote in self._wrote.items() if starts[partition].offset > wrote.first]
         if lost:
             raise DataLoss(
-                f"rows of this transaction on {', '.join(lost[:5])} were deleted before it was committed (retention, or DeleteRecords)."
+                f"rows of this transaction on {named(lost)} were deleted before it was committed (retention, or DeleteRecords)."
                 " It is aborted, and nothing of it is visible."
                 " Raise the topic's retention above the length of a batch, look whether the rows carry old timestamps, then run it again.",
                 tag="ROWS_GONE",

@@ -23,13 +23,12 @@ from semel.errors import ConfigError, Retriable
 from semel.wire import outcome
 from semel.wire.connection import Connection
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import Metadata, Topic, TopicPartition, metadata_request
+from semel.wire.metadata import Leaders, Metadata, Topic, TopicPartition, by_node, metadata_request, named
 from semel.wire.outcome import Outcome
 from semel.wire.target import ANY, Anyone, GroupCoordinator, Target, TransactionCoordinator
 from semel.wire.versions import Versions
 
 __all__ = ["Client"]
-
 
 _UNKNOWN_TOPIC = 3
 
@@ -119,29 +118,33 @@ class Client:
         rows: Callable[[Any], Mapping[TopicPartition, Any]],
         versions: tuple[int, int],
         *,
+        leaders: Leaders | None = None,
         deadline: Deadline | None = None,
     ) -> dict[TopicPartition, Any]:
         """Ask the leader of each partition, in as few requests as there are leaders. ``rows`` takes an answer apart; a row has an ``error_code``.
 
         Returns one row a partition. Raises the error of a code that repeating does not cure, or :class:`Retriable` at the deadline.
+
+        With ``leaders`` these brokers are asked and no others, once, and a partition that got no answer is left out.
         """
         deadline = deadline or self.deadline()
+        if leaders is not None:
+            return self._ask_nodes(by_node(leaders, partitions), build, rows, versions, deadline)[0]
         left = set(partitions)
         found: dict[TopicPartition, Any] = {}
         while left:
-            answered, problem = self.ask_nodes(self._by_leader(left, deadline), build, rows, versions, deadline)
+            answered, problem = self._ask_nodes(self._by_leader(left, deadline), build, rows, versions, deadline)
             found |= answered
             left -= answered.keys()
             if left:
                 if deadline.passed:
-                    names = ", ".join(f"{topic}-{index}" for topic, index in sorted(left)[:5])
-                    subject = f"no answer for {names} within {deadline.timeout_ms:.0f} ms"
+                    subject = f"no answer for {named(left)} within {deadline.timeout_ms:.0f} ms"
                     raise outcome.given_up(subject, problem or "no leader", "Nothing was read or written by this request.")
                 deadline.pause()
                 self.refresh({topic for topic, _ in left}, deadline)
         return found
 
-    def ask_nodes(
+    def _ask_nodes(
         self,
         led: Mapping[int, Collection[TopicPartition]],
         build: Callable[[list[TopicPartition]], Any],
@@ -149,10 +152,7 @@ class Client:
         versions: tuple[int, int],
         deadline: Deadline,
     ) -> tuple[dict[TopicPartition, Any], str]:
-        """Ask these brokers, and no others, once for these partitions: the rows that came, and the last problem of those that did not.
-
-        Raises the error of a code that repeating does not cure.
-        """
+        """Ask each broker once for its partitions: the rows that came, and the last problem of those that did not."""
         found: dict[TopicPartition, Any] = {}
         problem = ""
         for node, partitions in led.items():

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka.protocol.metadata import MetadataRequest
 
-__all__ = ["Broker", "Leaders", "Metadata", "Partition", "Topic", "TopicPartition", "by_node", "by_topic", "metadata_request"]
+__all__ = ["Broker", "Leaders", "Metadata", "Partition", "Topic", "TopicPartition", "by_node", "by_topic", "metadata_request", "named"]
 
 TopicPartition = tuple[str, int]
 #: Node and leader epoch of the leader of each partition; -1 where there is none.
@@ -105,6 +105,12 @@ def by_node(leaders: Leaders, partitions: Iterable[TopicPartition]) -> dict[int,
     for partition in partitions:
         grouped.setdefault(leaders[partition][0], []).append(partition)
     return grouped
+
+
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions for a message: the first five, and how many more there are."""
+    names = [f"{topic}-{index}" for topic, index in sorted(partitions)]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def metadata_request(names: Collection[str] | None) -> Any:

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest, Offs
 from semel.wire import outcome
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import Leaders, TopicPartition, by_node, by_topic
+from semel.wire.metadata import Leaders, TopicPartition, by_topic
 from semel.wire.target import GroupCoordinator
 
 __all__ = ["EARLIEST", "LATEST", "Listed", "committed", "end_of_epoch", "list_offsets", "live_members"]
@@ -66,10 +66,7 @@ def list_offsets(
     def rows(answer: Any) -> dict[TopicPartition, Any]:
         return {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
 
-    if leaders is None:
-        answers = client.ask_leaders(wanted, build, rows, (5, 7), deadline=deadline)
-    else:
-        answers, _ = client.ask_nodes(by_node(leaders, wanted), build, rows, (5, 7), deadline or client.deadline())
+    answers = client.ask_leaders(wanted, build, rows, (5, 7), leaders=leaders, deadline=deadline)
     return {partition: Listed(row.offset, row.timestamp, row.leader_epoch) for partition, row in answers.items()}
 
 

@@ -27,7 +27,7 @@ from semel.wire.client import Client
 from semel.wire.connection import Buffer, Connection
 from semel.wire.deadline import Deadline
 from semel.wire.flexible import text, varint
-from semel.wire.metadata import TopicPartition
+from semel.wire.metadata import TopicPartition, named
 from semel.wire.outcome import Outcome
 
 __all__ = ["IN_FLIGHT", "Acknowledged", "Appender"]
@@ -213,8 +213,7 @@ class Appender:
         self._failed.clear()
         while pending:
             if deadline.passed:
-                names = ", ".join(f"{topic}-{index}" for topic, index in sorted(pending)[:5])
-                subject = f"{names} did not take the records within delivery.timeout.ms={deadline.timeout_ms:.0f}"
+                subject = f"{named(pending)} did not take the records within delivery.timeout.ms={deadline.timeout_ms:.0f}"
                 raise outcome.given_up(subject, self._problem, self._meaning)
             deadline.pause()
             self._client.refresh({topic for topic, _ in pending}, deadline)

@@ -16,7 +16,7 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, In
 from semel.wire import outcome
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import Leaders, TopicPartition, by_node, by_topic
+from semel.wire.metadata import Leaders, TopicPartition, by_topic
 from semel.wire.outcome import Outcome
 from semel.wire.target import GroupCoordinator, TransactionCoordinator
 
@@ -209,10 +209,7 @@ def open_transactions(
     def rows(answer: Any) -> dict[TopicPartition, Any]:
         return {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
 
-    if leaders is None:
-        answers = client.ask_leaders(partitions, build, rows, (0, 0), deadline=deadline)
-    else:
-        answers, _ = client.ask_nodes(by_node(leaders, partitions), build, rows, (0, 0), deadline or client.deadline())
+    answers = client.ask_leaders(partitions, build, rows, (0, 0), leaders=leaders, deadline=deadline)
     return {
         partition: [
             OpenTransaction(p.producer_id, p.producer_epoch, p.current_txn_start_offset, p.coordinator_epoch, p.last_timestamp)
