@@ -143,7 +143,9 @@ def _chunk(area: Area, number: int, records: _Records, offset: Ints, headers: bo
             column = read_headers(area.data, records.header, records.header_count, records.end)
         except Damaged as error:
             raise corrupt(where, area.headers[int(records.batch[0])].base_offset, str(error)) from None
-    _check(np.abs(milliseconds) > LATEST, records, area, where, "its timestamp is beyond what microseconds can hold")
+    # the delta by itself too: a sum that wraps would pass for a time
+    beyond = _beyond(milliseconds) | _beyond(records.time_delta) | _beyond(base)[records.batch]
+    _check(beyond, records, area, where, "its timestamp is beyond what microseconds can hold")
     return _Chunk(
         views_at(area.data, records.key, records.key_length, number),
         views_at(area.data, records.value, records.value_length, number),
@@ -152,6 +154,11 @@ def _chunk(area: Area, number: int, records: _Records, offset: Ints, headers: bo
         log_append,
         column,
     )
+
+
+def _beyond(milliseconds: Ints) -> NDArray[np.bool_]:
+    beyond: NDArray[np.bool_] = (milliseconds > LATEST) | (milliseconds < -LATEST)
+    return beyond
 
 
 def _checked(area: Area, where: str) -> Iterator[_Records]:

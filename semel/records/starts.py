@@ -25,7 +25,7 @@ __all__ = ["record_bounds"]
 
 #: Bytes looked at in one go; what is allocated follows from it, not from what a batch says of itself.
 _WINDOW = 4 * 1024 * 1024
-#: With fewer chains, the search takes longer than the plain way.
+#: With fewer chains, following them takes longer than the plain way.
 _FEWEST = 100
 #: With fewer chains still on their way, a step of all of them in numpy takes longer than the plain way.
 _TOGETHER = 32
@@ -41,8 +41,8 @@ def record_bounds(
 ) -> Iterator[tuple[Ints, Ints]]:
     """For stretches of ``area``: the position of each record's attributes byte, and the position behind the record.
 
-    ``begins`` and ``ends`` bound the records of each batch, in order, none empty; ``count`` is how many they say they are, and only
-    guides the search. :class:`Damaged` where records do not fill their batch.
+    ``begins`` and ``ends`` bound the records of each batch, in order, none empty; the last one ends the area. ``count`` is how many they
+    say they are, and only guides the search. :class:`Damaged` where records do not fill their batch.
     """
     average = max(SMALLEST_RECORD, int((ends - begins).sum()) // max(count, 1))
     position = int(begins[0])
@@ -89,7 +89,7 @@ def _chains(guesses: Ints, start: int, stop: int, begins: Ints, ends: Ints) -> t
 
 
 def _chain(size: int, average: int) -> int:
-    """Records that a chain should have: fewer are more guesses, more are more steps, and the least of both grows with the root (measured)."""
+    """Records that a chain should have: fewer are more guesses, more are more steps, and the least sum grows with the root (measured)."""
     return max(16, isqrt(size // average) // 4)
 
 

@@ -8,7 +8,6 @@ follow the writing ``mapInArrow``: a later stage could run it twice.
 from __future__ import annotations
 
 import pickle
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -29,12 +28,11 @@ from semel.spark.placement import Placement
 from semel.spark.worker import client
 from semel.transaction.participant import SECOND_ATTEMPT, Participant
 from semel.transaction.ticket import Receipt, Ticket
+from semel.wire.deadline import Deadline
 
 __all__ = ["prove", "write"]
 
 _PROOF_SECONDS = 10.0
-#: Spark counts a task as done a moment after its result came: a thread of its own keeps the books.
-_POLL_SECONDS = 0.0005
 _ANSWER = t.StructType().add("answer", "binary")
 
 
@@ -76,7 +74,8 @@ def prove(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
     if len(stages) != 1 or any(receipt.attempt for receipt in receipts):
         raise _unproven(f"the receipts name stages {sorted(stages)}")
     (stage,) = stages
-    end = time.monotonic() + _PROOF_SECONDS
+    # a thread of Spark's own keeps the books, mostly a moment later than the results come
+    deadline = Deadline(_PROOF_SECONDS * 1000, backoff_ms=0.5, backoff_max_ms=10)
     while True:
         seen = internals.stage(spark, stage)
         if seen is not None and (seen.attempt or seen.failed):
@@ -85,9 +84,9 @@ def prove(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
             if len(receipts) != seen.tasks:
                 raise _unproven(f"stage {stage} had {seen.tasks} tasks and {len(receipts)} receipts came back")
             return
-        if time.monotonic() > end:
+        if deadline.passed:
             raise _unproven(f"Spark did not confirm stage {stage} within {_PROOF_SECONDS:.0f} s ({seen})")
-        time.sleep(_POLL_SECONDS)
+        deadline.pause()
 
 
 def _unproven(reason: str) -> AbortAndRetry:

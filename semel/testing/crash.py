@@ -28,7 +28,7 @@ from pathlib import Path
 from semel.sandbox.processes import alive, children, parents, stopped
 from semel.steps import Step
 
-__all__ = ["Action", "CrashPlan", "CrashPoint", "Passed", "observe"]
+__all__ = ["SPARK", "Action", "CrashPlan", "CrashPoint", "Passed", "observe"]
 
 _LOG = "steps.jsonl"
 _POLL_S = 0.01

@@ -19,6 +19,7 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import Leaders, TopicPartition, named
 from semel.wire.offsets import LATEST, list_offsets
+from semel.wire.outcome import briefly
 from semel.wire.transactions import Identity, OpenTransaction, open_transactions
 
 __all__ = ["OFFSETS_TOPIC", "hanging", "wait_seen"]
@@ -46,9 +47,6 @@ class _Look:
     others: dict[TopicPartition, list[OpenTransaction]]
 
 
-_NOTHING_SEEN = _Look(set(), {}, set(), {})
-
-
 def wait_seen(
     client: Client,
     partitions: Collection[TopicPartition],
@@ -67,19 +65,20 @@ def wait_seen(
     producer_ids = {identity.producer_id, *former}
     others: dict[TopicPartition, list[OpenTransaction]] = {}
     left = set(partitions)
+    look, silence = _Look(set(), {}, set(), {}), None
     began, told = time.monotonic(), False
     while left:
         # the last round has its time too: what it finds is said, and not that the time was up in the middle of it
         once = client.deadline(max(client.config.request_timeout_ms, 1_000))
         try:
-            look = _look(client, client.newest_leaders(left, once), producer_ids, last_offsets, once)
-        except Retriable:  # a round in which nobody answers is not the end of the wait
-            look = _NOTHING_SEEN
+            look, silence = _look(client, client.newest_leaders(left, once), producer_ids, last_offsets, once), None
+        except Retriable as error:  # a round in which nobody answers is not the end of the wait, and proves nothing
+            look, silence = _Look(set(), {}, look.gone, {}), error
         _refuse_rival(look.ours, identity)
         others.update(look.others)
         left -= look.settled
         if left and deadline.passed:
-            raise _given_up(left, look, deadline)
+            raise _given_up(left, look, silence, deadline) from silence
         if left and not told and time.monotonic() - began > _QUIET_S:
             log.warning("waiting until the last transaction of %r is seen to have ended on %s", identity.transactional_id, named(left))
             told = True
@@ -129,12 +128,14 @@ def _refuse_rival(found: Mapping[TopicPartition, OpenTransaction], identity: Ide
             )
 
 
-def _given_up(left: Collection[TopicPartition], look: _Look, deadline: Deadline) -> AbortAndRetry | DataLoss:
-    away = sorted(left - look.ours.keys() - look.gone)
+def _given_up(left: set[TopicPartition], look: _Look, silence: Retriable | None, deadline: Deadline) -> AbortAndRetry | DataLoss:
+    away = left if silence is not None else left - look.ours.keys() - look.gone
     if away:
+        seemed = f" Before that, the logs of {named(look.gone)} seemed to end before its rows: look for them." if look.gone else ""
+        why = f" ({briefly(silence.message)})" if silence is not None else ""
         return AbortAndRetry(
-            f"no leader of {named(away)} has answered for {deadline.timeout_ms:.0f} ms, so it is not known whether the last transaction has ended"
-            " there. Nothing new was written. Bring the brokers of these partitions back, then run again.",
+            f"no leader of {named(away)} has said within {deadline.timeout_ms:.0f} ms whether the last transaction has ended there{why}."
+            f" Nothing new was written.{seemed} Bring the brokers of these partitions back, then run again.",
             tag="PARTITION_AWAY",
         )
     if look.gone:

@@ -112,12 +112,13 @@ class Producer:
     def transaction(self) -> Transaction:
         """A new transaction. Waits until the markers of the one before have been seen; takes the id over if that has not been done.
 
-        Raises what :meth:`take_over` and :meth:`settle` raise; once the producer is fenced, closed or does not know how its last transaction ended,
-        or while one is open, :class:`Fenced`, :class:`~semel.errors.ConfigError` or :class:`~semel.errors.Retriable`, each saying so.
+        Raises what :meth:`take_over` and :meth:`settle` raise, yet :class:`AbortAndRetry` also behind a commit: what is to be run is the new work.
+        Once the producer is fenced, closed or does not know how its last transaction ended, or while one is open, :class:`Fenced`,
+        :class:`~semel.errors.ConfigError` or :class:`~semel.errors.Retriable`, each saying so.
         """
         if self._own.states.now is State.NEW:
             self.take_over(self._outputs, self._group)
-        self.settle()
+        self._settle()
         return Transaction(self._own, again=self._take_over_again, ended=self._watch)
 
     def settle(self) -> None:
@@ -125,8 +126,21 @@ class Producer:
 
         While they are not seen, every call waits for them again, and nothing begins: the next end could settle the last rows the wrong way. Raises
         :class:`AbortAndRetry` if a partition stays away or offsets stay pending, :class:`~semel.errors.DataLoss` naming the partitions whose marker
-        does not come, :class:`Fenced` if another owner is there, :class:`~semel.errors.Retriable` if brokers do not answer.
+        does not come, :class:`Fenced` if another owner is there. Behind a commit, :class:`Retriable` tagged COMMITTED comes in the place of an error
+        that asks to run the work again: the rows are there.
         """
+        try:
+            self._settle()
+        except (AbortAndRetry, Retriable) as error:
+            if not self._committed:
+                raise
+            raise Retriable(
+                f"the last transaction of {self.transactional_id!r} is committed: do not write its rows again. Whether readers see all of them yet is"
+                f" not known: {error.message}",
+                tag="COMMITTED",
+            ) from error
+
+    def _settle(self) -> None:
         if self._markers is None:
             return
         try:
@@ -174,26 +188,13 @@ class Producer:
     def close(self) -> None:
         """Wait for the last markers, then let go. Nothing is sent. It is closed in any case.
 
-        Raises what :meth:`settle` raises; but behind a commit, instead of an error that asks to run the work again, :class:`Retriable` tagged
-        COMMITTED: the rows are there.
+        Raises what :meth:`settle` raises.
         """
         try:
             if self._own.states.now is State.READY and not (self._markers and self._markers.failed):
-                self._settle_last()
+                self.settle()
         finally:
             self._own.states.move(Event.CLOSED)
-
-    def _settle_last(self) -> None:
-        try:
-            self.settle()
-        except (AbortAndRetry, Retriable) as error:
-            if not self._committed:
-                raise
-            raise Retriable(
-                f"the last transaction of {self.transactional_id!r} is committed: do not write its rows again. Whether readers see all of them yet is"
-                f" not known: {error.message}",
-                tag="COMMITTED",
-            ) from error
 
 
 def _where(record: Recorded | None) -> tuple[int, int, int] | None:

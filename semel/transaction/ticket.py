@@ -29,7 +29,7 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TicketTopic:
-    """What a writer must know of a topic. ``partitions`` is how many the topic had when the transaction began; ``max_bytes`` bounds a batch."""
+    """What a writer must know of a topic, as it was when it was looked at. ``partitions`` is how many it has; ``max_bytes`` bounds a batch."""
 
     id: UUID
     partitions: int

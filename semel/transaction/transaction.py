@@ -82,7 +82,8 @@ class Transaction:
     def tickets(self, shares: Sequence[Iterable[TopicPartition]], topics: Mapping[str, TicketTopic] | None = None) -> list[Ticket]:
         """One ticket for each share of partitions. All partitions are added to the transaction in one request, before anybody can write.
 
-        ``topics`` are those that the shares were made by, where that was a moment ago; the others are looked at now.
+        ``topics`` are those that the shares were made by; the others are looked at now. What was first known of a topic holds to the end, and a topic
+        that was created again since then is refused by its id when rows are sent.
 
         Raises :class:`ConfigError` if two tickets would name one partition (DESIGN rule 1: also after the first one is back, since a second
         writer would begin at sequence 0 again, and the broker answers OK to that and keeps the first rows), or for a partition that is not there.
@@ -94,7 +95,7 @@ class Transaction:
         self._refuse_overlap([partition for share in wanted for partition in share])
         new = {topic for share in wanted for topic, _ in share} - self._topics.keys()
         known = topics or {}
-        self._topics.update({name: known[name] for name in new & known.keys()})
+        self._topics.update({topic: known[topic] for topic in new & known.keys()})
         self._topics.update(look_at(self._own.client, new - known.keys(), self._own.deadline()))
         for topic, index in (partition for share in wanted for partition in share):
             if not 0 <= index < self._topics[topic].partitions:
@@ -106,10 +107,10 @@ class Transaction:
         self._add({partition for share in wanted for partition in share})
         return [self._issue(share) for share in wanted]
 
-    def _refuse_overlap(self, named: list[TopicPartition]) -> None:
+    def _refuse_overlap(self, wanted: list[TopicPartition]) -> None:
         taken = {partition for ticket in self._issued if ticket.number not in self._withdrawn for partition in ticket.partitions}
         seen: set[TopicPartition] = set()
-        for partition in named:
+        for partition in wanted:
             if partition in taken or partition in seen:
                 raise ConfigError(
                     f"two tickets would write {partition[0]}-{partition[1]}. Nothing was sent for them. Give each partition to one writer.",

@@ -54,10 +54,10 @@ class Client:
 
     def forget_parent(self) -> None:
         """In a forked child: let go of the parent's connections. Two processes on one would read each other's answers."""
-        self._lock = threading.RLock()
-        for connection in (*self._connections.values(), *chain(*self._idle.values()), *self._leased):
+        inherited = (*self._connections.values(), *chain(*self._idle.values()), *self._leased)
+        self._lock, self._connections, self._idle, self._leased = threading.RLock(), {}, {}, weakref.WeakSet()
+        for connection in inherited:
             connection.let_go()
-        self._connections, self._idle, self._leased = {}, {}, weakref.WeakSet()
 
     def close(self) -> None:
         """Close all connections. A request under way in another thread ends as a broken connection."""

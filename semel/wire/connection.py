@@ -186,7 +186,8 @@ class Connection:
 
     def let_go(self) -> None:
         """Close it in this process alone: a forked child has its parent's, which the parent goes on with."""
-        self._socket.close()
+        with suppress(OSError):
+            self._socket.close()
         self._waiting.clear()
 
     def close(self) -> None:

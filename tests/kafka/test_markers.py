@@ -112,7 +112,8 @@ def test_acknowledged_rows_that_are_gone_behind_their_commit_stop_the_owner(raw:
             producer.settle()
 
 
-def test_behind_a_commit_nobody_is_told_to_write_again(raw: Raw) -> None:
+@pytest.mark.parametrize("waits", ["settle", "close"])
+def test_behind_a_commit_nobody_is_told_to_write_again(raw: Raw, waits: str) -> None:
     """Its markers are not seen when it is closed. A batch job that is told to run again writes its rows twice."""
     with FaultProxy(raw.servers) as proxy, semel.Cluster({"bootstrap.servers": proxy.bootstrap_servers, **SHORT}) as cluster:
         producer = cluster.producer(raw.id)
@@ -121,7 +122,7 @@ def test_behind_a_commit_nobody_is_told_to_write_again(raw: Raw) -> None:
             txn.send(raw.topic, ROWS)
             held = [proxy.delay_request("Metadata", n) for n in range(1, 60)]
         with pytest.raises(semel.Retriable, match=r"COMMITTED.*do not write its rows again"):
-            producer.close()
+            getattr(producer, waits)()
         for fault in held:
             fault.release()
     assert raw.visible() == ["x", "y"]

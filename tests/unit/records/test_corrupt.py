@@ -121,8 +121,9 @@ def test_offsets_out_of_order_within_a_batch() -> None:
     refused(changed(batch, last_offset_delta=4), "out of order")
 
 
-def test_timestamps_beyond_microseconds() -> None:
-    refused(changed(written(enumerate(SAMPLE)), base_timestamp=2**62), "timestamp")
+@pytest.mark.parametrize("base", [2**62, 2**63 - 1, -(2**63)])
+def test_timestamps_beyond_microseconds(base: int) -> None:
+    refused(changed(written(enumerate(SAMPLE)), base_timestamp=base), "timestamp")
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])

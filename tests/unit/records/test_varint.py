@@ -18,7 +18,7 @@ def theirs(value: int) -> bytes:
     return bytes(out)
 
 
-@given(st.lists(numbers, min_size=1, max_size=30))
+@given(st.lists(numbers, min_size=1, max_size=30) | st.lists(st.integers(-8192, 8191), min_size=1, max_size=30))
 def test_arrays_as_kafka_python_writes_them(values: list[int]) -> None:
     words = zigzag(np.array(values))
     packed, size = pack(words)
