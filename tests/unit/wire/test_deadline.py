@@ -7,10 +7,18 @@ import pytest
 from semel.wire.deadline import Deadline
 
 
-def test_remaining_falls_to_zero_and_not_below() -> None:
+def test_remaining_falls_to_zero_and_not_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "sleep", sleep)
     deadline = Deadline(20)
     assert deadline.timeout_ms == 20
-    assert 0 < deadline.remaining <= 0.02
+    assert 0 < deadline.remaining <= 0.0201
     assert not deadline.passed
     while not deadline.passed:
         deadline.pause()
