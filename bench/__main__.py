@@ -34,7 +34,7 @@ def main(
     sink_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a sink writes.")] = 4_000_000,
     source_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a source reads.")] = 8_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="Counted rounds; one more is not counted.")] = _KEPT_ROUNDS,
-    batches: Annotated[int, typer.Option(min=1, help="Micro-batches of each query that are counted.")] = 10,
+    batches: Annotated[int, typer.Option(min=1, help="Micro-batches of each query that are counted.")] = 25,
     partitions: Annotated[list[int] | None, typer.Option(min=1, help="Output partitions of micro-batches; may be repeated. [1, 4, 16, 100]")] = None,
     only: Annotated[list[Work] | None, typer.Option(help="Measure this alone; may be repeated.")] = None,
     document: Annotated[Path | None, typer.Option(help="Keep the result here, however little was measured.", exists=True, dir_okay=False)] = None,
