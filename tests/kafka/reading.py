@@ -20,7 +20,11 @@ def create(servers: str, topic: str, partitions: int = 1, replication: int = 1, 
     admin = AdminClient({"bootstrap.servers": servers})
     settings = {name.replace("_", "."): value for name, value in config.items()}
     admin.create_topics([NewTopic(topic, partitions, replication, config=settings)])[topic].result(30)
-    wait_for(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions, f"{partitions} partitions of {topic}")
+
+    def led() -> int:
+        return sum(one.leader >= 0 for one in admin.list_topics(topic, timeout=10).topics[topic].partitions.values())
+
+    wait_for(lambda: led() == partitions, f"the leaders of {partitions} partitions of {topic}")
     return topic
 
 

@@ -16,7 +16,6 @@ import semel
 from semel.config import ClientConfig
 from semel.errors import Retriable
 from semel.read import NO_END, AtOffsets, Earliest, Range, Reader, resolve, schema
-from semel.sandbox import Sandbox
 from semel.wire.client import Client
 from tests.kafka.reading import (
     Transactional,
@@ -31,17 +30,6 @@ from tests.kafka.reading import (
     values,
 )
 from tests.waiting import wait_for
-
-
-@pytest.fixture
-def servers(kafka: Sandbox) -> str:
-    return kafka.bootstrap_servers
-
-
-@pytest.fixture
-def client(servers: str) -> Iterator[Client]:
-    with Client(ClientConfig.parse({"bootstrap.servers": servers})) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -10,15 +10,9 @@ import pytest
 from semel.config import ClientConfig
 from semel.errors import DataLoss
 from semel.read import NO_END, Loss, Range, Reader, check_ranges
-from semel.sandbox import Sandbox
 from semel.wire.client import Client
 from semel.wire.fetch import Position, fetch
 from tests.kafka.reading import Transactional, create, delete, delete_records, oracle, produce, ranges, rows, topic_id, values
-
-
-@pytest.fixture
-def servers(kafka: Sandbox) -> str:
-    return kafka.bootstrap_servers
 
 
 @pytest.fixture

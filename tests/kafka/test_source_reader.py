@@ -21,9 +21,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 import semel
-from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss, Retriable
-from semel.sandbox import Sandbox
 from semel.spark.offsets import parse
 from semel.spark.source import SemelSource, Slice
 from semel.transaction.producer import Producer
@@ -94,17 +92,6 @@ class Run:
 
     def stop(self) -> None:
         self.reader.stop()
-
-
-@pytest.fixture
-def servers(kafka: Sandbox) -> str:
-    return kafka.bootstrap_servers
-
-
-@pytest.fixture
-def client(servers: str) -> Iterator[Client]:
-    with Client(ClientConfig.parse({"bootstrap.servers": servers})) as opened:
-        yield opened
 
 
 Start = Callable[..., Run]

@@ -8,7 +8,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from semel.cluster import Cluster
 from semel.config import ClientConfig
@@ -19,14 +18,9 @@ from semel.wire.client import Client
 from semel.wire.offsets import EARLIEST, LATEST, committed, end_of_epoch, list_offsets, live_members
 from semel.wire.target import ANY
 from semel.wire.transactions import describe, fence, list_transactions, open_transactions
+from tests.kafka.reading import create
 
 ROWS = pa.table({"value": ["a", "b", "c"]})
-
-
-@pytest.fixture
-def client(kafka: Sandbox) -> Iterator[Client]:
-    with Client(ClientConfig.parse({"bootstrap.servers": kafka.bootstrap_servers})) as client:
-        yield client
 
 
 @pytest.fixture
@@ -37,10 +31,7 @@ def cluster(kafka: Sandbox) -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(kafka: Sandbox) -> str:
-    name = f"wire-{uuid4()}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 2)])[name].result()
-    return name
+    return create(kafka.bootstrap_servers, f"wire-{uuid4()}", 2)
 
 
 def unreachable(**properties: str) -> Client:
