@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Ints", "Words", "longest_size", "pack", "pack_one", "read", "read_one", "sizes", "zigzag"]
+__all__ = ["Ints", "Words", "longest_size", "pack", "read", "read_one", "sizes", "zigzag"]
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -53,17 +53,6 @@ def pack(words: Words) -> tuple[Words, NDArray[np.uint8]]:
         size += longer.view(np.uint8)
         group += 1
     return packed, size
-
-
-def pack_one(value: int) -> bytes:
-    """One signed number."""
-    word = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while word > 0x7F:
-        out.append(word & 0x7F | 0x80)
-        word >>= 7
-    out.append(word)
-    return bytes(out)
 
 
 def read(area: NDArray[np.uint8], positions: Ints, longest: int) -> tuple[Ints, Ints]:

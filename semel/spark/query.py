@@ -83,8 +83,6 @@ class MicroBatch:
     sources: tuple[SourceBatch, ...]
     starts: tuple[str | None, ...]
     ends: tuple[str | None, ...]
-    watermark_ms: int | None
-    timestamp_ms: int | None
 
     @property
     def positions(self) -> tuple[Source, ...]:
@@ -134,7 +132,7 @@ def _batch(query: Query, number: int) -> MicroBatch:
     ends = _texts(end, query.sources)
     starts = _texts(before, query.sources) if before is not None else tuple(None for _ in query.sources)
     sources = tuple(source_batch(info, number, start, text) for info, start, text in zip(query.sources, starts, ends, strict=True))
-    return MicroBatch(number, sources, starts, ends, end.watermark_ms, end.timestamp_ms)
+    return MicroBatch(number, sources, starts, ends)
 
 
 def _entry(query: Query, batch: int) -> Entry:

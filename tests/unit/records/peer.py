@@ -8,11 +8,19 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from kafka.record.util import encode_varint
 
 from semel.records import HEADER_SIZE, Batch, BatchHeader, Codec, scan
 from semel.records.header import pack
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def varint(value: int) -> bytes:
+    """One signed number by kafka-python."""
+    out = bytearray()
+    encode_varint(value, out.append)
+    return bytes(out)
 
 
 class Row(NamedTuple):

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from semel.errors import DataLoss, Unsupported
 from semel.records import HEADER_SIZE, Codec, decode, encode, scan
 from semel.records.codecs import compress
-from semel.records.varint import pack_one
-from tests.unit.records.peer import Row, appended, changed, table, written
+from tests.unit.records.peer import Row, appended, changed, table, varint, written
 
 MIB = 1 << 20
 #: Kept, since a pool must outlive all that was allocated from it.
@@ -151,10 +150,10 @@ def test_compressed_bytes_cut_anywhere(codec: Codec) -> None:
 
 
 def test_a_header_count_without_room_for_it() -> None:
-    head = bytes(3) + pack_one(-1) + pack_one(-1)
+    head = bytes(3) + varint(-1) + varint(-1)
     for count in (2**31 - 1, 1, -1, -(2**31)):
-        record = head + pack_one(count)
-        refused(changed(written([(0, SAMPLE[0])]), body=pack_one(len(record)) + record), "fields")
+        record = head + varint(count)
+        refused(changed(written([(0, SAMPLE[0])]), body=varint(len(record)) + record), "fields")
 
 
 @pytest.mark.parametrize("many", [1, 40])
@@ -163,8 +162,8 @@ def test_headers_that_leave_or_do_not_fill_their_record(many: int) -> None:
     for rest in (b"\x08abc\x01", b"\x01\x01", b"\x02a\x03", b"\x02a\x04b", b"\x02a\x02bc", b"\xff\xff\xff\xff\xff"):
         records = b""
         for delta in range(many):
-            record = head + pack_one(delta) + b"\x01\x01" + pack_one(1) + rest
-            records += pack_one(len(record)) + record
+            record = head + varint(delta) + b"\x01\x01" + varint(1) + rest
+            records += varint(len(record)) + record
         refused(changed(written(enumerate(SAMPLE[:many])), body=records), "header")
 
 

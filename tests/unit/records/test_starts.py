@@ -12,8 +12,8 @@ from semel.records import HEADER_SIZE, Codec, decode, encode, scan
 from semel.records.bodies import areas
 from semel.records.codecs import Damaged
 from semel.records.starts import record_bounds
-from semel.records.varint import pack_one, read_one
-from tests.unit.records.peer import appended
+from semel.records.varint import read_one
+from tests.unit.records.peer import appended, varint
 
 Bounds = tuple[list[int], list[int]]
 
@@ -42,7 +42,7 @@ def values(kind: str, chance: random.Random, *, large: bool) -> list[bytes]:
     if kind == "zeros":
         return [bytes(chance.randrange(300)) for _ in range(200)]
     if kind == "lengths":
-        return [(pack_one(chance.randrange(6, 90)) + b"\0") * chance.randrange(60) for _ in range(200)]
+        return [(varint(chance.randrange(6, 90)) + b"\0") * chance.randrange(60) for _ in range(200)]
     if kind == "equal":
         return [chance.randbytes(70 if i != 7_000 else 69) for i in range(9_000 if large else 400)]
     if kind == "long":
@@ -75,11 +75,11 @@ def test_small_batches_are_searched_together(codec: Codec) -> None:
     assert decode(buffer, headers)["value"].equals(source["value"].combine_chunks().cast(pa.binary()))
 
 
-RECORD = pack_one(6) + bytes(6)
+RECORD = varint(6) + bytes(6)
 
 
 def test_an_attributes_byte_that_is_not_zero_is_walked_over() -> None:
-    odd = pack_one(6) + b"\x01" + bytes(5)
+    odd = varint(6) + b"\x01" + bytes(5)
     area = RECORD + odd + RECORD
     assert found(area, [0], [21], 1000) == ([1, 8, 15], [7, 14, 21])
 

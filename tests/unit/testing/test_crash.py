@@ -111,18 +111,9 @@ def test_of_many_processes_exactly_one_is_struck(tmp_path: Path) -> None:
     assert len(plan.passed()) in range(251, 301)
 
 
-def test_a_stopped_process_goes_on_when_it_is_released(tmp_path: Path) -> None:
-    point = CrashPoint(OwnerStep.BEGUN, action=Action.STOP)
-    plan = CrashPlan(tmp_path, point)
-    with child(plan, ONE_STEP) as process:
-        assert plan.wait(point, TIMEOUT) == [process.pid]
-        assert process.poll() is None
-        plan.release(point)
-        assert process.communicate(timeout=TIMEOUT)[0] == "passed\n"
-
-
-def test_a_held_process_goes_on_when_it_is_released(tmp_path: Path) -> None:
-    point = CrashPoint(OwnerStep.BEGUN, action=Action.HANG)
+@pytest.mark.parametrize("action", [Action.STOP, Action.HANG])
+def test_a_stopped_or_held_process_goes_on_when_it_is_released(tmp_path: Path, action: Action) -> None:
+    point = CrashPoint(OwnerStep.BEGUN, action=action)
     plan = CrashPlan(tmp_path, point)
     with child(plan, ONE_STEP) as process:
         assert plan.wait(point, TIMEOUT) == [process.pid]
