@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semel.records.arrays import array, repeated
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["Columns", "schema"]
@@ -52,7 +54,7 @@ class Columns:
 
     def _repeat(self, count: int) -> tuple[Any, Any]:
         topic, index = self._partition
-        return pa.repeat(pa.scalar(topic, pa.string()), count), pa.repeat(pa.scalar(index, pa.int32()), count)
+        return repeated(topic, count), array(np.full(count, index, np.int32), pa.int32())
 
 
 def _null_if_empty(lists: Any) -> Any:

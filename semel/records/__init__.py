@@ -4,8 +4,8 @@ Follow a batch out: :mod:`.encode` cuts the rows of one partition into batches, 
 :mod:`.timestamps` makes milliseconds of any Arrow timestamp, :mod:`.assembly` copies the bytes once into place, :mod:`.codecs` compresses,
 :mod:`.header` packs the 61 bytes and the CRC. And in: :mod:`.header` scans a fetched buffer, :mod:`.bodies` checks and decompresses,
 :mod:`.starts` finds where each record begins, :mod:`.decode` makes columns of them, :mod:`.gather` copies scattered bytes into one. Both ways
-use :mod:`.varint` and :mod:`.record_headers`. :mod:`.control` reads the markers that end transactions, :mod:`.partitioner` places keys as
-Java does.
+use :mod:`.varint` and :mod:`.record_headers`, and :mod:`.arrays` between numpy and Arrow. :mod:`.control` reads the markers that end
+transactions, :mod:`.partitioner` places keys as Java does.
 """
 
 from __future__ import annotations

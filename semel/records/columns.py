@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from semel.errors import ConfigError
+from semel.records.arrays import nulls
 from semel.records.varint import Ints
 
 __all__ = ["INLINE", "VIEW", "Column", "Views", "absent", "chunks_of", "column", "concatenated"]
@@ -106,7 +107,7 @@ def _part(array: Any) -> Column:
     views = np.frombuffer(raw, np.int32).reshape(-1, VIEW)[viewed.offset : viewed.offset + len(viewed)]
     lengths = views[:, 0].astype(np.int64)
     if validity is not None and viewed.null_count:
-        null = viewed.is_null().to_numpy(zero_copy_only=False)
+        null = nulls(viewed)
         views = np.where(null[:, None], np.int32(0), views)
         lengths[null] = -1
     return Column(views, tuple(buffers), lengths)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from semel.records.arrays import array
 from semel.records.bodies import DECOMPRESSED_LIMIT, Area, areas
 from semel.records.codecs import Damaged
 from semel.records.columns import VIEW, Views
@@ -107,13 +108,13 @@ def _assembled(chunks: list[_Chunk], buffers: list[Any], headers: bool) -> pa.Re
     columns = [
         binary(np.concatenate([views, *(chunk.key for chunk in chunks)]), buffers),
         binary(np.concatenate([views, *(chunk.value for chunk in chunks)]), buffers),
-        pa.array(np.concatenate([numbers, *(chunk.offset for chunk in chunks)])),
-        pa.array(np.concatenate([numbers, *(chunk.milliseconds for chunk in chunks)]) * 1000).view(_FIELDS[3].type),
-        pa.array(np.concatenate([np.zeros(0, np.int32), *(chunk.log_append for chunk in chunks)])),
+        array(np.concatenate([numbers, *(chunk.offset for chunk in chunks)]), pa.int64()),
+        array(np.concatenate([numbers, *(chunk.milliseconds for chunk in chunks)]) * 1000, _FIELDS[3].type),
+        array(np.concatenate([np.zeros(0, np.int32), *(chunk.log_append for chunk in chunks)]), pa.int32()),
     ]
     if not headers:
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(_FIELDS))
-    columns.append(pa.concat_arrays([pa.array([], HEADERS), *(chunk.headers for chunk in chunks)]))
+    columns.append(pa.concat_arrays([pa.nulls(0, HEADERS), *(chunk.headers for chunk in chunks)]))
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*_FIELDS, pa.field("headers", HEADERS)]))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from semel.records.arrays import validity
 from semel.records.columns import INLINE, VIEW, Views
 from semel.records.varint import Ints
 
@@ -39,13 +40,13 @@ def views_at(area: NDArray[np.uint8], positions: Ints, lengths: Ints, buffer: in
 def binary(views: Views, buffers: list[Any]) -> Any:
     """The binary column of such views. A length of -1 is a null."""
     null = views[:, 0] < 0
-    validity = None
+    valid = None
     if null.any():
         if null.all():
             return pa.nulls(len(views), pa.binary())
         views[null] = 0
-        validity = pa.array(~null).buffers()[1]
-    return pa.Array.from_buffers(pa.binary_view(), len(views), [validity, pa.py_buffer(views), *buffers]).cast(pa.binary())
+        valid = validity(null)
+    return pa.Array.from_buffers(pa.binary_view(), len(views), [valid, pa.py_buffer(views), *buffers]).cast(pa.binary())
 
 
 def gather(area: NDArray[np.uint8], positions: Ints, lengths: Ints) -> Any:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from semel.errors import ConfigError
+from semel.records.arrays import array, nulls, numbers
 from semel.records.assembly import Assembly
 from semel.records.codecs import Damaged
 from semel.records.columns import Column, chunks_of, column, concatenated
@@ -64,11 +65,12 @@ def _stretches(array: Any) -> list[tuple[int, int]]:
 def _pack(data: Any, row: int) -> Column:
     if pa.types.is_null(data.type):
         return _joined(np.zeros(len(data), np.int64), None)
-    counts = data.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = data.value_lengths().cast(pa.int64())
+    counts = np.where(nulls(lengths), 0, numbers(lengths))
     pairs = data.flatten()
     keys, values = pairs.flatten()
     if keys.null_count:
-        first = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
+        first = int(np.flatnonzero(nulls(keys))[0])
         row += int(np.searchsorted(np.cumsum(counts), first, side="right"))
         raise ConfigError(
             f"row {row} has a header without a key, which Kafka does not allow. Nothing of these rows was written. Give it a key, or drop it.",
@@ -80,10 +82,10 @@ def _pack(data: Any, row: int) -> Column:
 def _joined(counts: Ints, pairs: tuple[Column, Column] | None) -> Column:
     """Counts and headers are joined apart, then interleaved as views: a count, its headers, the next count."""
     count, size = pack(zigzag(counts))
-    numbers = Assembly(len(counts))
-    numbers.field(count, size)
+    prefixes = Assembly(len(counts))
+    prefixes.field(count, size)
     if pairs is None or not int(counts.sum()):
-        return _rows(*numbers.join())
+        return _rows(*prefixes.join())
     headers = Assembly(len(pairs[0].lengths))
     for part in pairs:
         packed, size = pack(zigzag(part.lengths))
@@ -92,7 +94,7 @@ def _joined(counts: Ints, pairs: tuple[Column, Column] | None) -> Column:
     data, starts = headers.join()
     firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     rows = Assembly(len(counts))
-    rows.values(_rows(*numbers.join()))
+    rows.values(_rows(*prefixes.join()))
     rows.values(_rows(data, starts[firsts]))
     return _rows(*rows.join())
 
@@ -122,7 +124,7 @@ def read_headers(area: NDArray[np.uint8], positions: Ints, counts: Ints, ends: I
     keys = _text(gather(area, spans[:, 0], spans[:, 1]))
     values = gather(area, spans[:, 2], spans[:, 3])
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
-    return pa.ListArray.from_arrays(pa.array(first.astype(np.int32)), pairs, type=HEADERS)
+    return pa.ListArray.from_arrays(array(first.astype(np.int32), pa.int32()), pairs, type=HEADERS)
 
 
 def _text(keys: Any) -> Any:

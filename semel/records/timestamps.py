@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError
+from semel.records.arrays import nulls, numbers
 from semel.records.columns import chunks_of
 from semel.records.varint import Ints
 
@@ -55,9 +56,9 @@ def _unit(kind: Any) -> str:
 
 
 def _chunk(array: Any, unit: str, now_ms: int) -> Ints:
-    numbers = array.cast(pa.int64())
-    null = numbers.is_null().to_numpy(zero_copy_only=False) if numbers.null_count else None
-    raw: Ints = (numbers.fill_null(0) if numbers.null_count else numbers).to_numpy()
+    whole = array.cast(pa.int64())
+    null = nulls(whole) if whole.null_count else None
+    raw = numbers(whole)
     if unit in _COARSER:
         factor = _COARSER[unit]
         # Clipped before it could overflow; still out of range, so still refused.

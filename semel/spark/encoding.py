@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql import types as t
 
 from semel.errors import ConfigError
+from semel.records.arrays import array, joined, repeated
 from semel.records.codecs import Codec
 from semel.records.encode import Batch, encode
 from semel.transaction.routing import by_partition, targets
@@ -67,16 +68,12 @@ class Encoder:
         turns = [pair for turn in zip_longest(*parts) for pair in turn if pair is not None]
         partitions = np.array([index for index, _ in turns], np.int32)
         slots = ((partitions + self.first[name]) % self.tasks).astype(np.int32)
-        columns = [pa.array(slots), pa.repeat(name, len(turns)), pa.array(partitions), _joined([batch for _, batch in turns])]
-        return pa.record_batch(columns, schema=_SCHEMA)
+        columns = [array(slots, pa.int32()), repeated(name, len(turns)), array(partitions, pa.int32()), _bytes([batch for _, batch in turns])]
+        return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
 
-def _joined(batches: list[Batch]) -> pa.Array:
-    """The batches' bytes as one binary column, copied once."""
-    offsets = np.zeros(len(batches) + 1, np.int32)
-    np.cumsum([batch.size for batch in batches], out=offsets[1:])
-    data = b"".join(chunk for batch in batches for chunk in batch.chunks)
-    return pa.Array.from_buffers(pa.binary(), len(batches), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+def _bytes(batches: list[Batch]) -> pa.Array:
+    return joined([chunk for batch in batches for chunk in batch.chunks], pa.binary(), [batch.size for batch in batches])
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -100,7 +97,7 @@ def by_topic(rows: pa.Table, topic: str | None, known: Mapping[str, object]) -> 
     if topic is not None:
         return [(topic, rows)]
     names = rows.column("topic")
-    found = names.unique().to_pylist()
+    found = {one.as_py(): one for one in names.unique()}
     unknown = [name for name in found if name not in known]
     if unknown:
         raise ConfigError(
@@ -108,4 +105,4 @@ def by_topic(rows: pa.Table, topic: str | None, known: Mapping[str, object]) -> 
             " Add it to topics.",
             tag="UNKNOWN_TOPIC",
         )
-    return [(name, rows if len(found) == 1 else rows.filter(pc.equal(names, name))) for name in found]
+    return [(name, rows if len(found) == 1 else rows.filter(pc.equal(names, one))) for name, one in found.items()]

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -21,6 +20,7 @@ from pyspark.sql import types as t
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, SemelError
+from semel.records.arrays import joined, numbers
 from semel.spark import internals
 from semel.spark.encoding import gathered
 from semel.spark.errors import error
@@ -30,7 +30,7 @@ from semel.transaction.participant import SECOND_ATTEMPT, Participant
 from semel.transaction.ticket import Receipt, Ticket
 from semel.wire.deadline import Deadline
 
-__all__ = ["prove", "write"]
+__all__ = ["answered", "prove", "write"]
 
 _PROOF_SECONDS = 10.0
 _ANSWER = t.StructType().add("answer", "binary")
@@ -119,13 +119,18 @@ def _write_task(
             # writes nothing, but computes its rows: what ended the first attempt may end this one too, and then it is Spark that says so
             deque(batches, maxlen=0)
         answer = refused
-    yield pa.record_batch({"answer": pa.array([pickle.dumps(answer)], pa.binary())})
+    yield answered(answer)
+
+
+def answered(answer: object) -> pa.RecordBatch:
+    """What a task hands back to the driver: one row."""
+    return pa.RecordBatch.from_arrays([joined([pickle.dumps(answer)], pa.binary())], _ANSWER.names)
 
 
 def _write_batches(participant: Participant, batches: Iterable[pa.RecordBatch]) -> None:
     """What the stage before the shuffle has encoded; topics stand in runs, since each call of the encoder makes batches of one."""
     for rows in batches:
-        topics, partitions = rows.column("topic").to_pylist(), rows.column("partition").to_numpy().astype(np.int64)
+        topics, partitions = rows.column("topic").to_pylist(), numbers(rows.column("partition").cast(pa.int64()))
         starts = [i for i, name in enumerate(topics) if i == 0 or name != topics[i - 1]]
         for start, end in pairwise([*starts, len(topics)]):
             held = [memoryview(value.as_buffer()) for value in rows.column("batch")[start:end]]

@@ -12,6 +12,6 @@ from pyspark.daemon import manager
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["pyspark.worker"]:
-        for name in ("pandas", "pyspark.worker", "semel.spark.placement", "semel.spark.source", "semel.spark.tasks"):
+        for name in ("pyspark.worker", "semel.spark.placement", "semel.spark.source", "semel.spark.tasks"):
             importlib.import_module(name)
     manager()

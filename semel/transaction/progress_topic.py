@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semel.errors import ConfigError, SemelError
 from semel.read.journal import read_journal
+from semel.records.arrays import joined
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
 from semel.transaction.progress import Progress, Settled, claim_key, progress_key, settle
@@ -140,7 +141,8 @@ class ProgressTopic:
         return self._append(rows, identity)
 
     def _append(self, records: Mapping[bytes, bytes], identity: Identity | None) -> int:
-        rows = pa.record_batch({"key": pa.array(records.keys(), pa.binary()), "value": pa.array(records.values(), pa.binary())})
+        columns = [joined([*texts], pa.binary()) for texts in (records.keys(), records.values())]
+        rows = pa.RecordBatch.from_arrays(columns, ["key", "value"])
         if identity is None:
             batches = encode(rows, where=self.name)
         else:

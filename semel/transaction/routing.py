@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semel.errors import ConfigError
+from semel.records.arrays import array, nulls, numbers
 from semel.records.partitioner import partition_for
 
 __all__ = ["by_partition", "targets"]
@@ -20,13 +20,13 @@ def targets(topic: str, rows: pa.Table | pa.RecordBatch, partitions: int, sticky
 
     Without ``keys`` the key decides nothing. Raises :class:`ConfigError` for a partition that the topic does not have.
     """
-    named = pc.cast(rows.column("partition"), pa.int64()) if "partition" in rows.schema.names else None
+    named = _whole(rows.column("partition")).cast(pa.int64()) if "partition" in rows.schema.names else None
     if named is not None and not named.null_count:
-        target = _numbers(named)
+        target = numbers(named)
     else:
         target = _by_key(rows, partitions, sticky) if keys and "key" in rows.schema.names else np.full(rows.num_rows, sticky, np.int64)
         if named is not None:
-            target = np.where(_valid(named), _numbers(named), target)
+            target = np.where(nulls(named), target, numbers(named))
     wrong = target[(target < 0) | (target >= partitions)]
     if len(wrong):
         raise ConfigError(
@@ -38,22 +38,11 @@ def targets(topic: str, rows: pa.Table | pa.RecordBatch, partitions: int, sticky
 
 
 def _by_key(rows: pa.Table | pa.RecordBatch, partitions: int, sticky: int) -> npt.NDArray[np.int64]:
-    keys = rows.column("key")
-    if isinstance(keys, pa.ChunkedArray):
-        keys = keys.combine_chunks()
-    return partition_for(keys, partitions, sticky).astype(np.int64)
+    return partition_for(_whole(rows.column("key")), partitions, sticky).astype(np.int64)
 
 
-def _valid(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(pc.is_valid(column).to_numpy(**_copying(column)), np.bool_)
-
-
-def _numbers(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
-    return np.asarray(pc.fill_null(column, -1).to_numpy(**_copying(column)), np.int64)
-
-
-def _copying(column: pa.ChunkedArray | pa.Array) -> dict[str, bool]:
-    return {} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False}
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def by_partition(rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64]) -> list[tuple[int, pa.Table | pa.RecordBatch]]:
@@ -62,6 +51,6 @@ def by_partition(rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64])
         return [(int(target[0]), rows)]
     # numpy sorts 16-bit integers by counting, several times as fast as longer ones
     order = np.argsort(target.astype(np.int16) if target.max() < 1 << 15 else target, kind="stable")
-    ordered, target = rows.take(pa.array(order)), target[order]
+    ordered, target = rows.take(array(order, pa.int64())), target[order]
     starts = [0, *(np.flatnonzero(np.diff(target)) + 1).tolist()]
     return [(int(target[start]), ordered.slice(start, end - start)) for start, end in pairwise([*starts, len(target)])]

@@ -1,0 +1,58 @@
+"""Arrow arrays of numpy arrays, and numpy arrays of Arrow arrays, by their buffers: nothing is copied.
+
+pyarrow's own ways from one to the other (``pa.array``, ``pa.scalar``, ``to_numpy``) load pandas when the first of them is used. That takes half a
+second in each new Python worker, in front of its first row, so what runs in workers goes by buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from semel.records.varint import Ints
+
+__all__ = ["array", "joined", "nulls", "numbers", "repeated", "validity"]
+
+
+def array(values: NDArray[Any], kind: Any) -> Any:
+    """The Arrow array of these values. ``kind`` has their width, and its values the form that numpy's have."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def joined(parts: Sequence[bytes | memoryview], kind: Any, sizes: Sequence[int] | Ints | None = None) -> Any:
+    """The binary or string array whose values are these parts or, with ``sizes``, have these sizes and lie one behind the other in the parts.
+
+    They are copied once.
+    """
+    sizes = [len(part) for part in parts] if sizes is None else sizes
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    return pa.Array.from_buffers(kind, len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))])
+
+
+def repeated(text: str, count: int) -> Any:
+    """The string array that holds a text so many times."""
+    value = text.encode()
+    return joined([value * count], pa.string(), np.full(count, len(value)))
+
+
+def numbers(integers: Any) -> Ints:
+    """The values of an int64 Array. Where it is null, they mean nothing."""
+    data = integers.buffers()[1]
+    return np.zeros(0, np.int64) if data is None else np.frombuffer(data, np.int64)[integers.offset : integers.offset + len(integers)]
+
+
+def nulls(data: Any) -> NDArray[np.bool_]:
+    """Whether each row of an Array is null."""
+    flags = data.is_null()
+    bits = np.frombuffer(flags.buffers()[1], np.uint8)
+    return np.unpackbits(bits, bitorder="little")[flags.offset : flags.offset + len(flags)].view(np.bool_)
+
+
+def validity(null: NDArray[np.bool_]) -> Any:
+    """The buffer that says where an array is not null."""
+    return pa.py_buffer(np.packbits(~null, bitorder="little"))
