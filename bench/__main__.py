@@ -47,7 +47,7 @@ def main(
     console = Console()
     if not console.is_terminal:
         console.width = _LOG_WIDTH
-    facts = machine.facts()
+    facts, steal = machine.facts(), machine.Steal()
     if machine.busy():
         console.print(f"[red]This machine is busy (load {machine.load():.1f}): the figures will mean little.[/]")
     with Rig.up(console) as rig:
@@ -58,6 +58,7 @@ def main(
             Work.BATCHES: lambda: micro_batches.measure(rig, partitions or _PARTITIONS, batches, rounds),
         }
         figures = [figure for work, measure in measures.items() if work in (only or list(Work)) for figure in measure()]
+    facts["taken by the host"] = str(steal)
     report.print_report(console, figures, facts)
     if document is None and (only or partitions or rounds < _KEPT_ROUNDS):
         console.print(f"Only a part was measured: {_DOCUMENT.name} stays as it is.")

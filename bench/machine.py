@@ -1,4 +1,4 @@
-"""Where it was measured: the machine, the versions, and how busy the machine was before."""
+"""Where it was measured: the machine, the versions, how busy the machine was before, and what its host took away meanwhile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from semel import __version__
 from semel.sandbox.jars import DEFAULT_VERSION
 from semel.sandbox.java import find_java
 
-__all__ = ["busy", "facts", "load"]
+__all__ = ["Steal", "busy", "facts", "load"]
 
 
 def facts() -> dict[str, str]:
@@ -48,6 +49,25 @@ def load() -> float:
 def busy() -> bool:
     """Whether something else takes so much of the machine that figures mean little."""
     return load() > (os.cpu_count() or 1) / 2
+
+
+class Steal:
+    """How much of the processors' time the host of a virtual machine gives to others, from here on: figures move with it."""
+
+    def __init__(self) -> None:
+        self._began, self._before = time.monotonic(), _stolen()
+
+    def __str__(self) -> str:
+        now = _stolen()
+        if now is None or self._before is None:
+            return "unknown"
+        return f"{(now - self._before) / (time.monotonic() - self._began) / (os.cpu_count() or 1):.1%} of the processors' time"
+
+
+def _stolen() -> float | None:
+    """Seconds since the start of the machine, summed over its processors; None where the system does not say."""
+    counted = Path("/proc/stat")
+    return int(counted.read_text().split()[8]) / os.sysconf("SC_CLK_TCK") if counted.exists() else None
 
 
 def _processor() -> str:

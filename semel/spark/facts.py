@@ -63,9 +63,6 @@ class Entry:
 
     version: int
     offsets: Mapping[str, str | None]
-    watermark_ms: int | None
-    timestamp_ms: int | None
-    conf: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ mean is decided in :mod:`semel.spark.query` and :mod:`semel.spark.precedence`. N
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,11 +22,9 @@ from semel.spark.facts import Callback, Entry, Execution, Keeping, Plan, Setting
 
 __all__ = [
     "callback",
-    "committed",
     "entry",
     "executor_lost",
     "find",
-    "interrupted",
     "is_connect",
     "pinned",
     "plan",
@@ -41,7 +38,6 @@ __all__ = [
 MICRO_BATCH = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 #: How Spark says so: it has no class of its own for them.
 _LOST = ("A shuffle map stage with indeterminate output was failed and retried", "ExecutorLostFailure")
-STREAM_EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.StreamExecution"
 #: What every physical operator that keeps state between batches implements, those that run Python included.
 STATEFUL_OPERATOR = "org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator"
 PYTHON_TABLE = "org.apache.spark.sql.execution.datasources.v2.python.PythonTable"
@@ -221,36 +217,23 @@ def entry(execution: Execution, batch: int) -> Entry | None:
         if not found.isDefined():
             return None
         logged = found.get()
-        metadata = logged.metadataOpt()
-        known = metadata.isDefined()
-        return Entry(
-            version=int(logged.version()),
-            offsets=_offsets(logged, execution.jvm_execution),
-            watermark_ms=int(metadata.get().batchWatermarkMs()) if known else None,
-            timestamp_ms=int(metadata.get().batchTimestampMs()) if known else None,
-            conf=json.loads(metadata.get().json()).get("conf", {}) if known else {},
-        )
+        version = int(logged.version())
+        return Entry(version, _offsets(logged, version))
 
 
-def _offsets(logged: Any, execution: Any) -> dict[str, str | None]:
+def _offsets(logged: Any, version: int) -> dict[str, str | None]:
     """Version 1 is a list by position. Version 2 is a map by position or name, of which a source that is used twice has one key only."""
-    if logged.version() == 1:
+    if version == 1:
         offsets = logged.offsets()
         return {str(index): _text(offsets.apply(index)) for index in range(offsets.size())}
-    if logged.version() != 2:
-        raise AttributeError(f"offset log version {logged.version()}")
+    if version != 2:
+        raise AttributeError(f"offset log version {version}")
     keys, offsets = logged.offsetsMap().keySet().toSeq(), logged.offsetsMap()
     return {str(keys.apply(index)): _text(offsets.apply(keys.apply(index))) for index in range(keys.size())}
 
 
 def _text(option: Any) -> str | None:
     return str(option.get().json()) if option.isDefined() else None
-
-
-def committed(execution: Execution, batch: int) -> bool:
-    """Whether Spark's commit log has a batch: it is written after the callback has returned, so a batch may be done without being in it."""
-    with pinned("its commit log"):
-        return bool(execution.jvm_execution.commitLog().get(batch).isDefined())
 
 
 def stage(spark: SparkSession, id: int) -> Stage | None:
@@ -277,20 +260,6 @@ def stopping(execution: Execution) -> bool:
     """Whether the query was told to stop: Spark marks it so before it interrupts the callback."""
     with pinned("whether a query is active"):
         return not execution.jvm_execution.isActive()
-
-
-def interrupted(spark: SparkSession, error: BaseException) -> bool:
-    """Whether a call into the JVM failed because its thread was interrupted or its jobs were cancelled, by Spark's own judgement.
-
-    That alone is no stop of the query: see :func:`stopping`.
-    """
-    if not isinstance(error, Py4JJavaError):
-        return False
-    with pinned("its judgement of interrupts"):
-        judge: Any = spark._jvm
-        for name in STREAM_EXECUTION.split("."):
-            judge = getattr(judge, name)
-        return bool(judge.isInterruptionException(error.java_exception, spark.sparkContext._jsc.sc()))
 
 
 def executor_lost(error: BaseException) -> bool:

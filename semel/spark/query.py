@@ -117,13 +117,18 @@ def planned(query: Query, batch: MicroBatch) -> Planned:
     return Planned(query.id, batch.number, query.stateful, batch.sources)
 
 
-def positions_of(query: Query, batch: int) -> tuple[Source | None, ...] | None:
-    """The end of any batch that this checkpoint's offset log still has, by source; None without an entry."""
-    entry = internals.entry(query.execution, batch)
-    if entry is None:
-        return None
-    texts = _texts(entry, query.sources)
-    return tuple(_position(info, text, f"offsets/{batch}") for info, text in zip(query.sources, texts, strict=True))
+def positions_of(query: Query, batch: MicroBatch, number: int) -> tuple[Source | None, ...] | None:
+    """The end of the batch of this number, if this checkpoint's offset log still has it, by source; None without an entry.
+
+    The log is not asked for what ``batch`` has brought along: its own end, and that of the one before.
+    """
+    texts = {batch.number: batch.ends, batch.number - 1: batch.starts if batch.number > 0 else None}.get(number)
+    if texts is None:
+        entry = internals.entry(query.execution, number)
+        if entry is None:
+            return None
+        texts = _texts(entry, query.sources)
+    return tuple(_position(info, text, f"offsets/{number}") for info, text in zip(query.sources, texts, strict=True))
 
 
 def _batch(query: Query, number: int) -> MicroBatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import pyarrow as pa
@@ -126,10 +126,13 @@ class ProgressTopic:
         where = f"{self.partition[0]}-{self.partition[1]}"
         return settle(read_journal(self._client, self.partition, end, deadline), self.key, where)
 
-    def write(self, progress: Progress, identity: Identity, moved_from: ProgressTopic | None = None) -> int:
+    def write(
+        self, progress: Progress, identity: Identity, moved_from: ProgressTopic | None = None, *, meanwhile: Callable[[], None] = lambda: None
+    ) -> int:
         """Append the record to the transaction of ``identity``, as its last one on this partition. Returns its offset.
 
-        ``moved_from`` is another prefix, whose progress is marked as moved to this one in the same transaction.
+        ``moved_from`` is another prefix, whose progress is marked as moved to this one in the same transaction. ``meanwhile`` is called once while
+        the answer is on its way, and what it raises is raised.
         """
         rows = {self.key: progress.encode()}
         if moved_from is not None:
@@ -138,9 +141,9 @@ class ProgressTopic:
                 rows = moved | rows  # one batch: a second one would need the next sequence
             else:
                 moved_from._append(moved, identity)
-        return self._append(rows, identity)
+        return self._append(rows, identity, meanwhile)
 
-    def _append(self, records: Mapping[bytes, bytes], identity: Identity | None) -> int:
+    def _append(self, records: Mapping[bytes, bytes], identity: Identity | None, meanwhile: Callable[[], None] = lambda: None) -> int:
         columns = [joined([*texts], pa.binary()) for texts in (records.keys(), records.values())]
         rows = pa.RecordBatch.from_arrays(columns, ["key", "value"])
         if identity is None:
@@ -151,5 +154,6 @@ class ProgressTopic:
             )
         appender = Appender(self._client, {self.name: self.topic_id}, identity.transactional_id if identity else None)
         appender.submit((self.partition, batch) for batch in batches)
+        meanwhile()
         appender.flush()
         return appender.acknowledged[self.partition][0].last

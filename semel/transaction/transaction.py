@@ -234,7 +234,6 @@ class Transaction:
             self._done = True
             return self._own.identity, None, -1
         self._add(set())
-        self._refuse_deleted()
         recorded = self._record(progress)
         offset = self._write_progress(recorded)
         self._commit_offsets()
@@ -345,7 +344,7 @@ class Transaction:
 
     def _write_progress(self, progress: Progress) -> int:
         try:
-            offset = self._own.progress.write(progress, self._own.identity, self._own.moved_from)
+            offset = self._own.progress.write(progress, self._own.identity, self._own.moved_from, meanwhile=self._refuse_deleted)
         except AbortAndRetry as error:
             self._refused(error.message, error.tag)
         reached(OwnerStep.PROGRESS_WRITTEN, self._own.transactional_id)

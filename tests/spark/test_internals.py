@@ -231,30 +231,15 @@ def test_asynchronous_progress_is_refused(spark: SparkSession, tmp_path: Path) -
 def test_offset_log_has_the_end_of_the_batch_before_it_runs(spark: SparkSession) -> None:
     def ask(frame: DataFrame, batch: int) -> tuple[Any, ...]:
         found = execution(frame)
-        logs = [internals.entry(found, n) for n in (batch - 1, batch, batch + 1)]
-        return (*logs, [internals.committed(found, n) for n in (batch - 1, batch)])
+        return tuple(internals.entry(found, n) for n in (batch - 1, batch, batch + 1))
 
     _, [first, second] = answers(ours(spark), ask, 2)
-    before, entry, after, committed = first
-    assert (before, after, committed) == (None, None, [False, False])
+    before, entry, after = first
+    assert (before, after) == (None, None)
     assert entry.version == 1
     assert list(entry.offsets) == ["0"]
     assert parse(entry.offsets["0"]) == SourceOffset("c", {"in": TopicOffset("t", {0: 5}, {0: 10})})
-    assert entry.watermark_ms == 0
-    assert entry.timestamp_ms > 1_700_000_000_000
-    assert "spark.sql.streaming.stateStore.providerClass" in entry.conf
     assert second[0] == entry
-    assert second[3] == [True, False]
-
-
-def test_offset_log_has_the_watermark_that_the_batch_uses(spark: SparkSession) -> None:
-    def ask(frame: DataFrame, batch: int) -> int | None:
-        entry = internals.entry(execution(frame), batch)
-        assert entry is not None
-        return entry.watermark_ms
-
-    _, found = answers(numbers(spark).withWatermark("timestamp", "1 second"), ask, 3, execute=True)
-    assert found == [0, 0, 4_000], "a batch's event times move the watermark of the next"
 
 
 def ask_sources(frame: DataFrame, batch: int) -> tuple[tuple[SourceInfo, ...], Any]:
@@ -303,7 +288,7 @@ def test_sources_with_names(spark: SparkSession, setting: Callable[[str, str], N
     setting("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
     _, [(sources, entry)] = answers(keys(numbers(spark, "left")).union(keys(ours(spark, "right"))), ask_sources)
     assert sources == (SourceInfo("left", "left", False), SourceInfo("right", "right", True))
-    assert (entry.version, set(entry.offsets), entry.watermark_ms) == (2, {"left", "right"}, 0)
+    assert (entry.version, set(entry.offsets)) == (2, {"left", "right"})
 
 
 # The plan
@@ -467,7 +452,7 @@ def test_spark_connect_is_known_by_its_module(spark: SparkSession) -> None:
 def interrupted_in(spark: SparkSession, work: Callable[[DataFrame], object], reaction: Callable[[], BaseException]) -> tuple[StreamingQuery, Any]:
     """Stop a query whose callback is inside ``work``; it raises ``reaction()`` then. What the callback saw comes back with the query."""
     entered: queue.Queue[bool] = queue.Queue()
-    seen: queue.Queue[tuple[bool, bool, bool]] = queue.Queue()
+    seen: queue.Queue[tuple[bool, bool]] = queue.Queue()
 
     def callback(frame: DataFrame, batch: int) -> None:
         found = execution(frame)
@@ -475,8 +460,8 @@ def interrupted_in(spark: SparkSession, work: Callable[[DataFrame], object], rea
         entered.put(True)
         try:
             work(frame)
-        except Exception as caught:
-            seen.put((before, internals.interrupted(frame.sparkSession, caught), internals.stopping(found)))
+        except Exception:
+            seen.put((before, internals.stopping(found)))
             raise reaction() from None
 
     running = start(numbers(spark), callback, "append", None)
@@ -503,7 +488,7 @@ def in_the_jvm(frame: DataFrame) -> object:
 @pytest.mark.parametrize("work", [in_a_task, in_the_jvm])
 def test_stop_is_told_from_other_errors_and_ends_the_query_cleanly(spark: SparkSession, work: Callable[[DataFrame], object]) -> None:
     running, seen = interrupted_in(spark, work, QueryStopped)
-    assert seen == (False, True, True)
+    assert seen == (False, True)
     assert running.exception() is None
     assert running.awaitTermination(int(PATIENCE))
 
@@ -514,14 +499,6 @@ def test_stop_with_another_error_looks_like_a_failure(spark: SparkSession) -> No
     found = running.exception()
     assert found is not None
     assert isinstance(error(found), Fenced)
-
-
-def test_other_errors_are_no_interrupt(spark: SparkSession) -> None:
-    jvm: Any = spark._jvm
-    for fail in (lambda: jvm.java.lang.Integer.parseInt("x"), lambda: spark.table("nowhere"), lambda: 1 // 0):
-        with pytest.raises(Exception, match=r".") as caught:
-            fail()
-        assert not internals.interrupted(spark, caught.value)
 
 
 def test_our_error_comes_back_from_a_query_that_it_stopped(spark: SparkSession) -> None:
@@ -573,7 +550,7 @@ def test_batch_whose_commit_entry_is_lost_is_replayed_and_skipped(spark: SparkSe
 
     def ask(frame: DataFrame, batch: int) -> tuple[Query, MicroBatch, tuple[Any, ...]]:
         query, found = observe(frame)
-        return query, found, (internals.committed(query.execution, batch), positions_of(query, batch), positions_of(query, batch + 1))
+        return query, found, tuple(positions_of(query, found, number) for number in (batch - 2, batch - 1, batch, batch + 1))
 
     first, before = answers(ours(spark), ask, 3, checkpoint=tmp_path / "cp")
     newest = 1  # batch 2 was called, so this one is committed; how many came behind them until the stop is not known
@@ -587,7 +564,8 @@ def test_batch_whose_commit_entry_is_lost_is_replayed_and_skipped(spark: SparkSe
     done = [earlier for _, earlier, _ in before if earlier.number == newest]
     assert done, "the batch was not seen in the first run"
     assert all(earlier.sources == batch.sources for earlier in done)
-    assert facts == (False, batch.positions, None)
+    (start,) = (part.start for part in batch.sources)
+    assert facts == (None, (start,), batch.positions, None)
     committed = Progress(query=query.id, run=first.runId, batch=batch.number, sources=batch.positions)
     assert decide(planned(query, batch), committed) == Skip()
     earlier = Progress(query=query.id, batch=batch.number - 1, sources=tuple(part.start for part in batch.sources if part.start is not None))
