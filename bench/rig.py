@@ -16,8 +16,11 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from bench.connector import connector_jars
+from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.sandbox.cluster import PLAIN_JVM
+from semel.wire.client import Client
+from semel.wire.offsets import EARLIEST, list_offsets
 
 __all__ = ["CORES", "PARTITIONS", "Incomplete", "Rig"]
 
@@ -47,6 +50,7 @@ class Rig:
     spark: SparkSession
     directory: Path
     admin: AdminClient
+    client: Client
     console: Console
 
     @classmethod
@@ -63,12 +67,14 @@ class Rig:
             stack.callback(spark.stop)
             # the broker ends before it, which it would complain of on the terminal
             admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers, "log_level": 0})
-            yield cls(sandbox.bootstrap_servers, spark, directory, admin, console)
+            client = stack.enter_context(Client(ClientConfig.parse({"bootstrap.servers": sandbox.bootstrap_servers})))
+            yield cls(sandbox.bootstrap_servers, spark, directory, admin, client, console)
 
     @contextmanager
     def topic(self, name: str, partitions: int = PARTITIONS) -> Iterator[str]:
-        """A fresh topic, deleted at the end."""
+        """A fresh topic, every partition of which has a leader that knows it; deleted at the end."""
         self.admin.create_topics([NewTopic(name, partitions)])[name].result()
+        list_offsets(self.client, {(name, index): EARLIEST for index in range(partitions)}, read_committed=False)
         try:
             yield name
         finally:

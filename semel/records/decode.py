@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,8 @@ from semel.records.timestamps import LATEST
 from semel.records.varint import Ints, read
 
 __all__ = ["decode"]
+
+_Number = TypeVar("_Number", np.int32, np.int64)
 
 _FIELDS = [
     pa.field("key", pa.binary()),
@@ -103,19 +105,23 @@ def decode(
 
 
 def _assembled(chunks: list[_Chunk], buffers: list[Any], headers: bool) -> pa.RecordBatch:
-    views = np.zeros((0, VIEW), np.int32)
-    numbers = np.zeros(0, np.int64)
+    no_views, no_numbers = np.zeros((0, VIEW), np.int32), np.zeros(0, np.int64)
     columns = [
-        binary(np.concatenate([views, *(chunk.key for chunk in chunks)]), buffers),
-        binary(np.concatenate([views, *(chunk.value for chunk in chunks)]), buffers),
-        array(np.concatenate([numbers, *(chunk.offset for chunk in chunks)]), pa.int64()),
-        array(np.concatenate([numbers, *(chunk.milliseconds for chunk in chunks)]) * 1000, _FIELDS[3].type),
-        array(np.concatenate([np.zeros(0, np.int32), *(chunk.log_append for chunk in chunks)]), pa.int32()),
+        binary(_joined([chunk.key for chunk in chunks], no_views), buffers),
+        binary(_joined([chunk.value for chunk in chunks], no_views), buffers),
+        array(_joined([chunk.offset for chunk in chunks], no_numbers), pa.int64()),
+        array(_joined([chunk.milliseconds for chunk in chunks], no_numbers) * 1000, _FIELDS[3].type),
+        array(_joined([chunk.log_append for chunk in chunks], np.zeros(0, np.int32)), pa.int32()),
     ]
     if not headers:
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(_FIELDS))
     columns.append(pa.concat_arrays([pa.nulls(0, HEADERS), *(chunk.headers for chunk in chunks)]))
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*_FIELDS, pa.field("headers", HEADERS)]))
+
+
+def _joined(parts: list[NDArray[_Number]], nothing: NDArray[_Number]) -> NDArray[_Number]:
+    """All parts in one array. A fetch of the usual size is a single part, which is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate([nothing, *parts])
 
 
 def _area(area: Area, number: int, start: int, end: int | None, headers: bool, where: str) -> list[_Chunk]:
@@ -124,29 +130,21 @@ def _area(area: Area, number: int, start: int, end: int | None, headers: bool, w
     chunks: list[_Chunk] = []
     for records in _checked(area, where):
         offset = base_offsets[records.batch] + records.offset_delta
-        keep = offset >= start if end is None else (offset >= start) & (offset < end)
-        if not keep.all():
+        if offset.min() < start or (end is not None and offset.max() >= end):
+            keep = offset >= start if end is None else (offset >= start) & (offset < end)
             records, offset = records.filter(keep), offset[keep]
         chunks.append(_chunk(area, number, records, offset, headers, where))
     return chunks
 
 
 def _chunk(area: Area, number: int, records: _Records, offset: Ints, headers: bool, where: str) -> _Chunk:
-    log_append = np.array([header.log_append_time for header in area.headers], np.int32)[records.batch]
-    base = np.array([header.base_timestamp for header in area.headers], np.int64)[records.batch]
-    milliseconds = base + records.time_delta
-    if log_append.any():
-        latest = np.array([header.max_timestamp for header in area.headers], np.int64)
-        milliseconds = np.where(log_append, latest[records.batch], milliseconds)
+    milliseconds, log_append = _times(area, records, where)
     column = None
     if headers:
         try:
             column = read_headers(area.data, records.header, records.header_count, records.end)
         except Damaged as error:
             raise corrupt(where, area.headers[int(records.batch[0])].base_offset, str(error)) from None
-    for times in (milliseconds, records.time_delta, base):  # each: a sum that wraps would pass for a time
-        if times.max(initial=0) > LATEST or times.min(initial=0) < -LATEST:
-            _check((times > LATEST) | (times < -LATEST), records, area, where, "its timestamp is beyond what microseconds can hold")
     return _Chunk(
         views_at(area.data, records.key, records.key_length, number),
         views_at(area.data, records.value, records.value_length, number),
@@ -157,12 +155,30 @@ def _chunk(area: Area, number: int, records: _Records, offset: Ints, headers: bo
     )
 
 
+def _times(area: Area, records: _Records, where: str) -> tuple[Ints, NDArray[np.int32]]:
+    """The timestamp of each record, and whether the broker has set it."""
+    base = np.array([header.base_timestamp for header in area.headers], np.int64)
+    milliseconds = base[records.batch] + records.time_delta
+    log_append = np.zeros(len(milliseconds), np.int32)
+    if any(header.log_append_time for header in area.headers):
+        log_append = np.array([header.log_append_time for header in area.headers], np.int32)[records.batch]
+        latest = np.array([header.max_timestamp for header in area.headers], np.int64)
+        milliseconds = np.where(log_append, latest[records.batch], milliseconds)
+    # each of them: a sum that wraps would pass for a time
+    if any(times.max(initial=0) > LATEST or times.min(initial=0) < -LATEST for times in (milliseconds, records.time_delta, base)):
+        wrong = _beyond(milliseconds) | _beyond(records.time_delta) | _beyond(base)[records.batch]
+        _check(wrong, records, area, where, "its timestamp is beyond what microseconds can hold")
+    return milliseconds, log_append
+
+
+def _beyond(times: Ints) -> NDArray[np.bool_]:
+    return (times > LATEST) | (times < -LATEST)
+
+
 def _checked(area: Area, where: str) -> Iterator[_Records]:
     """All records of an area by stretches; when the last one has come out, every count has been found right."""
-    deltas = np.array([header.last_offset_delta for header in area.headers], np.int64)
     counts = np.zeros(len(area.headers), np.int64)
-    before, before_batch = -1, -1
-    batch = 0
+    before, batch = (-1, -1), 0
     try:
         for attributes, ends in record_bounds(area.data, area.begins, area.ends, sum(header.count for header in area.headers)):
             per_batch = np.diff(np.searchsorted(attributes, [*area.begins.tolist(), len(area.data)]))
@@ -170,18 +186,35 @@ def _checked(area: Area, where: str) -> Iterator[_Records]:
             indices = np.repeat(np.arange(len(counts)), per_batch)
             batch = int(indices[0])
             records = _fields(area, attributes, ends, indices, where)
-            following = np.ones(len(indices), np.bool_)
-            following[1:] = (indices[1:] != indices[:-1]) | (records.offset_delta[1:] > records.offset_delta[:-1])
-            following[0] = batch != before_batch or records.offset_delta[0] > before
-            wrong = ~following | (records.offset_delta < 0) | (records.offset_delta > deltas[indices])
-            _check(wrong, records, area, where, "its offset delta is out of order")
-            before, before_batch = int(records.offset_delta[-1]), int(indices[-1])
+            _check_order(area, records, per_batch, before, where)
+            before = int(indices[-1]), int(records.offset_delta[-1])
             yield records
     except Damaged as error:
         raise corrupt(where, area.headers[batch].base_offset, str(error)) from None
     for header, count in zip(area.headers, counts.tolist(), strict=True):
         if header.count != count:
             raise corrupt(where, header.base_offset, f"its header says {header.count} records, and it holds {count}")
+
+
+def _check_order(area: Area, records: _Records, per_batch: Ints, before: tuple[int, int], where: str) -> None:
+    """Offset deltas rise from record to record of a batch, and so only its first and its last one have to be compared with their bounds.
+
+    ``before`` is the batch and the offset delta of the record before these.
+    """
+    delta = records.offset_delta
+    present = np.flatnonzero(per_batch)
+    behind = np.cumsum(per_batch[present])
+    first = behind - per_batch[present]
+    rising = delta[1:] > delta[:-1]
+    rising[first[1:] - 1] = True
+    least = np.zeros(len(present), np.int64)
+    least[0] = before[1] + 1 if before[0] == present[0] else 0
+    most = np.array([area.headers[index].last_offset_delta for index in present.tolist()], np.int64)
+    if rising.all() and (delta[first] >= least).all() and (delta[behind - 1] <= most).all():
+        return
+    wrong = (delta < np.repeat(least, per_batch[present])) | (delta > np.repeat(most, per_batch[present]))
+    wrong[1:] |= ~rising
+    _check(wrong, records, area, where, "its offset delta is out of order")
 
 
 def _fields(area: Area, attributes: Ints, ends: Ints, batch: Ints, where: str) -> _Records:

@@ -20,16 +20,19 @@ from semel.records.varint import Ints
 __all__ = ["binary", "gather", "views_at"]
 
 _STEPS = np.arange(INLINE)
+_NULL = np.array([-1, 0, 0, 0], np.int32)
 
 
 def views_at(area: NDArray[np.uint8], positions: Ints, lengths: Ints, buffer: int = 0) -> Views:
     """Views of ``lengths`` bytes (-1 for null) from ``positions`` in ``area``, which will be the buffer number ``buffer``."""
+    if lengths.max(initial=-1) < 0:
+        return np.broadcast_to(_NULL, (len(lengths), VIEW))
     views = np.empty((len(positions), VIEW), np.int32)
     views[:, 0] = lengths
     views[:, 1] = 0
     views[:, 2] = buffer
     views[:, 3] = positions
-    short = np.flatnonzero((lengths <= INLINE) & (lengths > 0))
+    short = np.flatnonzero((lengths <= INLINE) & (lengths > 0)) if lengths.min() <= INLINE else ()
     if len(short):
         size = lengths[short]
         inline = area.take(positions[short][:, None] + _STEPS, mode="clip") * (size[:, None] > _STEPS)
@@ -39,9 +42,9 @@ def views_at(area: NDArray[np.uint8], positions: Ints, lengths: Ints, buffer: in
 
 def binary(views: Views, buffers: list[Any]) -> Any:
     """The binary column of such views. A length of -1 is a null."""
-    null = views[:, 0] < 0
     valid = None
-    if null.any():
+    if views[:, 0].min(initial=0) < 0:
+        null = views[:, 0] < 0
         if null.all():
             return pa.nulls(len(views), pa.binary())
         views[null] = 0

@@ -36,10 +36,14 @@ def _all_dead(pids: list[int]) -> bool:
     return not any(map(alive, pids))
 
 
-def test_executors_die_behind_their_receipts(kafka: Sandbox, spark_cluster: SparkCluster, tmp_path: Path) -> None:
+#: One executor process that runs both tasks: each time all of them die, and start again.
+ONE = SparkCluster("local-cluster[1,2,1024]")
+
+
+def test_executors_die_behind_their_receipts(kafka: Sandbox, tmp_path: Path) -> None:
     copy = new_copy(kafka, tmp_path, "receipts", rows=2_000, per_batch=250)
     plan = CrashPlan(tmp_path / "plan", *BEHIND, BEFORE)
-    with spark_cluster.driver(program("copy", copy), plan) as driver:
+    with ONE.driver(program("copy", copy), plan) as driver:
         for point in (*BEHIND, BEFORE):
             plan.wait(point, PATIENCE_S)
             assert driver.said("is run again") == 0, "with its receipts there, a batch is committed, whoever dies"

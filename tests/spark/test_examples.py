@@ -12,7 +12,6 @@ import pytest
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
-from semel.testing.spark import SparkCluster
 from tests.spark.harness import LOCAL_DRIVER, create, produce, values
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -23,16 +22,16 @@ def example(name: str, kafka: Sandbox, *arguments: str) -> list[str]:
     return [sys.executable, str(EXAMPLES / name), kafka.bootstrap_servers, *arguments]
 
 
-def test_pipeline(kafka: Sandbox, spark_cluster: SparkCluster, tmp_path: Path) -> None:
+def test_pipeline(kafka: Sandbox, tmp_path: Path) -> None:
     source, target = create(kafka, "example-in", 2), create(kafka, "example-out", 2)
     produce(kafka, source, range(500))
     killed = CrashPoint(OwnerStep.COMMIT_SENT, 1, Action.DRIVER)
     plan = CrashPlan(tmp_path / "plan", killed)
     argv = example("pipeline.py", kafka, source, target, str(tmp_path / "checkpoint"))
-    with spark_cluster.driver(argv, plan) as driver:
+    with LOCAL_DRIVER.driver(argv, plan) as driver:
         plan.wait(killed, PATIENCE_S)
         assert driver.wait(PATIENCE_S) != 0
-    with spark_cluster.driver(argv, plan) as driver:
+    with LOCAL_DRIVER.driver(argv, plan) as driver:
         produce(kafka, source, range(500, 1_000))
         wait_for(lambda: len(values(kafka.bootstrap_servers, target)) >= 1_000 or driver.process.poll() is not None, "all orders")
         assert driver.process.poll() is None, driver.tail()
