@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -19,6 +19,7 @@ from bench.connector import connector_jars
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.sandbox.cluster import PLAIN_JVM
+from semel.wire import topics
 from semel.wire.client import Client
 from semel.wire.offsets import EARLIEST, list_offsets
 
@@ -73,7 +74,7 @@ class Rig:
     @contextmanager
     def topic(self, name: str, partitions: int = PARTITIONS) -> Iterator[str]:
         """A fresh topic, every partition of which has a leader that knows it; deleted at the end."""
-        self.admin.create_topics([NewTopic(name, partitions)])[name].result()
+        topics.create(self.client, name, partitions=partitions, config={})
         list_offsets(self.client, {(name, index): EARLIEST for index in range(partitions)}, read_committed=False)
         try:
             yield name
