@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from semel.records.arrays import array, repeated
+from semel.records.arrays import array, repeated, validity
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["Columns", "schema"]
@@ -59,4 +58,8 @@ class Columns:
 
 def _null_if_empty(lists: Any) -> Any:
     """A record without headers has a null there in Spark's source, not an empty list."""
-    return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, lists.type), lists)
+    if not len(lists):
+        return lists
+    offsets = np.frombuffer(lists.buffers()[1], np.int32)[lists.offset : lists.offset + len(lists) + 1]
+    present = validity(offsets[1:] == offsets[:-1])
+    return pa.Array.from_buffers(lists.type, len(lists), [present, pa.py_buffer(offsets)], children=[lists.values])

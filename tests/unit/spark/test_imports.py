@@ -1,4 +1,4 @@
-"""What a new Python worker loads before its first row."""
+"""What a new Python process of Spark loads before it does something."""
 
 from __future__ import annotations
 
@@ -40,4 +40,11 @@ print(sorted({"pandas"} & sys.modules.keys()))
 def test_reading_and_writing_without_headers_load_no_pandas() -> None:
     """pyarrow loads it behind one's back; each new worker would start half a second later."""
     done = subprocess.run([sys.executable, "-c", _ROUND_TRIP], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_planning_loads_no_kernels() -> None:
+    """Each query starts three processes that plan and compute nothing."""
+    code = "import sys, semel.spark.source; print(sorted({'pandas', 'pyarrow.compute'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
