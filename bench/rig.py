@@ -74,9 +74,10 @@ class Rig:
     @contextmanager
     def topic(self, name: str, partitions: int = PARTITIONS) -> Iterator[str]:
         """A fresh topic, every partition of which has a leader that knows it; deleted at the end."""
-        topics.create(self.client, name, partitions=partitions, config={})
-        list_offsets(self.client, {(name, index): EARLIEST for index in range(partitions)}, read_committed=False)
+        if not topics.create(self.client, name, partitions=partitions, config={}):
+            raise Incomplete(f"topic {name} was there before")
         try:
+            list_offsets(self.client, {(name, index): EARLIEST for index in range(partitions)}, read_committed=False)
             yield name
         finally:
             self.admin.delete_topics([name])[name].result()

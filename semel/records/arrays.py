@@ -1,4 +1,4 @@
-"""Arrow arrays of numpy arrays, and numpy arrays of Arrow arrays, by their buffers: nothing is copied.
+"""Arrow arrays of numpy arrays, and numpy arrays of Arrow arrays, by their buffers, and not value by value.
 
 pyarrow's own ways from one to the other (``pa.array``, ``pa.scalar``, ``to_numpy``) load pandas when the first of them is used. That takes half a
 second in each new Python worker, in front of its first row, so what runs in workers goes by buffers.
@@ -19,7 +19,7 @@ __all__ = ["array", "joined", "nulls", "numbers", "repeated", "validity"]
 
 
 def array(values: NDArray[Any], kind: Any) -> Any:
-    """The Arrow array of these values. ``kind`` has their width, and its values the form that numpy's have."""
+    """The Arrow array of these values, not copied. ``kind`` has their width, and its values the form that numpy's have."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
@@ -41,9 +41,11 @@ def repeated(text: str, count: int) -> Any:
 
 
 def numbers(integers: Any) -> Ints:
-    """The values of an int64 Array. Where it is null, they mean nothing."""
-    data = integers.buffers()[1]
-    return np.zeros(0, np.int64) if data is None else np.frombuffer(data, np.int64)[integers.offset : integers.offset + len(integers)]
+    """The values of an int64 Array, not copied. Where it is null, they mean nothing."""
+    if not len(integers):
+        return np.zeros(0, np.int64)
+    # the buffer may be longer, and end anywhere: the children of a null struct share one
+    return np.frombuffer(integers.buffers()[1], np.int64, len(integers), integers.offset * 8)
 
 
 def nulls(data: Any) -> NDArray[np.bool_]:

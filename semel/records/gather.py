@@ -24,7 +24,10 @@ _NULL = np.array([-1, 0, 0, 0], np.int32)
 
 
 def views_at(area: NDArray[np.uint8], positions: Ints, lengths: Ints, buffer: int = 0) -> Views:
-    """Views of ``lengths`` bytes (-1 for null) from ``positions`` in ``area``, which will be the buffer number ``buffer``."""
+    """Views of ``lengths`` bytes (-1 for null) from ``positions`` in ``area``, which will be the buffer number ``buffer``.
+
+    Nothing but nulls is one view many times, which cannot be written to.
+    """
     if lengths.max(initial=-1) < 0:
         return np.broadcast_to(_NULL, (len(lengths), VIEW))
     views = np.empty((len(positions), VIEW), np.int32)
@@ -41,7 +44,7 @@ def views_at(area: NDArray[np.uint8], positions: Ints, lengths: Ints, buffer: in
 
 
 def binary(views: Views, buffers: list[Any]) -> Any:
-    """The binary column of such views. A length of -1 is a null."""
+    """The binary column of such views. A length of -1 is a null. The views are used up."""
     valid = None
     if views[:, 0].min(initial=0) < 0:
         null = views[:, 0] < 0

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from semel.errors import ConfigError
-from semel.records.arrays import array, nulls, numbers
+from semel.records.arrays import array, joined, nulls, numbers
 from semel.records.assembly import Assembly
 from semel.records.codecs import Damaged
 from semel.records.columns import Column, chunks_of, column, concatenated
@@ -55,10 +55,10 @@ def _are_headers(kind: Any) -> bool:
     return bool(pa.types.is_struct(kind.value_type)) and [field.name for field in kind.value_type] == ["key", "value"]
 
 
-def _stretches(array: Any) -> list[tuple[int, int]]:
+def _stretches(lists: Any) -> list[tuple[int, int]]:
     """Ranges of rows whose headers can be joined in one buffer with 32-bit offsets."""
-    pieces = max(1, min(len(array), array.nbytes // _STRETCH))
-    cuts = [len(array) * index // pieces for index in range(pieces + 1)]
+    pieces = max(1, min(len(lists), lists.nbytes // _STRETCH))
+    cuts = [len(lists) * index // pieces for index in range(pieces + 1)]
     return list(pairwise(cuts))
 
 
@@ -131,7 +131,7 @@ def _text(keys: Any) -> Any:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
+        return joined([key.decode("utf-8", "replace").encode() for key in keys.to_pylist()], pa.string())
 
 
 def _step(area: NDArray[np.uint8], at: Ints, ends: Ints, spans: Ints, rows: Ints) -> Ints:

@@ -131,8 +131,8 @@ class ProgressTopic:
     ) -> int:
         """Append the record to the transaction of ``identity``, as its last one on this partition. Returns its offset.
 
-        ``moved_from`` is another prefix, whose progress is marked as moved to this one in the same transaction. ``meanwhile`` is called once while
-        the answer is on its way, and what it raises is raised.
+        ``moved_from`` is another prefix, whose progress is marked as moved to this one in the same transaction. ``meanwhile`` is called once when
+        it has been sent, mostly with the answer still on its way, and what it raises is raised.
         """
         rows = {self.key: progress.encode()}
         if moved_from is not None:
@@ -154,6 +154,5 @@ class ProgressTopic:
             )
         appender = Appender(self._client, {self.name: self.topic_id}, identity.transactional_id if identity else None)
         appender.submit((self.partition, batch) for batch in batches)
-        meanwhile()
-        appender.flush()
+        appender.flush(meanwhile)
         return appender.acknowledged[self.partition][0].last

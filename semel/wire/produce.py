@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -77,9 +77,13 @@ class Appender:
                 if self._failed:
                     self._recover()
 
-    def flush(self) -> None:
-        """Wait until everything that was submitted is acknowledged. Raises, if it cannot be; then nothing is known of what is missing."""
+    def flush(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Wait until everything that was submitted is acknowledged. Raises, if it cannot be; then nothing is known of what is missing.
+
+        ``meanwhile`` is called first, while answers are under way. What it raises is raised.
+        """
         with self._abandoned_on_error():
+            meanwhile()
             self._receive_all()
             if self._failed:
                 self._recover()

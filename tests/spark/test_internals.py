@@ -105,12 +105,11 @@ def answers(
     *,
     mode: str = "append",
     checkpoint: Path | None = None,
-    execute: bool = False,
     **trigger: Any,
 ) -> tuple[StreamingQuery, list[T]]:
     """What ``ask`` answers in the first callbacks of a query, which is stopped then. An error in a callback is raised here.
 
-    Batches are not executed unless a test needs what only tasks know: each would cost a Python worker.
+    Batches are not executed: each would cost a Python worker.
     """
     found: queue.Queue[T | BaseException] = queue.Queue()
 
@@ -120,8 +119,6 @@ def answers(
         except BaseException as caught:
             found.put(caught)
             raise
-        if execute:
-            batch_frame.write.format("noop").mode("append").save()
 
     running = start(frame, callback, mode, checkpoint, **trigger)
     collected: list[T] = []
@@ -566,6 +563,8 @@ def test_batch_whose_commit_entry_is_lost_is_replayed_and_skipped(spark: SparkSe
     assert all(earlier.sources == batch.sources for earlier in done)
     (start,) = (part.start for part in batch.sources)
     assert facts == (None, (start,), batch.positions, None)
+    (_, first_batch, _), _, (_, _, third) = before
+    assert third[0] == first_batch.positions, "batch 2 asks the log itself for the end of batch 0"
     committed = Progress(query=query.id, run=first.runId, batch=batch.number, sources=batch.positions)
     assert decide(planned(query, batch), committed) == Skip()
     earlier = Progress(query=query.id, batch=batch.number - 1, sources=tuple(part.start for part in batch.sources if part.start is not None))

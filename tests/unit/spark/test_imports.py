@@ -22,7 +22,10 @@ keys = joined([b"key %3d" % i for i in range(count)], pa.binary())
 times = array(np.arange(count) * 1_000_000, pa.timestamp("us", "UTC"))
 parts = array(np.arange(count, dtype=np.int32) % 3, pa.int32())
 names = pa.concat_arrays([repeated("a", 40), repeated("b", 60)])
-for columns in ({"key": keys, "value": keys}, {"value": keys, "timestamp": times, "partition": parts}, {"key": keys, "value": keys, "topic": names}):
+pairs = pa.StructArray.from_arrays([repeated("trace", count), keys], ["key", "value"])
+lists = pa.ListArray.from_arrays(array(np.arange(count + 1, dtype=np.int32), pa.int32()), pairs)
+plain = {"key": keys, "value": keys}
+for columns in (plain, {"value": keys, "timestamp": times, "partition": parts}, {**plain, "topic": names}, {**plain, "headers": lists}):
     rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
     topics = {name: TicketTopic(UUID(int=1), 3, 1_000_000) for name in ("a", "b")}
     encoder = Encoder(None if "topic" in columns else "a", topics, {"a": 0, "b": 3}, 2, True, Codec.NONE)
@@ -30,14 +33,15 @@ for columns in ({"key": keys, "value": keys}, {"value": keys, "timestamp": times
     for encoded in encoder([rows]):
         for one in encoded.column("batch"):
             buffer = memoryview(one.as_buffer())
-            read += Columns(("a", 0), headers=False).arrange(decode(buffer, scan(buffer))).num_rows
-    assert read == count
+            for headers in (False, True):
+                read += Columns(("a", 0), headers=headers).arrange(decode(buffer, scan(buffer), headers=headers)).num_rows
+    assert read == 2 * count
 answered("receipt")
 print(sorted({"pandas"} & sys.modules.keys()))
 """
 
 
-def test_reading_and_writing_without_headers_load_no_pandas() -> None:
+def test_reading_and_writing_load_no_pandas() -> None:
     """pyarrow loads it behind one's back; each new worker would start half a second later."""
     done = subprocess.run([sys.executable, "-c", _ROUND_TRIP], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
