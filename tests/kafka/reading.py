@@ -7,25 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from semel.read import NO_END, Earliest, EndSpec, Latest, Range, Reader, StartSpec, id_text, resolve
 from semel.wire.client import Client
 from tests.waiting import wait_for
 
 Row = tuple[int, int, bytes | None, bytes | None]
-
-
-def create(servers: str, topic: str, partitions: int = 1, replication: int = 1, **config: str) -> str:
-    admin = AdminClient({"bootstrap.servers": servers})
-    settings = {name.replace("_", "."): value for name, value in config.items()}
-    admin.create_topics([NewTopic(topic, partitions, replication, config=settings)])[topic].result(30)
-
-    def led() -> int:
-        return sum(one.leader >= 0 for one in admin.list_topics(topic, timeout=10).topics[topic].partitions.values())
-
-    wait_for(lambda: led() == partitions, f"the leaders of {partitions} partitions of {topic}")
-    return topic
 
 
 def delete(servers: str, topic: str) -> None:

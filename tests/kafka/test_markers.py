@@ -21,8 +21,9 @@ from semel.wire.deadline import Deadline
 from semel.wire.offsets import LATEST, list_offsets
 from semel.wire.transactions import Identity, OpenTransaction, open_transactions
 from tests.kafka.raw import Raw
-from tests.kafka.reading import create, delete, delete_records, produce, topic_id
+from tests.kafka.reading import delete, delete_records, produce, topic_id
 from tests.kafka.test_read_failover import leader
+from tests.topics import create
 from tests.waiting import wait_for
 
 ROWS = pa.table({"value": ["x", "y"], "partition": [0, 0]})

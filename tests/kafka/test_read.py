@@ -17,18 +17,8 @@ from semel.config import ClientConfig
 from semel.errors import Retriable
 from semel.read import NO_END, AtOffsets, Earliest, Range, Reader, resolve, schema
 from semel.wire.client import Client
-from tests.kafka.reading import (
-    Transactional,
-    collect,
-    create,
-    followed,
-    oracle,
-    produce,
-    ranges,
-    rows,
-    topic_id,
-    values,
-)
+from tests.kafka.reading import Transactional, collect, followed, oracle, produce, ranges, rows, topic_id, values
+from tests.topics import create
 from tests.waiting import wait_for
 
 

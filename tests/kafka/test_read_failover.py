@@ -9,7 +9,8 @@ from semel.read import Reader
 from semel.sandbox import Node, Sandbox
 from semel.testing.proxy import FaultProxy
 from semel.wire.client import Client
-from tests.kafka.reading import Transactional, create, oracle, produce, ranges, rows, values
+from tests.kafka.reading import Transactional, oracle, produce, ranges, rows, values
+from tests.topics import create
 from tests.waiting import wait_for
 
 

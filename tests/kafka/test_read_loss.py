@@ -12,7 +12,8 @@ from semel.errors import DataLoss
 from semel.read import NO_END, Loss, Range, Reader, check_ranges
 from semel.wire.client import Client
 from semel.wire.fetch import Position, fetch
-from tests.kafka.reading import Transactional, create, delete, delete_records, oracle, produce, ranges, rows, topic_id, values
+from tests.kafka.reading import Transactional, delete, delete_records, oracle, produce, ranges, rows, topic_id, values
+from tests.topics import create
 
 
 @pytest.fixture

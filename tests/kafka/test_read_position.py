@@ -12,7 +12,8 @@ from semel.errors import ConfigError
 from semel.read import AtOffsets, AtTimestamp, Committed, Earliest, EndSpec, Latest, StartSpec, resolve
 from semel.sandbox import Sandbox
 from semel.wire.client import Client
-from tests.kafka.reading import Transactional, create, delete_records, produce, values
+from tests.kafka.reading import Transactional, delete_records, produce, values
+from tests.topics import create
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,8 @@ from semel.transaction.producer import Producer
 from semel.transaction.progress import KafkaSource, Progress, TopicEnd
 from semel.transaction.progress_topic import ProgressTopic
 from semel.wire.client import Client
-from tests.kafka.reading import Transactional, create, delete, delete_records, oracle, produce, ranges, topic_id, values
+from tests.kafka.reading import Transactional, delete, delete_records, oracle, produce, ranges, topic_id, values
+from tests.topics import create
 from tests.waiting import wait_for
 
 Row = tuple[str, int, int, bytes | None]

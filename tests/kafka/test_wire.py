@@ -18,7 +18,7 @@ from semel.wire.client import Client
 from semel.wire.offsets import EARLIEST, LATEST, committed, end_of_epoch, list_offsets, live_members
 from semel.wire.target import ANY
 from semel.wire.transactions import describe, fence, list_transactions, open_transactions
-from tests.kafka.reading import create
+from tests.topics import create
 
 ROWS = pa.table({"value": ["a", "b", "c"]})
 

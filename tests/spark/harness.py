@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from semel.sandbox import Sandbox
 from semel.testing.history import History, assert_exactly_once, check
 from semel.testing.records import read
 from semel.testing.spark import LOCAL, SparkCluster
+from tests import topics
 from tests.spark.argument import Argument
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import PATIENCE_S
 
 PROGRESS = "semel-progress"
 _numbers = count(1)
@@ -51,17 +52,7 @@ def unique(name: str) -> str:
 
 def create(kafka: Sandbox, name: str, partitions: int, **config: str) -> str:
     """A topic of its own, with leaders; ``config`` has ``_`` for ``.``. Returns its name."""
-    topic = unique(name)
-    new = NewTopic(topic, partitions, config={key.replace("_", "."): value for key, value in config.items()})
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_topics([new])[topic].result(60)
-    # that answer comes a moment before the brokers show the topic
-    wait_for(lambda: len(leaders := _leaders(admin, topic)) == partitions and min(leaders) >= 0, f"the leaders of {topic}")
-    return topic
-
-
-def _leaders(admin: AdminClient, topic: str) -> list[int]:
-    return [partition.leader for partition in admin.list_topics(topic, 30).topics[topic].partitions.values()]
+    return topics.create(kafka.bootstrap_servers, unique(name), partitions, **config)
 
 
 def produce(kafka: Sandbox, topic: str, ids: Sequence[int], *, partitions: int = 2, lot: int = 100, keys: int = 50) -> None:

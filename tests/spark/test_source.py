@@ -24,7 +24,8 @@ from semel.sandbox import Sandbox
 from semel.spark.errors import error
 from semel.spark.offsets import parse
 from semel.wire.client import Client
-from tests.kafka.reading import Transactional, create, delete_records, oracle, produce, ranges, values
+from tests.kafka.reading import Transactional, delete_records, oracle, produce, ranges, values
+from tests.topics import create
 from tests.waiting import wait_for
 
 _numbers = count()
