@@ -27,6 +27,7 @@ from pathlib import Path
 
 from semel.sandbox.processes import alive, children, parents, stopped
 from semel.steps import Step
+from semel.testing.fork_client import STARTED_AS
 
 __all__ = ["SPARK", "Action", "CrashPlan", "CrashPoint", "Passed", "observe"]
 
@@ -143,7 +144,8 @@ def _announce(directory: Path, point: CrashPoint, victims: Sequence[int]) -> Non
 
 def _spark_processes(action: Action) -> list[int]:
     me = os.getpid()
-    above = [pid for pid, command in parents(me) if SPARK in command][:1]
+    started = int(os.environ.get(STARTED_AS, me))
+    above = [pid for pid, command in parents(started) if SPARK in command][:1]
     if action is Action.EXECUTOR:
         found = above
     elif action is Action.DRIVER:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from semel.testing import fork_server
 from semel.testing.crash import CrashPlan
 from semel.testing.program import Program, run_until_done
 from semel.testing.spark_home import java_options, spark_home
@@ -66,7 +67,7 @@ class SparkCluster:
         return {
             "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": fork_server.python(),
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
         }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from semel.testing import fork_server
 from semel.testing.spark import LOCAL, conf
 from semel.testing.spark_home import spark_home
 
@@ -22,7 +22,7 @@ def _application() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_HOME", str(spark_home()))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYSPARK_PYTHON", fork_server.python())
         builder = SparkSession.builder.master(LOCAL).appName("tests")
         for name, value in conf().items():
             builder = builder.config(name, value)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from semel.steps import OwnerStep, ParticipantStep
+from semel.testing import fork_server
 from semel.testing.crash import Action, CrashPlan, CrashPoint, observe
 from semel.testing.program import run_until_done
 
@@ -135,6 +136,16 @@ def test_an_executor_is_killed_with_its_worker(tmp_path: Path) -> None:
         assert executor == process.pid
         assert process.wait(TIMEOUT) == -signal.SIGKILL
         assert plan.passed()[0].pid == worker
+
+
+def test_an_executor_is_killed_with_a_worker_that_was_forked_for_it(tmp_path: Path) -> None:
+    point = CrashPoint(OwnerStep.BEGUN, action=Action.EXECUTOR)
+    plan = CrashPlan(tmp_path, point)
+    (tmp_path / "one_step.py").write_text(ONE_STEP)
+    worker = f"import subprocess; subprocess.call([{fork_server.python()!r}, '-m', 'one_step'], cwd={str(tmp_path)!r})"
+    with child(plan, worker, "org.apache.spark.executor.CoarseGrainedExecutorBackend") as process:
+        assert plan.wait(point, TIMEOUT) == [process.pid, plan.passed()[0].pid]
+        assert process.wait(TIMEOUT) == -signal.SIGKILL
 
 
 def test_no_other_process_than_sparks_is_killed(tmp_path: Path) -> None:
