@@ -9,12 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from semel import steps
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
+from semel.spark import KafkaSink
 from semel.steps import OwnerStep, Step
-from tests.spark.harness import produce, values
+from tests.spark.harness import create, produce, values
 from tests.spark.lines import Line
 from tests.waiting import wait_for
 
@@ -23,7 +25,7 @@ ENOUGH: dict[str, Any] = {"kafka.transaction.timeout.ms": 15_000}
 SHORT: dict[str, Any] = {"kafka.transaction.timeout.ms": 3_000, "maxBatchRetries": 1}
 
 
-def held(line: Line, go: Path) -> DataFrame:
+def held(rows: DataFrame, go: Path) -> DataFrame:
     """The rows, from tasks that do not end before ``go`` is there."""
 
     def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -31,7 +33,6 @@ def held(line: Line, go: Path) -> DataFrame:
             wait_for(go.exists, "go")
             yield batch
 
-    rows = line.rows().select("key", "value")
     return rows.mapInArrow(wait, rows.schema)
 
 
@@ -46,7 +47,7 @@ def test_slow_once(spark: SparkSession, kafka: Sandbox, tmp_path: Path, monkeypa
             go.touch()
 
     monkeypatch.setattr(steps, "_observer", observe)
-    line.run(rows=held(line, go), **ENOUGH)
+    line.run(rows=held(line.rows().select("key", "value"), go), **ENOUGH)
     assert go.exists(), "it was not slow"
     line.assert_exact()
 
@@ -55,9 +56,22 @@ def test_slow_each_time(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> 
     line, go = Line.new(spark, kafka, tmp_path, "slower"), tmp_path / "go"
     produce(kafka, line.source, range(100))
     with pytest.raises(ConfigError, match="maxOffsetsPerTrigger") as refused:
-        line.run(rows=held(line, go), **SHORT)
+        line.run(rows=held(line.rows().select("key", "value"), go), **SHORT)
     assert refused.value.tag == "BATCH_TOO_LONG"
     assert values(kafka.bootstrap_servers, line.target) == []
     go.touch()
     line.run()
     line.assert_exact()
+
+
+def test_a_batch_job_that_is_slow_each_time(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    topic, go = create(kafka, "slow-job", 2), tmp_path / "go"
+    rows = spark.range(10).select(f.col("id").cast("string").alias("value"))
+    options = {"topic": topic, "transactionalIdPrefix": topic, "kafka.bootstrap.servers": kafka.bootstrap_servers}
+    with pytest.raises(ConfigError) as refused:
+        KafkaSink(**options, **SHORT).write(held(rows, go), version=1)
+    assert refused.value.tag == "BATCH_TOO_LONG"
+    assert values(kafka.bootstrap_servers, topic) == []
+    go.touch()
+    KafkaSink(**options).write(held(rows, go), version=1)
+    assert sorted(values(kafka.bootstrap_servers, topic)) == [str(number) for number in range(10)]
