@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -67,7 +66,6 @@ class SparkCluster:
         return {
             "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": fork_server.python(),
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            **dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), fork_server.python()),  # Spark plans with the latter
             "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
         }
