@@ -24,6 +24,8 @@ __all__ = ["LOCAL", "LOCAL_CLUSTER", "SparkCluster", "conf"]
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 #: Everything in the driver's process but the Python workers; four attempts of a task, as on a cluster, where local mode has one.
 LOCAL = "local[2,4]"
+#: Spark's other one asks a program of the system, several times a batch, whether a file of the local disk is a link.
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _numbers = count(1)
 
@@ -36,6 +38,7 @@ def conf() -> dict[str, str]:
         "spark.executor.memory": "768m",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.python.daemon.module": "semel.testing.daemon",
