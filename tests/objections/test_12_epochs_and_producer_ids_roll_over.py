@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import struct
 from itertools import pairwise
 
 import pytest
+from kafka.protocol.producer import InitProducerIdRequest
 
 import semel
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.wire.client import Client
-from semel.wire.deadline import Deadline
-from semel.wire.transactions import Identity, describe, end
+from semel.wire.target import TransactionCoordinator
+from semel.wire.transactions import describe, fence
 from tests.crash.arena import assert_whole, new_job
 from tests.crash.pipeline import Job, copy_next, position, write_here
 
@@ -22,25 +23,31 @@ CHUNKS = 12
 
 @pytest.fixture(scope="module")
 def worn(kafka: Sandbox) -> list[Job]:
-    """Jobs that have begun, whose ids have few epochs left: empty aborts, one after the other."""
+    """Jobs that have begun, whose ids have few epochs left."""
     jobs = [new_job(kafka, f"worn-by-{what}", chunks=CHUNKS) for what in ("ends", "owners")]
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        list(pool.map(wear_out, jobs))
+    for job in jobs:
+        wear_out(job)
     return jobs
 
 
 def wear_out(job: Job) -> None:
+    """Write a chunk, and let one owner follow the other: each takes an epoch. The requests are the same, and none waits for the answer before it."""
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
         producer.take_over([job.target], job.group)
         copy_next(producer, job, write_here(cluster, job))
     with Client(ClientConfig.parse(job.properties())) as client:
-        found = describe(client, job.prefix)
-        assert found is not None
-        identity = Identity(job.prefix, found.producer_id, found.epoch)
-        while identity.epoch < LAST_EPOCH - CHUNKS // 2:
-            answer = end(client, identity, commit=False, deadline=Deadline(60_000, backoff_ms=0.1, backoff_max_ms=1))
-            assert answer.code == 0
-            identity = answer.identity
+        left = LAST_EPOCH - CHUNKS // 2 - fence(client, job.prefix).epoch
+        request = InitProducerIdRequest(transactional_id=job.prefix, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1)
+        body = request.encode(version=5)
+        connection = client.connect(TransactionCoordinator(job.prefix), purpose="control")
+        for at_once in (*[1_000] * (left // 1_000), left % 1_000):
+            for _ in range(at_once):
+                connection.send_raw([body], InitProducerIdRequest, 5, _error_code)
+            assert {connection.receive() for _ in range(at_once)} == {0}
+
+
+def _error_code(frame: memoryview, start: int) -> int:
+    return int(struct.unpack_from(">ih", frame, start)[1])
 
 
 def identity_of(job: Job) -> tuple[int, int]:

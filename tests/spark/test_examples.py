@@ -12,6 +12,7 @@ import pytest
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
+from semel.testing.spark_home import java_options, spark_home
 from tests.spark.harness import LOCAL_DRIVER, create, produce, values
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -49,7 +50,8 @@ def test_batch_job(kafka: Sandbox, tmp_path: Path) -> None:
 
 READ = """
 from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.extraJavaOptions", "{java}").getOrCreate()
 print("rows:", spark.read.format("semel").option("kafka.bootstrap.servers", "{servers}").option("subscribe", "{topic}").load().count())
 """
 
@@ -58,9 +60,9 @@ def test_a_program_anywhere_on_the_disk_finds_the_source(kafka: Sandbox, tmp_pat
     """It is installed, and not only found because the checkout is the working directory or on PYTHONPATH."""
     topic = create(kafka, "example-anywhere", 2)
     produce(kafka, topic, range(30))
-    (tmp_path / "mine.py").write_text(READ.format(servers=kafka.bootstrap_servers, topic=topic))
-    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
-    variables |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    (tmp_path / "mine.py").write_text(READ.format(servers=kafka.bootstrap_servers, topic=topic, java=java_options()))
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    variables |= {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run([sys.executable, "mine.py"], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=PATIENCE_S)
     assert "rows: 30" in done.stdout, done.stderr[-3000:]
 
