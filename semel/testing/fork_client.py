@@ -1,11 +1,13 @@
 """The other half of ``fork_server``: started by Spark as its Python, it has the server fork a process, and lives as long as that does.
 
-Run by its path and without ``site``, since it must start in milliseconds: it imports little, and nothing of semel.
+Run by its path and without ``site``, since it must start in milliseconds: nothing of semel, and of ``socket`` only the part that is written in C,
+because the other takes as long to import as Python to start.
 """
 
+import _socket
 import marshal
 import os
-import socket
+import struct
 import sys
 
 #: Bytes that say how many follow.
@@ -18,12 +20,13 @@ def _main(address: str, arguments: list[str]) -> None:
     if arguments[:1] != ["-m"]:
         os.execv(sys.executable, [sys.executable, *arguments])
     body = marshal.dumps((arguments, {**os.environ, STARTED_AS: str(os.getpid())}))
-    directory = os.open(".", os.O_RDONLY)
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address)
-        socket.send_fds(connection, [len(body).to_bytes(HEAD)], [0, 1, 2, directory])
-        connection.sendall(body)
-        connection.recv(1)  # nothing comes: it returns when the process has ended
+    handles = struct.pack("4i", 0, 1, 2, os.open(".", os.O_RDONLY))
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    connection.connect(address)
+    connection.sendmsg([len(body).to_bytes(HEAD)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handles)])
+    while body:
+        body = body[connection.send(body) :]
+    connection.recv(1)  # nothing comes: it returns when the process has ended
 
 
 if __name__ == "__main__":
