@@ -30,7 +30,7 @@ from semel.testing import fork_client
 
 __all__ = ["python"]
 
-_AHEAD = ("cramjam", "crc32c", "kafka", "numpy", "pyarrow", "pyspark.sql.worker.plan_data_source_read")
+_AHEAD = ("cramjam", "crc32c", "kafka", "numpy.typing", "pyarrow.compute", "pyspark.sql.worker.plan_data_source_read", "pyspark.worker")
 _running: list[subprocess.Popen[bytes]] = []
 
 
