@@ -33,7 +33,10 @@ def print_report(console: Console, outcomes: Sequence[Outcome]) -> None:
     if as_promised(outcomes):
         console.print(f"semel: every order exactly once. At least once, killed in the same way: {control.history.duplicated:,} orders doubled.")
     console.print("The control is the same pipeline with delivery=at_least_once, killed at the same steps. The code of both:")
-    console.print(Syntax(users_code(), "python", background_color="default", word_wrap=True))
+    if console.is_terminal:
+        console.print(Syntax(users_code(), "python", background_color="default", word_wrap=True))
+    else:  # a file has no width that lines would have to be broken at
+        console.print(users_code(), soft_wrap=True, markup=False, highlight=False)
 
 
 def users_code() -> str:

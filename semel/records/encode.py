@@ -185,7 +185,7 @@ def _check_alone(rows: _Rows, row: int, limit: int, where: str) -> None:
     size = 2 + int(_fixed_sizes(rows.slice(row, row + 1))[0])
     size += longest_size(size)
     if size > limit:
-        place = f" of {where}" if where else ""
+        place = f" of those for {where} (the first is 0)" if where else ""
         raise ConfigError(
             f"row {row}{place} takes {size + HEADER_SIZE} bytes as a record batch, and {limit + HEADER_SIZE} are allowed. Nothing of these rows"
             " was written. Make the row smaller, or raise max.request.size here and max.message.bytes of the topic.",

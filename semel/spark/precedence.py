@@ -3,8 +3,7 @@
 Spark may replay a batch, restore an old checkpoint or start from none, and none of it may write a record twice or leave one out. One pure
 function, :func:`decide`, compares the batch that Spark has planned with P, the newest committed progress record, by offsets: a checkpoint
 restored from a backup plans *other* data under an old batch number. What the table does not allow is refused; :mod:`semel.spark.refusal` says
-what was found where. Not promised: anything about sources that are not semel's but that their positions are equal or not; a checkpoint that
-lost all of its offset log, kept its query id and begins elsewhere than before: progress does not say where a query began.
+what was found where. Not promised: anything about sources that are not semel's but that their positions are equal or not.
 """
 
 from __future__ import annotations
@@ -83,10 +82,11 @@ def decide(
         match = _match(planned, progress)
         findings = [finding for index, recorded in match.pairs for finding in _compare_start(planned.sources[index], index, recorded)]
         findings += [refusal.gone_finding(_label(recorded.name, index)) for index, recorded in match.gone]
-        allowed = _by_the_table(planned, progress, match, logged, starts_there=not findings)
+        earlier = [finding for index, recorded in match.pairs for finding in _begins_earlier(planned.sources[index], index, recorded)]
+        allowed = _by_the_table(planned, progress, match, logged, starts_there=not findings, began_there=not earlier)
         if allowed is not None:
             return allowed
-        findings += [refusal.added_finding(_label(planned.sources[index].name, index)) for index in match.added]
+        findings += [refusal.added_finding(_label(planned.sources[index].name, index)) for index in match.added] + earlier
     ends = [source.end for source in planned.sources]
     starts = [source.start for source in planned.sources]
     refused = refusal.refuse(planned.query, planned.batch, planned.stateful, starts, ends, progress, findings, override)
@@ -117,16 +117,16 @@ def _match(planned: Planned, progress: Progress) -> _Match:
 
 
 def _by_the_table(
-    planned: Planned, progress: Progress, match: _Match, logged: Sequence[Source | None] | None, *, starts_there: bool
+    planned: Planned, progress: Progress, match: _Match, logged: Sequence[Source | None] | None, *, starts_there: bool, began_there: bool
 ) -> Decision | None:
     """The rows of the table that let a batch pass where there is progress; None where none of them does."""
     sources, batch = planned.sources, planned.batch
     if progress.query == planned.query and progress.batch is not None:
         if batch == progress.batch + 1 and starts_there and all(_is_new(sources[i], i, progress) for i in match.added):
             return Run()
-        if planned.stateful and batch == progress.batch and _equal([source.end for source in sources], match):
+        if planned.stateful and batch == progress.batch and began_there and _equal([source.end for source in sources], match):
             return Rebuild()
-        if not planned.stateful and batch <= progress.batch and _covered(planned, progress.batch, match, logged):
+        if not planned.stateful and batch <= progress.batch and began_there and _covered(planned, progress.batch, match, logged):
             return Skip()
     ours = all(isinstance(source.end, KafkaSource) for source in sources)
     return Run() if ours and not planned.stateful and starts_there and not match.added else None
@@ -153,6 +153,20 @@ def _compare_start(source: SourceBatch, index: int, recorded: Source) -> list[Fi
     for topic in sorted(start.topics.keys() | recorded.topics.keys()):
         findings += refusal.topic_findings(label, topic, start.topics.get(topic), end.topics.get(topic), recorded.topics.get(topic))
     return findings
+
+
+def _begins_earlier(source: SourceBatch, index: int, recorded: Source) -> list[Finding]:
+    """What a source would read in front of where the query once began, as after the loss of an offset log: no progress speaks of those rows."""
+    if source.began is None or not isinstance(recorded, KafkaSource):
+        return []
+    label = _label(source.name, index)
+    known = {name: topic.began for name, topic in recorded.topics.items() if topic.began is not None}
+    return [
+        refusal.began_finding(label, name, partition, offset, known[name][partition])
+        for name, topic in source.began.topics.items()
+        for partition, offset in topic.end.items()
+        if name in known and offset < known[name].get(partition, 0)
+    ]
 
 
 def _is_new(source: SourceBatch, index: int, progress: Progress) -> bool:

@@ -7,7 +7,6 @@ entry is not in the log, which are refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -164,7 +163,7 @@ def source_batch(info: SourceInfo, batch: int, start: str | None, end: str | Non
         return SourceBatch(info.name, before, _position(info, end, f"offsets/{batch}"), None)
     ended = parse(end, f"offsets/{batch}")
     started = parse(start, f"offsets/{batch - 1}") if start is not None else None
-    return SourceBatch(info.name, _start(info, started, ended), _end(info, ended), _kafka(info, ended, _began(ended)))
+    return SourceBatch(info.name, _start(info, started, ended), _end(info, ended), _began(info, ended))
 
 
 def _position(info: SourceInfo, text: str | None, where: str) -> Source | None:
@@ -175,22 +174,20 @@ def _position(info: SourceInfo, text: str | None, where: str) -> Source | None:
 
 
 def _end(info: SourceInfo, offset: SourceOffset) -> KafkaSource:
-    return _kafka(info, offset, {name: topic.end for name, topic in offset.topics.items()})
+    topics = {name: TopicEnd(topic.id, dict(topic.end), dict(topic.began)) for name, topic in offset.topics.items()}
+    return KafkaSource(offset.cluster, topics, info.name)
 
 
-def _began(offset: SourceOffset) -> dict[str, Mapping[int, int]]:
-    return {name: topic.began for name, topic in offset.topics.items()}
-
-
-def _kafka(info: SourceInfo, offset: SourceOffset, partitions: Mapping[str, Mapping[int, int]]) -> KafkaSource:
-    topics = {name: TopicEnd(offset.topics[name].id, dict(ends)) for name, ends in partitions.items()}
+def _began(info: SourceInfo, offset: SourceOffset) -> KafkaSource:
+    """Where the source began, as a position of its own."""
+    topics = {name: TopicEnd(topic.id, dict(topic.began)) for name, topic in offset.topics.items()}
     return KafkaSource(offset.cluster, topics, info.name)
 
 
 def _start(info: SourceInfo, before: SourceOffset | None, end: SourceOffset) -> KafkaSource:
     """The end of the batch before, and ``began`` of this one's end for each partition that it lacks."""
     if before is None:
-        return _kafka(info, end, _began(end))
+        return _began(info, end)
     topics: dict[str, TopicEnd] = {}
     for name in before.topics.keys() | end.topics.keys():
         old, new = before.topics.get(name), end.topics.get(name)

@@ -19,6 +19,7 @@ __all__ = [
     "Refuse",
     "Rows",
     "added_finding",
+    "began_finding",
     "cluster_finding",
     "gone_finding",
     "kind_finding",
@@ -95,6 +96,11 @@ def cluster_finding(label: str, found: str, recorded: str) -> Finding:
 def added_finding(label: str) -> Finding:
     """The progress knows nothing of a source."""
     return Finding(f"{label} is not in the progress, so which of its rows were written cannot be told")
+
+
+def began_finding(label: str, topic: str, partition: int, now: int, before: int) -> Finding:
+    """A query begins in front of where it once began."""
+    return Finding(f"{label}: {topic}-{partition} begins at {now} now and began at {before}: this query has never read the rows between")
 
 
 def unknown_start_finding(label: str) -> Finding:

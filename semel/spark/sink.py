@@ -203,6 +203,8 @@ class KafkaSink:
             raise Unsupported(
                 "Spark Connect is not supported by the sink yet. Nothing was written. Use a classic Spark session.", tag="SPARK_CONNECT"
             )
+        if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+            raise ConfigError(f"version={version!r} is no whole number. Nothing was written. Give an int, such as 20261121.", tag="VERSION")
         if df.isStreaming:
             raise ConfigError("write() takes a batch DataFrame, and this one is streaming. Nothing was written. Give the sink to foreachBatch.")
         if not self._options.exactly_once:

@@ -26,7 +26,7 @@ from semel.records.codecs import Codec
 from semel.records.encode import Batch, encode
 from semel.records.header import HEADER_SIZE, pack, scan
 from semel.steps import ParticipantStep, reached
-from semel.transaction.routing import by_partition, targets
+from semel.transaction.routing import by_partition, check_columns, targets
 from semel.transaction.ticket import Receipt, Ticket, Wrote
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -91,6 +91,7 @@ class Participant:
         if not rows.num_rows:
             return
         with self._writing():
+            check_columns(rows)
             target = self._targets(topic, rows, keys=keys)
             encoded = [[((topic, index), batch) for batch in self._encode((topic, index), part)] for index, part in by_partition(rows, target)]
             # in turn, a batch of each partition: so few requests carry them, and not one request each

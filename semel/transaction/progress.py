@@ -34,10 +34,14 @@ _SIMPLE: dict[str, type] = {"query": str, "run": str, "batch": int, "moved": str
 
 @dataclass(frozen=True, slots=True)
 class TopicEnd:
-    """How far one topic was read: the topic's id, and for each partition the next offset to read."""
+    """How far one topic was read: the topic's id, and for each partition the next offset to read.
+
+    ``began`` is where the query first started each partition. It says nothing of how far it was read, and is not compared; None where nobody knows.
+    """
 
     id: str
     end: Mapping[int, int]
+    began: Mapping[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,16 @@ def _source_value(source: Source) -> dict[str, Any]:
     named = {"name": source.name} if source.name is not None else {}
     if isinstance(source, OtherSource):
         return {"text": source.text, **named}
-    topics = {name: {"id": t.id, "end": {str(p): offset for p, offset in t.end.items()}} for name, t in source.topics.items()}
-    return {"cluster": source.cluster, "topics": topics, **named}
+    return {"cluster": source.cluster, "topics": {name: _topic_value(topic) for name, topic in source.topics.items()}, **named}
+
+
+def _topic_value(topic: TopicEnd) -> dict[str, Any]:
+    began = {"began": _by_text(topic.began)} if topic.began is not None else {}
+    return {"id": topic.id, "end": _by_text(topic.end), **began}
+
+
+def _by_text(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in offsets.items()}
 
 
 def _typed(kind: type, value: Any) -> Any:
@@ -126,8 +138,12 @@ def _typed(kind: type, value: Any) -> Any:
 def _source(row: dict[str, Any]) -> Source:
     if "text" in row:
         return OtherSource(_typed(str, row["text"]), row.get("name"))
-    topics = {name: TopicEnd(t["id"], {int(p): int(offset) for p, offset in t["end"].items()}) for name, t in row["topics"].items()}
+    topics = {name: TopicEnd(t["id"], _by_number(t["end"]), _by_number(t["began"]) if "began" in t else None) for name, t in row["topics"].items()}
     return KafkaSource(row["cluster"], topics, row.get("name"))
+
+
+def _by_number(offsets: Mapping[str, Any]) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in offsets.items()}
 
 
 def progress_key(prefix: str, scope: str) -> bytes:

@@ -12,7 +12,10 @@ from semel.errors import ConfigError
 from semel.records.arrays import array, nulls, numbers
 from semel.records.partitioner import partition_for
 
-__all__ = ["by_partition", "targets"]
+__all__ = ["COLUMNS", "by_partition", "check_columns", "targets"]
+
+#: What rows may have; only ``value`` is a must.
+COLUMNS = {"headers", "key", "partition", "timestamp", "value"}
 
 
 def targets(topic: str, rows: pa.Table | pa.RecordBatch, partitions: int, sticky: int, *, keys: bool = True) -> npt.NDArray[np.int64]:
@@ -45,12 +48,31 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
+def check_columns(rows: pa.Table | pa.RecordBatch) -> None:
+    """Raise :class:`ConfigError` for a column that nothing would be done with: it may be a header or a partition that was misspelt."""
+    extra = sorted(set(rows.schema.names) - COLUMNS)
+    if extra:
+        raise ConfigError(
+            f"column {extra[0]!r} has no place in a record. None of these rows was sent. The columns are {', '.join(sorted(COLUMNS))}: rename or drop"
+            " the other.",
+            tag="EXTRA_COLUMN",
+        )
+
+
 def by_partition(rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64]) -> list[tuple[int, pa.Table | pa.RecordBatch]]:
     """The rows of each partition, in their order."""
     if (target == target[0]).all():
         return [(int(target[0]), rows)]
     # numpy sorts 16-bit integers by counting, several times as fast as longer ones
     order = np.argsort(target.astype(np.int16) if target.max() < 1 << 15 else target, kind="stable")
-    ordered, target = rows.take(array(order, pa.int64())), target[order]
+    ordered, target = _plain(rows).take(array(order, pa.int64())), target[order]
     starts = [0, *(np.flatnonzero(np.diff(target)) + 1).tolist()]
     return [(int(target[start]), ordered.slice(start, end - start)) for start, end in pairwise([*starts, len(target)])]
+
+
+def _plain(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    """The same rows without views, which pyarrow cannot take rows of."""
+    views = {pa.string_view(), pa.binary_view()}
+    if views.isdisjoint(rows.schema.types):
+        return rows
+    return rows.cast(pa.schema([field.with_type(pa.large_binary()) if field.type in views else field for field in rows.schema]))

@@ -209,6 +209,14 @@ def test_wrong_use(kafka: Sandbox, topic: str, rows: DataFrame, spark: SparkSess
     assert_nothing(kafka, topic)
 
 
+@pytest.mark.parametrize("version", ["20261121", 1.0, True])
+def test_version_that_is_no_whole_number(kafka: Sandbox, topic: str, rows: DataFrame, version: Any) -> None:
+    with pytest.raises(ConfigError, match="is no whole number") as refused:
+        sink(kafka, topic=topic).write(rows, version=version)
+    assert refused.value.tag == "VERSION"
+    assert_nothing(kafka, topic)
+
+
 def test_lower_version(kafka: Sandbox, rows: DataFrame) -> None:
     topic = create(kafka, "versions", 2)
     job = sink(kafka, topic=topic)

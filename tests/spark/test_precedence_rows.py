@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -57,6 +58,24 @@ def test_batch_whose_offsets_are_lost_too_is_planned_anew(line: Line) -> None:
     restore(line.checkpoint, saved)
     line.run()
     line.assert_exact()
+
+
+def test_offset_log_is_lost_and_the_query_begins_earlier(line: Line) -> None:
+    """What lies in front of its first beginning was never read: it must not be taken for done."""
+    produce(line.kafka, line.source, range(200))
+    later = json.dumps({line.source: {"0": 60, "1": 60}})
+    line.run(reading={"startingOffsets": later})
+    for log in ("commits", "offsets"):
+        cut(line.checkpoint, log, 100)
+    before = everything(line.kafka.bootstrap_servers, line.target)
+    with pytest.raises(DataLoss, match="begins at 0 now and began at 60") as refused:
+        line.run(reading={"maxOffsetsPerTrigger": 1_000})
+    assert refused.value.tag == "PROGRESS_MISMATCH"
+    assert everything(line.kafka.bootstrap_servers, line.target) == before
+    for log in ("commits", "offsets"):
+        cut(line.checkpoint, log, 100)
+    line.run(reading={"startingOffsets": later})
+    assert len(values(line.kafka.bootstrap_servers, line.target)) == 80
 
 
 def test_older_backup_is_skipped_forward_where_its_batches_end_alike(line: Line) -> None:

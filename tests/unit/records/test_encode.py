@@ -120,7 +120,9 @@ def test_a_row_that_fits_alone_to_the_byte(size: int) -> None:
     body = 6 + longest_size(size) - 1 + size
     exact = max(HEADER_SIZE + body + longest_size(body), HEADER_SIZE + 27)
     assert sum(b.count for b in encode(source, max_bytes=exact)) == 202
-    with pytest.raises(ConfigError, match=rf"SEMEL_RECORD_TOO_LARGE\] row \d+ of out-3 takes {exact} bytes.* {exact - 1} are allowed"):
+    with pytest.raises(
+        ConfigError, match=rf"SEMEL_RECORD_TOO_LARGE\] row \d+ of those for out-3 \(the first is 0\) takes {exact} bytes.* {exact - 1} are allowed"
+    ):
         encode(source, max_bytes=exact - 1, where="out-3")
 
 

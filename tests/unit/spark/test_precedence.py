@@ -86,6 +86,24 @@ def test_stateless_batch_below_the_progress_is_skipped(batch: int, start: int, e
     assert decide(simple(batch, start, end), P41) == Skip()
 
 
+@pytest.mark.parametrize(("stateful", "batch", "done"), [(False, 0, Skip()), (False, 41, Skip()), (True, 41, Rebuild())])
+def test_a_query_that_begins_earlier_than_it_once_did_is_not_taken_for_done(stateful: bool, batch: int, done: Decision) -> None:
+    """Its offset log is lost, and it is started with other offsets: the progress says nothing of the rows in front of where it began."""
+
+    def begun(offset: int | None) -> Progress:
+        there = TopicEnd("t1", {0: 100}, None if offset is None else {0: offset})
+        return progress(41, KafkaSource("c1", {"in": there}))
+
+    planned = simple(batch, 0, 100, stateful=stateful)
+    found = refused(decide(planned, begun(50)))
+    assert "in-0 begins at 0 now and began at 50: this query has never read the rows between" in found.message
+    assert decide(planned, begun(50), override=found.token) == Run(forced=found)
+    for known in (0, None):  # as it did; by a semel that did not say so
+        assert decide(planned, begun(known)) == done
+    later = plan(batch, part(at({0: 60}), at({0: 100}), at({0: 60})), stateful=stateful)
+    assert decide(later, begun(50)) == done
+
+
 @pytest.mark.parametrize(("batch", "start", "end"), [(41, 90, 101), (40, 99, 200), (0, 0, 101)])
 def test_stateless_batch_that_only_begins_below_the_progress_is_refused(batch: int, start: int, end: int) -> None:
     found = refused(decide(simple(batch, start, end), P41))

@@ -61,6 +61,16 @@ def test_the_documented_form() -> None:
     assert Progress.decode(text, "here") == progress
 
 
+def test_where_a_query_began_is_kept_and_not_compared() -> None:
+    began = Progress("q", "r", 41, (KafkaSource("c", {"in": TopicEnd("i", {0: 42}, {0: 7})}),))
+    text = began.encode()
+    assert b'"in":{"began":{"0":7},"end":{"0":42},"id":"i"}' in text
+    (source,) = Progress.decode(text, "here").sources
+    assert isinstance(source, KafkaSource)
+    assert source.topics["in"].began == {0: 7}
+    assert source == KafkaSource("c", {"in": TopicEnd("i", {0: 42})})
+
+
 def test_keys_have_the_shape_of_connects_offsets() -> None:
     assert progress_key("orders-out", "query") == b'["orders-out",{"scope":"query"}]'
     assert claim_key("orders-out") == b'["orders-out",{"scope":"claim"}]'

@@ -61,6 +61,7 @@ def test_another_version_of_semel_is_refused(client: Client) -> None:
         ("out", {"value": ["x"], "partition": [4]}, "out-4", "UNKNOWN_PARTITION"),
         ("out", {"value": ["x"], "partition": [-1]}, "out--1", "UNKNOWN_PARTITION"),
         ("out", {"value": ["x"], "partition": [2**40]}, f"out-{2**40}", "UNKNOWN_PARTITION"),
+        ("out", {"value": ["x"], "header": ["h"]}, "column 'header' has no place in a record", "EXTRA_COLUMN"),
     ],
 )
 def test_rows_outside_the_ticket_are_refused_before_anything_is_sent(
