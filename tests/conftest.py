@@ -5,6 +5,7 @@ Spark's Java is started by the first test that needs it and stays for the proces
 
 import os
 from itertools import chain, groupby, zip_longest
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,21 @@ _ROOT = Path(__file__).parents[1]
 _PATHS = [str(_ROOT), str(_ROOT / "tests" / "spark" / "beside"), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
 
-#: Folders whose tests wait for a broker more than they compute, unlike those on Spark.
-_WAITING = {"crash", "kafka"}
+_LONGEST = ["test_driver_steps", "test_stateful", "test_examples", "test_precedence_rows", "test_executor_steps", "test_bench"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let files that wait take turns with the others, from the first one on: while one process waits, another has both cores."""
+    """Spread the files on Spark over the others, the longest first: Spark keeps both cores busy, and most of the others wait for a broker."""
     files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
-    waiting = [tests for tests in files if tests[0].path.parent.name in _WAITING]
-    others = [tests for tests in files if tests[0].path.parent.name not in _WAITING]
-    items[:] = chain.from_iterable(chain.from_iterable(zip_longest(others, waiting, fillvalue=[])))
+    spark = sorted(_within("spark", files), key=lambda tests: _LONGEST.index(name) if (name := tests[0].path.stem) in _LONGEST else len(_LONGEST))
+    objections, brokers = _within("objections", files), [*_within("crash", files), *_within("kafka", files)]
+    others = [tests for tests in chain.from_iterable(zip_longest(objections, brokers)) if tests is not None]
+    others += [tests for tests in files if tests not in spark and tests not in others]
+    share = ceil(len(others) / len(spark)) if spark else len(others)
+    shares = [others[first : first + share] for first in range(0, len(others), share)] if others else []
+    turns = zip_longest(spark, shares)
+    items[:] = [test for tests, among in turns for file in [tests or [], *(among or [])] for test in file]
+
+
+def _within(folder: str, files: list[list[pytest.Item]]) -> list[list[pytest.Item]]:
+    return [tests for tests in files if tests[0].path.parent == _ROOT / "tests" / folder]

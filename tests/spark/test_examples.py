@@ -75,7 +75,10 @@ def test_plain_python(kafka: Sandbox, tmp_path: Path) -> None:
     assert sorted(values(kafka.bootstrap_servers, topic)) == ["first", *["paid"] * 2_000, "second"]
 
 
-@pytest.mark.parametrize(("arguments", "status", "printed"), [(["--orders", "10000"], 0, "what an independent"), (["--orders", "10"], 2, "1000")])
+@pytest.mark.parametrize(
+    ("arguments", "status", "printed"),
+    [(["--orders", "10000"], 0, "trigger(availableNow=True).start().awaitTermination()\n"), (["--orders", "10"], 2, "1000")],
+)
 def test_demo(arguments: list[str], status: int, printed: str, tmp_path: Path) -> None:
     argv = [str(Path(sys.executable).with_name("semel")), "demo", *arguments]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=4 * PATIENCE_S)  # five starts of Spark
