@@ -47,7 +47,9 @@ java:
 kafka: java setup  ## fetch Apache Kafka into the cache, where it is not there yet
 	@$(BIN)/python -m semel.sandbox
 
-test: kafka  ## run the whole test suite (ARGS are for pytest)
+# Spark's classes are parsed while Kafka is fetched: the one computes, the other waits for the network.
+test: java setup  ## run the whole test suite (ARGS are for pytest)
+	@$(BIN)/python -m semel.testing.spark_home & $(BIN)/python -m semel.sandbox && wait $$!
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint format types layers documents  ## lint, format, types, import rules, code in the documents (with -k: all of them, also after one failed)

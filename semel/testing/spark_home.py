@@ -76,3 +76,7 @@ def _await_end(java: int, archive: Path) -> None:
         threading.Event().wait(_POLL_S)
         if time.monotonic() > end:
             raise RuntimeError(f"process {java} did not end within {_PATIENCE_S} s of writing {archive}")
+
+
+if __name__ == "__main__":
+    spark_home()
