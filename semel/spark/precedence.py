@@ -82,7 +82,8 @@ def decide(
         match = _match(planned, progress)
         findings = [finding for index, recorded in match.pairs for finding in _compare_start(planned.sources[index], index, recorded)]
         findings += [refusal.gone_finding(_label(recorded.name, index)) for index, recorded in match.gone]
-        earlier = [finding for index, recorded in match.pairs for finding in _begins_earlier(planned.sources[index], index, recorded)]
+        ours = match.pairs if progress.query == planned.query else []  # where another query began says nothing of this one
+        earlier = [finding for index, recorded in ours for finding in _begins_earlier(planned.sources[index], index, recorded)]
         allowed = _by_the_table(planned, progress, match, logged, starts_there=not findings, began_there=not earlier)
         if allowed is not None:
             return allowed

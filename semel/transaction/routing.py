@@ -12,10 +12,10 @@ from semel.errors import ConfigError
 from semel.records.arrays import array, nulls, numbers
 from semel.records.partitioner import partition_for
 
-__all__ = ["COLUMNS", "by_partition", "check_columns", "targets"]
+__all__ = ["by_partition", "check_columns", "targets"]
 
 #: What rows may have; only ``value`` is a must.
-COLUMNS = {"headers", "key", "partition", "timestamp", "value"}
+_COLUMNS = {"headers", "key", "partition", "timestamp", "value"}
 
 
 def targets(topic: str, rows: pa.Table | pa.RecordBatch, partitions: int, sticky: int, *, keys: bool = True) -> npt.NDArray[np.int64]:
@@ -50,11 +50,11 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def check_columns(rows: pa.Table | pa.RecordBatch) -> None:
     """Raise :class:`ConfigError` for a column that nothing would be done with: it may be a header or a partition that was misspelt."""
-    extra = sorted(set(rows.schema.names) - COLUMNS)
+    extra = sorted(set(rows.schema.names) - _COLUMNS)
     if extra:
         raise ConfigError(
-            f"column {extra[0]!r} has no place in a record. None of these rows was sent. The columns are {', '.join(sorted(COLUMNS))}: rename or drop"
-            " the other.",
+            f"column {extra[0]!r} has no place in a record. None of these rows was sent. The columns are {', '.join(sorted(_COLUMNS))}: rename or"
+            " drop the other.",
             tag="EXTRA_COLUMN",
         )
 

@@ -193,9 +193,7 @@ class Client:
     def _timeout(self, api: str, target: Target, problem: str, deadline: Deadline) -> Retriable:
         where = f"broker {target}" if isinstance(target, int) else {"Anyone": "any broker"}.get(type(target).__name__, f"coordinator of {target}")
         subject = f"{api} ({where}) was not settled within {deadline.timeout_ms:.0f} ms; the last thing seen"
-        asked_only = api.startswith(("Metadata", "List", "Describe", "Find", "Fetch", "OffsetFetch"))
-        meaning = "Nothing was read or written by it." if asked_only else "Whether a broker has done it is not known; asking again does no harm."
-        return outcome.given_up(subject, problem, meaning)
+        return outcome.given_up(subject, problem, outcome.unanswered(api))
 
     # ---- where to ask
 

@@ -11,7 +11,7 @@ from enum import Enum
 
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError, Unsupported
 
-__all__ = ["Outcome", "briefly", "error", "given_up", "name", "of"]
+__all__ = ["Outcome", "briefly", "error", "given_up", "name", "of", "unanswered"]
 
 
 class Outcome(Enum):
@@ -237,6 +237,13 @@ def given_up(subject: str, problem: str, meaning: str, tag: str | None = None) -
     ``problem`` is the last thing that was seen: the name of a code, or a message. Where that is one of these itself, the advice is given once.
     """
     return Retriable(f"{subject}: {briefly(problem)} {meaning} {_CHECK}", tag=tag)
+
+
+def unanswered(api: str) -> str:
+    """What it means that a request of this kind, sent and repeated, got no answer that settles it."""
+    if api.startswith(("Metadata", "List", "Describe", "Find", "Fetch", "OffsetFetch")):
+        return "Nothing was read or written by it."
+    return "Whether a broker has done it is not known; asking again does no harm."
 
 
 def briefly(problem: str) -> str:

@@ -102,6 +102,8 @@ def test_a_query_that_begins_earlier_than_it_once_did_is_not_taken_for_done(stat
         assert decide(planned, begun(known)) == done
     later = plan(batch, part(at({0: 60}), at({0: 100}), at({0: 60})), stateful=stateful)
     assert decide(later, begun(50)) == done
+    another = refused(decide(replace(planned, query="other"), begun(50)))
+    assert "this query has never read" not in another.message
 
 
 @pytest.mark.parametrize(("batch", "start", "end"), [(41, 90, 101), (40, 99, 200), (0, 0, 101)])
