@@ -9,8 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARGS ?=
-# Processes that share the tests, a file each. With more than there are cores, Spark waits for its Python workers in vain now and then.
-JOBS ?= 2
+# Processes that share the tests, a file each: one more than two cores, since most tests wait for a broker or for a process to end.
+JOBS ?= 3
 
 export UV_HTTP_TIMEOUT ?= 300
 export UV_PYTHON_DOWNLOADS := never
