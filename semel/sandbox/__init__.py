@@ -4,6 +4,7 @@
 - ``jars``: Kafka's own jars, resolved once by the Ivy jar inside PySpark, kept in the user's cache with their checksums.
 - ``ivy``: resolves them from a Maven repository.
 - ``settings``: the properties of one node.
+- ``secured``: listeners with TLS, SASL and ACLs beside the plain one.
 - ``ports``: ports that nobody else has.
 - ``watch``: the small process that ends a broker when the process that started it is gone, however it went.
 - ``processes``: what the operating system knows of processes.
@@ -12,12 +13,14 @@
 - ``cluster``: :class:`Sandbox`, one or more nodes.
 - ``background``: the broker that ``semel broker start`` leaves running.
 
-Not promised: security (listeners are plain text on 127.0.0.1), Windows, and data that outlives the power of this machine.
+Not promised: secrecy (a plain listener on 127.0.0.1 is always there, and may do everything), Windows, and data that outlives the power of
+this machine.
 """
 
 from semel.sandbox.cluster import Sandbox
 from semel.sandbox.jars import DEFAULT_VERSION, classpath
 from semel.sandbox.java import find_java
 from semel.sandbox.node import Node
+from semel.sandbox.secured import Secured
 
-__all__ = ["DEFAULT_VERSION", "Node", "Sandbox", "classpath", "find_java"]
+__all__ = ["DEFAULT_VERSION", "Node", "Sandbox", "Secured", "classpath", "find_java"]

@@ -21,6 +21,7 @@ from semel.sandbox import jars, settings, watch
 from semel.sandbox.java import find_java
 from semel.sandbox.node import Node
 from semel.sandbox.ports import Ports, is_free
+from semel.sandbox.secured import LISTENERS, Secured
 
 __all__ = ["FAST_JVM", "PLAIN_JVM", "Sandbox"]
 
@@ -56,6 +57,7 @@ class Sandbox:
         ports: Sequence[int] | None = None,
         settings: Mapping[str, str] = {},
         features: Mapping[str, int] = {},
+        secured: Secured | None = None,
         jvm: Sequence[str] = FAST_JVM,
         keep_running: bool = False,
         progress: bool = False,
@@ -65,14 +67,14 @@ class Sandbox:
 
         ``directory`` keeps the data (a second start finds it); without it they go with the cluster. ``ports`` are the brokers'
         own, one a node; without them free ones are chosen. ``settings`` are broker properties, ``features`` levels such as
-        ``{"transaction.version": 1}`` for a new directory, ``jvm`` the options of Java. ``keep_running`` leaves the nodes alone
-        when this process ends.
+        ``{"transaction.version": 1}`` for a new directory, ``secured`` adds listeners with TLS and SASL, ``jvm`` are the options of
+        Java. ``keep_running`` leaves the nodes alone when this process ends.
         """
         if nodes < 1 or (ports is not None and len(ports) != nodes):
             raise ConfigError(f"{nodes} nodes need {max(nodes, 1)} ports, not {list(ports or [])}. Nothing was started.", tag="SANDBOX_PORTS")
         if keep_running and directory is None:
             raise ConfigError("a broker that is kept running needs a directory of its own. Nothing was started.", tag="SANDBOX_DIRECTORY")
-        plan = _Plan(nodes, version, directory, ports, settings, features, jvm, keep_running)
+        plan = _Plan(nodes, version, directory, ports, settings, features, secured, jvm, keep_running)
         java, formatted = find_java(), plan.prepare(progress=progress)
         for attempt in range(1, _START_TRIES + 1):
             sandbox = plan.lay_out(java, formatted)
@@ -90,7 +92,11 @@ class Sandbox:
     @property
     def bootstrap_servers(self) -> str:
         """``host:port,host:port``, of all nodes."""
-        return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        return self.servers("PLAINTEXT")
+
+    def servers(self, protocol: str) -> str:
+        """The same of the listeners with this security protocol, of a cluster that was started ``secured``."""
+        return ",".join(f"127.0.0.1:{node.ports[protocol]}" for node in self.nodes)
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Return when every node that runs answers and knows all the others that run."""
@@ -141,6 +147,7 @@ class _Plan:
         ports: Sequence[int] | None,
         extra: Mapping[str, str],
         features: Mapping[str, int],
+        secured: Secured | None,
         jvm: Sequence[str],
         keep_running: bool,
     ) -> None:
@@ -150,6 +157,9 @@ class _Plan:
         self._given_ports = ports
         self._extra = extra
         self._features = features
+        self._protocols = LISTENERS if secured is not None else ()
+        if secured is not None:
+            self._extra = {**secured.broker_settings(), **extra}
         self._jvm = jvm
         self._keep_running = keep_running
         self._class_path = ""
@@ -164,18 +174,20 @@ class _Plan:
         chosen = self._choose_ports()
         directory = self._directory.absolute() if self._directory else Path(tempfile.mkdtemp(prefix="semel-kafka-"))
         controllers = {node_id: chosen.numbers[node_id - 1] for node_id in range(1, self._nodes + 1)}
-        brokers = list(self._given_ports) if self._given_ports is not None else chosen.numbers[self._nodes :]
+        others = iter(chosen.numbers[self._nodes :])
+        brokers = list(self._given_ports) if self._given_ports is not None else [next(others) for _ in range(self._nodes)]
         cluster_id = self._found_cluster_id(directory) or settings.new_cluster_id()
         sandbox = Sandbox(directory=directory, cluster_id=cluster_id, version=self._version, ports=chosen)
         if self._directory is None:
             sandbox._remove_at_the_end()
         for node_id, port in enumerate(brokers, start=1):
             home = directory / f"node-{node_id}"
-            self._write(home, node_id, port, controllers, cluster_id, formatted)
+            ports = {"PLAINTEXT": port, **{protocol: next(others) for protocol in self._protocols}}
+            self._write(home, node_id, ports, controllers, cluster_id, formatted)
             command = [java, *self._jvm, f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}", "-cp", self._class_path]
             command += ["kafka.Kafka", str(home / "server.properties")]
             sandbox.nodes.append(
-                Node(node_id=node_id, port=port, directory=home, command=command, cluster_id=cluster_id, guarded=not self._keep_running)
+                Node(node_id=node_id, ports=ports, directory=home, command=command, cluster_id=cluster_id, guarded=not self._keep_running)
             )
         return sandbox
 
@@ -190,12 +202,20 @@ class _Plan:
                 " Stop that process, or give another port.",
                 tag="PORT_TAKEN",
             )
-        return Ports(self._nodes if self._given_ports is not None else 2 * self._nodes)
+        return Ports(self._nodes * (1 + (self._given_ports is None) + len(self._protocols)))
 
-    def _write(self, home: Path, node_id: int, port: int, controllers: Mapping[int, int], cluster_id: str, formatted: Mapping[str, bytes]) -> None:
+    def _write(
+        self,
+        home: Path,
+        node_id: int,
+        ports: Mapping[str, int],
+        controllers: Mapping[int, int],
+        cluster_id: str,
+        formatted: Mapping[str, bytes],
+    ) -> None:
         data = home / "data"
         data.mkdir(parents=True, exist_ok=True)
-        node = settings.server_properties(node_id=node_id, port=port, controllers=controllers, data=data, settings=self._extra)
+        node = settings.server_properties(node_id=node_id, ports=ports, controllers=controllers, data=data, settings=self._extra)
         (home / "server.properties").write_text(settings.properties_text(node))
         (home / "log4j2.properties").write_text(settings.LOG4J)
         if not (data / settings.META).exists():

@@ -134,7 +134,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 def _format(jars: str, folder: Path, features: Mapping[str, int]) -> None:
     """Let Kafka's storage tool format a directory, and take away what names its node."""
     data, properties = folder / _FORMATTED, folder / "server.properties"
-    node = settings.server_properties(node_id=1, port=1, controllers={1: 2}, data=data, settings={})
+    node = settings.server_properties(node_id=1, ports={"PLAINTEXT": 1}, controllers={1: 2}, data=data, settings={})
     properties.write_text(settings.properties_text(node))
     levels = [option for name, level in features.items() for option in ("--feature", f"{name}={level}")]
     tool = [find_java(), "-XX:TieredStopAtLevel=1", "-cp", jars, "kafka.tools.StorageTool", "format"]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from semel.errors import ConfigError
@@ -22,11 +22,15 @@ _POLL_S = 0.05
 
 
 class Node:
-    """A node of a sandbox: broker and controller. ``id``, ``port``, ``directory`` and ``log_path`` stay the same over restarts."""
+    """A node of a sandbox: broker and controller. ``id``, ``ports``, ``directory`` and ``log_path`` stay the same over restarts.
 
-    def __init__(self, *, node_id: int, port: int, directory: Path, command: Sequence[str], cluster_id: str, guarded: bool) -> None:
+    ``ports`` are its listeners by their security protocol; ``port`` is the plain one.
+    """
+
+    def __init__(self, *, node_id: int, ports: Mapping[str, int], directory: Path, command: Sequence[str], cluster_id: str, guarded: bool) -> None:
         self.id = node_id
-        self.port = port
+        self.ports = dict(ports)
+        self.port = ports["PLAINTEXT"]
         self.directory = directory
         self.log_path = directory / "server.log"
         self._command = list(command)

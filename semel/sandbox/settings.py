@@ -29,17 +29,23 @@ logger.config.level=WARN
 """
 
 
-def server_properties(*, node_id: int, port: int, controllers: Mapping[int, int], data: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """Kafka's ``server.properties`` of the node ``node_id``; ``controllers`` maps every node's id to its controller's port."""
+def server_properties(
+    *, node_id: int, ports: Mapping[str, int], controllers: Mapping[int, int], data: Path, settings: Mapping[str, str]
+) -> dict[str, str]:
+    """Kafka's ``server.properties`` of the node ``node_id``.
+
+    ``ports`` has one for each security protocol that it listens with, ``controllers`` every node's id and its controller's port.
+    """
+    listeners = [f"{protocol}://127.0.0.1:{port}" for protocol, port in ports.items()]
     replicas = min(3, len(controllers))
     in_sync = 2 if replicas == 3 else 1
     properties = {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
         "controller.quorum.voters": ",".join(f"{node}@127.0.0.1:{number}" for node, number in sorted(controllers.items())),
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controllers[node_id]}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controllers[node_id]}"]),
+        "advertised.listeners": ",".join(listeners),
+        "listener.security.protocol.map": ",".join([*(f"{protocol}:{protocol}" for protocol in ports), "CONTROLLER:PLAINTEXT"]),
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(data),

@@ -16,7 +16,7 @@ from semel.sandbox.ready import ask
 
 def properties(nodes: int, **extra: str) -> dict[str, str]:
     controllers = {node: 21_000 + node for node in range(1, nodes + 1)}
-    return settings.server_properties(node_id=1, port=22_001, controllers=controllers, data=Path("/data"), settings=extra)
+    return settings.server_properties(node_id=1, ports={"PLAINTEXT": 22_001}, controllers=controllers, data=Path("/data"), settings=extra)
 
 
 @pytest.mark.parametrize(("nodes", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (5, "3", "2")])
