@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
+from semel.security import OF_THE_JVM, PLAINTEXT, SECURITY, Security, only_in_java
 
 __all__ = ["ClientConfig", "nearest", "parse_servers"]
 
 log = logging.getLogger("semel")
 
 #: Properties of the Java clients that change nothing here: buffers, threads, metrics and group membership of a JVM client.
-MEANINGLESS = frozenset(
+MEANINGLESS = OF_THE_JVM | frozenset(
     """acks auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset batch.size buffer.memory check.crcs client.dns.lookup client.rack
     connections.max.idle.ms enable.auto.commit enable.idempotence enable.metrics.push exclude.internal.topics heartbeat.interval.ms
     key.deserializer key.serializer linger.ms max.block.ms max.in.flight.requests.per.connection max.poll.interval.ms max.poll.records
@@ -28,8 +29,6 @@ MEANINGLESS = frozenset(
     reconnect.backoff.max.ms reconnect.backoff.ms retries send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms
     value.deserializer value.serializer""".split()
 )
-#: Refused by name until they exist: running without them would be a weaker guarantee than the one that was asked for.
-SECURITY_PREFIXES = ("ssl.", "sasl.")
 #: Other values of these contradict what semel promises, so only the harmless one is taken.
 FORCED = {"acks": ("all", "-1"), "enable.idempotence": ("true",), "enable.auto.commit": ("false",)}
 
@@ -40,7 +39,7 @@ class ClientConfig:
 
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str = "semel"
-    security_protocol: str = "PLAINTEXT"
+    security: Security = PLAINTEXT
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
     default_api_timeout_ms: int = 60_000
@@ -61,7 +60,7 @@ class ClientConfig:
     def parse(cls, properties: Mapping[str, object]) -> ClientConfig:
         """Read Kafka properties.
 
-        Raises :class:`ConfigError` for what is unknown, malformed or contradictory, :class:`Unsupported` for what is to come.
+        Raises :class:`ConfigError` for what is unknown, malformed or contradictory, :class:`Unsupported` for what only a JVM can do.
         """
         if not str(properties.get("bootstrap.servers") or "").strip(", "):
             raise ConfigError(
@@ -76,17 +75,15 @@ class ClientConfig:
             elif name in MEANINGLESS:
                 _check_forced(name, str(value))
                 ignored.append(name)
-            else:
-                raise _unknown(name)
+            elif name not in SECURITY:
+                raise only_in_java(name) or _unknown(name)
         if ignored:
             _warn_once(tuple(sorted(ignored)))
-        config = cls(**values)
+        config = cls(**values, security=Security.parse(properties))
         config._check()
         return config
 
     def _check(self) -> None:
-        if self.security_protocol != "PLAINTEXT":
-            raise Unsupported(f"security.protocol={self.security_protocol} is not there yet. Nothing was sent. Use a PLAINTEXT listener.")
         if self.delivery_timeout_ms < self.request_timeout_ms:
             raise ConfigError(
                 f"delivery.timeout.ms={self.delivery_timeout_ms} is below request.timeout.ms={self.request_timeout_ms}: not one request could be"
@@ -111,12 +108,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _unknown(name: str) -> ConfigError | Unsupported:
-    if name.startswith(SECURITY_PREFIXES):
-        return Unsupported(
-            f"{name} was given, but secured connections are not there yet. Nothing was sent. Until they are, use a PLAINTEXT listener."
-        )
-    hint = nearest(name, [*_PROPERTIES, *MEANINGLESS]) or "."
+def _unknown(name: str) -> ConfigError:
+    hint = nearest(name, [*_PROPERTIES, *SECURITY, *MEANINGLESS]) or "."
     return ConfigError(f"{name} is not a known property{hint} Nothing was read or written. Correct or remove it.", tag="UNKNOWN_OPTION")
 
 
@@ -165,7 +158,6 @@ def _one_of(*choices: str) -> Callable[[str, str], str]:
 _PROPERTIES: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "bootstrap.servers": ("bootstrap_servers", lambda name, value: parse_servers(value)),
     "client.id": ("client_id", _text),
-    "security.protocol": ("security_protocol", lambda name, value: value.strip().upper()),
     "request.timeout.ms": ("request_timeout_ms", _number(1)),
     "delivery.timeout.ms": ("delivery_timeout_ms", _number(1)),
     "default.api.timeout.ms": ("default_api_timeout_ms", _number(1)),

@@ -5,7 +5,8 @@
 ``target``            whom a request goes to
 ``connection``        one TCP connection: frames out, frames in
 ``flexible``          the encoding of what is read and written by hand
-``security``          what lies between the socket and the frames
+``security``          what lies between the socket and the frames: TLS, SASL
+``tokens``            tokens for SASL's OAUTHBEARER, fetched and kept
 ``versions``          which versions and features a broker has
 ``metadata``          brokers, topics, leaders, leader epochs
 ``deadline``          how long to repeat, and how long to pause

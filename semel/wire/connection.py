@@ -9,10 +9,12 @@ Not thread-safe by itself: whoever shares a connection holds :attr:`Connection.l
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -24,9 +26,9 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from semel import __version__
 from semel.config import ClientConfig
-from semel.errors import DataLoss, Retriable
+from semel.errors import DataLoss, Retriable, SemelError
 from semel.wire.flexible import Cursor
-from semel.wire.security import secure
+from semel.wire.security import authenticate, refused, secure, send_some
 from semel.wire.versions import Versions
 
 __all__ = ["Buffer", "Connection"]
@@ -39,6 +41,10 @@ MAX_FRAME = 1 << 30
 MAX_PIECES = 512
 _RECEIVE_BUFFER = 1 << 20
 _UNSUPPORTED_VERSION = 35
+#: Of the time for which a broker takes our word, what passes before we give it again.
+_KNOWN = 0.85
+#: How an alert of TLS begins, which a broker sends to whoever does not speak it; as the length of a frame it would be a third of a gigabyte.
+_TLS_ALERT = b"\x15\x03"
 
 #: Reads an answer: the frame, and where its body starts.
 Reader = Callable[[memoryview, int], Any]
@@ -63,8 +69,12 @@ class Connection:
         self._config = config
         self._correlation = 0
         self._waiting: deque[_Due] = deque()
+        self._known_until = math.inf
+        self._served = False
         self._socket = self._open(host, port)
         self.versions = self._negotiate()
+        self._authenticate()
+        self._served = False  # a listener that wants SASL tells its versions to everybody
 
     def _open(self, host: str, port: int) -> socket.socket:
         try:
@@ -75,7 +85,7 @@ class Connection:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         raw.settimeout(self._config.request_timeout_ms / 1000)
-        return secure(raw, self._config)
+        return secure(raw, host, self.address, self._config)
 
     def _negotiate(self) -> Versions:
         request = ApiVersionsRequest(client_software_name="semel", client_software_version=__version__)
@@ -83,6 +93,13 @@ class Connection:
         if answer.error_code == _UNSUPPORTED_VERSION:  # so old that it does not know version 4: it answers in version 0, which lists what it knows
             answer = self.call(ApiVersionsRequest(), 0)
         return Versions.read(answer, self.address)
+
+    def _authenticate(self) -> None:
+        """Say who we are; again before the broker would end the connection for it (KIP-368)."""
+        self._known_until = math.inf
+        if self._config.security.sasl is not None:
+            life = authenticate(self._config.security.sasl, self.address, self.call)
+            self._known_until = math.inf if life is None else time.monotonic() + life * _KNOWN
 
     def call(self, request: Any, version: int, *, timeout: float | None = None, sent: Callable[[], None] | None = None) -> Any:
         """Send one request and wait for its answer, both as kafka-python's messages. ``timeout`` in seconds; ``sent`` is called in between."""
@@ -117,6 +134,8 @@ class Connection:
         self._send_frame([struct.pack(">i", size) + header, *pieces], _Due(self._correlation, request_type, version, read), None)
 
     def _send_frame(self, pieces: list[Buffer], due: _Due, timeout: float | None) -> None:
+        if time.monotonic() >= self._known_until and not self._waiting:
+            self._authenticate()
         self._waiting.append(due)
         try:
             self._socket.settimeout(timeout if timeout is not None else self._config.request_timeout_ms / 1000)
@@ -129,11 +148,12 @@ class Connection:
         try:
             due = self._waiting.popleft()
         except IndexError:  # another thread closed the connection, and what was under way is gone with it
-            raise self._broken("waiting for", ConnectionResetError("it was closed here")) from None
+            raise self._broken("waiting for", OSError("it was closed here")) from None
         try:
             frame = self._receive_frame()
         except OSError as error:
             raise self._broken("waiting for", error) from None
+        self._served = True
         return self._decode(frame, due)
 
     def _decode(self, frame: memoryview, due: _Due) -> Any:
@@ -162,17 +182,22 @@ class Connection:
         head = bytearray(4)
         _receive_exactly(self._socket, memoryview(head))
         (size,) = struct.unpack(">i", head)
-        if not 4 <= size <= MAX_FRAME:
+        if not 4 <= size <= MAX_FRAME or head.startswith(_TLS_ALERT):
             raise OSError(f"it announced a frame of {size} bytes: not a Kafka listener of this security.protocol?")
         # numpy leaves the memory as it is: zeroing megabytes that are about to be overwritten costs as much as reading them
         frame = np.empty(size, np.uint8).data
         _receive_exactly(self._socket, frame)
         return frame
 
-    def _broken(self, doing: str, error: OSError) -> Retriable:
+    def _broken(self, doing: str, error: OSError) -> SemelError:
         self.close()
+        final = refused(error, self.address)
+        if final is not None:
+            return final
         reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
-        return Retriable(f"the connection broke while {doing} {self.address}: {reason}.", tag="CONNECTION")
+        turned_away = isinstance(error, ConnectionResetError) and not self._served
+        hint = " It had served nothing on it yet: does that listener want another security.protocol?" if turned_away else ""
+        return Retriable(f"the connection broke while {doing} {self.address}: {reason}.{hint}", tag="CONNECTION")
 
     @property
     def waiting(self) -> int:
@@ -206,7 +231,7 @@ def _send_all(target: socket.socket, pieces: list[Buffer]) -> None:
     views = [memoryview(piece) for piece in pieces if len(piece)]
     first = 0
     while first < len(views):
-        sent = target.sendmsg(views[first : first + MAX_PIECES])
+        sent = send_some(target, views[first : first + MAX_PIECES])
         while first < len(views) and sent >= len(views[first]):
             sent -= len(views[first])
             first += 1

@@ -1,21 +1,226 @@
-"""What lies between a TCP socket and Kafka's frames: nothing yet, later TLS and SASL.
+"""What lies between a TCP socket and Kafka's frames: TLS beneath them, and SASL as the first of them (KIP-368, KIP-255).
 
-:func:`secure` is called once for each new connection, before the first frame, and returns the socket to go on with. A secured one
-goes in here, and nothing above notices.
+:func:`secure` is called once for each new connection, before the first frame, and returns the socket to go on with. :func:`authenticate` says who
+we are, after the versions are known and again before the broker's time for it is up. Nothing above notices.
+
+The mechanisms are kafka-python's. No error made here holds a password, a key or a token.
 """
 
 from __future__ import annotations
 
+import os
 import socket
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from semel.config import ClientConfig
-from semel.errors import Unsupported
+from semel.errors import ConfigError, Retriable, SemelError, Unsupported
+from semel.security import Sasl, Tls
+from semel.wire.tokens import token
 
-__all__ = ["secure"]
+__all__ = ["authenticate", "refused", "secure", "send_some"]
+
+#: Pieces below this are joined before they are encrypted: a record of TLS holds 16 KiB, and each costs a call.
+_JOINED: Final = 1 << 16
+_UNSUPPORTED_MECHANISM: Final = 33
+#: What a broker says, at whatever moment, of a certificate that it wants and did not get, or does not believe.
+_OF_OUR_CERTIFICATE: Final = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "HANDSHAKE_FAIL")
+
+#: Sends a message of kafka-python in a version, and gives its answer.
+Call = Callable[[Any, int], Any]
 
 
-def secure(raw: socket.socket, config: ClientConfig) -> socket.socket:
-    """The socket that frames go through. Raises :class:`Unsupported` for a protocol that is not there yet."""
-    if config.security_protocol != "PLAINTEXT":
-        raise Unsupported(f"security.protocol={config.security_protocol} is not there yet. Nothing was sent. Use a PLAINTEXT listener.")
-    return raw
+# ---- TLS
+
+
+def send_some(target: socket.socket, pieces: Sequence[memoryview]) -> int:
+    """Send as many of the bytes as go out at once, at most those of all pieces; how many went."""
+    if not isinstance(target, ssl.SSLSocket):
+        return target.sendmsg(pieces)
+    joined: list[memoryview] = []
+    size = 0
+    for piece in pieces:
+        if joined and size + len(piece) > _JOINED:
+            break
+        joined.append(piece)
+        size += len(piece)
+    return target.send(joined[0] if len(joined) == 1 else b"".join(joined))
+
+
+def secure(raw: socket.socket, host: str, address: str, config: ClientConfig) -> socket.socket:
+    """The socket that frames go through. Raises :class:`ConfigError` where the two sides do not believe each other."""
+    tls = config.security.tls
+    if tls is None:
+        return raw
+    context = _context(tls, tuple(map(_changed, (tls.truststore_location, tls.keystore_location))))
+    try:
+        raw.settimeout(config.connection_setup_timeout_ms / 1000)
+        return context.wrap_socket(raw, server_hostname=host)
+    except ssl.SSLError as error:
+        raw.close()
+        raise refused(error, address) or Retriable(f"TLS with {address} broke off: {error}. Is that a TLS listener?", tag="CONNECTION") from None
+    except OSError as error:
+        raw.close()
+        raise Retriable(f"{address} closed the connection in the TLS handshake: {error}. Is that a TLS listener?", tag="CONNECTION") from None
+
+
+def refused(error: OSError, address: str) -> SemelError | None:
+    """The error of a broken connection that repeating does not cure, or None. With TLS 1.3 a broker refuses us only after the handshake."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ConfigError(
+            f"the certificate of {address} is not believed: {error.verify_message}. Nothing was sent. Give the CA that signed it as"
+            " ssl.truststore.location (PEM), and connect by a name that is in it.",
+            tag="TLS",
+        )
+    reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
+    if any(word in reason for word in _OF_OUR_CERTIFICATE):
+        return ConfigError(
+            f"{address} refused us in TLS: {reason}. Nothing was read or written. It wants a client certificate that it believes, in"
+            " ssl.keystore.location (PEM: private key and certificates), or speaks no TLS version that is allowed here.",
+            tag="TLS",
+        )
+    if "WRONG_VERSION_NUMBER" in reason or "PROTOCOL" in reason:
+        return ConfigError(f"{address} does not speak TLS as it is asked for here: {reason}. Nothing was sent. Correct security.protocol.", tag="TLS")
+    return None
+
+
+def _changed(location: str | None) -> int:
+    """When a file was written last: certificates that are renewed in place are read anew by the next connection."""
+    try:
+        return 0 if location is None else Path(location).stat().st_mtime_ns
+    except OSError as error:
+        raise _unreadable(location or "", error) from None
+
+
+@lru_cache(maxsize=16)
+def _context(tls: Tls, changed: tuple[int, ...]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = tls.check_host_name
+    versions = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+    context.minimum_version, context.maximum_version = (choose(versions[name] for name in tls.versions) for choose in (min, max))
+    _trust(context, tls)
+    _show(context, tls)
+    return context
+
+
+def _trust(context: ssl.SSLContext, tls: Tls) -> None:
+    where = tls.truststore_location or "ssl.truststore.certificates"
+    try:
+        if tls.truststore_location is not None:
+            context.load_verify_locations(cafile=tls.truststore_location)
+        elif tls.truststore_certificates is not None:
+            context.load_verify_locations(cadata=tls.truststore_certificates)
+        else:
+            context.load_default_certs()
+    except (OSError, ValueError) as error:
+        raise _unreadable(where, error) from None
+
+
+def _show(context: ssl.SSLContext, tls: Tls) -> None:
+    if tls.keystore_location is None and tls.keystore_key is None:
+        return
+
+    def password() -> str:  # OpenSSL asks on the terminal where it is given none
+        return tls.key_password or ""
+
+    where = tls.keystore_location or "ssl.keystore.key and ssl.keystore.certificate.chain"
+    try:
+        if tls.keystore_location is not None:
+            context.load_cert_chain(tls.keystore_location, password=password)
+        else:
+            with _as_file(f"{tls.keystore_key}\n{tls.keystore_certificate_chain}\n") as path:
+                context.load_cert_chain(path, password=password)
+    except (OSError, ValueError) as error:
+        raise _unreadable(where, error) from None
+
+
+@contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """OpenSSL reads keys from files alone. This one never is on a disk, where the system can do that."""
+    in_memory = hasattr(os, "memfd_create")
+    handle, path = (os.memfd_create("semel"), "") if in_memory else tempfile.mkstemp(prefix="semel-")
+    try:
+        os.write(handle, text.encode())
+        yield path or f"/proc/self/fd/{handle}"
+    finally:
+        os.close(handle)
+        if path:
+            Path(path).unlink()
+
+
+def _unreadable(where: str, error: Exception) -> ConfigError:
+    reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
+    return ConfigError(
+        f"{where} cannot be read as PEM: {reason}. Nothing was sent. It must be there on every machine that connects, and a private key that is"
+        " encrypted needs ssl.key.password.",
+        tag="TLS_STORE",
+    )
+
+
+# ---- SASL
+
+
+class _Tokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python ships no types
+    """What kafka-python asks for a token."""
+
+    def __init__(self, sasl: Sasl) -> None:
+        self._sasl = sasl
+
+    def token(self) -> str:
+        """The token of this moment."""
+        return token(self._sasl)
+
+    def extensions(self) -> dict[str, str]:
+        """What goes along with it."""
+        return dict(self._sasl.extensions)
+
+
+def authenticate(sasl: Sasl, address: str, call: Call) -> float | None:
+    """Say who we are. Returns for how many seconds the broker takes our word, None for as long as the connection lives.
+
+    Raises :class:`ConfigError` when it does not.
+    """
+    shaken = call(SaslHandshakeRequest(mechanism=sasl.mechanism), 1)
+    if shaken.error_code == _UNSUPPORTED_MECHANISM:
+        offered = ", ".join(shaken.mechanisms) or "none"
+        raise Unsupported(
+            f"{address} does not take {sasl.mechanism}: it offers {offered}. Nothing was read or written. Set sasl.mechanism to one of these.",
+            tag="SASL_MECHANISM",
+        )
+    if shaken.error_code:
+        raise ConfigError(f"{address} wants no SASL: error {shaken.error_code}. Nothing was read or written. Correct security.protocol.", tag="SASL")
+    mechanism = get_sasl_mechanism(sasl.mechanism)(
+        sasl_mechanism=sasl.mechanism,
+        sasl_plain_username=sasl.username,
+        sasl_plain_password=sasl.password,
+        sasl_oauth_token_provider=_Tokens(sasl),
+    )
+    lifetime = 0
+    while not mechanism.is_done():
+        answer = call(SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes()), 2)
+        if answer.error_code:
+            raise _rejected(sasl, address, answer.error_message or f"error {answer.error_code}")
+        lifetime = int(answer.session_lifetime_ms)
+        try:
+            mechanism.receive(bytes(answer.auth_bytes))
+        except (ValueError, KeyError) as error:  # SCRAM: who does not know our password cannot sign for it
+            raise _rejected(sasl, address, f"its part of {sasl.mechanism} is not that of a broker that knows us ({type(error).__name__})") from None
+    return lifetime / 1000 or None
+
+
+def _rejected(sasl: Sasl, address: str, said: str) -> ConfigError:
+    who = f" as {sasl.username}" if sasl.username else ""
+    return ConfigError(
+        f"{address} did not let us in{who} by {sasl.mechanism}: {said}. Nothing was read or written. Correct user, password or token, and"
+        " sasl.mechanism.",
+        tag="AUTHENTICATION",
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from semel import config
 from semel.config import ClientConfig, parse_servers
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 
@@ -29,7 +29,7 @@ def test_defaults_are_kafkas_with_two_exceptions() -> None:
 def test_values_are_read_from_text_and_from_numbers() -> None:
     parsed = parse(request_timeout_ms="500", transaction_timeout_ms=60_000, compression_type=" ZSTD ", security_protocol="plaintext")
     assert (parsed.request_timeout_ms, parsed.transaction_timeout_ms) == (500, 60_000)
-    assert (parsed.compression_type, parsed.security_protocol) == ("zstd", "PLAINTEXT")
+    assert (parsed.compression_type, parsed.security.protocol) == ("zstd", "PLAINTEXT")
 
 
 @pytest.mark.parametrize(
@@ -118,19 +118,6 @@ def test_timeouts_are_checked_together() -> None:
     with pytest.raises(ConfigError, match=r"delivery\.timeout\.ms=1000 is below request\.timeout\.ms=2000"):
         parse(delivery_timeout_ms=1000, request_timeout_ms=2000)
     assert parse(delivery_timeout_ms=2000, request_timeout_ms=2000).delivery_timeout_ms == 2000
-
-
-@pytest.mark.parametrize("name", ["sasl.jaas.config", "sasl.mechanism", "ssl.truststore.location", "ssl.keystore.password"])
-def test_security_is_refused_by_name_and_without_its_secret(name: str) -> None:
-    with pytest.raises(Unsupported, match=name) as raised:
-        ClientConfig.parse({**SERVERS, name: "very secret"})
-    assert "secret" not in str(raised.value)
-
-
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL", "nonsense"])
-def test_a_secured_connection_is_never_silently_a_plain_one(protocol: str) -> None:
-    with pytest.raises(Unsupported, match=rf"security\.protocol={protocol.upper()}"):
-        parse(security_protocol=protocol)
 
 
 def test_settings_cannot_be_changed_afterwards() -> None:

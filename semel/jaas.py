@@ -1,0 +1,89 @@
+"""The little language of ``sasl.jaas.config``: ``class required name="value" …;``, as users of Kafka's and Spark's clients have it.
+
+The class says which mechanism it is for; whichever jar it was renamed into (``kafkashaded.…``) does not matter. No error holds any of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from semel.errors import ConfigError, Unsupported
+
+__all__ = ["Login", "parse_jaas"]
+
+_MODULES: Final = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+}
+_FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+_TOKEN: Final = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s=;"']+)|([=;]))""", re.DOTALL)
+_EXAMPLE: Final = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";'
+_EXTENSION: Final = "extension_"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The options of a login module. Not shown: one of them is a password."""
+
+    options: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"Login({', '.join(self.options)})"
+
+    def get(self, name: str) -> str:
+        """An option, or nothing."""
+        return self.options.get(name, "")
+
+    @property
+    def extensions(self) -> tuple[tuple[str, str], ...]:
+        """What goes along with a token."""
+        return tuple((name.removeprefix(_EXTENSION), value) for name, value in self.options.items() if name.startswith(_EXTENSION))
+
+
+def parse_jaas(text: str, mechanism: str) -> Login:
+    """Read the one login module that a client has. Raises :class:`ConfigError` where it does not fit, :class:`Unsupported` for other modules."""
+    tokens = _tokens(text)
+    if len(tokens) < 3 or tokens[-1] != (";", True):
+        raise _malformed("it must be a class, a flag, options, and a semicolon at the end")
+    (module, _), (flag, _), body = tokens[0], tokens[1], tokens[2:-1]
+    mechanisms = _MODULES.get(module.rsplit(".", 1)[-1])
+    if mechanisms is None:
+        raise Unsupported(
+            f"sasl.jaas.config names {module.rsplit('.', 1)[-1]}, which cannot be run here. Nothing was sent. Use one of {', '.join(_MODULES)}.",
+            tag="SASL_MECHANISM",
+        )
+    if mechanism not in mechanisms:
+        raise ConfigError(
+            f"sasl.jaas.config is for {' or '.join(mechanisms)}, and sasl.mechanism is {mechanism}. Nothing was sent. Make them agree.",
+            tag="SASL_LOGIN",
+        )
+    if flag.lower() not in _FLAGS:
+        raise _malformed(f"behind the class there must be one of {', '.join(_FLAGS)}")
+    names, equals, values = body[0::3], body[1::3], body[2::3]
+    if len(body) % 3 or any(token != ("=", True) for token in equals) or any(mark for _, mark in (*names, *values)):
+        raise _malformed('options must be name="value"; it may hold one module only')
+    return Login({name: value for (name, _), (value, _) in zip(names, values, strict=True)})
+
+
+def _tokens(text: str) -> list[tuple[str, bool]]:
+    """Each piece, and whether it is a mark of the language itself."""
+    tokens: list[tuple[str, bool]] = []
+    position, end = 0, len(text.rstrip())
+    while position < end:
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise _malformed("a quotation mark is not closed")
+        position = found.end()
+        quoted = found[1] if found[1] is not None else found[2]
+        if quoted is not None:
+            tokens.append((re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL), False))
+        else:
+            tokens.append((found[3] or found[4], found[4] is not None))
+    return tokens
+
+
+def _malformed(what: str) -> ConfigError:
+    return ConfigError(f"sasl.jaas.config cannot be read: {what}. Nothing was sent. Give it as {_EXAMPLE}", tag="SASL_LOGIN")
