@@ -11,6 +11,7 @@
 ``metadata``          brokers, topics, leaders, leader epochs
 ``deadline``          how long to repeat, and how long to pause
 ``outcome``           what each error code asks for: one table
+``rights``            which right is missing where a broker refuses for lack of one
 ``produce``           record batches to partitions, pipelined
 ``fetch``             record batches from partitions
 ``offsets``           of partitions and of consumer groups

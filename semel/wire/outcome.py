@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError, Unsupported
+from semel.wire import rights
 
 __all__ = ["Outcome", "briefly", "error", "given_up", "name", "of", "unanswered"]
 
@@ -185,11 +186,7 @@ _ADVICE = {
     10: "a record or batch is larger than the topic's max.message.bytes. Make rows smaller, or raise max.message.bytes.",
     17: "the topic's name is not allowed. Name it with at most 249 letters, digits, dots, underscores and hyphens.",
     18: "a batch is larger than the topic's segment.bytes. Lower max.request.size.",
-    29: "the topic may not be used with these rights. Grant Describe, and Read or Write, on it.",
-    30: "the group may not be used with these rights. Grant Read on it.",
-    31: "the cluster does not allow this to these rights. Grant them on it (Create for a topic, DescribeConfigs for settings).",
     50: "transaction.timeout.ms is above the broker's transaction.max.timeout.ms. Lower the first or raise the second.",
-    53: "the transactional id may not be used with these rights. Grant Write and Describe on it.",
     87: "the broker refused a record (a null key in a compacted topic, or a timestamp outside the topic's bounds). Correct the row.",
     32: "a timestamp is outside the bounds that the topic allows. Correct the row, or change message.timestamp.before.max.ms or after.max.ms.",
 }
@@ -223,7 +220,7 @@ _ERRORS: dict[Outcome, type[SemelError]] = {
 
 def error(api: str, code: int, subject: str, meaning: str = "Nothing was committed.") -> SemelError:
     """The exception for a code that will not be repeated. ``subject`` says what was asked, ``meaning`` what that means for the data."""
-    advice = _ADVICE.get(code, "")
+    advice = _ADVICE.get(code) or rights.advice(api, code)
     told = f": {advice}" if advice else "."
     return _ERRORS[of(api, code)](f"{subject}: the broker answered {name(code)}{told} {meaning}", tag=name(code))
 

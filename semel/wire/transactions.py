@@ -16,7 +16,7 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, In
 from semel.wire import outcome
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import Leaders, TopicPartition, by_topic
+from semel.wire.metadata import Leaders, TopicPartition, by_topic, named
 from semel.wire.outcome import Outcome
 from semel.wire.target import GroupCoordinator, TransactionCoordinator
 
@@ -103,14 +103,16 @@ def add_partitions(client: Client, identity: Identity, partitions: Iterable[Topi
         ],
     )
 
-    def worst(answer: Any) -> int:
-        return _worst(
-            "AddPartitionsToTxn",
-            ((row.partition_error_code) for t in answer.results_by_topic_v3_and_below for row in t.results_by_partition),
-        )
+    def codes(answer: Any) -> dict[TopicPartition, int]:
+        rows = ((topic.name, row) for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition)
+        return {(name, row.partition_index): row.partition_error_code for name, row in rows}
 
-    code = worst(client.ask(TransactionCoordinator(identity.transactional_id), request, (2, 3), code=worst, deadline=deadline))
-    return _settled("AddPartitionsToTxn", code, f"adding partitions to the transaction of {identity.transactional_id!r}")
+    def worst(answer: Any) -> int:
+        return _worst("AddPartitionsToTxn", codes(answer).values())
+
+    answer = client.ask(TransactionCoordinator(identity.transactional_id), request, (2, 3), code=worst, deadline=deadline)
+    subject = f"adding {_with(codes(answer), worst(answer))} to the transaction of {identity.transactional_id!r}"
+    return _settled("AddPartitionsToTxn", worst(answer), subject)
 
 
 def commit_offsets(client: Client, identity: Identity, group: Any, offsets: Mapping[TopicPartition, int], deadline: Deadline) -> int:
@@ -140,11 +142,15 @@ def commit_offsets(client: Client, identity: Identity, group: Any, offsets: Mapp
         ],
     )
 
-    def worst(answer: Any) -> int:
-        return _worst("TxnOffsetCommit", (row.error_code for topic in answer.topics for row in topic.partitions))
+    def codes(answer: Any) -> dict[TopicPartition, int]:
+        return {(topic.name, row.partition_index): row.error_code for topic in answer.topics for row in topic.partitions}
 
-    code = worst(client.ask(GroupCoordinator(group.id), request, (5, 5), code=worst, deadline=deadline))
-    return _settled("TxnOffsetCommit", code, f"committing offsets of group {group.id!r} in the transaction of {identity.transactional_id!r}")
+    def worst(answer: Any) -> int:
+        return _worst("TxnOffsetCommit", codes(answer).values())
+
+    answer = client.ask(GroupCoordinator(group.id), request, (5, 5), code=worst, deadline=deadline)
+    of = f"{_with(codes(answer), worst(answer))} for group {group.id!r}"
+    return _settled("TxnOffsetCommit", worst(answer), f"committing offsets of {of} in the transaction of {identity.transactional_id!r}")
 
 
 def end(client: Client, identity: Identity, *, commit: bool, deadline: Deadline, sent: Callable[[], None] | None = None) -> EndAnswer:
@@ -225,6 +231,11 @@ def _worst(api: str, codes: Iterable[int]) -> int:
     # 55 only says that another partition's code kept the broker from trying this one
     wrong = [code for code in codes if code not in (0, 55)]
     return next((code for code in wrong if not outcome.of(api, code).temporary), wrong[0] if wrong else 0)
+
+
+def _with(codes: Mapping[TopicPartition, int], code: int) -> str:
+    """The partitions that got this code, for a message."""
+    return named(partition for partition, got in codes.items() if got == code)
 
 
 def _settled(api: str, code: int, subject: str, meaning: str = "Nothing was committed.") -> int:

@@ -32,7 +32,10 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Copy(Argument):
-    """What is copied where: the argument of ``programs/copy.py``. With ``topics``, the rows are spread over these by their number."""
+    """What is copied where: the argument of ``programs/copy.py``. With ``topics``, the rows are spread over these by their number.
+
+    ``kafka`` are properties that both ends are given beside what is said here, or in its place.
+    """
 
     servers: str
     source: str
@@ -43,6 +46,7 @@ class Copy(Argument):
     group: str
     sink: dict[str, str] = field(default_factory=dict)
     topics: list[str] = field(default_factory=list)
+    kafka: dict[str, str] = field(default_factory=dict)
 
 
 def unique(name: str) -> str:

@@ -20,7 +20,8 @@ def main(copy: Copy) -> None:
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.DEBUG)
     spark = SparkSession.builder.getOrCreate()
-    kafka = {"kafka.bootstrap.servers": copy.servers, "kafka.group.id": copy.group}
+    properties = {"bootstrap.servers": copy.servers, "group.id": copy.group, **copy.kafka}
+    kafka = {f"kafka.{name}": value for name, value in properties.items()}
     reading: dict[str, Any] = {"subscribe": copy.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": copy.per_batch}
     rows = spark.readStream.format("semel").options(**kafka, **reading).load().select("key", "value")
     where = {"topics": ",".join(copy.topics)} if copy.topics else {"topic": copy.target}
