@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from semel import config
+from semel import config, security
 from semel.spark import options, source_options
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
 
@@ -63,7 +63,7 @@ def test_what_takes_one_value_only() -> None:
 
 def test_kafkas_properties() -> None:
     found = [name for each in PARTS for name in rows(each) if name.startswith("kafka.")]
-    assert sorted(found) == sorted([*(f"kafka.{name}" for name in config._PROPERTIES), "kafka.group.id"])
+    assert sorted(found) == sorted([*(f"kafka.{name}" for name in config._PROPERTIES), "kafka.group.id", "kafka.security.protocol"])
 
 
 @pytest.mark.parametrize("name", config._PROPERTIES)
@@ -72,3 +72,9 @@ def test_defaults_of_kafkas_properties(name: str) -> None:
     attribute, _ = config._PROPERTIES[name]
     expected = OTHERS.get(name) or str(getattr(config.ClientConfig((("localhost", 9092),)), attribute))
     assert default.strip("`") == expected
+
+
+def test_properties_of_security() -> None:
+    page = PAGE.with_name("security.md").read_text()
+    lines = [line for line in page.partition("## Rights")[0].splitlines() if line.startswith("| `")]
+    assert {name for line in lines for name in named(line.split("|")[1])} == security.SECURITY
