@@ -15,8 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import semel
+from semel import cli
 from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.sandbox import Secured
 from semel.wire import connection as wire
@@ -142,6 +144,18 @@ def test_a_certificate_that_is_renewed_is_read_anew(cluster: SecuredKafka, tmp_p
     assert refusal(properties).tag == "TLS"
     pem.write_bytes(cluster.secured.certificate("alice").read_bytes())
     goes_through(cluster, properties, "certificate-renewed")
+
+
+def test_with_a_file_of_properties_as_kafkas_programs_take_it(cluster: SecuredKafka, tmp_path: Path) -> None:
+    login = cluster.login("SCRAM-SHA-256", "alice", PASSWORD)
+    servers, jaas = login.pop("bootstrap.servers"), login.pop("sasl.jaas.config").replace("\\", "\\\\")
+    lines = [f"{name} = {value}" for name, value in login.items()]
+    lines += ["# the login", "sasl.jaas.config=" + jaas.replace(" required ", " required \\\n    ")]
+    file = tmp_path / "client.properties"
+    file.write_text("\n".join(lines))
+    done = CliRunner().invoke(cli.app, ["txn", "list", "--all", "--bootstrap-server", servers, "--command-config", str(file)])
+    assert done.exit_code == 0, done
+    assert "user-and-password" in done.output
 
 
 # ---- for how long

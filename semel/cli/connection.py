@@ -1,0 +1,47 @@
+"""What every command that asks a cluster takes: Kafka's own ``--bootstrap-server`` and ``--command-config``, and ``--json``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import javaproperties
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from semel.config import ClientConfig
+from semel.errors import ConfigError
+from semel.wire.client import Client
+
+__all__ = ["AsJson", "Configured", "Servers", "connect", "print_json", "print_table"]
+
+Servers = Annotated[str, typer.Option("--bootstrap-server", help="host:port[,host:port] of the cluster.")]
+Configured = Annotated[Path | None, typer.Option("--command-config", help="A file of Kafka properties: security.protocol, sasl.jaas.config, ...")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
+def connect(servers: str, configured: Path | None) -> Client:
+    """A client of the cluster. Raises :class:`ConfigError` for a file that cannot be read, and for what is wrong in it."""
+    properties: dict[str, object] = {}
+    if configured is not None:
+        try:
+            with configured.open(encoding="utf-8") as file:
+                properties.update(javaproperties.load(file))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--command-config {configured} cannot be read: {type(error).__name__}. Nothing was sent. Correct the path.") from None
+    return Client(ClientConfig.parse({**properties, "bootstrap.servers": servers}))
+
+
+def print_table(console: Console, table: Table) -> None:
+    """As wide as it is: a name that is cut off names nothing."""
+    needed = console.measure(table, options=console.options.update(width=sys.maxsize)).maximum
+    console.width = max(console.width, needed)
+    console.print(table, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """One document, as scripts read it."""
+    typer.echo(json.dumps(value, indent=2))

@@ -1,0 +1,148 @@
+"""What stands open in a cluster, for whoever is on call: which transactions, whose, on which partitions, and who waits behind them.
+
+Looking changes nothing. :func:`abort_shown` ends the transaction that was shown, and not one that its owner has begun since: it looks once more, and
+names producer id and epoch when it ends it (DESIGN rule 13 says why). With clients of KIP-890, semel among them, each transaction has an epoch of its
+own, and nothing can come in between; with older ones, a new transaction can, in the time of one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from semel.errors import ConfigError, Retriable
+from semel.transaction.naming import Name, parse
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition, named
+from semel.wire.offsets import LATEST, list_offsets
+from semel.wire.transactions import Identity, TransactionDescription, describe, end, list_transactions, open_transactions
+
+__all__ = ["OPEN", "Held", "Surveyed", "abort_shown", "survey", "survey_one"]
+
+#: Kafka's words for a transaction that has begun and not ended.
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+_INTERNAL = ("__consumer_offsets", "__transaction_state")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A partition with rows of an open transaction: from ``first_offset`` on, which is None where it has written nothing yet.
+
+    ``waiting`` is how many offsets a read_committed reader cannot reach for it, 0 where another transaction holds the reader back.
+    """
+
+    topic: str
+    index: int
+    first_offset: int | None
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """A transactional id as its coordinator has it, and the partitions of its open transaction, but for those of consumer groups' offsets."""
+
+    name: Name
+    transaction: TransactionDescription
+    held: tuple[Held, ...]
+
+    @property
+    def open(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self.transaction.state in OPEN
+
+    @property
+    def waiting(self) -> int:
+        """How many offsets readers cannot reach for it, over all partitions."""
+        return sum(held.waiting for held in self.held)
+
+
+def survey(client: Client, *, only_open: bool = True) -> list[Surveyed]:
+    """The transactional ids of the cluster, the oldest transaction first. Brokers leave out those that the caller may not describe."""
+    states = OPEN if only_open else ()
+    described = [found for transactional_id in list_transactions(client, states) if (found := describe(client, transactional_id)) is not None]
+    chosen = [found for found in described if not only_open or found.state in OPEN]  # it may have ended since it was listed
+    return sorted(
+        (_look(client, found) for found in chosen), key=lambda one: (not one.open, one.transaction.started_ms, one.transaction.transactional_id)
+    )
+
+
+def survey_one(client: Client, transactional_id: str) -> Surveyed:
+    """One id. Raises :class:`ConfigError` for one that the cluster does not know."""
+    found = describe(client, transactional_id)
+    if found is None:
+        raise ConfigError(
+            f"transactional id {transactional_id!r} is not known here: never used, or forgotten after transactional.id.expiration.ms. Nothing was"
+            " changed. `semel txn list --all` shows those that are.",
+            tag="UNKNOWN_TRANSACTIONAL_ID",
+        )
+    return _look(client, found)
+
+
+def _look(client: Client, found: TransactionDescription) -> Surveyed:
+    partitions = [partition for partition in found.partitions if partition[0] not in _INTERNAL] if found.state in OPEN else []
+    return Surveyed(parse(found.transactional_id), found, _held(client, partitions, found.producer_id))
+
+
+def _held(client: Client, partitions: Iterable[TopicPartition], producer_id: int) -> tuple[Held, ...]:
+    partitions = sorted(partitions)
+    if not partitions:
+        return ()
+    latest = dict.fromkeys(partitions, LATEST)
+    stable, ends = (list_offsets(client, latest, read_committed=committed) for committed in (True, False))
+    opened = open_transactions(client, partitions)
+    held = []
+    for topic, index in partitions:
+        first = next((one.start_offset for one in opened[topic, index] if one.producer_id == producer_id), None)
+        last_stable = stable[topic, index].offset
+        holds = first is not None and first == last_stable
+        held.append(Held(topic, index, first, ends[topic, index].offset - last_stable if holds else 0))
+    return tuple(held)
+
+
+def abort_shown(client: Client, shown: Surveyed, deadline: Deadline | None = None) -> None:
+    """Abort the transaction that was shown, and return when its markers are seen. Its owner, if it lives, is fenced.
+
+    Raises :class:`ConfigError` when there is nothing to abort, or no longer that one, :class:`Retriable` when a marker is not seen in time.
+    """
+    deadline = deadline or client.deadline(client.config.delivery_timeout_ms)
+    transaction = shown.transaction
+    if transaction.state != "Ongoing":
+        raise ConfigError(
+            f"transactional id {transaction.transactional_id!r} has no transaction to abort: it is in state {transaction.state}. Nothing was changed."
+            " One that is being ended (Prepare…) ends by itself when its partitions have leaders.",
+            tag="NOTHING_TO_ABORT",
+        )
+    identity = Identity(transaction.transactional_id, transaction.producer_id, transaction.epoch)
+    if not _still(transaction, describe(client, transaction.transactional_id)) or end(client, identity, commit=False, deadline=deadline).code:
+        raise ConfigError(
+            f"the transaction of {transaction.transactional_id!r} that was shown is over: its owner has ended it in the meantime, or another has"
+            " taken over. Nothing was changed. Look again.",
+            tag="NOTHING_TO_ABORT",
+        )
+    _await_markers(client, shown, deadline)
+
+
+def _still(shown: TransactionDescription, now: TransactionDescription | None) -> bool:
+    return now is not None and (now.state, now.producer_id, now.epoch, now.started_ms) == (
+        shown.state,
+        shown.producer_id,
+        shown.epoch,
+        shown.started_ms,
+    )
+
+
+def _await_markers(client: Client, shown: Surveyed, deadline: Deadline) -> None:
+    first: Mapping[TopicPartition, int] = {(held.topic, held.index): held.first_offset for held in shown.held if held.first_offset is not None}
+    left = set(first)
+    while left:
+        opened = open_transactions(client, left, deadline)
+        left = {p for p in left if any(one.start_offset == first[p] for one in opened[p] if one.producer_id == shown.transaction.producer_id)}
+        if left and deadline.passed:
+            raise Retriable(
+                f"the transaction of {shown.transaction.transactional_id!r} is aborted, and after {deadline.timeout_ms:.0f} ms its markers are not on"
+                f" {named(left)}: readers wait there still. Look again later with `semel txn list`.",
+                tag="MARKER_MISSING",
+            )
+        if left:
+            deadline.pause()

@@ -1,0 +1,144 @@
+"""``semel txn``: what stands open by a client that is not ours is found, shown, and ended, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from confluent_kafka import KafkaException, Producer
+from typer.testing import CliRunner
+
+from semel import cli
+from semel.config import ClientConfig
+from semel.errors import ConfigError
+from semel.sandbox import Sandbox
+from semel.transaction.survey import abort_shown, survey_one
+from semel.wire.client import Client
+from tests import topics
+from tests.spark.harness import values
+from tests.waiting import wait_for
+
+_numbers = count(1)
+
+
+class Owner:
+    """A transaction of librdkafka's, with rows on one partition, that stands open. Its name is wider than a terminal."""
+
+    def __init__(self, kafka: Sandbox) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.id = self.topic = f"txn-command-{'long-' * 20}{next(_numbers)}"
+        topics.create(self.servers, self.topic, 2)
+        self._producer = Producer({"bootstrap.servers": self.servers, "transactional.id": self.id, "transaction.timeout.ms": 60_000})
+        self._producer.init_transactions(30)
+        self.begin("open")
+
+    def begin(self, value: str) -> None:
+        self._producer.begin_transaction()
+        self._producer.produce(self.topic, value, partition=0)
+        assert self._producer.flush(30) == 0
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(30)
+
+    def write_behind(self, rows: int) -> None:
+        """By somebody else, without a transaction."""
+        other = Producer({"bootstrap.servers": self.servers})
+        for number in range(rows):
+            other.produce(self.topic, f"behind {number}", partition=0)
+        assert other.flush(30) == 0
+
+    @property
+    def visible(self) -> list[str]:
+        return values(self.servers, self.topic)
+
+
+def run(owner: Owner, *arguments: str, answer: str = "") -> Result:
+    return CliRunner().invoke(cli.app, ["txn", *arguments, "--bootstrap-server", owner.servers], input=answer)
+
+
+def shown(owner: Owner) -> dict[str, Any]:
+    (found,) = [one for one in json.loads(run(owner, "list", "--json").output) if one["transactional_id"] == owner.id]
+    return dict(found)
+
+
+def test_what_is_open_is_listed_with_who_waits_behind_it(kafka: Sandbox) -> None:
+    owner = Owner(kafka)
+    owner.write_behind(5)
+    found = shown(owner)
+    assert (found["state"], found["open"], found["kind"], found["prefix"]) == ("Ongoing", True, "owner", owner.id)
+    assert found["held"] == [{"topic": owner.topic, "partition": 0, "first_offset": 0, "records_waiting": 6}]
+    assert 0 <= found["age_s"] < found["timeout_ms"] / 1000 == 60
+    text = run(owner, "list").output
+    (line,) = [line for line in text.splitlines() if owner.id in line]
+    assert line.split()[-1] == "6"
+    assert "semel txn abort ID" in text
+    owner.commit()
+    wait_for(lambda: owner.id not in run(owner, "list").output, "the end of the transaction")
+    assert owner.id in run(owner, "list", "--all").output
+
+
+def test_one_is_described(kafka: Sandbox) -> None:
+    owner = Owner(kafka)
+    text = run(owner, "describe", owner.id).output
+    for told in (owner.id, "Ongoing", f"{owner.topic}-0", "1 min 0 s"):
+        assert told in text
+    assert json.loads(run(owner, "describe", owner.id, "--json").output)["records_waiting"] == 1
+    owner.commit()
+    wait_for(lambda: json.loads(run(owner, "describe", owner.id, "--json").output)["held"] == [], "the end of the transaction")
+
+
+def test_an_id_that_nobody_has_used(kafka: Sandbox) -> None:
+    owner = Owner(kafka)
+    for command in ("describe", "abort"):
+        refused = run(owner, command, "nobody").exception
+        assert isinstance(refused, ConfigError)
+        assert refused.tag == "UNKNOWN_TRANSACTIONAL_ID"
+    owner.commit()
+
+
+def test_abort_asks_and_then_its_rows_are_gone_and_readers_go_on(kafka: Sandbox) -> None:
+    owner = Owner(kafka)
+    owner.write_behind(2)
+    asked = run(owner, "abort", owner.id, answer="n\n")
+    assert asked.exit_code == 1
+    assert "will never be visible" in asked.output
+    assert shown(owner)["records_waiting"] == 3
+    done = run(owner, "abort", owner.id, answer="y\n")
+    assert done.exit_code == 0, done.output
+    assert owner.visible == ["behind 0", "behind 1"]
+    with pytest.raises(KafkaException, match=r"FENCED|fenced|EPOCH"):
+        owner.commit()
+    assert owner.visible == ["behind 0", "behind 1"]
+
+
+def test_one_that_its_owner_has_begun_since_is_left_alone(kafka: Sandbox) -> None:
+    """Between looking and ending, the owner was thawed: it commits what was shown, and begins another."""
+    owner = Owner(kafka)
+    with Client(ClientConfig.parse({"bootstrap.servers": owner.servers})) as client:
+        looked_at = survey_one(client, owner.id)
+        owner.commit()
+        owner.begin("another")
+        with pytest.raises(ConfigError, match="is over") as refused:
+            abort_shown(client, looked_at)
+    assert refused.value.tag == "NOTHING_TO_ABORT"
+    owner.commit()
+    assert owner.visible == ["open", "another"]
+
+
+def test_nothing_to_abort(kafka: Sandbox) -> None:
+    owner = Owner(kafka)
+    owner.commit()
+    refused = run(owner, "abort", owner.id, "--yes").exception
+    assert isinstance(refused, ConfigError)
+    assert refused.tag == "NOTHING_TO_ABORT"
+    assert owner.visible == ["open"]
+
+
+def test_a_file_of_properties_that_is_not_there(kafka: Sandbox, tmp_path: Path) -> None:
+    refused = CliRunner().invoke(cli.app, ["txn", "list", "--bootstrap-server", "any:1", "--command-config", str(tmp_path / "none")]).exception
+    assert isinstance(refused, ConfigError)
+    assert "--command-config" in refused.message
