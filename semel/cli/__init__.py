@@ -1,6 +1,6 @@
 """The command line ``semel``: one file a command, imported when it is asked for.
 
-A command is a module with a typer application named ``app``: ``demo``, ``broker`` and ``txn``. :data:`COMMANDS` lists them, in the order of the help.
+A command is a module with a typer application named ``app``. :data:`COMMANDS` lists them, in the order of the help.
 ``connection`` is what those share that ask a cluster.
 """
 
@@ -23,6 +23,7 @@ __all__ = ["COMMANDS", "app", "main"]
 COMMANDS = {
     "demo": "semel.cli.demo",
     "broker": "semel.cli.broker",
+    "progress": "semel.cli.progress",
     "txn": "semel.cli.txn",
 }
 

@@ -1,0 +1,144 @@
+"""``semel progress list | describe``: how far queries, batch jobs and producers have come, as their last committed transaction says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table
+from semel.errors import ConfigError
+from semel.transaction.progress import KafkaSource
+from semel.transaction.progress_topic import DEFAULT_TOPIC
+from semel.transaction.standings import Standing, standings
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+from semel.wire.offsets import LATEST, list_offsets
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Progress: how far each query has come, by its last committed transaction.")
+ProgressTopic = Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")]
+Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix, or the transactional id of a producer.")]
+
+
+@app.command("list")
+def list_all(
+    bootstrap_server: Servers, command_config: Configured = None, progress_topic: ProgressTopic = DEFAULT_TOPIC, as_json: AsJson = False
+) -> None:
+    """Show every prefix that has written here, and how far it has come."""
+    with connect(bootstrap_server, command_config) as client:
+        found = standings(client, progress_topic=progress_topic)
+        lags = [_lags(client, one) for one in found]
+    if as_json:
+        print_json([_value(one, lag) for one, lag in zip(found, lags, strict=True)])
+        return
+    console = Console(soft_wrap=True)
+    if not found:
+        console.print(f"{progress_topic} holds no progress")
+        return
+    table = Table("prefix", "of a", "batch", "reads", "writes", "lag", box=None, header_style="bold", padding=(0, 2))
+    for one, lag in zip(found, lags, strict=True):
+        reads = ", ".join(sorted({topic for topic, _ in lag})) or "-"
+        table.add_row(one.prefix, one.scope, _batch(one), reads, ", ".join(_wrote(one)) or "-", f"{sum(lag.values()):,}" if lag else "-")
+    print_table(console, table)
+
+
+@app.command()
+def describe(
+    prefix: Prefix,
+    bootstrap_server: Servers,
+    command_config: Configured = None,
+    progress_topic: ProgressTopic = DEFAULT_TOPIC,
+    as_json: AsJson = False,
+) -> None:
+    """Show one prefix: the next offset that it reads of each partition, how many are behind it, and where its last rows are."""
+    with connect(bootstrap_server, command_config) as client:
+        found = [one for one in standings(client, progress_topic=progress_topic) if one.prefix == prefix]
+        lags = [_lags(client, one) for one in found]
+    if not found:
+        raise ConfigError(
+            f"{progress_topic} holds no progress of {prefix!r}. Nothing was changed. `semel progress list` shows whose it holds.",
+            tag="UNKNOWN_PREFIX",
+        )
+    if as_json:
+        print_json([_value(one, lag) for one, lag in zip(found, lags, strict=True)])
+        return
+    console = Console(soft_wrap=True)
+    for one, lag in zip(found, lags, strict=True):
+        _show(console, one, lag)
+
+
+def _show(console: Console, one: Standing, lag: Mapping[TopicPartition, int]) -> None:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("prefix", one.prefix)
+    facts.add_row("of a", one.scope)
+    facts.add_row("last batch", _batch(one))
+    if one.progress is not None and one.progress.query is not None:
+        facts.add_row("query, run", f"{one.progress.query}, {one.progress.run}")
+    facts.add_row("at work", "a transaction of it is open" if one.open else "nothing of it is open")
+    print_table(console, facts)
+    if _ends(one):
+        table = Table("reads", "next offset", "lag", box=None, header_style="bold", padding=(0, 2))
+        for (topic, index), offset in sorted(_ends(one).items()):
+            behind = lag.get((topic, index))
+            table.add_row(f"{topic}-{index}", str(offset), "gone" if behind is None else f"{behind:,}")
+        print_table(console, table)
+    wrote = Table("wrote last", "first offset", "last offset", box=None, header_style="bold", padding=(0, 2))
+    for topic, ranges in _wrote(one).items():
+        for index, (first, last) in sorted(ranges.items()):
+            wrote.add_row(f"{topic}-{index}", str(first), str(last))
+    if wrote.row_count:
+        print_table(console, wrote)
+
+
+def _batch(one: Standing) -> str:
+    if one.progress is None:
+        return "none committed"
+    return f"moved to {one.progress.moved}" if one.progress.moved else str(one.progress.batch) if one.progress.batch is not None else "-"
+
+
+def _ends(one: Standing) -> dict[TopicPartition, int]:
+    sources = one.progress.sources if one.progress is not None else ()
+    topics = [(name, end) for source in sources if isinstance(source, KafkaSource) for name, end in source.topics.items()]
+    return {(name, index): offset for name, end in topics for index, offset in end.end.items()}
+
+
+def _wrote(one: Standing) -> Mapping[str, Mapping[int, tuple[int, int]]]:
+    return one.progress.wrote if one.progress is not None else {}
+
+
+def _lags(client: Client, one: Standing) -> dict[TopicPartition, int]:
+    """How many offsets a read_committed reader has before it, where the source is of this cluster and still there."""
+    ends = _ends(one)
+    sources = one.progress.sources if one.progress is not None else ()
+    here = {name for source in sources if isinstance(source, KafkaSource) and source.cluster == client.cluster for name in source.topics}
+    there = client.existing(here)
+    asked = [(topic, index) for topic, index in ends if topic in there and index in there[topic].partitions]
+    latest = list_offsets(client, dict.fromkeys(asked, LATEST), read_committed=True) if asked else {}
+    return {partition: max(latest[partition].offset - ends[partition], 0) for partition in asked}
+
+
+def _value(one: Standing, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    progress = one.progress
+    return {
+        "prefix": one.prefix,
+        "scope": one.scope,
+        "open": one.open,
+        "query": progress.query if progress is not None else None,
+        "run": progress.run if progress is not None else None,
+        "batch": progress.batch if progress is not None else None,
+        "moved": progress.moved if progress is not None else None,
+        "reads": [
+            {"topic": topic, "partition": index, "next_offset": offset, "lag": lag.get((topic, index))}
+            for (topic, index), offset in sorted(_ends(one).items())
+        ],
+        "wrote": [
+            {"topic": topic, "partition": index, "first_offset": first, "last_offset": last}
+            for topic, ranges in _wrote(one).items()
+            for index, (first, last) in sorted(ranges.items())
+        ],
+    }

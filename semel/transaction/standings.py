@@ -1,0 +1,73 @@
+"""How far everybody has come: the newest committed progress of each prefix, for whoever is on call.
+
+It writes nothing, not even a claim, so it reads to where the brokers say the end is: good enough for people, and no ground to decide on (PROTOCOL 2
+says what is).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from semel.read.journal import End, Entry, read_journal
+from semel.transaction.progress import Progress, settle
+from semel.transaction.progress_topic import DEFAULT_TOPIC
+from semel.wire.client import Client
+from semel.wire.offsets import LATEST, list_offsets
+
+__all__ = ["Standing", "standings"]
+
+#: Scopes of progress; the others are notes between owners.
+_SCOPES = ("batch", "producer", "query")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A prefix in one scope: its newest committed progress, None where nothing was ever committed, and whether a transaction of it is open."""
+
+    prefix: str
+    scope: str
+    progress: Progress | None
+    open: bool
+
+
+def standings(client: Client, *, progress_topic: str = DEFAULT_TOPIC) -> list[Standing]:
+    """Of every prefix, by name. Raises :class:`~semel.errors.ConfigError` where there is no progress topic."""
+    deadline = client.deadline()
+    partitions = [(progress_topic, index) for index in client.topics({progress_topic}, deadline)[progress_topic].partitions]
+    ends = list_offsets(client, dict.fromkeys(partitions, LATEST), read_committed=False, deadline=deadline)
+    found: list[Standing] = []
+    for partition in partitions:
+        where = f"{partition[0]}-{partition[1]}"
+        for key, events in _by_key(read_journal(client, partition, ends[partition].offset, client.deadline())).items():
+            name = _name(key)
+            if name is not None:
+                settled = settle(events, key, where)
+                newest = settled.newest
+                found.append(Standing(*name, newest.progress if newest is not None else None, bool(settled.open)))
+    return sorted(found, key=lambda one: (one.prefix, one.scope))
+
+
+def _by_key(events: Iterable[Entry | End]) -> dict[bytes, list[Entry | End]]:
+    """The records of each key, with the markers of those who wrote them."""
+    of_key: dict[bytes, list[Entry | End]] = defaultdict(list)
+    written: dict[int, set[bytes]] = defaultdict(set)
+    for event in events:
+        if isinstance(event, End):
+            for key in written.pop(event.producer_id, ()):
+                of_key[key].append(event)
+        elif event.key is not None and event.transactional:
+            of_key[event.key].append(event)
+            written[event.producer_id].add(event.key)
+    return of_key
+
+
+def _name(key: bytes) -> tuple[str, str] | None:
+    """Prefix and scope of a key; None for what is no progress."""
+    try:
+        prefix, scope = json.loads(key)
+        return (str(prefix), str(scope["scope"])) if scope["scope"] in _SCOPES else None
+    except (ValueError, TypeError, KeyError):
+        return None
