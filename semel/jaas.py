@@ -52,7 +52,7 @@ def parse_jaas(text: str, mechanism: str) -> Login:
     mechanisms = _MODULES.get(module.rsplit(".", 1)[-1])
     if mechanisms is None:
         raise Unsupported(
-            f"sasl.jaas.config names {module.rsplit('.', 1)[-1]}, which cannot be run here. Nothing was sent. Use one of {', '.join(_MODULES)}.",
+            f"sasl.jaas.config names {_shown(module)}, which cannot be run here. Nothing was sent. Use one of {', '.join(_MODULES)}.",
             tag="SASL_MECHANISM",
         )
     if mechanism not in mechanisms:
@@ -65,7 +65,19 @@ def parse_jaas(text: str, mechanism: str) -> Login:
     names, equals, values = body[0::3], body[1::3], body[2::3]
     if len(body) % 3 or any(token != ("=", True) for token in equals) or any(mark for _, mark in (*names, *values)):
         raise _malformed('options must be name="value"; it may hold one module only')
-    return Login({name: value for (name, _), (value, _) in zip(names, values, strict=True)})
+    options = {name: value for (name, _), (value, _) in zip(names, values, strict=True)}
+    if options.get("tokenauth", "").lower() == "true":
+        raise Unsupported(
+            "sasl.jaas.config holds a delegation token (tokenauth), which is not spoken here. Nothing was sent. Give a user and a password.",
+            tag="SASL_MECHANISM",
+        )
+    return Login(options)
+
+
+def _shown(module: str) -> str:
+    """A module's name, where it is one: what stands in its place may be a secret."""
+    name = module.rsplit(".", 1)[-1]
+    return name if name.endswith("LoginModule") else "no login module in its first word"
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:

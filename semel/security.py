@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlsplit
 
 from semel.errors import ConfigError, Unsupported
 from semel.jaas import Login, parse_jaas
@@ -72,7 +73,7 @@ class Sasl:
     password: str = field(default="", repr=False)
     token_endpoint: str = ""
     scope: str = ""
-    extensions: tuple[tuple[str, str], ...] = ()
+    extensions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     token_provider: TokenProvider | str | None = None
     connect_timeout_ms: int = 10_000
 
@@ -152,6 +153,12 @@ def _check_store(given: Mapping[str, object], store: str) -> None:
             f" {_conversion(store, location or f'{store}.jks', kind)}, and give ssl.{store}.location={store}.pem and ssl.{store}.type=PEM.",
             tag="TLS_STORE",
         )
+    empty = [name for name in (f"ssl.{store}.location", *inline) if name in given and not _text(given, name)]
+    if empty:
+        raise ConfigError(
+            f"{empty[0]} was given and is empty: others would be believed, or nothing shown. Nothing was sent. Give it, or leave it out.",
+            tag="TLS_STORE",
+        )
     if location and inline:
         raise ConfigError(f"ssl.{store}.location and {inline[0]} were both given. Nothing was sent. Give one of them.", tag="TLS_STORE")
     if f"ssl.{store}.password" in given:
@@ -211,6 +218,8 @@ def _token_login(given: Mapping[str, object], login: Login) -> Sasl:
     provider = given.get("sasl.oauthbearer.token.provider")
     if provider is not None and not callable(provider) and str(provider).count(":") != 1:
         raise ConfigError("sasl.oauthbearer.token.provider is not module:function. Nothing was sent. Correct it.", tag="SASL_LOGIN")
+    if callable(provider) and type(provider).__hash__ is None:
+        raise ConfigError("sasl.oauthbearer.token.provider cannot be compared (no hash). Nothing was sent. Give a function.", tag="SASL_LOGIN")
     endpoint = _text(given, "sasl.oauthbearer.token.endpoint.url")
     username = login.get("clientId") or _text(given, "sasl.oauthbearer.client.credentials.client.id")
     password = login.get("clientSecret") or _secret(given, "sasl.oauthbearer.client.credentials.client.secret")
@@ -219,10 +228,15 @@ def _token_login(given: Mapping[str, object], login: Login) -> Sasl:
         raise ConfigError(
             _NEEDS.format(mechanism="OAUTHBEARER", what=what, instead="sasl.oauthbearer.token.provider=module:function"), tag="SASL_LOGIN"
         )
-    if endpoint and not endpoint.startswith(("https://", "http://")):
+    if endpoint and not _is_address(endpoint):
         raise ConfigError(
-            "sasl.oauthbearer.token.endpoint.url is no https address, and nothing else is asked for tokens. Nothing was sent. Correct it.",
+            "sasl.oauthbearer.token.endpoint.url is no https address, or holds a user. Nothing was sent. Give https://host[:port]/path, and who asks"
+            " as clientId and clientSecret.",
             tag="SASL_LOGIN",
+        )
+    if any("\x01" in part for extension in login.extensions for part in extension):
+        raise ConfigError(
+            "an extension of sasl.jaas.config holds a character that tokens cannot have. Nothing was sent. Correct it.", tag="SASL_LOGIN"
         )
     return Sasl(
         "OAUTHBEARER",
@@ -234,6 +248,16 @@ def _token_login(given: Mapping[str, object], login: Login) -> Sasl:
         provider if callable(provider) or provider is None else str(provider),
         _milliseconds(given, "sasl.login.connect.timeout.ms", 10_000),
     )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    plain = url.isascii() and url.isprintable() and " " not in url
+    return plain and parts.scheme in ("https", "http") and bool(parts.hostname) and parts.username is None
 
 
 def _milliseconds(given: Mapping[str, object], name: str, default: int) -> int:

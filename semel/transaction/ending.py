@@ -120,9 +120,11 @@ def _ask(own: Ownership, *, commit: bool) -> EndAnswer:
         raise Retriable(
             f"no coordinator said how the transaction of {own.transactional_id!r} ended: {briefly(error.message)} {_UNKNOWN}", tag="OUTCOME_UNKNOWN"
         ) from None
-    except SemelError:  # no right to it any more, or no readable answer: an earlier try of this request may have ended it
+    except SemelError as error:  # no right to it any more, no login, or no readable answer: an earlier try of this request may have ended it
         own.states.move(Event.GIVEN_UP)
-        raise
+        raise type(error)(
+            f"how the transaction of {own.transactional_id!r} ended could not be asked: {error.message} {_UNKNOWN}", tag=error.tag
+        ) from None
 
 
 def _fenced(own: Ownership, identity: Identity | None = None) -> Fenced:

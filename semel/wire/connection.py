@@ -26,7 +26,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from semel import __version__
 from semel.config import ClientConfig
-from semel.errors import DataLoss, Retriable, SemelError
+from semel.errors import ConfigError, DataLoss, Retriable, SemelError
 from semel.wire.flexible import Cursor
 from semel.wire.security import authenticate, refused, secure, send_some
 from semel.wire.versions import Versions
@@ -72,15 +72,23 @@ class Connection:
         self._known_until = math.inf
         self._served = False
         self._socket = self._open(host, port)
-        self.versions = self._negotiate()
-        self._authenticate()
-        self._served = False  # a listener that wants SASL tells its versions to everybody
+        try:
+            self.versions = self._negotiate()
+            self._served = False  # a listener that wants SASL tells its versions to everybody
+            self._authenticate(again=False)
+        except BaseException:
+            self.close()
+            raise
 
     def _open(self, host: str, port: int) -> socket.socket:
         try:
             raw = socket.create_connection((host, port), timeout=self._config.connection_setup_timeout_ms / 1000)
         except OSError as error:
             raise Retriable(f"{self.address} could not be reached: {error}.", tag="CONNECTION") from None
+        except UnicodeError:
+            raise ConfigError(
+                f"{host!r} is no name of a host. Nothing was sent to it. Correct bootstrap.servers, or the broker's advertised.listeners."
+            ) from None
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
@@ -94,11 +102,16 @@ class Connection:
             answer = self.call(ApiVersionsRequest(), 0)
         return Versions.read(answer, self.address)
 
-    def _authenticate(self) -> None:
+    @property
+    def renewal_due(self) -> bool:
+        """Whether the login is to be renewed by the next request that is sent while no answer is on its way."""
+        return time.monotonic() >= self._known_until
+
+    def _authenticate(self, *, again: bool) -> None:
         """Say who we are; again before the broker would end the connection for it (KIP-368)."""
         self._known_until = math.inf
         if self._config.security.sasl is not None:
-            life = authenticate(self._config.security.sasl, self.address, self.call)
+            life = authenticate(self._config.security.sasl, self.address, self.call, again=again)
             self._known_until = math.inf if life is None else time.monotonic() + life * _KNOWN
 
     def call(self, request: Any, version: int, *, timeout: float | None = None, sent: Callable[[], None] | None = None) -> Any:
@@ -134,13 +147,13 @@ class Connection:
         self._send_frame([struct.pack(">i", size) + header, *pieces], _Due(self._correlation, request_type, version, read), None)
 
     def _send_frame(self, pieces: list[Buffer], due: _Due, timeout: float | None) -> None:
-        if time.monotonic() >= self._known_until and not self._waiting:
-            self._authenticate()
+        if self.renewal_due and not self._waiting:
+            self._authenticate(again=True)
         self._waiting.append(due)
         try:
             self._socket.settimeout(timeout if timeout is not None else self._config.request_timeout_ms / 1000)
             _send_all(self._socket, pieces)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: TLS that another thread has closed
             raise self._broken("sending to", error) from None
 
     def receive(self) -> Any:
@@ -151,7 +164,7 @@ class Connection:
             raise self._broken("waiting for", OSError("it was closed here")) from None
         try:
             frame = self._receive_frame()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self._broken("waiting for", error) from None
         self._served = True
         return self._decode(frame, due)
@@ -189,7 +202,7 @@ class Connection:
         _receive_exactly(self._socket, frame)
         return frame
 
-    def _broken(self, doing: str, error: OSError) -> SemelError:
+    def _broken(self, doing: str, error: OSError | ValueError) -> SemelError:
         self.close()
         final = refused(error, self.address)
         if final is not None:
@@ -218,7 +231,8 @@ class Connection:
     def close(self) -> None:
         """Close the socket. What was under way is lost; whether the broker did it is unknown."""
         with suppress(OSError):  # wakes a thread that waits in it, which closing alone does not
-            self._socket.shutdown(socket.SHUT_RDWR)
+            # not ssl's own, which takes the encryption away first: a thread that is writing would go on in the clear
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         self._socket.close()
         self._waiting.clear()
 

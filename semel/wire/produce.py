@@ -129,6 +129,8 @@ class Appender:
         return leader
 
     def _send(self, node: int, wave: _Wave, deadline: Deadline) -> None:
+        if node in self._under_way and self._under_way[node][0].renewal_due:
+            self._receive_until(node, 0)  # a login is renewed when no answer is on its way
         if node not in self._under_way:
             try:
                 self._under_way[node] = (self._client.lease(node, deadline), deque())

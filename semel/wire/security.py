@@ -8,7 +8,9 @@ The mechanisms are kafka-python's. No error made here holds a password, a key or
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import socket
 import ssl
 import tempfile
@@ -25,15 +27,31 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.security import Sasl, Tls
-from semel.wire.tokens import token
+from semel.wire.tokens import rejected, token
 
 __all__ = ["authenticate", "refused", "secure", "send_some"]
 
 #: Pieces below this are joined before they are encrypted: a record of TLS holds 16 KiB, and each costs a call.
 _JOINED: Final = 1 << 16
 _UNSUPPORTED_MECHANISM: Final = 33
+_MOST_ROUNDS: Final = 8
+#: What a broker of SCRAM asks for, and the least that RFC 7677 allows.
+_ITERATIONS: Final = re.compile(rb"(?:^|,)i=(\d{1,9})(?:,|$)")
+_FEWEST_ITERATIONS: Final = 4096
 #: What a broker says, at whatever moment, of a certificate that it wants and did not get, or does not believe.
-_OF_OUR_CERTIFICATE: Final = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "HANDSHAKE_FAIL")
+_OF_OUR_CERTIFICATE: Final = (
+    "CERTIFICATE_REQUIRED",
+    "BAD_CERTIFICATE",
+    "UNSUPPORTED_CERTIFICATE",
+    "CERTIFICATE_REVOKED",
+    "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_UNKNOWN",
+    "UNKNOWN_CA",
+    "ACCESS_DENIED",
+    "HANDSHAKE_FAIL",
+)
+
+log = logging.getLogger("semel")
 
 #: Sends a message of kafka-python in a version, and gives its answer.
 Call = Callable[[Any, int], Any]
@@ -61,19 +79,23 @@ def secure(raw: socket.socket, host: str, address: str, config: ClientConfig) ->
     tls = config.security.tls
     if tls is None:
         return raw
-    context = _context(tls, tuple(map(_changed, (tls.truststore_location, tls.keystore_location))))
     try:
         raw.settimeout(config.connection_setup_timeout_ms / 1000)
-        return context.wrap_socket(raw, server_hostname=host)
-    except ssl.SSLError as error:
+        return _newest(tls).wrap_socket(raw, server_hostname=host)
+    except (OSError, SemelError) as error:
         raw.close()
-        raise refused(error, address) or Retriable(f"TLS with {address} broke off: {error}. Is that a TLS listener?", tag="CONNECTION") from None
-    except OSError as error:
-        raw.close()
-        raise Retriable(f"{address} closed the connection in the TLS handshake: {error}. Is that a TLS listener?", tag="CONNECTION") from None
+        raise _broken_off(error, address) if isinstance(error, OSError) else error from None
 
 
-def refused(error: OSError, address: str) -> SemelError | None:
+def _broken_off(error: OSError, address: str) -> SemelError:
+    reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
+    if "WRONG_VERSION_NUMBER" in reason or "PROTOCOL" in reason:
+        return ConfigError(f"{address} does not speak TLS as it is asked for here: {reason}. Nothing was sent. Correct security.protocol.", tag="TLS")
+    retriable = Retriable(f"the connection to {address} broke in the TLS handshake: {error}. Is that a TLS listener?", tag="CONNECTION")
+    return refused(error, address) or retriable
+
+
+def refused(error: OSError | ValueError, address: str) -> SemelError | None:
     """The error of a broken connection that repeating does not cure, or None. With TLS 1.3 a broker refuses us only after the handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConfigError(
@@ -84,13 +106,26 @@ def refused(error: OSError, address: str) -> SemelError | None:
     reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
     if any(word in reason for word in _OF_OUR_CERTIFICATE):
         return ConfigError(
-            f"{address} refused us in TLS: {reason}. Nothing was read or written. It wants a client certificate that it believes, in"
+            f"{address} refused us in TLS: {reason}. Nothing was sent on this connection. It wants a client certificate that it believes, in"
             " ssl.keystore.location (PEM: private key and certificates), or speaks no TLS version that is allowed here.",
             tag="TLS",
         )
-    if "WRONG_VERSION_NUMBER" in reason or "PROTOCOL" in reason:
-        return ConfigError(f"{address} does not speak TLS as it is asked for here: {reason}. Nothing was sent. Correct security.protocol.", tag="TLS")
     return None
+
+
+#: The context that has worked last for each setting.
+_worked: dict[Tls, ssl.SSLContext] = {}
+
+
+def _newest(tls: Tls) -> ssl.SSLContext:
+    """By the files as they are now; where one of them is just being replaced, by what was in it before."""
+    try:
+        _worked[tls] = _context(tls, tuple(map(_changed, (tls.truststore_location, tls.keystore_location))))
+    except ConfigError as error:
+        if tls not in _worked:
+            raise
+        log.warning("%s Until it can be read, what was in it before is used.", error.message)
+    return _worked[tls]
 
 
 def _changed(location: str | None) -> int:
@@ -121,7 +156,7 @@ def _trust(context: ssl.SSLContext, tls: Tls) -> None:
             context.load_verify_locations(cadata=tls.truststore_certificates)
         else:
             context.load_default_certs()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:  # TypeError: text that is not ASCII
         raise _unreadable(where, error) from None
 
 
@@ -169,58 +204,83 @@ def _unreadable(where: str, error: Exception) -> ConfigError:
 # ---- SASL
 
 
-class _Tokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python ships no types
+class _Token(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python ships no types
     """What kafka-python asks for a token."""
 
-    def __init__(self, sasl: Sasl) -> None:
-        self._sasl = sasl
+    def __init__(self, text: str, extensions: tuple[tuple[str, str], ...]) -> None:
+        self._text = text
+        self._extensions = extensions
 
     def token(self) -> str:
-        """The token of this moment."""
-        return token(self._sasl)
+        """The token of this login."""
+        return self._text
 
     def extensions(self) -> dict[str, str]:
         """What goes along with it."""
-        return dict(self._sasl.extensions)
+        return dict(self._extensions)
 
 
-def authenticate(sasl: Sasl, address: str, call: Call) -> float | None:
-    """Say who we are. Returns for how many seconds the broker takes our word, None for as long as the connection lives.
+def authenticate(sasl: Sasl, address: str, call: Call, *, again: bool) -> float | None:
+    """Say who we are, ``again`` on a connection that lives. Returns for how many seconds the broker takes our word, None for as long as that.
 
-    Raises :class:`ConfigError` when it does not.
+    Raises :class:`ConfigError` when it does not, :class:`Retriable` where another connection may help.
     """
+    text = token(sasl) if sasl.mechanism == "OAUTHBEARER" else ""
     shaken = call(SaslHandshakeRequest(mechanism=sasl.mechanism), 1)
     if shaken.error_code == _UNSUPPORTED_MECHANISM:
         offered = ", ".join(shaken.mechanisms) or "none"
         raise Unsupported(
-            f"{address} does not take {sasl.mechanism}: it offers {offered}. Nothing was read or written. Set sasl.mechanism to one of these.",
+            f"{address} does not take {sasl.mechanism}: it offers {offered}. Nothing was sent on this connection. Set sasl.mechanism to one of"
+            " these.",
             tag="SASL_MECHANISM",
         )
+    if shaken.error_code and again:  # brokers take no second login within a second
+        raise Retriable(f"{address} did not take another login on this connection (error {shaken.error_code}).", tag="CONNECTION")
     if shaken.error_code:
-        raise ConfigError(f"{address} wants no SASL: error {shaken.error_code}. Nothing was read or written. Correct security.protocol.", tag="SASL")
+        raise ConfigError(
+            f"{address} wants no SASL (error {shaken.error_code}). Nothing was sent on this connection. Correct security.protocol.", tag="SASL"
+        )
     mechanism = get_sasl_mechanism(sasl.mechanism)(
         sasl_mechanism=sasl.mechanism,
-        sasl_plain_username=sasl.username,
+        sasl_plain_username=_name(sasl),
         sasl_plain_password=sasl.password,
-        sasl_oauth_token_provider=_Tokens(sasl),
+        sasl_oauth_token_provider=_Token(text, sasl.extensions),
     )
-    lifetime = 0
-    while not mechanism.is_done():
+    try:
+        return _exchange(mechanism, sasl, address, call)
+    except ConfigError as error:
+        if text and rejected(sasl, text):
+            raise Retriable(f"{error.message} That token was kept from before: another one is fetched.", tag="CONNECTION") from None
+        raise
+
+
+def _exchange(mechanism: Any, sasl: Sasl, address: str, call: Call) -> float | None:
+    for _ in range(_MOST_ROUNDS):
         answer = call(SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes()), 2)
         if answer.error_code:
-            raise _rejected(sasl, address, answer.error_message or f"error {answer.error_code}")
-        lifetime = int(answer.session_lifetime_ms)
+            raise _refusal(sasl, address, answer.error_message or f"error {answer.error_code}")
+        said = bytes(answer.auth_bytes)
+        rounds = _ITERATIONS.search(said) if sasl.mechanism.startswith("SCRAM") else None
+        if rounds is not None and int(rounds[1]) < _FEWEST_ITERATIONS:  # whoever asks for few is out for the password
+            raise _refusal(sasl, address, f"it asks for {int(rounds[1])} iterations, and {_FEWEST_ITERATIONS} is the least that is safe")
         try:
-            mechanism.receive(bytes(answer.auth_bytes))
+            mechanism.receive(said)
         except (ValueError, KeyError) as error:  # SCRAM: who does not know our password cannot sign for it
-            raise _rejected(sasl, address, f"its part of {sasl.mechanism} is not that of a broker that knows us ({type(error).__name__})") from None
-    return lifetime / 1000 or None
+            raise _refusal(sasl, address, f"its part of {sasl.mechanism} is not that of a broker that knows us ({type(error).__name__})") from None
+        if mechanism.is_done():
+            return answer.session_lifetime_ms / 1000 or None
+    raise _refusal(sasl, address, f"it did not come to an end in {_MOST_ROUNDS} rounds")
 
 
-def _rejected(sasl: Sasl, address: str, said: str) -> ConfigError:
+def _name(sasl: Sasl) -> str:
+    """As the mechanism sends it: in SCRAM, two characters have a meaning (RFC 5802), which kafka-python leaves to us."""
+    return sasl.username.replace("=", "=3D").replace(",", "=2C") if sasl.mechanism.startswith("SCRAM") else sasl.username
+
+
+def _refusal(sasl: Sasl, address: str, said: str) -> ConfigError:
     who = f" as {sasl.username}" if sasl.username else ""
     return ConfigError(
-        f"{address} did not let us in{who} by {sasl.mechanism}: {said}. Nothing was read or written. Correct user, password or token, and"
+        f"{address} did not let us in{who} by {sasl.mechanism}: {said}. Nothing was sent on this connection. Correct user, password or token, and"
         " sasl.mechanism.",
         tag="AUTHENTICATION",
     )

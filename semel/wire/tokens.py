@@ -1,86 +1,155 @@
 """Tokens for OAUTHBEARER: from a token endpoint by client credentials (KIP-768, RFC 6749 section 4.4), or from a Python function.
 
-A token is kept for most of its life, one for all connections of the process. No error made here holds a secret or a token.
+A token is kept for most of its life, one for all connections of the process, and to the end of it where no other can be had. No error made here holds
+a secret or a token.
 """
 
 from __future__ import annotations
 
 import base64
+import http.client
 import importlib
 import json
+import os
+import ssl
 import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Final
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Final
 
-from semel.errors import ConfigError, Retriable
+from semel.errors import ConfigError, Retriable, SemelError
 from semel.security import Sasl
 
-__all__ = ["token"]
+__all__ = ["rejected", "token"]
 
 #: Of its life, what a token is used for; the rest is for clocks that differ and connections that are slow.
 _USED: Final = 0.8
+#: Answers of an endpoint that another try may change.
+_PASSING: Final = frozenset({408, 425, 429})
 
-_lock = threading.Lock()
-#: Each token, and when by this process's clock to get another.
-_kept: dict[Sasl, tuple[str, float]] = {}
+
+@dataclass(slots=True)
+class _Kept:
+    """A token, by this process's clock when to get another and when it ends, and how many logins it was for."""
+
+    text: str
+    renew_at: float
+    ends_at: float
+    logins: int = 0
+
+
+_kept: dict[Sasl, _Kept] = {}
+_locks: defaultdict[Sasl, threading.Lock] = defaultdict(threading.Lock)
+
+
+def _forked() -> None:
+    _locks.clear()  # a thread that is not here may hold one
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def token(sasl: Sasl) -> str:
     """A token that holds now. Raises :class:`ConfigError` when none is given, :class:`Retriable` when nobody could be asked."""
-    with _lock:
-        known, until = _kept.get(sasl, ("", 0.0))
-        if not known or time.monotonic() >= until:
-            known, life = _provided(sasl) if sasl.token_provider is not None else _asked(sasl)
-            _kept[sasl] = known, time.monotonic() + life * _USED
-        return known
+    with _locks[sasl]:
+        now, kept = time.monotonic(), _kept.get(sasl)
+        if kept is None or now >= kept.renew_at:
+            try:
+                text, life = _provided(sasl) if sasl.token_provider is not None else _asked(sasl)
+                kept = _kept[sasl] = _Kept(text, now + life * _USED, now + life)
+            except Retriable:
+                if kept is None or now >= kept.ends_at:
+                    raise
+        kept.logins += 1
+        return kept.text
+
+
+def rejected(sasl: Sasl, text: str) -> bool:
+    """Forget a token that a broker did not take. Whether it had served before: then another one is worth a try."""
+    with _locks[sasl]:
+        kept = _kept.get(sasl)
+        if kept is None or kept.text != text:
+            return True  # another thread has fetched a newer one in the meantime
+        del _kept[sasl]
+        return kept.logins > 1
 
 
 def _provided(sasl: Sasl) -> tuple[str, float]:
     provider = sasl.token_provider
-    if isinstance(provider, str):
-        module, _, name = provider.partition(":")
-        try:
+    try:
+        if isinstance(provider, str):
+            module, _, name = provider.partition(":")
             provider = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(
-                f"sasl.oauthbearer.token.provider={sasl.token_provider} cannot be imported: {error}. Nothing was sent. It must be there on every"
-                " machine that connects, executors among them.",
-                tag="SASL_LOGIN",
-            ) from None
-    assert callable(provider)
-    given = provider()
-    text, life = (given, 0.0) if isinstance(given, str) else (given[0], given[1] - time.time())
+        given: Any = provider()  # type: ignore[misc]  # what is no function is answered below
+        text, life = (given, 0.0) if isinstance(given, str) else (given[0], float(given[1]) - time.time())
+    except SemelError:
+        raise
+    except OSError as error:
+        raise Retriable(f"sasl.oauthbearer.token.provider could not get a token ({type(error).__name__}).", tag="CONNECTION") from None
+    except Exception as error:
+        raise ConfigError(
+            f"sasl.oauthbearer.token.provider gave no token ({type(error).__name__}). Nothing was sent on this connection. It must be a function that"
+            " every machine that connects can import, and give a text, or a text and the time until which it holds.",
+            tag="SASL_LOGIN",
+        ) from None
     return _checked(text, "sasl.oauthbearer.token.provider"), life
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The secret is for the address that was given, and for no other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None makes an error of it."""
+        return
+
+
 def _asked(sasl: Sasl) -> tuple[str, float]:
-    where = urllib.parse.urlsplit(sasl.token_endpoint)._replace(query="", fragment="").geturl()
+    where = sasl.token_endpoint.partition("?")[0]
     form = {"grant_type": "client_credentials"} | ({"scope": sasl.scope} if sasl.scope else {})
     credentials = ":".join(map(urllib.parse.quote_plus, (sasl.username, sasl.password)))
     headers = {"Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}", "Accept": "application/json"}
     request = urllib.request.Request(sasl.token_endpoint, urllib.parse.urlencode(form).encode(), headers)
+    opener = urllib.request.build_opener(_NoRedirects)
     try:
-        with urllib.request.urlopen(request, timeout=sasl.connect_timeout_ms / 1000) as answer:
+        with opener.open(request, timeout=sasl.connect_timeout_ms / 1000) as answer:
             body = json.loads(answer.read())
+            return _checked(body["access_token"], where), float(body.get("expires_in") or 0)
     except urllib.error.HTTPError as error:
-        if error.code >= 500:
-            raise Retriable(f"the token endpoint {where} answered {error.code}.", tag="CONNECTION") from None
+        raise _refusal(sasl, where, error.code) from None
+    except (OSError, http.client.HTTPException) as error:
+        raise _unreached(where, getattr(error, "reason", error)) from None
+    except (ValueError, KeyError, TypeError):
         raise ConfigError(
-            f"the token endpoint {where} gave no token to {sasl.username}: it answered {error.code}. Nothing was read or written. Correct clientId,"
-            " clientSecret and scope.",
-            tag="AUTHENTICATION",
+            f"what {where} answered is no token: JSON with access_token and expires_in. Nothing was sent on this connection. Correct the address.",
+            tag="SASL_LOGIN",
         ) from None
-    except ValueError:
-        raise ConfigError(f"what the token endpoint {where} answered is no JSON. Nothing was sent. Correct it.", tag="SASL_LOGIN") from None
-    except OSError as error:
-        raise Retriable(f"the token endpoint {where} could not be asked: {getattr(error, 'reason', error)}.", tag="CONNECTION") from None
-    return _checked(body.get("access_token") if isinstance(body, dict) else None, where), float(body.get("expires_in") or 0)
+
+
+def _refusal(sasl: Sasl, where: str, status: int) -> SemelError:
+    if status >= 500 or status in _PASSING:
+        return Retriable(f"the token endpoint {where} answered {status}.", tag="CONNECTION")
+    return ConfigError(
+        f"the token endpoint {where} gave no token to {sasl.username}: it answered {status}. Nothing was sent on this connection. Correct clientId,"
+        " clientSecret and scope; an address that sends one elsewhere is not followed.",
+        tag="AUTHENTICATION",
+    )
+
+
+def _unreached(where: str, reason: object) -> SemelError:
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return ConfigError(
+            f"the certificate of the token endpoint {where} is not believed: {reason.verify_message}. Nothing was sent. Of token endpoints, those are"
+            " believed that the system believes (SSL_CERT_FILE).",
+            tag="TLS",
+        )
+    return Retriable(f"the token endpoint {where} could not be asked: {type(reason).__name__}.", tag="CONNECTION")
 
 
 def _checked(text: object, where: str) -> str:
     if not isinstance(text, str) or not text or "\x01" in text:
-        raise ConfigError(f"{where} gave no token. Nothing was read or written. It must give a text, as access_token.", tag="SASL_LOGIN")
+        raise ConfigError(f"{where} gave no token. Nothing was sent on this connection. It must give a text, as access_token.", tag="SASL_LOGIN")
     return text

@@ -7,9 +7,11 @@ import logging
 import pickle
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,10 @@ from semel import cli
 from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.sandbox import Secured
 from semel.wire import connection as wire
+from semel.wire import security, tokens
 from semel.wire.target import ANY
 from tests import topics
-from tests.secured import LOGIN_MS, PASSWORD, SecuredKafka, secured_kafka, unsigned_token
+from tests.secured import EVERYTHING, LOGIN_MS, PASSWORD, SecuredKafka, secured_kafka, unsigned_token
 from tests.spark.harness import values
 from tests.waiting import wait_for
 
@@ -40,15 +43,18 @@ def cluster() -> Iterator[SecuredKafka]:
 
 
 @contextmanager
-def token_endpoint(*, life_s: float = 3600, status: int = 200) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Its address, and what was asked of it."""
+def token_endpoint(*, life_s: float = 3600, statuses: Iterable[int] = repeat(200), elsewhere: str = "") -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """Its address, and what was asked of it. It answers with these statuses, one after the other."""
     asked: list[dict[str, str]] = []
+    left = iter(statuses)
 
     class Endpoint(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             form = self.rfile.read(int(self.headers["Content-Length"])).decode()
             asked.append({"authorization": self.headers["Authorization"], "form": form})
-            self.send_response(status)
+            self.send_response(next(left))
+            if elsewhere:
+                self.send_header("Location", elsewhere)
             self.end_headers()
             self.wfile.write(json.dumps({"access_token": unsigned_token("alice", life_s=life_s), "expires_in": life_s}).encode())
 
@@ -121,6 +127,13 @@ def test_with_a_token_of_a_function(cluster: SecuredKafka, provider: Any, reques
     goes_through(cluster, {**cluster.tls(), **login}, f"token-{request.node.callspec.id.replace(' ', '-')}")
 
 
+@pytest.mark.parametrize("user", ["a,b", "a=b", "a=2Cb"])
+def test_a_name_with_what_scram_has_a_meaning_for(cluster: SecuredKafka, user: str) -> None:
+    cluster.add_scram_user(user, f"of {user}")
+    cluster.allow(user, EVERYTHING)
+    goes_through(cluster, cluster.login("SCRAM-SHA-256", user, f"of {user}"), f"scram-name-{len(user)}-{user.count(',')}")
+
+
 @pytest.mark.parametrize("given", ["location", "inline"])
 @pytest.mark.parametrize("password", [None, "of the key"])
 def test_with_a_certificate(cluster: SecuredKafka, given: str, password: str | None) -> None:
@@ -144,6 +157,8 @@ def test_a_certificate_that_is_renewed_is_read_anew(cluster: SecuredKafka, tmp_p
     assert refusal(properties).tag == "TLS"
     pem.write_bytes(cluster.secured.certificate("alice").read_bytes())
     goes_through(cluster, properties, "certificate-renewed")
+    pem.write_bytes(pem.read_bytes()[:100])
+    goes_through(cluster, properties, "certificate-half-written")
 
 
 def test_with_a_file_of_properties_as_kafkas_programs_take_it(cluster: SecuredKafka, tmp_path: Path) -> None:
@@ -196,6 +211,64 @@ def test_a_token_is_fetched_again_before_it_ends(cluster: SecuredKafka) -> None:
         wait_for(asked_again, "a third token")
 
 
+def test_a_token_that_still_holds_is_used_while_no_other_can_be_had(cluster: SecuredKafka) -> None:
+    topics.create(cluster.kafka.bootstrap_servers, "outage")
+    with token_endpoint(life_s=60, statuses=chain([200], repeat(503))) as (address, asked), semel.Cluster(token_login(cluster, address)) as ours:
+        ours._client.refresh({"outage"})
+        (kept,) = (kept for sasl, kept in tokens._kept.items() if sasl.token_endpoint == address)
+        kept.renew_at = 0
+        with semel.Cluster(token_login(cluster, address)) as others:
+            others._client.refresh({"outage"})
+        assert len(asked) > 1, "another was asked for"
+
+
+def test_a_token_that_was_kept_and_is_not_taken_any_more_makes_room_for_another(cluster: SecuredKafka) -> None:
+    topics.create(cluster.kafka.bootstrap_servers, "revoked")
+    with token_endpoint() as (address, asked):
+        for _ in range(2):
+            with semel.Cluster(token_login(cluster, address)) as ours:
+                ours._client.refresh({"revoked"})
+            (kept,) = (kept for sasl, kept in tokens._kept.items() if sasl.token_endpoint == address)
+            kept.text = "revoked by its issuer"
+    assert len(asked) == 2
+
+
+def test_a_login_is_renewed_while_requests_are_pipelined(cluster: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A participant that writes for longer than a login holds always has requests under way."""
+    topics.create(cluster.kafka.bootstrap_servers, "pipelined")
+    logins: list[bool] = []
+
+    def counted(*given: Any, again: bool) -> float | None:
+        logins.append(again)
+        return security.authenticate(*given, again=again)
+
+    monkeypatch.setattr(wire, "authenticate", counted)
+    rows = pa.table({"value": ["x" * 15_000] * 10_000})
+    properties = {**cluster.login("SCRAM-SHA-256", "alice", PASSWORD), "max.request.size": 16_384}
+    with semel.Cluster(properties) as ours, ours.producer("pipelined") as producer, producer.transaction() as txn:
+        txn.send("pipelined", rows.slice(0, 1))
+        opened = logins.count(False)
+        began = time.monotonic()
+        while time.monotonic() - began < 2 * LOGIN_MS / 1000:
+            txn.send("pipelined", rows)
+        assert logins.count(False) == opened, "no connection was lost"
+        assert logins.count(True) >= 2
+
+
+def test_nothing_is_sent_in_the_clear_by_a_connection_that_is_closed_under_a_writer(cluster: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    encrypted: list[bool] = []
+    plain = socket.socket.shutdown
+
+    def watched(self: socket.socket, how: int) -> None:
+        encrypted.append(self._sslobj is not None)  # type: ignore[attr-defined]
+        plain(self, how)
+
+    with semel.Cluster(cluster.login("PLAIN", "alice", PASSWORD)) as ours:
+        ours._client.connect(ANY)
+        monkeypatch.setattr(socket.socket, "shutdown", watched)
+    assert encrypted == [True]
+
+
 # ---- who does not
 
 
@@ -214,13 +287,22 @@ def test_a_token_that_is_no_token(cluster: SecuredKafka) -> None:
     assert refused.tag == "AUTHENTICATION"
 
 
-@pytest.mark.parametrize(("status", "kind"), [(401, ConfigError), (503, Retriable)])
+@pytest.mark.parametrize(("status", "kind"), [(401, ConfigError), (429, Retriable), (503, Retriable)])
 def test_a_token_endpoint_that_gives_none(cluster: SecuredKafka, status: int, kind: type[SemelError]) -> None:
-    with token_endpoint(status=status) as (address, _):
+    with token_endpoint(statuses=repeat(status)) as (address, _):
         refused = refusal(token_login(cluster, address) | QUICK)
     assert isinstance(refused, kind)
     assert address in refused.message
     assert str(status) in refused.message
+
+
+def test_a_token_endpoint_that_sends_one_elsewhere_is_not_followed(cluster: SecuredKafka) -> None:
+    """The secret would go along."""
+    with token_endpoint() as (other, asked), token_endpoint(statuses=repeat(302), elsewhere=other) as (address, _):
+        refused = refusal(token_login(cluster, address))
+    assert isinstance(refused, ConfigError)
+    assert "302" in refused.message
+    assert asked == []
 
 
 def test_a_token_endpoint_that_is_not_there(cluster: SecuredKafka) -> None:

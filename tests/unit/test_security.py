@@ -134,6 +134,8 @@ def test_tokens_by_client_credentials() -> None:
         (TOKENS, ConfigError, "sasl.oauthbearer.token.endpoint.url"),
         ({**TOKENS, "sasl.oauthbearer.token.provider": "mine"}, ConfigError, "module:function"),
         ({**TOKENS, "sasl.oauthbearer.token.provider": "a:b", "sasl.oauthbearer.token.endpoint.url": "file:///t"}, ConfigError, "no https address"),
+        ({**TOKENS, "sasl.oauthbearer.token.provider": "a:b", "sasl.oauthbearer.token.endpoint.url": "https://u:p@h/t"}, ConfigError, "holds a user"),
+        ({**SASL, "sasl.jaas.config": f'{PLAIN} required username="a" password="p" tokenauth="true";'}, Unsupported, "delegation token"),
     ],
 )
 def test_logins_that_are_refused(properties: dict[str, str], kind: type[SemelError], said: str) -> None:
@@ -155,6 +157,8 @@ def test_logins_that_are_refused(properties: dict[str, str], kind: type[SemelErr
         ({"ssl.keystore.location": "/k.pem", "ssl.keystore.password": "hidden"}, "ssl.key.password"),
         ({"ssl.keystore.location": "/k.pem", "ssl.keystore.key": "hidden"}, "both given"),
         ({"ssl.keystore.key": "hidden"}, "ssl.keystore.certificate.chain"),
+        ({"ssl.truststore.location": ""}, "is empty"),
+        ({"ssl.keystore.key": "", "ssl.keystore.certificate.chain": ""}, "is empty"),
         ({"ssl.keystore.type": "BCFKS"}, "is not PEM"),
         ({"ssl.endpoint.identification.algorithm": "ldap"}, "https"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "TLSv1.2"),
