@@ -1,7 +1,7 @@
 """The command line ``semel``: one file a command, imported when it is asked for.
 
-A command is a module with a typer application named ``app``. :data:`COMMANDS` lists them, in the order of the help.
-``connection`` is what those share that ask a cluster.
+A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``progress`` and ``txn``. :data:`COMMANDS` lists them, in the
+order of the help. ``connection`` is what those share that ask a cluster.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@
 ``progress``          the record that says what a transaction did, and how it is settled
 ``progress_topic``    where that record is kept
 ``committed``         what it says, for somebody who does not own the id
+``standings``         how far everybody has come, for whoever is on call
+``survey``            what stands open, who waits behind it, and its end by an operator
 ``ownership``         what the owner holds between requests
 ``states``            where it stands, and the one table of moves
 ``naming``            transactional ids, parsed from the right

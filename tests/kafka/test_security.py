@@ -184,7 +184,7 @@ def lasting(cluster: SecuredKafka, topic: str) -> bool:
         first = client.connect(ANY)
         over = threading.Event()
         threading.Timer(2.5 * LOGIN_MS / 1000, over.set).start()
-        while not over.is_set():
+        while not over.wait(0.02):
             client.refresh({topic})
         return client.connect(ANY) is first
 
@@ -243,16 +243,16 @@ def test_a_login_is_renewed_while_requests_are_pipelined(cluster: SecuredKafka, 
         return security.authenticate(*given, again=again)
 
     monkeypatch.setattr(wire, "authenticate", counted)
-    rows = pa.table({"value": ["x" * 15_000] * 10_000})
+    rows = pa.table({"value": ["x" * 15_000] * 1_000})
     properties = {**cluster.login("SCRAM-SHA-256", "alice", PASSWORD), "max.request.size": 16_384}
     with semel.Cluster(properties) as ours, ours.producer("pipelined") as producer, producer.transaction() as txn:
         txn.send("pipelined", rows.slice(0, 1))
         opened = logins.count(False)
         began = time.monotonic()
-        while time.monotonic() - began < 2 * LOGIN_MS / 1000:
-            txn.send("pipelined", rows)
+        while time.monotonic() - began < 1.2 * LOGIN_MS / 1000:
+            txn.send("pipelined", pa.concat_tables([rows] * 4))
         assert logins.count(False) == opened, "no connection was lost"
-        assert logins.count(True) >= 2
+        assert logins.count(True) >= 1
 
 
 def test_nothing_is_sent_in_the_clear_by_a_connection_that_is_closed_under_a_writer(cluster: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
