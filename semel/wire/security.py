@@ -16,7 +16,6 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,19 +112,22 @@ def refused(error: OSError | ValueError, address: str) -> SemelError | None:
     return None
 
 
-#: The context that has worked last for each setting.
-_worked: dict[Tls, ssl.SSLContext] = {}
+#: The context that has worked last for each setting, and when its files had been written.
+_worked: dict[Tls, tuple[tuple[int, ...], ssl.SSLContext]] = {}
 
 
 def _newest(tls: Tls) -> ssl.SSLContext:
     """By the files as they are now; where one of them is just being replaced, by what was in it before."""
+    known = _worked.get(tls)
     try:
-        _worked[tls] = _context(tls, tuple(map(_changed, (tls.truststore_location, tls.keystore_location))))
+        changed = tuple(map(_changed, (tls.truststore_location, tls.keystore_location)))
+        if known is None or known[0] != changed:
+            known = _worked[tls] = changed, _context(tls)
     except ConfigError as error:
-        if tls not in _worked:
+        if known is None:
             raise
         log.warning("%s Until it can be read, what was in it before is used.", error.message)
-    return _worked[tls]
+    return known[1]
 
 
 def _changed(location: str | None) -> int:
@@ -136,8 +138,7 @@ def _changed(location: str | None) -> int:
         raise _unreadable(location or "", error) from None
 
 
-@lru_cache(maxsize=16)
-def _context(tls: Tls, changed: tuple[int, ...]) -> ssl.SSLContext:
+def _context(tls: Tls) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.check_host_name
     versions = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

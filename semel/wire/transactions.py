@@ -111,8 +111,9 @@ def add_partitions(client: Client, identity: Identity, partitions: Iterable[Topi
         return _worst("AddPartitionsToTxn", codes(answer).values())
 
     answer = client.ask(TransactionCoordinator(identity.transactional_id), request, (2, 3), code=worst, deadline=deadline)
-    subject = f"adding {_with(codes(answer), worst(answer))} to the transaction of {identity.transactional_id!r}"
-    return _settled("AddPartitionsToTxn", worst(answer), subject)
+    found = codes(answer)
+    code = _worst("AddPartitionsToTxn", found.values())
+    return _settled("AddPartitionsToTxn", code, lambda: f"adding {_with(found, code)} to the transaction of {identity.transactional_id!r}")
 
 
 def commit_offsets(client: Client, identity: Identity, group: Any, offsets: Mapping[TopicPartition, int], deadline: Deadline) -> int:
@@ -149,8 +150,13 @@ def commit_offsets(client: Client, identity: Identity, group: Any, offsets: Mapp
         return _worst("TxnOffsetCommit", codes(answer).values())
 
     answer = client.ask(GroupCoordinator(group.id), request, (5, 5), code=worst, deadline=deadline)
-    of = f"{_with(codes(answer), worst(answer))} for group {group.id!r}"
-    return _settled("TxnOffsetCommit", worst(answer), f"committing offsets of {of} in the transaction of {identity.transactional_id!r}")
+    found = codes(answer)
+    code = _worst("TxnOffsetCommit", found.values())
+
+    def subject() -> str:
+        return f"committing offsets of {_with(found, code)} for group {group.id!r} in the transaction of {identity.transactional_id!r}"
+
+    return _settled("TxnOffsetCommit", code, subject)
 
 
 def end(client: Client, identity: Identity, *, commit: bool, deadline: Deadline, sent: Callable[[], None] | None = None) -> EndAnswer:
@@ -160,7 +166,7 @@ def end(client: Client, identity: Identity, *, commit: bool, deadline: Deadline,
     )
     answer = client.ask(TransactionCoordinator(identity.transactional_id), request, (5, 5), deadline=deadline, sent=sent)
     subject = f"{'committing' if commit else 'aborting'} the transaction of {identity.transactional_id!r}"
-    code = _settled("EndTxn", answer.error_code, subject, "It is committed as a whole or not at all; the next owner finds out which.")
+    code = _settled("EndTxn", answer.error_code, lambda: subject, "It is committed as a whole or not at all; the next owner finds out which.")
     following = Identity(identity.transactional_id, answer.producer_id, answer.producer_epoch) if code == 0 else identity
     return EndAnswer(code, following)
 
@@ -238,7 +244,8 @@ def _with(codes: Mapping[TopicPartition, int], code: int) -> str:
     return named(partition for partition, got in codes.items() if got == code)
 
 
-def _settled(api: str, code: int, subject: str, meaning: str = "Nothing was committed.") -> int:
+def _settled(api: str, code: int, subject: Callable[[], str], meaning: str = "Nothing was committed.") -> int:
+    """The code, where section 4 says what to do with it. ``subject`` is asked for what an error says: it names up to a thousand partitions."""
     if outcome.of(api, code) in (Outcome.OK, Outcome.SETTLE, Outcome.ABORT):
         return code
-    raise outcome.error(api, code, subject, meaning)
+    raise outcome.error(api, code, subject(), meaning)
