@@ -105,11 +105,11 @@ class Healing:
             written = write_markers(self._own.client, markers, leaders, self._own.deadline())
         except ConfigError as refused:
             rows = "; ".join(f"{opened_text(p, o)}, which was {_word(commits[p])}" for p, o in sorted(lost.items())[:5])
-            (topic, index), one = min(lost.items())
+            command = f"{_command(*min(lost.items()))} --as {'commit' if commits[min(lost)] else 'abort'}"
             raise ConfigError(
                 f"the brokers have lost the marker that ends a transaction of {self._own.transactional_id!r} (KAFKA-20734): {rows}. Its rows are"
-                f" whole and open: readers wait in front of them. Nothing new was written. {refused.message} Or let somebody who has it run, for each of"
-                f" them: semel txn heal {topic} {index} --producer-id {one.producer_id} --as {'commit' if commits[topic, index] else 'abort'}",
+                f" whole and open: readers wait in front of them. Nothing new was written. {refused.message} Or let somebody who has it run, for"
+                f" each of them: {command}",
                 tag="MARKER_LOST",
             ) from None
         for topic, index in sorted(written):
@@ -133,14 +133,17 @@ class Healing:
                 )
             own.identity = answer.identity
         rows = "; ".join(opened_text(partition, opened) for partition, opened in sorted(unknown.items())[:5])
-        (topic, index), one = min(unknown.items())
         raise DataLoss(
             f"the brokers have lost the marker that ends a transaction of {own.transactional_id!r} (KAFKA-20734), and nothing says any more whether"
             f" it was committed: {rows}. Its rows are open: readers wait in front of them, and whether they belong to the output is not known."
             " Nothing new was written. Look whether the same rows were written again behind them, or are missing, and let somebody who may write"
-            f" markers decide: semel txn heal {topic} {index} --producer-id {one.producer_id} shows both outcomes and asks.",
+            f" markers decide: {_command(*min(unknown.items()))} shows both outcomes and asks.",
             tag="DECISION_UNKNOWN",
         )
+
+
+def _command(partition: TopicPartition, opened: OpenTransaction) -> str:
+    return f"semel txn heal {partition[0]} {partition[1]} --producer-id {opened.producer_id}"
 
 
 def _word(committed: bool) -> str:

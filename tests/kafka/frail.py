@@ -41,6 +41,7 @@ APP: list[Right] = [
     (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
     (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
 ]
+MAY_HEAL: Right = (ResourceType.BROKER, "kafka-cluster", AclOperation.ALTER)
 _numbers = itertools.count(1)
 
 
