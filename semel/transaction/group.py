@@ -81,10 +81,11 @@ def offsets_partition(client: Client, group: str, deadline: Deadline | None = No
 
 
 def _java_hash(text: str) -> int:
-    """``String.hashCode`` without its sign, by which brokers place groups."""
+    """The absolute value of ``String.hashCode``, by which brokers place groups. Not the bits without the sign, by which they place keys."""
     units = text.encode("utf-16-be", "surrogatepass")
     pairs = (units[i] << 8 | units[i + 1] for i in range(0, len(units), 2))
-    return reduce(lambda hashed, unit: (31 * hashed + unit) & 0xFFFFFFFF, pairs, 0) & 0x7FFFFFFF
+    hashed = reduce(lambda before, unit: (31 * before + unit) & 0xFFFFFFFF, pairs, 0)
+    return min(hashed, (1 << 32) - hashed) % (1 << 31)  # the one number that has no absolute value counts as 0
 
 
 def group_view(progress: Progress, client: Client) -> dict[TopicPartition, int]:

@@ -261,14 +261,15 @@ def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
                 records[index] = replace(records[index], committed=event.commit)
         elif event.key is None or event.value is None or not event.key.startswith(head):
             continue
+        elif event.key == claims:
+            claimed = True
+        elif event.key == decisions:
+            decided.append(Decided.decode(event.value, f"{where} offset {event.offset}"))
         elif event.transactional:
             waiting.setdefault(event.producer_id, []).append(len(records))
             progress = Progress.decode(event.value, f"{where} offset {event.offset}")
             records.append(Recorded(event.offset, event.producer_id, event.epoch, progress, None))
             ours.append(event.key == key)
-        elif event.key == decisions:
-            decided.append(Decided.decode(event.value, f"{where} offset {event.offset}"))
-        claimed |= isinstance(event, Entry) and event.key == claims
     mine, others = (tuple(r for r, own in zip(records, ours, strict=True) if own is wanted) for wanted in (True, False))
     return Settled(mine, others, tuple(decided), claimed)
 

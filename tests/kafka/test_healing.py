@@ -21,7 +21,9 @@ from semel.read.journal import written_by
 from semel.records.encode import encode
 from semel.steps import OwnerStep, Step
 from semel.testing.records import read
+from semel.transaction.group import offsets_partition
 from semel.transaction.producer import Producer
+from semel.transaction.progress_topic import ProgressTopic
 from semel.transaction.transaction import Transaction
 from semel.wire.client import Client
 from semel.wire.produce import Appender
@@ -186,6 +188,23 @@ class Stage:
             for one in left.values():
                 one.result()
 
+    def assert_lost(self, left: dict[str, Left]) -> None:
+        """Each of the dead has left open what was to be left open."""
+        client = self.where.client
+        for place, lost in PLACES.items():
+            for end in ENDS:
+                names = left[f"dead {place} {end}"].names
+                partitions = {
+                    "data": (names.topic, 0),
+                    "progress": ProgressTopic(client, names.id, "producer").partition,
+                    "offsets": offsets_partition(client, names.group),
+                }
+                wrote = written_by(client, partitions["data"], 2, client.deadline())
+                assert wrote is not None
+                opened = open_transactions(client, [partitions[what] for what in lost])
+                for what in lost:
+                    assert wrote[0] in [one.producer_id for one in opened[partitions[what]]], f"{place}, {end}: the marker on {what} was not lost"
+
 
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
@@ -211,6 +230,7 @@ def scene() -> Iterator[Scene]:
             wear_out(where.properties(), names.id, left=2)
             left[f"{who}, worn"] = begin(names)
         stage.lose(left)
+        stage.assert_lost(left)
         yield Scene(where, left)
         patch.undo()
 
