@@ -90,14 +90,16 @@ class Frail:
         wait_for(lambda: self.led(topic, range(len(replicas))), f"the leaders of {topic}")
         ids = (f"frail-{number}-{n}" for n in itertools.count())
         groups = (f"group-{number}-{n}" for n in itertools.count())
-        transactional_id = next(i for i in ids if self._fits(i, on_victim=progress))
-        return Names(topic, transactional_id, next(g for g in groups if self._leads(*offsets_partition(self.client, g)) == offsets))
+        transactional_id = next(i for i in ids if self.fits(i, on_victim=progress))
+        return Names(topic, transactional_id, next(g for g in groups if self.leads(*offsets_partition(self.client, g)) == offsets))
 
-    def _fits(self, transactional_id: str, *, on_victim: bool) -> bool:
+    def fits(self, transactional_id: str, *, on_victim: bool) -> bool:
+        """Whether the coordinator of this id lies beside the victim, and its progress on it, or beside it too."""
         elsewhere = not self.client.connect(TransactionCoordinator(transactional_id)).address.endswith(f":{self.victim.port}")
-        return elsewhere and self._leads(*ProgressTopic(self.client, transactional_id, "producer").partition) == on_victim
+        return elsewhere and self.leads(*ProgressTopic(self.client, transactional_id, "producer").partition) == on_victim
 
-    def _leads(self, topic: str, index: int) -> bool:
+    def leads(self, topic: str, index: int) -> bool:
+        """Whether the victim leads this partition."""
         return self.client.topics({topic})[topic].partitions[index].leader == self.victim.id
 
     def led(self, topic: str, indexes: range) -> bool:

@@ -1,0 +1,96 @@
+"""``semel txn heal``: the marker that a broker has lost, written as its transaction had ended, or as somebody decides."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table
+from semel.transaction.progress_topic import DEFAULT_TOPIC
+from semel.transaction.remedy import Unmarked, heal_shown, look
+
+__all__ = ["heal"]
+
+
+class End(Enum):
+    """How a transaction ends."""
+
+    commit = "commit"
+    abort = "abort"
+
+
+def heal(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    bootstrap_server: Servers,
+    producer_id: Annotated[int, typer.Option("--producer-id", help="Whose rows stand open: the message that named this command says it.")],
+    command_config: Configured = None,
+    transactional_id: Annotated[str | None, typer.Option(help="Whose producer id it was, where no broker knows it any more.")] = None,
+    end: Annotated[End | None, typer.Option("--as", help="How the transaction had ended. Without it, what is written down is followed.")] = None,
+    progress_topic: Annotated[str, typer.Option(help="Where the progress of its prefix is kept.")] = DEFAULT_TOPIC,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. Where nothing is written down, --as must say how.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the marker that ends a transaction on one partition, where the brokers have lost it (KAFKA-20734).
+
+    Shows what stands open, how its transaction had ended, and what becomes visible or vanishes; then it asks. It needs the right Alter on the
+    cluster. Refused while a coordinator says that the transaction goes on, and where it contradicts what is written down.
+    """
+    console = Console(soft_wrap=True, stderr=as_json)
+    with connect(bootstrap_server, command_config) as client:
+        found = look(client, (topic, partition), producer_id, transactional_id, progress_topic=progress_topic)
+        _show(console, found)
+        commit = _choose(console, found, end, yes=yes)
+        heal_shown(client, found, commit=commit, progress_topic=progress_topic)
+    if as_json:
+        print_json({**_value(found), "healed_as": "commit" if commit else "abort"})
+    else:
+        console.print(f"{'committed' if commit else 'aborted'}: the marker is written, and readers go on behind it")
+        console.print("other partitions of that transaction may lack theirs as well: start the query again, and it heals or names them")
+
+
+def _choose(console: Console, found: Unmarked, end: End | None, *, yes: bool) -> bool:
+    if end is None and found.committed is not None:
+        end = End.commit if found.committed else End.abort
+    if end is None and yes:
+        raise typer.BadParameter("nothing is written down of how it had ended: with --yes, say it by --as commit or --as abort. Nothing was changed.")
+    if end is None:
+        console.print(
+            "\nNothing is written down of how it had ended. Look whether the same rows were written again behind these (then abort), or are missing"
+            " otherwise (then commit): a wrong answer doubles or loses them."
+        )
+        end = End(typer.prompt("End it as", type=typer.Choice([one.value for one in End]) if hasattr(typer, "Choice") else str))
+    elif not yes:
+        typer.confirm(f"Write the marker, as {end.value}?", abort=True)
+    return end is End.commit
+
+
+def _show(console: Console, found: Unmarked) -> None:
+    told = {True: "committed", False: "aborted", None: "not written down anywhere"}[found.committed]
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("partition", f"{found.partition[0]}-{found.partition[1]}")
+    facts.add_row("open from offset", str(found.opened.start_offset))
+    facts.add_row("producer id, epoch", f"{found.opened.producer_id}, {found.opened.epoch}")
+    facts.add_row("transactional id", found.transactional_id or "known to no broker any more")
+    facts.add_row("it had been", told)
+    facts.add_row("records waiting", f"{found.waiting:,}" if found.waiting else "none: another transaction holds readers back before it")
+    facts.add_row("as commit", "its rows from that offset on become visible")
+    facts.add_row("as abort", "its rows from that offset on are never visible")
+    print_table(console, facts)
+
+
+def _value(found: Unmarked) -> dict[str, Any]:
+    return {
+        "topic": found.partition[0],
+        "partition": found.partition[1],
+        "first_offset": found.opened.start_offset,
+        "producer_id": found.opened.producer_id,
+        "epoch": found.opened.epoch,
+        "transactional_id": found.transactional_id,
+        "committed": found.committed,
+        "records_waiting": found.waiting,
+    }
