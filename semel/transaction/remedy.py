@@ -1,9 +1,9 @@
 """A lost marker, written by an operator: for owners that may not, and for transactions that nobody can tell the end of (PROTOCOL 5.5).
 
-Looking changes nothing but for a claim in the progress topic. What is written is refused while a coordinator has anything open or unfinished under that
-producer id: its marker may be on its way, and then it is `semel txn abort` that ends it. A producer id that no coordinator knows any more is fine.
-Where what was written down tells how the transaction had ended, nothing else is written; where it does not, somebody decides, and the decision is
-written down first, so that whoever comes to the transaction's other partitions ends them alike.
+Looking changes nothing but for a claim in the progress topic. Writing is refused while a coordinator has anything open or unfinished under that producer
+id: its marker may be on its way, and then it is `semel txn abort` that ends it. A producer id that no coordinator knows any more is fine. Where what
+was written down tells how the transaction had ended, nothing else is written; where it does not, somebody decides, and the decision is written down
+first, so that whoever comes to the transaction's other partitions ends them alike.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def look(
 ) -> Unmarked:
     """What stands open there. ``transactional_id`` is for a producer id that no coordinator knows any more.
 
-    Raises :class:`ConfigError` where nothing of that producer id is open, where its transaction has not ended, or where a transaction log has no leader,
-    so that nobody could say so; :class:`Retriable` if brokers stay away.
+    Raises :class:`ConfigError` where nothing of that producer id is open, where its transaction has not ended, or where a transaction log has no
+    leader, so that nobody could say so; :class:`Retriable` if brokers stay away.
     """
     opened = _opened(client, partition, producer_id)
     whose = _whose(client, opened, transactional_id)
@@ -72,8 +72,8 @@ def heal_shown(client: Client, shown: Unmarked, *, commit: bool, progress_topic:
     deadline = deadline or client.deadline(client.config.delivery_timeout_ms)
     if shown.committed is not None and shown.committed is not commit:
         raise ConfigError(
-            f"that transaction was {'committed' if shown.committed else 'aborted'}, by what is written down of it: ended otherwise here, it would be torn."
-            f" Nothing was changed. Heal it with --as {'commit' if shown.committed else 'abort'}.",
+            f"that transaction was {'committed' if shown.committed else 'aborted'}, by what is written down of it: ended otherwise here, it would be"
+            f" torn. Nothing was changed. Heal it with --as {'commit' if shown.committed else 'abort'}.",
             tag="DECISION_KNOWN",
         )
     if look(client, shown.partition, shown.opened.producer_id, shown.transactional_id, progress_topic=progress_topic).opened != shown.opened:
@@ -122,7 +122,8 @@ def _whose(client: Client, opened: OpenTransaction, claimed: str | None) -> str 
         found += [told] if told is not None else []
         if any(one.producer_id == opened.producer_id and one.transactional_id != claimed for one in found):
             raise ConfigError(
-                f"producer id {opened.producer_id} belongs to transactional id {found[0].transactional_id!r}, and not to {claimed!r}. Nothing was changed.",
+                f"producer id {opened.producer_id} belongs to transactional id {found[0].transactional_id!r}, and not to {claimed!r}."
+                " Nothing was changed.",
                 tag="FOREIGN_PRODUCER_ID",
             )
     for one in found:
@@ -161,8 +162,8 @@ def _refuse_open(found: TransactionDescription) -> None:
     if found.state in OPEN:
         raise ConfigError(
             f"the coordinator says of {found.transactional_id!r} (producer id {found.producer_id}): {found.state}. That transaction has not ended, so"
-            " its marker is not lost. Nothing was changed. One that is being ended (Prepare…) ends by itself; an Ongoing one is ended by its owner, by"
-            f" its timeout, or by: semel txn abort {found.transactional_id}",
+            " its marker is not lost. Nothing was changed. One that is being ended (Prepare…) ends by itself; an Ongoing one is ended by its owner,"
+            f" by its timeout, or by: semel txn abort {found.transactional_id}",
             tag="TRANSACTION_OPEN",
         )
 
