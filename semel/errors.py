@@ -85,7 +85,8 @@ def _rebuild(cls: type[SemelError], message: str, tag: str) -> SemelError:
 
 def named(name: str, message: str, tag: str) -> SemelError:
     """The error whose class has this name. Raises ``ValueError`` where no class of ours has it."""
-    known: dict[str, type[SemelError]] = {cls.__name__: cls for cls in (SemelError, *_CLASSES)}
+    every: tuple[type[SemelError], ...] = (SemelError, *_CLASSES)
+    known = {cls.__name__: cls for cls in every}
     if name not in known:
         raise ValueError(f"{name[:100]!r} is no error of semel")
     return known[name](message, tag=tag)

@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any, NoReturn, TypeVar
 
-__all__ = ["of_kind", "read_object", "write_object"]
+__all__ = ["is_version", "of_kind", "read_object", "write_object"]
 
 T = TypeVar("T")
 
@@ -34,6 +34,11 @@ def of_kind(kind: type[T], value: object) -> T:
     if type(value) is not kind:
         raise TypeError(f"{_shortened(value)} is no {kind.__name__}")
     return value
+
+
+def is_version(found: object, known: int) -> bool:
+    """Whether the version that a document names is this one: ``true`` and ``1.0`` are other ones."""
+    return type(found) is int and found == known
 
 
 def _shortened(value: object) -> str:

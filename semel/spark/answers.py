@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semel import __version__
 from semel.errors import SemelError, named
-from semel.plain_json import of_kind, read_object, write_object
+from semel.plain_json import is_version, of_kind, read_object, write_object
 from semel.records.arrays import joined
 from semel.transaction.ticket import Receipt, read_receipt
 from semel.version import refuse_other
@@ -41,7 +41,7 @@ def read_answer(text: bytes) -> Receipt | SemelError:
     """
     with suppress(ValueError, KeyError, TypeError):
         value = read_object(text)
-        if "error" in value and of_kind(int, value["v"]) == VERSION:
+        if "error" in value and is_version(value["v"], VERSION):
             return named(*(of_kind(str, value[name]) for name in ("error", "message", "tag")))
         if "error" in value:
             refuse_other(of_kind(str, value["semel"]), "the answer of a task")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semel.errors import ConfigError, DataLoss, Unsupported
+from semel.plain_json import is_version, of_kind, read_object, write_object
 from semel.read.journal import End, Entry
 
 __all__ = [
@@ -88,26 +89,26 @@ class Progress:
                 value[name] = getattr(self, name)
         value["sources"] = [_source_value(source) for source in self.sources]
         value["wrote"] = {t: {str(p): list(ends) for p, ends in parts.items()} for t, parts in self.wrote.items()}
-        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+        return write_object(value)
 
     @classmethod
     def decode(cls, text: bytes, where: str) -> Progress:
         """From JSON. Raises :class:`Unsupported` for a version that is not known, :class:`DataLoss` for what is no progress record at all."""
         try:
-            value = json.loads(text)
+            value = read_object(text)
             version = value.pop("v")
-            if version != VERSION:
+            if not is_version(version, VERSION):
                 raise Unsupported(
-                    f"the progress record at {where} has version {version}, and this semel knows {VERSION}: a newer semel wrote it. Nothing was"
-                    " written. Run this query with that version or a newer one."
+                    f"the progress record at {where} has version {version!r:.100}, and this semel knows {VERSION}: a newer semel wrote it. Nothing"
+                    " was written. Run this query with that version or a newer one."
                 )
             sources = tuple(_source(row) for row in value.pop("sources", ()))
-            wrote = {t: {int(p): (int(a), int(b)) for p, (a, b) in parts.items()} for t, parts in value.pop("wrote", {}).items()}
-            known = {name: _typed(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
+            wrote = {t: {int(p): _ends(ends) for p, ends in parts.items()} for t, parts in value.pop("wrote", {}).items()}
+            known = {name: _maybe(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataLoss(
-                f"the record at {where} should be progress of semel and is not ({error!r}). Nothing was written. Another program writes into this"
-                " topic: give semel a topic of its own (progressTopic).",
+                f"the record at {where} should be progress of semel and is not ({error!r:.200}). Nothing was written. Another program writes into"
+                " this topic: give semel a topic of its own (progressTopic).",
                 tag="PROGRESS_DAMAGED",
             ) from None
         return cls(**known, sources=sources, wrote=wrote, extra=value)
@@ -129,21 +130,28 @@ def _by_text(offsets: Mapping[int, int]) -> dict[str, int]:
     return {str(partition): offset for partition, offset in offsets.items()}
 
 
-def _typed(kind: type, value: Any) -> Any:
-    if value is not None and type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value
+def _maybe(kind: type, value: Any) -> Any:
+    return None if value is None else of_kind(kind, value)
+
+
+def _ends(row: Any) -> tuple[int, int]:
+    first, last = of_kind(list, row)
+    return of_kind(int, first), of_kind(int, last)
 
 
 def _source(row: dict[str, Any]) -> Source:
     if "text" in row:
-        return OtherSource(_typed(str, row["text"]), row.get("name"))
-    topics = {name: TopicEnd(t["id"], _by_number(t["end"]), _by_number(t["began"]) if "began" in t else None) for name, t in row["topics"].items()}
-    return KafkaSource(row["cluster"], topics, row.get("name"))
+        return OtherSource(of_kind(str, row["text"]), _maybe(str, row.get("name")))
+    topics = {name: _topic(topic) for name, topic in row["topics"].items()}
+    return KafkaSource(of_kind(str, row["cluster"]), topics, _maybe(str, row.get("name")))
+
+
+def _topic(row: dict[str, Any]) -> TopicEnd:
+    return TopicEnd(of_kind(str, row["id"]), _by_number(row["end"]), _by_number(row["began"]) if "began" in row else None)
 
 
 def _by_number(offsets: Mapping[str, Any]) -> dict[int, int]:
-    return {int(partition): int(offset) for partition, offset in offsets.items()}
+    return {int(partition): of_kind(int, offset) for partition, offset in offsets.items()}
 
 
 def progress_key(prefix: str, scope: str) -> bytes:

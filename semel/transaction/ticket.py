@@ -16,7 +16,7 @@ from uuid import UUID
 
 from semel import __version__
 from semel.errors import ConfigError, DataLoss
-from semel.plain_json import of_kind, read_object, write_object
+from semel.plain_json import is_version, of_kind, read_object, write_object
 from semel.version import refuse_other
 from semel.wire.metadata import TopicPartition
 from semel.wire.transactions import Identity
@@ -149,8 +149,8 @@ def _read(text: bytes, what: str) -> tuple[dict[str, Any], str]:
 
 
 def _check_form(value: Mapping[str, Any]) -> None:
-    if of_kind(int, value["v"]) != VERSION:
-        raise ValueError(f"its form is version {value['v']}, and this semel knows {VERSION}")
+    if not is_version(value["v"], VERSION):
+        raise ValueError(f"its form is version {value['v']!r:.100}, and this semel knows {VERSION}")
 
 
 def _identity_value(identity: Identity) -> list[object]:
