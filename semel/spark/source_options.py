@@ -226,7 +226,7 @@ def _selection(options: Mapping[str, str]) -> Selection:
 def _pattern(text: str) -> str:
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise ConfigError(f"subscribePattern={text} is no regular expression ({error}). Nothing was read. Correct it.") from None
     if not text:
         raise ConfigError("subscribePattern is empty. Nothing was read. Give a regular expression that matches whole topic names.")
@@ -346,7 +346,7 @@ def _limits(options: Mapping[str, str]) -> Limits:
 def _duration_ms(text: str | None) -> float:
     if text is None:
         return _DELAY_MS
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    match = re.fullmatch(r"(\d{1,15})\s*([a-z]*)", text.strip().lower())
     if match is None or (match[2] or "ms") not in _UNITS_MS:
         raise ConfigError(f"maxTriggerDelay={text} is no length of time. Nothing was read. Give it like 500ms, 30s, 15m or 1h.")
     return int(match[1]) * _UNITS_MS[match[2] or "ms"]

@@ -117,8 +117,8 @@ def read_ticket(text: bytes) -> Ticket:
         _check_form(value)
         rows = {of_kind(str, name): row for name, row in value["topics"].items()}
         topics = {name: _topic(row) for name, row in rows.items()}
-        partitions = tuple((name, _index(index, topics[name].partitions)) for name, row in rows.items() for index in row["write"])
-        return Ticket(of_kind(int, value["number"]), _identity(value["identity"]), partitions, topics)
+        partitions = sorted((name, _index(index, topics[name].partitions)) for name, row in rows.items() for index in row["write"])
+        return Ticket(of_kind(int, value["number"]), _identity(value["identity"]), tuple(partitions), topics)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged("ticket", error) from None
 
