@@ -29,9 +29,9 @@ MEANINGLESS = OF_THE_JVM | frozenset(
     reconnect.backoff.max.ms reconnect.backoff.ms retries send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms
     value.deserializer value.serializer""".split()
 )
-#: Other values of these contradict what semel promises, so only the harmless one is taken.
 #: Of a name that is looked for among the known ones.
 _LONGEST_NAME = 100
+#: Other values of these contradict what semel promises, so only the harmless one is taken.
 FORCED = {"acks": ("all", "-1"), "enable.idempotence": ("true",), "enable.auto.commit": ("false",)}
 
 

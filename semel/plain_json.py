@@ -21,7 +21,9 @@ def read_object(text: str | bytes) -> dict[str, Any]:
         value = json.loads(text, parse_constant=_no_number, parse_float=_finite)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    return of_kind(dict, value)
+    if type(value) is not dict:
+        raise ValueError(f"it is no JSON object but {_shortened(value)}")
+    return value
 
 
 def write_object(value: dict[str, Any]) -> bytes:

@@ -28,7 +28,7 @@ from tests.fuzz.targets import MIB, Target
 __all__ = ["CPU_SECONDS", "Failure", "Report", "input_of", "run", "spare_memory"]
 
 #: How long the processor may work on one input: the slowest valid one takes milliseconds.
-CPU_SECONDS = 3.0
+CPU_SECONDS = 2.0
 #: What the kernel gives beside what the process has at its start.
 SPARE = 1024 * MIB
 #: Kept, since a pool must outlive all that was allocated from it.
@@ -84,17 +84,14 @@ def spare_memory(spare: int = SPARE) -> None:
 def run(target: Target, seed: int, seconds: float, kept: Path, *, first: int = 0, most: int = 10, beat: mmap.mmap | None = None) -> Report:
     """Feed ``target`` from input ``first`` on. Failures of one kind count once; after ``most`` kinds it ends. ``beat`` is told each input."""
     report, seen = Report(target.name, seed), set[str]()
-    for data in (*target.warm(), *(target.make(Random(number)) for number in range(_WARM))):
-        with suppress(Exception):  # what is loaded, compiled or kept at first use is no input's fault
-            target.read(data)
-    began = time.monotonic()
     signal.signal(signal.SIGPROF, _hang)
+    _warm_up(target, seed, beat)
+    began = time.monotonic()
     gc.freeze()
     try:
         while time.monotonic() - began < seconds and len(report.failures) < most:
             number = first + report.inputs
-            if beat is not None:
-                beat[:8] = struct.pack(">q", number)
+            _tell(beat, number)
             data = input_of(target, seed, number)
             kind, what, peak = _fed(target, data)
             report.inputs += 1
@@ -108,6 +105,22 @@ def run(target: Target, seed: int, seconds: float, kept: Path, *, first: int = 0
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
     report.seconds = time.monotonic() - began
     return report
+
+
+def _warm_up(target: Target, seed: int, beat: mmap.mmap | None) -> None:
+    """What is loaded, compiled or kept at first use is no input's fault."""
+    for data in target.warm():
+        with suppress(Exception):
+            target.read(data)
+    for number in range(-_WARM, 0):
+        _tell(beat, number)
+        if _fed(target, input_of(target, seed, number))[0].startswith("hang"):
+            return
+
+
+def _tell(beat: mmap.mmap | None, number: int) -> None:
+    if beat is not None:
+        beat[:8] = struct.pack(">q", number)
 
 
 def keep(target: Target, seed: int, number: int, data: bytes, what: str, kept: Path) -> Failure:

@@ -22,7 +22,7 @@ __all__ = ["table", "watched"]
 
 ROOT = Path(__file__).parents[2]
 #: A process that is at one input for so long is in code that Python cannot interrupt; the machine may be busy.
-SILENCE_S = 20 * CPU_SECONDS
+SILENCE_S = 30 * CPU_SECONDS
 
 
 def table(module: str) -> Mapping[str, Target]:
@@ -46,7 +46,7 @@ def watched(names: Sequence[str], seed: int, seconds: float, kept: Path, module:
         first = 0
         if len(reports) < len(names):
             target = table(module)[left[index]]
-            report = Report(target.name, seed, inputs=number + 1)
+            report = Report(target.name, seed, inputs=max(number + 1, 0))
             report.failures.append(keep(target, seed, number, input_of(target, seed, number), died, kept))
             reports.append(report)
     return reports
