@@ -28,7 +28,7 @@ def decode(kind: Any, body: memoryview, version: int) -> Any:
     try:
         answer = kind.decode(body, version=version)
     except AssertionError as error:  # of kafka-python, about tagged fields
-        raise ValueError(f"{error or 'its tagged fields are not in order'}") from None
+        raise ValueError(f"{str(error) or 'its tagged fields are not in order'}") from None
     _refuse_nulls(answer, _checked(kind, version))
     return answer
 

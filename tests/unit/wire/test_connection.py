@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
-from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
 from kafka.protocol.producer import EndTxnRequest, ProduceRequest
 
 from semel.config import ClientConfig
@@ -372,7 +372,7 @@ def test_a_frame_that_is_larger_than_what_is_taken_at_once_is_whole() -> None:
     [
         (MetadataRequest, 12, b"\0" + bytes(4) + b"\0" + b"\0" + bytes(4) + b"\1\0", "brokers is null"),
         (MetadataRequest, 12, b"\0" + bytes(4) + b"\2" + bytes(4) + b"\0" + bytes(4) + b"\0\0" + b"\0" + bytes(4) + b"\1\0", "host is null"),
-        (ProduceRequest, 12, b"\0\2\3in\2" + bytes(30) + b"\1\0" + b"\1\0\x09" + bytes(8) + b"\1" + bytes(6), "tagged fields"),
+        (ApiVersionsRequest, 4, b"\0\0\1\0\0\0\0\3\0\x0c\2\6out-7\xff\xff\x7f\xff\xff\0\1\x08\0\0\0\0", "tagged fields"),
     ],
 )
 def test_a_null_where_kafka_has_none_is_a_damaged_answer(request_type: type, version: int, body: bytes, named: str) -> None:
