@@ -42,7 +42,8 @@ def test_executors_with_another_version_refuse(kafka: Sandbox, tmp_path: Path) -
     argv = ["env", "--unset=PYTHONPATH", *python, sys.executable, "-m", "tests.spark.programs.versions", kafka.bootstrap_servers, source, target]
     with SparkCluster(settings=settings).driver(argv, CrashPlan(tmp_path / "plan")) as driver:
         assert driver.wait(PATIENCE_S) == 0, driver.tail()
-        said = json.loads(next(line for line in driver.log.read_text().splitlines() if line.startswith("{")))
+        text = driver.log.read_text()
+    said, _ = json.JSONDecoder().raw_decode(text, text.rindex('{"read"'))  # Spark's bar of progress ends without a line's end
 
     for work, made in {"read": "the plan of this source", "keyed": "the job", "free": "the job"}.items():
         kind, tag, message = said[work]
