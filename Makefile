@@ -17,7 +17,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka test check lint format types layers documents demo bench lock clean
+.PHONY: help setup java kafka test check lint format types layers documents demo fuzz bench lock clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ documents: setup
 
 demo: kafka  ## see it: kills of driver and executors, and not one record lost or doubled (ARGS are for semel demo)
 	@$(BIN)/semel demo $(ARGS)
+
+fuzz: setup  ## feed every parser with spoilt inputs, a minute each (ARGS: --target records --minutes 10 --seed 1)
+	@$(BIN)/python -m tests.fuzz --minutes 1 $(ARGS)
 
 bench: kafka  ## measure it against what Spark and Kafka bring themselves (ARGS are for the bench)
 	@$(BIN)/python -m bench $(ARGS)

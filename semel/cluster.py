@@ -62,7 +62,7 @@ class Cluster:
     def participant(self, ticket: Ticket, attempt: int = 0) -> Participant:
         """Whoever writes with ``ticket``, in any process.
 
-        Sends nothing. Raises :class:`~semel.errors.AbortAndRetry` for an ``attempt`` above 0 (DESIGN rule 2), :class:`~semel.errors.Unsupported` for
+        Sends nothing. Raises :class:`~semel.errors.AbortAndRetry` for an ``attempt`` above 0 (DESIGN rule 2), :class:`~semel.errors.ConfigError` for
         a ticket that another version of semel has made.
         """
         return Participant(self._client, ticket, attempt=attempt)

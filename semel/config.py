@@ -29,6 +29,8 @@ MEANINGLESS = OF_THE_JVM | frozenset(
     reconnect.backoff.max.ms reconnect.backoff.ms retries send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms
     value.deserializer value.serializer""".split()
 )
+#: Of a name that is looked for among the known ones.
+_LONGEST_NAME = 100
 #: Other values of these contradict what semel promises, so only the harmless one is taken.
 FORCED = {"acks": ("all", "-1"), "enable.idempotence": ("true",), "enable.auto.commit": ("false",)}
 
@@ -96,21 +98,23 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     servers: list[tuple[str, int]] = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
         host, _, port = entry.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ConfigError(f"bootstrap.servers holds {entry!r}, which is not host:port. Nothing was sent. Give it as host:port[,host:port].")
+        if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
+            raise ConfigError(f"bootstrap.servers holds {entry!r:.200}, which is not host:port. Nothing was sent. Give it as host:port[,host:port].")
         servers.append((host.strip("[]"), int(port)))
     return tuple(servers)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The words that point to the nearest known name, or none."""
+    if len(name) > _LONGEST_NAME:  # comparing takes the square of its length
+        return ""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 def _unknown(name: str) -> ConfigError:
     hint = nearest(name, [*_PROPERTIES, *SECURITY, *MEANINGLESS]) or "."
-    return ConfigError(f"{name} is not a known property{hint} Nothing was read or written. Correct or remove it.", tag="UNKNOWN_OPTION")
+    return ConfigError(f"{name:.200} is not a known property{hint} Nothing was read or written. Correct or remove it.", tag="UNKNOWN_OPTION")
 
 
 def _check_forced(name: str, value: str) -> None:

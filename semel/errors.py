@@ -18,6 +18,7 @@ __all__ = [
     "SemelError",
     "Unsupported",
     "from_text",
+    "named",
 ]
 
 
@@ -80,6 +81,15 @@ _TEXT = re.compile(r"semel\.errors\.(\w+): \[SEMEL_([A-Z0-9_]+)\] ([^\n]*)")
 
 def _rebuild(cls: type[SemelError], message: str, tag: str) -> SemelError:
     return cls(message, tag=tag)
+
+
+def named(name: str, message: str, tag: str) -> SemelError:
+    """The error whose class has this name. Raises ``ValueError`` where no class of ours has it."""
+    every: tuple[type[SemelError], ...] = (SemelError, *_CLASSES)
+    known = {cls.__name__: cls for cls in every}
+    if name not in known:
+        raise ValueError(f"{name[:100]!r} is no error of semel")
+    return known[name](message, tag=tag)
 
 
 def from_text(text: str) -> SemelError | None:

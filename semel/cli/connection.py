@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +18,7 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.wire.client import Client
 
-__all__ = ["AsJson", "Configured", "Servers", "connect", "print_json", "print_table"]
+__all__ = ["AsJson", "Configured", "Servers", "connect", "parse_properties", "print_json", "print_table"]
 
 Servers = Annotated[str, typer.Option("--bootstrap-server", help="host:port[,host:port] of the cluster.")]
 Configured = Annotated[Path | None, typer.Option("--command-config", help="A file of Kafka properties: security.protocol, sasl.jaas.config, ...")]
@@ -27,12 +29,26 @@ def connect(servers: str, configured: Path | None) -> Client:
     """A client of the cluster. Raises :class:`ConfigError` for a file that cannot be read, and for what is wrong in it."""
     properties: dict[str, object] = {}
     if configured is not None:
-        try:
-            with configured.open(encoding="utf-8") as file:
-                properties.update(javaproperties.load(file))
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"--command-config {configured} cannot be read: {type(error).__name__}. Nothing was sent. Correct the path.") from None
+        with _readable(configured):
+            properties.update(parse_properties(configured.read_bytes(), configured))
     return Client(ClientConfig.parse({**properties, "bootstrap.servers": servers}))
+
+
+def parse_properties(text: bytes, path: Path) -> dict[str, str]:
+    """What a file of properties says, in Java's form of them. Raises :class:`ConfigError`; ``path`` is for the message."""
+    with _readable(path):
+        return dict(javaproperties.loads(text.decode()))
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """The text is not in the message: it holds passwords."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"--command-config {path} cannot be read: {type(error).__name__}. Nothing was sent. Correct the path, or the file.", tag="COMMAND_CONFIG"
+        ) from None
 
 
 def print_table(console: Console, table: Table) -> None:

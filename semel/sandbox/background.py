@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -17,8 +16,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from semel.errors import ConfigError
+from semel.plain_json import is_version, of_kind, read_object, write_object
 from semel.sandbox.cluster import PLAIN_JVM, Sandbox
 from semel.sandbox.jars import DEFAULT_VERSION, cache_directory
 from semel.sandbox.processes import command
@@ -27,6 +28,9 @@ __all__ = ["Background", "start", "status", "stop"]
 
 _PATIENCE_S = 20.0
 _POLL_S = 0.05
+#: Of the file that says what was left running, and of which kind its fields are.
+VERSION = 1
+_KINDS = {"bootstrap_servers": str, "version": str, "pids": list, "since": str, "directory": str, "keeps_data": bool}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,21 @@ class Background:
     def running(self) -> bool:
         """Whether every node of it runs."""
         return all(_is_ours(pid, self.directory) for pid in self.pids)
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return write_object({"v": VERSION, **asdict(self)})
+
+    @classmethod
+    def decode(cls, text: bytes) -> Background:
+        """From JSON. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for what is none."""
+        value = read_object(text)
+        if not is_version(value.get("v", VERSION), VERSION):
+            raise ValueError("another version of semel wrote it")
+        known: dict[str, Any] = {name: of_kind(kind, value[name]) for name, kind in _KINDS.items()}
+        for pid in known["pids"]:
+            of_kind(int, pid)
+        return cls(**known)
 
 
 def start(*, port: int = 9092, nodes: int = 1, version: str = DEFAULT_VERSION, directory: Path | None = None) -> Background:
@@ -74,7 +93,7 @@ def start(*, port: int = 9092, nodes: int = 1, version: str = DEFAULT_VERSION, d
             keeps_data=directory is not None,
         )
         written = folder / "state.new"
-        written.write_text(json.dumps(asdict(left), indent=1))
+        written.write_bytes(left.encode())
         written.rename(folder / "state.json")
         return left
 
@@ -118,10 +137,17 @@ def _folder() -> Path:
 
 
 def _read(folder: Path) -> Background | None:
+    path = folder / "state.json"
     try:
-        return Background(**json.loads((folder / "state.json").read_text()))
+        return Background.decode(path.read_bytes())
     except FileNotFoundError:
         return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path} should say which broker was left running, and cannot be read ({error!r:.200}). Nothing was changed."
+            " End that broker by hand, if there is one, and delete the file.",
+            tag="BROKER_STATE",
+        ) from None
 
 
 @contextmanager

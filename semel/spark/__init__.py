@@ -15,6 +15,8 @@ A micro-batch goes through these, in this order:
 ``placement``         which task writes which output partition
 ``encoding``          rows to record batches, before the shuffle
 ``tasks``             tickets over a job, receipts and the proof back
+``answers``           what a task hands back
+``sealed``            what executors are given, which those with another semel refuse
 ``bounds``            a job that outlives its transaction is cancelled
 ====================  =====================================================================================
 

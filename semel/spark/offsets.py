@@ -13,12 +13,12 @@ batch. Python sources hand dictionaries to Spark, which prints them with its own
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from semel.errors import DataLoss, SemelError, Unsupported
+from semel.plain_json import is_version, of_kind, read_object, write_object
 
 __all__ = ["SourceOffset", "TopicOffset", "as_dict", "dump", "initial", "parse"]
 
@@ -57,7 +57,7 @@ def as_dict(offset: SourceOffset) -> dict[str, Any]:
 
 def dump(offset: SourceOffset) -> str:
     """The canonical text: sorted keys, no spaces."""
-    return json.dumps(as_dict(offset), sort_keys=True, separators=(",", ":"))
+    return write_object(as_dict(offset)).decode()
 
 
 def parse(text: str, where: str = "Spark's offset log") -> SourceOffset:
@@ -66,13 +66,11 @@ def parse(text: str, where: str = "Spark's offset log") -> SourceOffset:
     Raises :class:`Unsupported` for what another version wrote, :class:`DataLoss` for what is no offset of ours.
     """
     try:
-        value = json.loads(text)
-        if not isinstance(value, dict):
-            raise _damaged(where, "it is no JSON object")
+        value = read_object(text)
         _check_version(value, where)
         return _checked(_source(value), where)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(where, repr(error)) from None
+        raise _damaged(where, f"{error!r:.200}") from None
 
 
 def _topic_dict(topic: TopicOffset) -> dict[str, Any]:
@@ -85,9 +83,10 @@ def _partitions_dict(offsets: Mapping[int, int]) -> dict[str, int]:
 
 def _check_version(value: Mapping[str, Any], where: str) -> None:
     unknown = sorted(value.keys() - {"v", "cluster", "topics", "initial"})
-    if value["v"] == VERSION and not unknown:
+    known = is_version(value["v"], VERSION)
+    if known and not unknown:
         return
-    found = f"version {value['v']!r}" if value["v"] != VERSION else f"keys that version {VERSION} does not have ({', '.join(unknown)})"
+    found = f"version {value['v']!r:.100}" if not known else f"keys that version {VERSION} does not have ({', '.join(unknown)})"
     raise Unsupported(
         f"the source offset in {where} has {found}, and this semel knows version {VERSION}: another version of semel wrote it. Nothing was"
         " read or written. Run this query with that version or a newer one.",
@@ -96,10 +95,8 @@ def _check_version(value: Mapping[str, Any], where: str) -> None:
 
 
 def _source(value: Mapping[str, Any]) -> SourceOffset:
-    cluster, topics, mark = value["cluster"], value["topics"], value.get("initial", False)
-    if not isinstance(cluster, str) or not isinstance(mark, bool):
-        raise TypeError(f"cluster {cluster!r}, initial {mark!r}")
-    return SourceOffset(cluster, {name: _topic(name, row) for name, row in topics.items()}, mark)
+    topics = {name: _topic(name, row) for name, row in value["topics"].items()}
+    return SourceOffset(of_kind(str, value["cluster"]), topics, of_kind(bool, value.get("initial", False)))
 
 
 def _topic(name: str, row: Mapping[str, Any]) -> TopicOffset:
@@ -109,10 +106,7 @@ def _topic(name: str, row: Mapping[str, Any]) -> TopicOffset:
 
 
 def _partitions(row: Mapping[str, Any]) -> dict[int, int]:
-    offsets = {int(partition): offset for partition, offset in row.items()}
-    if not all(type(offset) is int for offset in offsets.values()):
-        raise TypeError(f"an offset in {row!r} is no whole number")
-    return offsets
+    return {int(partition): of_kind(int, offset) for partition, offset in row.items()}
 
 
 def _checked(offset: SourceOffset, where: str) -> SourceOffset:

@@ -29,6 +29,8 @@ _SINK = (
     "acceptLateMarkers",
 )
 _MISMATCH = "checkpoint:"
+#: Of a number: none that means anything has more, and Python reads no more than some thousand.
+_DIGITS = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def known_names(given: Mapping[str, object], known: tuple[str, ...]) -> dict[str
             continue
         if name.lower() not in canonical:
             hint = nearest(name, known) or "."
-            raise ConfigError(f"{name} is not a known option{hint} Nothing was read or written. Correct or remove it.", tag="UNKNOWN_OPTION")
+            raise ConfigError(f"{name:.200} is not a known option{hint} Nothing was read or written. Correct or remove it.", tag="UNKNOWN_OPTION")
         if value is not None:
             found[canonical[name.lower()]] = str(value)
     return found
@@ -134,8 +136,8 @@ def truth(options: Mapping[str, str], name: str, default: bool) -> bool:
 def number(options: Mapping[str, str], name: str, default: int, minimum: int = 0) -> int:
     """An option that is a whole number."""
     value = options.get(name, str(default)).strip()
-    if not value.isdecimal() or int(value) < minimum:
-        raise ConfigError(f"{name}={value} is not a whole number of at least {minimum}. Nothing was read or written. Give one in digits.")
+    if not value.isdecimal() or len(value) > _DIGITS or int(value) < minimum:
+        raise ConfigError(f"{name}={value:.200} is not a whole number of at least {minimum}. Nothing was read or written. Give one in digits.")
     return int(value)
 
 

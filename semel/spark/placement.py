@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 from semel.records.codecs import Codec
 from semel.spark.encoding import COLUMNS, Encoder
+from semel.spark.sealed import SealedStage, sealed
 from semel.transaction.ticket import TicketTopic
 from semel.wire.metadata import TopicPartition
 
@@ -55,5 +56,5 @@ def place(df: DataFrame, topics: Mapping[str, TicketTopic], *, topic: str | None
         return Placement(df.coalesce(tasks), turned, topics, topic)
     first = dict(zip(names, accumulate((topics[name].partitions for name in names), initial=0), strict=False))
     encoder = Encoder(topic, topics, first, tasks, not any_partition, codec)
-    shuffled = df.mapInArrow(encoder, COLUMNS).repartitionById(tasks, f.col("slot"))
+    shuffled = df.mapInArrow(SealedStage(*sealed(encoder)), COLUMNS).repartitionById(tasks, f.col("slot"))
     return Placement(shuffled, shares, topics, None)

@@ -6,8 +6,8 @@
 
 Spark finds the format by :mod:`pyspark_semel`. It makes and pickles sources and readers freely, in processes of its own: one plans a batch query, one
 lives as long as a streaming query runs, and Python workers read, each of them many tasks one after the other, with the connections that it has. So a
-reader holds its options only, and makes what it needs when it is used. Not promised: an order of rows between Kafka's partitions, and within one only
-while it is read by one task (DESIGN rule 11).
+reader holds its options only, makes what it needs when it is used, and travels sealed (:mod:`semel.spark.sealed`). Not promised: an order of rows
+between Kafka's partitions, and within one only while it is read by one task (DESIGN rule 11).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
 from semel.read import Range, Reader, check_ranges
 from semel.spark.offsets import SourceOffset, as_dict, parse
+from semel.spark.sealed import SealedPartition, SealedReader, sealed
 from semel.spark.source_options import Limits, SourceOptions
 from semel.spark.source_plan import divided
 from semel.spark.source_stream import StreamPlan
@@ -104,6 +105,9 @@ class Slice(InputPartition):
 
     range: Range
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return SealedPartition, sealed(self.range)
+
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
@@ -120,11 +124,15 @@ class _Reading:
 
     def rows(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow record batches. Where there is nothing to plan Spark makes up a partition of its own, which is empty."""
-        if not isinstance(partition, Slice):
+        if isinstance(partition, SealedPartition):  # a slice that has travelled
+            wanted = partition.open()
+        elif isinstance(partition, Slice):
+            wanted = partition.range
+        else:
             return iter(())
         reader = Reader(
             client(self.config),
-            [partition.range],
+            [wanted],
             read_committed=self.read_committed,
             headers=self.headers,
             fail_on_data_loss=self.fail_on_data_loss,
@@ -142,6 +150,9 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._start, self._end = options.for_batch()
         self._reading = _Reading.of(options)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SealedReader, sealed(self._reading.rows)
 
     def partitions(self) -> list[InputPartition]:
         """One for each Kafka partition that has rows to read, or more where that was asked for."""
@@ -184,8 +195,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: Client | None = None
         self._plan: StreamPlan | None = None
 
-    def __getstate__(self) -> dict[str, object]:
-        return {"_options": self._options, "_reading": self._reading, "_client": None, "_plan": None}
+    def __reduce__(self) -> tuple[object, ...]:
+        return SealedReader, sealed(self._reading.rows)
 
     def _planning(self) -> StreamPlan:
         if self._plan is None:

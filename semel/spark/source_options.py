@@ -8,7 +8,6 @@ looks.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Any, Literal
 
 from semel.config import MEANINGLESS, ClientConfig
 from semel.errors import ConfigError
+from semel.plain_json import read_object
 from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
 from semel.spark.options import kafka_properties, known_names, number, one_of, truth
 from semel.transaction.naming import check_prefix
@@ -58,6 +58,8 @@ _REFUSED = {
 #: 1 ms beside its rows (measured: 25 to 40 % less of the processor's time with 4 MiB, nothing more with 16).
 _FETCH_BYTES = 4 << 20
 _LATEST, _EARLIEST = -1, -2
+#: Longer ones take seconds to be understood, in each process that makes the source.
+_LONGEST_PATTERN = 10_000
 _DELAY_MS = 15 * 60 * 1000
 _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -224,9 +226,11 @@ def _selection(options: Mapping[str, str]) -> Selection:
 
 
 def _pattern(text: str) -> str:
+    if len(text) > _LONGEST_PATTERN:
+        raise ConfigError(f"subscribePattern is longer than {_LONGEST_PATTERN} characters. Nothing was read. List the topics with subscribe.")
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise ConfigError(f"subscribePattern={text} is no regular expression ({error}). Nothing was read. Correct it.") from None
     if not text:
         raise ConfigError("subscribePattern is empty. Nothing was read. Give a regular expression that matches whole topic names.")
@@ -235,10 +239,10 @@ def _pattern(text: str) -> str:
 
 def _assigned(text: str) -> tuple[tuple[str, int], ...]:
     value = _json("assign", text, '{"topic":[0,1]}')
-    listed = {(topic, index) for topic, indexes in value.items() if isinstance(indexes, list) for index in indexes}
+    listed = [(topic, index) for topic, indexes in value.items() if isinstance(indexes, list) for index in indexes]
     if not listed or not all(isinstance(v, list) and v for v in value.values()) or not all(type(i) is int and i >= 0 for _, i in listed):
         raise _malformed("assign", text, '{"topic":[0,1]}')
-    return tuple(sorted(listed))
+    return tuple(sorted(set(listed)))
 
 
 # ---- where to start and end
@@ -346,7 +350,7 @@ def _limits(options: Mapping[str, str]) -> Limits:
 def _duration_ms(text: str | None) -> float:
     if text is None:
         return _DELAY_MS
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    match = re.fullmatch(r"(\d{1,15})\s*([a-z]*)", text.strip().lower())
     if match is None or (match[2] or "ms") not in _UNITS_MS:
         raise ConfigError(f"maxTriggerDelay={text} is no length of time. Nothing was read. Give it like 500ms, 30s, 15m or 1h.")
     return int(match[1]) * _UNITS_MS[match[2] or "ms"]
@@ -358,14 +362,11 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
 
 def _json(name: str, text: str, example: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        return read_object(text)
     except ValueError:
         raise _malformed(name, text, example) from None
-    if not isinstance(value, dict):
-        raise _malformed(name, text, example)
-    return value
 
 
 def _malformed(name: str, text: str, example: str) -> ConfigError:
     others = {"startingOffsets": " or earliest, latest, committed", "endingOffsets": " or latest"}.get(name, "")
-    return ConfigError(f"{name}={text} cannot be understood. Nothing was read. Give it like {example}{others}.")
+    return ConfigError(f"{name}={text:.1000} cannot be understood. Nothing was read. Give it like {example}{others}.")

@@ -7,7 +7,6 @@ follow the writing ``mapInArrow``: a later stage could run it twice.
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,20 +19,22 @@ from pyspark.sql import types as t
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, SemelError
-from semel.records.arrays import joined, numbers
+from semel.records.arrays import numbers
 from semel.spark import internals
+from semel.spark.answers import COLUMN, answered, read_answer
 from semel.spark.encoding import gathered
 from semel.spark.errors import error
 from semel.spark.placement import Placement
+from semel.spark.sealed import SealedWriting, sealed
 from semel.spark.worker import client
 from semel.transaction.participant import SECOND_ATTEMPT, Participant
 from semel.transaction.ticket import Receipt, Ticket
 from semel.wire.deadline import Deadline
 
-__all__ = ["answered", "prove", "write"]
+__all__ = ["prove", "write"]
 
 _PROOF_SECONDS = 10.0
-_ANSWER = t.StructType().add("answer", "binary")
+_ANSWER = t.StructType().add(COLUMN, "binary")
 
 
 def write(placement: Placement, tickets: Sequence[Ticket], properties: Mapping[str, str]) -> list[Receipt]:
@@ -44,7 +45,7 @@ def write(placement: Placement, tickets: Sequence[Ticket], properties: Mapping[s
     """
     task = partial(_write_task, tickets=list(tickets), properties=dict(properties), topic=placement.topic)
     try:
-        answers = placement.df.mapInArrow(task, _ANSWER).collect()
+        answers = placement.df.mapInArrow(SealedWriting(*sealed(task)), _ANSWER).collect()
     except Exception as raised:
         found = error(raised)
         if found is not None:
@@ -56,7 +57,7 @@ def write(placement: Placement, tickets: Sequence[Ticket], properties: Mapping[s
                 tag="EXECUTOR_LOST",
             ) from raised
         raise
-    results = [pickle.loads(row["answer"]) for row in answers]
+    results = [read_answer(row[COLUMN]) for row in answers]
     ours = [result for result in results if isinstance(result, SemelError)]
     if ours:
         # a second attempt is only the echo of what ended the first one, where that is told too
@@ -120,11 +121,6 @@ def _write_task(
             deque(batches, maxlen=0)
         answer = refused
     yield answered(answer)
-
-
-def answered(answer: object) -> pa.RecordBatch:
-    """What a task hands back to the driver: one row."""
-    return pa.RecordBatch.from_arrays([joined([pickle.dumps(answer)], pa.binary())], _ANSWER.names)
 
 
 def _write_batches(participant: Participant, batches: Iterable[pa.RecordBatch]) -> None:

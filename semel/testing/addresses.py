@@ -2,6 +2,7 @@
 
 So a proxy stands in front of any broker, with no listener of its own in the broker's settings. Not touched: the endpoints that a broker
 adds to a NOT_LEADER answer of Produce and Fetch (KIP-951), with which a client that uses them leaves the proxy until its next Metadata.
+An answer that cannot be read is a :class:`ConnectionError`.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ def replaced(key: int, version: int, answer: bytes, by: Mapping[Address, Address
 
 
 def _fields(key: int, version: int, answer: bytes) -> list[_Field]:
-    if key == _METADATA:
-        found = _metadata(version, answer)
-    elif key == _FIND_COORDINATOR:
-        found = _coordinators(version, answer)
-    else:
+    if key not in (_METADATA, _FIND_COORDINATOR):
         return []
+    try:
+        found = (_metadata if key == _METADATA else _coordinators)(version, answer)
+    except (ValueError, IndexError, OverflowError, struct.error) as error:
+        raise ConnectionError(f"an answer of {len(answer)} bytes to API {key} in version {version} cannot be read: {error}") from None
     return [field for field in found if field.address[0] and field.address[1] > 0]
 
 
@@ -134,6 +135,8 @@ class _Reader:
             if byte < 0x80:
                 return value
             shift += 7
+            if shift > 28:
+                raise ValueError(f"the number at {self._position} is longer than 5 bytes")
 
 
 def _text(value: str, compact: bool) -> bytes:

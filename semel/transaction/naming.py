@@ -14,7 +14,9 @@ from semel.errors import ConfigError
 
 __all__ = ["Kind", "Name", "check_prefix", "parse"]
 
-_TAIL = re.compile(r"(?P<prefix>.+)\.(?P<kind>task|unit)\.(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(?P<index>0|[1-9][0-9]*)", re.DOTALL)
+_TAIL = re.compile(
+    r"(?P<prefix>.+)\.(?P<kind>task|unit)\.(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(?P<index>0|[1-9][0-9]{0,8})", re.DOTALL
+)
 _WHAT = "the transactional id (transactionalIdPrefix in Spark)"
 _MAX_BYTES = 30_000  # the id is a key of the coordinator's log and travels as a string of at most 32,767 bytes
 
@@ -49,7 +51,11 @@ def check_prefix(prefix: str) -> str:
     """Refuse a prefix that cannot be an owner's id."""
     if not prefix or prefix != prefix.strip():
         raise ConfigError(f"{_WHAT} is empty or has blanks around it. Nothing was written. Give each query or producer a name of its own.")
-    if len(prefix.encode()) > _MAX_BYTES:
+    try:
+        size = len(prefix.encode())
+    except UnicodeEncodeError:
+        raise ConfigError(f"{_WHAT} {prefix!r:.200} holds half a character. Nothing was written. Give it a name that can be written down.") from None
+    if size > _MAX_BYTES:
         raise ConfigError(f"{_WHAT} is longer than {_MAX_BYTES} bytes. Nothing was written. Give it a shorter name.")
     if parse(prefix).kind is not Kind.OWNER:
         raise ConfigError(f"{_WHAT} {prefix!r} ends like an internal id (….task.<uuid>.<k>). Nothing was written. Give it a name without that end.")

@@ -20,14 +20,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semel import __version__
-from semel.errors import AbortAndRetry, ConfigError, Unsupported
+from semel.errors import AbortAndRetry, ConfigError
 from semel.records.codecs import Codec
 from semel.records.encode import Batch, encode
 from semel.records.header import HEADER_SIZE, pack, scan
 from semel.steps import ParticipantStep, reached
 from semel.transaction.routing import by_partition, check_columns, targets
 from semel.transaction.ticket import Receipt, Ticket, Wrote
+from semel.version import refuse_other
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 from semel.wire.produce import Appender
@@ -40,20 +40,16 @@ _SEQUENCES = 1 << 31
 
 
 class Participant:
-    """Writes with one ticket. ``attempt``, ``stage`` and ``task`` are Spark's; an attempt above 0 is refused."""
+    """Writes with one ticket. ``attempt``, ``stage`` and ``task`` are Spark's; an attempt above 0 is refused, and a ticket of another semel."""
 
     def __init__(self, client: Client, ticket: Ticket, *, attempt: int = 0, stage: int = -1, task: int = -1) -> None:
+        refuse_other(ticket.version, "this ticket")  # first of all: nothing else of another version's ticket was read
         self._shared = ticket.identity.producer_id >= 0
         if attempt > 0 and self._shared:
             raise AbortAndRetry(
                 f"task attempt {attempt} was started for ticket {ticket.number}: a second attempt may not write into a shared transaction."
                 " Nothing of the batch is visible. Abort it and run it again as a whole, as the sink does.",
                 tag=SECOND_ATTEMPT,
-            )
-        if ticket.version != __version__:
-            raise Unsupported(
-                f"this process has semel {__version__}, and the ticket was made by {ticket.version}. Nothing was written. Install one version on"
-                " the driver and all executors."
             )
         self._client = client
         self._ticket = ticket

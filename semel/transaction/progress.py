@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from semel.errors import ConfigError, DataLoss, Unsupported
+from semel.plain_json import is_version, of_kind, read_object, write_object
 from semel.read.journal import End, Entry
 
 __all__ = [
+    "CLAIM",
     "Decided",
     "KafkaSource",
     "OtherSource",
@@ -90,17 +92,17 @@ class Progress:
                 value[name] = getattr(self, name)
         value["sources"] = [_source_value(source) for source in self.sources]
         value["wrote"] = {t: {str(p): list(ends) for p, ends in parts.items()} for t, parts in self.wrote.items()}
-        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+        return write_object(value)
 
     @classmethod
     def decode(cls, text: bytes, where: str) -> Progress:
         """From JSON. Raises :class:`Unsupported` for a version that is not known, :class:`DataLoss` for what is no progress record at all."""
         try:
-            value = json.loads(text)
+            value = read_object(text)
             _refuse_newer(value.pop("v"), where)
             sources = tuple(_source(row) for row in value.pop("sources", ()))
-            wrote = {t: {int(p): (int(a), int(b)) for p, (a, b) in parts.items()} for t, parts in value.pop("wrote", {}).items()}
-            known = {name: _typed(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
+            wrote = {t: {int(p): _ends(ends) for p, ends in parts.items()} for t, parts in value.pop("wrote", {}).items()}
+            known = {name: _maybe(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _damaged(where, error) from None
         return cls(**known, sources=sources, wrote=wrote, extra=value)
@@ -120,31 +122,31 @@ class Decided:
     def encode(self) -> bytes:
         """As JSON with sorted keys."""
         value = {"v": VERSION, "producer": self.producer_id, "epoch": self.epoch, "committed": self.committed}
-        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+        return write_object(value)
 
     @classmethod
     def decode(cls, text: bytes, where: str) -> Decided:
         """From JSON. Raises as :meth:`Progress.decode` does."""
         try:
-            value = json.loads(text)
+            value = read_object(text)
             _refuse_newer(value["v"], where)
-            return cls(_typed(int, value["producer"]), _typed(int, value["epoch"]), _typed(bool, value["committed"]))
+            return cls(of_kind(int, value["producer"]), of_kind(int, value["epoch"]), of_kind(bool, value["committed"]))
         except (ValueError, KeyError, TypeError) as error:
             raise _damaged(where, error) from None
 
 
-def _refuse_newer(version: Any, where: str) -> None:
-    if version != VERSION:
+def _refuse_newer(version: object, where: str) -> None:
+    if not is_version(version, VERSION):
         raise Unsupported(
-            f"the progress record at {where} has version {version}, and this semel knows {VERSION}: a newer semel wrote it. Nothing was"
+            f"the progress record at {where} has version {version!r:.100}, and this semel knows {VERSION}: a newer semel wrote it. Nothing was"
             " written. Run this query with that version or a newer one."
         )
 
 
 def _damaged(where: str, error: Exception) -> DataLoss:
     return DataLoss(
-        f"the record at {where} should be progress of semel and is not ({error!r}). Nothing was written. Another program writes into this"
-        " topic: give semel a topic of its own (progressTopic).",
+        f"the record at {where} should be progress of semel and is not ({error!r:.200}). Nothing was written. Another program writes into"
+        " this topic: give semel a topic of its own (progressTopic).",
         tag="PROGRESS_DAMAGED",
     )
 
@@ -165,21 +167,28 @@ def _by_text(offsets: Mapping[int, int]) -> dict[str, int]:
     return {str(partition): offset for partition, offset in offsets.items()}
 
 
-def _typed(kind: type, value: Any) -> Any:
-    if value is not None and type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value
+def _maybe(kind: type, value: Any) -> Any:
+    return None if value is None else of_kind(kind, value)
+
+
+def _ends(row: Any) -> tuple[int, int]:
+    first, last = of_kind(list, row)
+    return of_kind(int, first), of_kind(int, last)
 
 
 def _source(row: dict[str, Any]) -> Source:
     if "text" in row:
-        return OtherSource(_typed(str, row["text"]), row.get("name"))
-    topics = {name: TopicEnd(t["id"], _by_number(t["end"]), _by_number(t["began"]) if "began" in t else None) for name, t in row["topics"].items()}
-    return KafkaSource(row["cluster"], topics, row.get("name"))
+        return OtherSource(of_kind(str, row["text"]), _maybe(str, row.get("name")))
+    topics = {name: _topic(topic) for name, topic in row["topics"].items()}
+    return KafkaSource(of_kind(str, row["cluster"]), topics, _maybe(str, row.get("name")))
+
+
+def _topic(row: dict[str, Any]) -> TopicEnd:
+    return TopicEnd(of_kind(str, row["id"]), _by_number(row["end"]), _by_number(row["began"]) if "began" in row else None)
 
 
 def _by_number(offsets: Mapping[str, Any]) -> dict[int, int]:
-    return {int(partition): int(offset) for partition, offset in offsets.items()}
+    return {int(partition): of_kind(int, offset) for partition, offset in offsets.items()}
 
 
 def progress_key(prefix: str, scope: str) -> bytes:
@@ -190,6 +199,10 @@ def progress_key(prefix: str, scope: str) -> bytes:
 def claim_key(prefix: str) -> bytes:
     """The key of a prefix's claims."""
     return progress_key(prefix, "claim")
+
+
+#: A claim says nothing but that it is there: its offset is what its writer wanted.
+CLAIM = write_object({"v": VERSION})
 
 
 def decided_key(prefix: str) -> bytes:

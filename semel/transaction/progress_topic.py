@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from uuid import UUID
@@ -14,7 +13,7 @@ from semel.read.journal import read_journal
 from semel.records.arrays import joined
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
-from semel.transaction.progress import Decided, Progress, Settled, claim_key, decided_key, progress_key, settle
+from semel.transaction.progress import CLAIM, Decided, Progress, Settled, claim_key, decided_key, progress_key, settle
 from semel.wire import topics
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
@@ -118,8 +117,7 @@ class ProgressTopic:
 
     def claim(self) -> int:
         """Write a claim and return its offset: everything that was acknowledged before is below it, on every broker that can answer."""
-        value = json.dumps({"v": 1}).encode()
-        return self._append({claim_key(self._prefix): value}, None)
+        return self._append({claim_key(self._prefix): CLAIM}, None)
 
     def write_down(self, decided: Decided) -> None:
         """Write how a transaction was ended, as a plain record: it stays, whatever becomes of its writer and of the open rows before it."""

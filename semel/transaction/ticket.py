@@ -2,19 +2,29 @@
 
 Both are small, picklable, and hold no secret. A ticket names the partitions that its holder alone may write (DESIGN rule 1); a receipt says that all
 that was written is acknowledged, and where it lies.
+
+They travel as JSON (``docs/formats.md``), pickled or not: a pickle of ours names one function of this module and holds that text, so that a process
+with another version of semel can tell, before it reads anything that it may not know. The names ``read_ticket`` and ``read_receipt`` stay for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from semel import __version__
+from semel.errors import ConfigError, DataLoss
+from semel.plain_json import is_version, of_kind, read_object, write_object
+from semel.version import refuse_other
 from semel.wire.metadata import TopicPartition
 from semel.wire.transactions import Identity
 
-__all__ = ["GroupMetadata", "Receipt", "Ticket", "TicketTopic", "Wrote"]
+__all__ = ["GroupMetadata", "Receipt", "Ticket", "TicketTopic", "Wrote", "read_receipt", "read_ticket"]
+
+#: Of the JSON of both.
+VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +48,27 @@ class TicketTopic:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The right to write some partitions in one transaction, once, in one process."""
+    """The right to write some partitions in one transaction, once, in one process. ``version`` is that of the semel that made it."""
 
     number: int
     identity: Identity
     partitions: tuple[TopicPartition, ...]
     topics: Mapping[str, TicketTopic]
     version: str = __version__
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        mine: dict[str, list[int]] = {name: [] for name in self.topics}
+        for name, index in self.partitions:
+            mine[name].append(int(index))
+        topics = {
+            name: {"id": str(topic.id), "partitions": int(topic.partitions), "max_bytes": int(topic.max_bytes), "write": mine[name]}
+            for name, topic in self.topics.items()
+        }
+        return _written(self.version, {"number": self.number, "identity": _identity_value(self.identity), "topics": topics})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return read_ticket, (self.encode(),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +91,109 @@ class Receipt:
     stage: int = -1
     task: int = -1
     attempt: int = 0
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        wrote: dict[str, dict[str, list[int]]] = {}
+        for (name, index), w in self.wrote.items():
+            wrote.setdefault(name, {})[str(int(index))] = [int(w.first), int(w.last), int(w.records), int(w.size)]
+        spark = {"stage": self.stage, "task": self.task, "attempt": self.attempt}
+        return _written(__version__, {"number": self.number, "identity": _identity_value(self.identity), "wrote": wrote, **spark})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return read_receipt, (self.encode(),)
+
+
+def read_ticket(text: bytes) -> Ticket:
+    """A ticket from its JSON. Raises :class:`ConfigError` for what is none.
+
+    Of one that another version of semel made nothing but that version is read. Not refused here but by whoever is to write with it: an error in the
+    middle of unpickling is lost in many a pool of processes.
+    """
+    value, made_by = _read(text, "ticket")
+    if made_by != __version__:
+        return Ticket(-1, Identity("", -1, -1), (), {}, made_by)
+    try:
+        _check_form(value)
+        rows = {of_kind(str, name): row for name, row in value["topics"].items()}
+        topics = {name: _topic(row) for name, row in rows.items()}
+        partitions = sorted((name, _index(index, topics[name].partitions)) for name, row in rows.items() for index in row["write"])
+        return Ticket(of_kind(int, value["number"]), _identity(value["identity"]), tuple(partitions), topics)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged("ticket", error) from None
+
+
+def read_receipt(text: bytes) -> Receipt:
+    """A receipt from its JSON. Raises :class:`ConfigError` for one that another version of semel made, :class:`DataLoss` for what is none."""
+    value, made_by = _read(text, "receipt")
+    refuse_other(made_by, "a receipt")
+    try:
+        _check_form(value)
+        wrote = {(topic, int(index)): Wrote(*_offsets(row)) for topic, rows in value["wrote"].items() for index, row in rows.items()}
+        numbers = (of_kind(int, value[name]) for name in ("stage", "task", "attempt"))
+        return Receipt(of_kind(int, value["number"]), _identity(value["identity"]), wrote, *numbers)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged("receipt", error) from None
+
+
+def _written(made_by: str, value: dict[str, Any]) -> bytes:
+    return write_object({"v": VERSION, "semel": made_by, **value})
+
+
+def _read(text: bytes, what: str) -> tuple[dict[str, Any], str]:
+    try:
+        value = read_object(text)
+        return value, of_kind(str, value["semel"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(what, error) from None
+
+
+def _check_form(value: Mapping[str, Any]) -> None:
+    if not is_version(value["v"], VERSION):
+        raise ValueError(f"its form is version {value['v']!r:.100}, and this semel knows {VERSION}")
+
+
+def _identity_value(identity: Identity) -> list[object]:
+    return [identity.transactional_id, int(identity.producer_id), int(identity.epoch)]
+
+
+def _identity(value: Any) -> Identity:
+    transactional_id, producer_id, epoch = of_kind(list, value)
+    return Identity(of_kind(str, transactional_id), of_kind(int, producer_id), of_kind(int, epoch))
+
+
+def _topic(row: Any) -> TicketTopic:
+    return TicketTopic(UUID(of_kind(str, row["id"])), _at_least(1, row["partitions"]), _at_least(1, row["max_bytes"]))
+
+
+def _at_least(least: int, value: object) -> int:
+    number = of_kind(int, value)
+    if number < least:
+        raise ValueError(f"{number} is below {least}")
+    return number
+
+
+def _index(value: object, partitions: int) -> int:
+    index = _at_least(0, value)
+    if index >= partitions:
+        raise ValueError(f"partition {index} of {partitions}")
+    return index
+
+
+def _offsets(row: Any) -> tuple[int, int, int, int]:
+    first, last, records, size = (of_kind(int, number) for number in of_kind(list, row))
+    return first, last, records, size
+
+
+def _damaged(what: str, error: Exception) -> ConfigError | DataLoss:
+    found = str(error)[:200]
+    if what == "ticket":
+        return ConfigError(
+            f"this is no ticket of semel ({found}). Nothing was written with it. Hand tickets on as they are, pickled or as their JSON.",
+            tag="TICKET_DAMAGED",
+        )
+    return DataLoss(
+        f"this is no receipt of semel ({found}), so what its ticket wrote is unknown. Nothing of the transaction was committed: abort it and run the"
+        " same work again. Hand receipts on as they are, pickled or as their JSON.",
+        tag="RECEIPT_DAMAGED",
+    )

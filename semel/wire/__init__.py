@@ -4,6 +4,7 @@
 ``client``            ask a broker, a coordinator, or the leaders, within a deadline
 ``target``            whom a request goes to
 ``connection``        one TCP connection: frames out, frames in
+``answers``           what kafka-python reads in them, and what may not be null there
 ``flexible``          the encoding of what is read and written by hand
 ``security``          what lies between the socket and the frames: TLS, SASL
 ``tokens``            tokens for SASL's OAUTHBEARER, fetched and kept

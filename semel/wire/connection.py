@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import socket
 import struct
-import sys
 import threading
 import time
 from collections import deque
@@ -27,6 +26,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from semel import __version__
 from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss, Retriable, SemelError
+from semel.wire.answers import decode, response_type
 from semel.wire.flexible import Cursor
 from semel.wire.security import authenticate, refused, secure, send_some
 from semel.wire.versions import Versions
@@ -37,6 +37,8 @@ Buffer = bytes | bytearray | memoryview
 
 #: A frame above this is no Kafka frame (a TLS listener's or a web server's answer read as a length) or nothing we could hold.
 MAX_FRAME = 1 << 30
+#: Up to here a frame's buffer is made before it is there; it is above what a broker is asked for unless fetch.max.bytes is raised.
+_TRUSTED = 64 << 20
 #: Pieces that one ``sendmsg`` takes at most on every platform that we run on.
 MAX_PIECES = 512
 _RECEIVE_BUFFER = 1 << 20
@@ -170,19 +172,19 @@ class Connection:
         return self._decode(frame, due)
 
     def _decode(self, frame: memoryview, due: _Due) -> Any:
-        response_type, version = _response_type(due.request_type), due.version
+        kind, version = response_type(due.request_type), due.version
         try:
             (received,) = struct.unpack_from(">i", frame)
             if received != due.correlation:
                 raise ValueError(f"answer {received} came where {due.correlation} was due")
             versions_asked = due.request_type is ApiVersionsRequest  # its answer's header is never flexible: the asker may be old
-            flexible = not versions_asked and response_type.flexible_version_q(version)
+            flexible = not versions_asked and kind.flexible_version_q(version)
             start = Cursor(frame, 4).skip_tags().position if flexible else 4
             if due.read is not None:
                 return due.read(frame, start)
             if versions_asked and struct.unpack_from(">h", frame, 4) == (_UNSUPPORTED_VERSION,):
                 version = 0
-            return response_type.decode(frame[start:], version=version)
+            return decode(kind, frame[start:], version)
         except (ValueError, IndexError, OverflowError, struct.error) as error:
             self.close()
             raise DataLoss(
@@ -198,9 +200,14 @@ class Connection:
         if not 4 <= size <= MAX_FRAME or head.startswith(_TLS_ALERT):
             raise OSError(f"it announced a frame of {size} bytes: not a Kafka listener of this security.protocol?")
         # numpy leaves the memory as it is: zeroing megabytes that are about to be overwritten costs as much as reading them
-        frame = np.empty(size, np.uint8).data
-        _receive_exactly(self._socket, frame)
-        return frame
+        frame = np.empty(min(size, _TRUSTED), np.uint8)
+        _receive_exactly(self._socket, frame.data)
+        while len(frame) < size:  # no more memory is taken on a broker's word than twice what it has sent
+            more = np.empty(min(size, 2 * len(frame)), np.uint8)
+            more[: len(frame)] = frame
+            _receive_exactly(self._socket, more.data[len(frame) :])
+            frame = more
+        return frame.data
 
     def _broken(self, doing: str, error: OSError | ValueError) -> SemelError:
         self.close()
@@ -235,10 +242,6 @@ class Connection:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         self._socket.close()
         self._waiting.clear()
-
-
-def _response_type(request_type: Any) -> Any:
-    return getattr(sys.modules[request_type.__module__], request_type.__name__.removesuffix("Request") + "Response")
 
 
 def _send_all(target: socket.socket, pieces: list[Buffer]) -> None:

@@ -14,7 +14,7 @@ TAGS = ["TIMEOUT", "ABORT_AND_RETRY", "FENCED", "CONFIG", "DATA_LOSS", "UNSUPPOR
 def test_the_classes_are_all_of_them() -> None:
     there = {value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, SemelError)}
     assert there == {SemelError, *CLASSES}
-    assert set(errors.__all__) == {cls.__name__ for cls in there} | {"from_text"}
+    assert set(errors.__all__) == {cls.__name__ for cls in there} | {"from_text", "named"}
 
 
 @pytest.mark.parametrize(("cls", "tag"), list(zip(CLASSES, TAGS, strict=True)))

@@ -13,7 +13,9 @@ from semel.read.columns import Columns
 from semel.records import Codec, decode, scan
 from semel.records.arrays import array, joined, repeated
 from semel.spark.encoding import Encoder
-from semel.spark.tasks import answered
+from semel.spark.answers import answered
+from semel.errors import ConfigError
+import semel.spark.tasks
 from semel.transaction.ticket import TicketTopic
 import numpy as np
 
@@ -36,7 +38,7 @@ for columns in (plain, {"value": keys, "timestamp": times, "partition": parts}, 
             for headers in (False, True):
                 read += Columns(("a", 0), headers=headers).arrange(decode(buffer, scan(buffer), headers=headers)).num_rows
     assert read == 2 * count
-answered("receipt")
+answered(ConfigError("refused"))
 print(sorted({"pandas"} & sys.modules.keys()))
 """
 

@@ -25,3 +25,21 @@ def test_what_is_no_whole_number_is_refused(text: str) -> None:
         SinkOptions.parse({**SERVERS, "topic": "out", "transactionalIdPrefix": "p", "maxBatchRetries": text})
     with pytest.raises(ConfigError, match=r"minPartitions=.* is not a whole number of at least 1"):
         SourceOptions.parse({**SERVERS, "subscribe": "in", "minPartitions": text})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("maxBatchRetries", "9" * 5000),
+        ("kafka.bootstrap.servers", "localhost:" + "9" * 5000),
+        ("transactionalIdPrefix", "half\ud800"),
+        ("x" * 300_000, "1"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_values_beyond_all_measure_are_refused_at_once(name: str, value: str) -> None:
+    """Found by the fuzzers: errors of Python's own, and a look for the nearest name that takes the square of its length."""
+    given = {"kafka.bootstrap.servers": "localhost:9092", "topic": "out", "transactionalIdPrefix": "p", name: value}
+    with pytest.raises(ConfigError) as raised:
+        SinkOptions.parse(given)
+    assert len(str(raised.value)) < 1000

@@ -205,3 +205,26 @@ def test_order_that_is_given_up_is_said(option: str, caplog: pytest.LogCaptureFi
         assert caplog.text == ""
         SourceOptions.parse({**given, option: "9"}, warn=True)
     assert f"with {option} several tasks may read one source partition: the order of its rows is not guaranteed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"assign": '{"in":[{}]}'},
+        {"assign": '{"in":[[0]]}'},
+        {"assign": "[" * 100_000},
+        {"subscribe": "in", "startingOffsets": '{"a":' * 100_000},
+        {"subscribe": "in", "startingOffsets": '{"in":{"0":1e999}}'},
+        {"subscribe": "in", "maxTriggerDelay": "9" * 400 + "d"},
+        {"subscribe": "in", "maxTriggerDelay": "9" * 5000},
+        {"subscribe": "in", "minPartitions": "9" * 5000},
+        {"subscribePattern": "(" * 5000 + ")" * 5000},
+        {"subscribePattern": "a{99999999999999999999}"},
+        {"subscribePattern": "a" * 500_000},
+    ],
+    ids=lambda given: str(given)[:40],
+)
+def test_values_that_break_a_reader_are_refused(given: dict[str, str]) -> None:
+    """Found by the fuzzers: errors of Python's own, and patterns that take seconds."""
+    with pytest.raises(ConfigError):
+        SourceOptions.parse({"kafka.bootstrap.servers": "localhost:9092", **given})

@@ -73,3 +73,15 @@ def test_a_prefix_that_cannot_be_an_owners_id_is_refused(prefix: str) -> None:
 @pytest.mark.parametrize("prefix", ["orders", "a", "orders.task", "bestellungen-ö", "x" * 30_000])
 def test_any_other_prefix_is_taken_as_it_is(prefix: str) -> None:
     assert check_prefix(prefix) == prefix
+
+
+def test_what_no_task_is_called_is_an_owners_id() -> None:
+    """Found by the fuzzers: a number of more digits than Python reads."""
+    tail = "orders.task.2f5b0c5e-0b8f-4f6e-9d2f-6f1c5a0e7b11."
+    assert parse(tail + "9" * 5000) == Name(tail + "9" * 5000, Kind.OWNER)
+    assert parse(f"{tail}999999999").index == 999_999_999
+
+
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(ConfigError, match="half a character"):
+        check_prefix("orders\ud800")

@@ -229,3 +229,21 @@ def test_like_a_naive_reader(events: list[Entry | End]) -> None:
     assert [found.offset for found in settled.open] == [offset for offset, committed in expected if committed is None]
     committed = [offset for offset, committed in expected if committed]
     assert (settled.newest.offset if settled.newest else None) == (committed[-1] if committed else None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"v":1,"a":' * 50_000,
+        b'{"v":1,"sources":[{"cluster":[],"topics":{}}]}',
+        b'{"v":1,"sources":[{"cluster":"c","topics":{"in":{"id":"t","end":{"0":4.5}}}}]}',
+        b'{"v":1,"sources":[{"cluster":"c","topics":{"in":{"id":"t","end":{"0":1e999}}}}]}',
+        b'{"v":1,"wrote":{"out":{"0":["1",true]}}}',
+    ],
+    ids=lambda text: text[:40].decode(),
+)
+def test_values_of_other_kinds_are_damage(text: bytes) -> None:
+    """Found by the fuzzers: they were taken as they came, rounded, or ended in an error of Python's own."""
+    with pytest.raises(DataLoss) as raised:
+        Progress.decode(text, "semel-progress-3 offset 7")
+    assert raised.value.tag == "PROGRESS_DAMAGED"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
 from dataclasses import replace
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
+from semel import __version__
 from semel.config import ClientConfig
-from semel.errors import AbortAndRetry, ConfigError, Unsupported
+from semel.errors import AbortAndRetry, ConfigError
 from semel.transaction.participant import Participant
-from semel.transaction.ticket import Receipt, Ticket, TicketTopic, Wrote
+from semel.transaction.ticket import Receipt, Ticket, TicketTopic, Wrote, read_receipt, read_ticket
 from semel.wire.client import Client
 from semel.wire.produce import Acknowledged
 from semel.wire.transactions import Identity
@@ -48,8 +51,20 @@ def test_a_second_attempt_is_refused_at_once(client: Client, attempt: int) -> No
 
 
 def test_another_version_of_semel_is_refused(client: Client) -> None:
-    with pytest.raises(Unsupported, match="Install one version"):
-        Participant(client, Ticket(3, IDENTITY, TICKET.partitions, TICKET.topics, version="0.0.0"))
+    """Also at a second attempt, and whatever else stands in it: nothing else of it is read."""
+    for value in ({"semel": "0.0.7", "v": 9, "anything": [1]}, {**json.loads(TICKET.encode()), "semel": "0.0.7"}):
+        there = read_ticket(json.dumps(value).encode())
+        for attempt in (0, 1):
+            with pytest.raises(
+                ConfigError, match=rf"semel 0\.0\.7 made this ticket.*has semel {re.escape(__version__)}\. .*nothing.*same wheel"
+            ) as raised:
+                Participant(client, there, attempt=attempt)
+            assert raised.value.tag == "OTHER_VERSION"
+
+
+def test_a_receipt_of_another_version_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"semel 0\.0\.7 made a receipt.*same wheel"):
+        read_receipt(b'{"semel":"0.0.7","unheard":0}')
 
 
 @pytest.mark.parametrize(

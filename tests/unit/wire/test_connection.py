@@ -3,12 +3,13 @@
 import socket
 import struct
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
-from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
 from kafka.protocol.producer import EndTxnRequest, ProduceRequest
 
 from semel.config import ClientConfig
@@ -335,3 +336,53 @@ def test_nobody_listens() -> None:
 def test_a_listener_that_never_greets_is_left_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(Retriable, match="no answer in time"):
         Connection(*silent.getsockname(), config(**{"request.timeout.ms": 50}))
+
+
+def test_a_frame_takes_no_memory_before_it_is_there() -> None:
+    """Found by the fuzzers: a length of a gigabyte, and nothing behind it."""
+
+    def script(server: Server) -> None:
+        server.request()
+        server.socket.sendall(struct.pack(">i", MAX_FRAME) + b"x" * 100)
+
+    with served(script) as connection:
+        tracemalloc.start()
+        try:
+            with pytest.raises(Retriable):
+                connection.call(END, 5)
+            assert tracemalloc.get_traced_memory()[1] < 80 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_frame_that_is_larger_than_what_is_taken_at_once_is_whole() -> None:
+    size = (65 << 20) + 3
+
+    def script(server: Server) -> None:
+        server.request()
+        server.socket.sendall(struct.pack(">ii", size, 2) + bytes(size - 7) + b"end")
+
+    with served(script) as connection:
+        connection.send_raw([b""], EndTxnRequest, 5, lambda frame, start: (len(frame), bytes(frame[-3:])))
+        assert connection.receive() == (size, b"end")
+
+
+@pytest.mark.parametrize(
+    ("request_type", "version", "body", "named"),
+    [
+        (MetadataRequest, 12, b"\0" + bytes(4) + b"\0" + b"\0" + bytes(4) + b"\1\0", "brokers is null"),
+        (MetadataRequest, 12, b"\0" + bytes(4) + b"\2" + bytes(4) + b"\0" + bytes(4) + b"\0\0" + b"\0" + bytes(4) + b"\1\0", "host is null"),
+        (ApiVersionsRequest, 4, b"\0\0\1\0\0\0\0\3\0\x0c\2\6out-7\xff\xff\x7f\xff\xff\0\1\x08\0\0\0\0", "tagged fields"),
+    ],
+)
+def test_a_null_where_kafka_has_none_is_a_damaged_answer(request_type: type, version: int, body: bytes, named: str) -> None:
+    """Found by the fuzzers: kafka-python takes them, and whoever uses the answer fails with an error of Python's own."""
+
+    def script(server: Server) -> None:
+        _, _, correlation, _ = server.request()
+        server.answer(correlation, body)
+
+    with served(script) as connection:
+        connection.send_raw([b""], request_type, version)
+        with pytest.raises(DataLoss, match=f"CORRUPT_ANSWER.*{named}"):
+            connection.receive()

@@ -1,0 +1,48 @@
+"""What a writing task hands back to the driver: its receipt, or the error that stopped it, as one row of JSON (``docs/formats.md``).
+
+No pickle: a task that refuses because it has another version of semel answers as well, and the driver must be able to read that.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyarrow as pa
+
+from semel import __version__
+from semel.errors import SemelError, named
+from semel.plain_json import is_version, of_kind, read_object, write_object
+from semel.records.arrays import joined
+from semel.transaction.ticket import Receipt, read_receipt
+from semel.version import refuse_other
+
+__all__ = ["COLUMN", "answered", "read_answer"]
+
+#: The one column of an answer.
+COLUMN = "answer"
+VERSION = 1
+
+
+def answered(answer: Receipt | SemelError) -> pa.RecordBatch:
+    """One row."""
+    return pa.RecordBatch.from_arrays([joined([_encode(answer)], pa.binary())], [COLUMN])
+
+
+def _encode(answer: Receipt | SemelError) -> bytes:
+    if isinstance(answer, Receipt):
+        return answer.encode()
+    return write_object({"v": VERSION, "semel": __version__, "error": type(answer).__name__, "tag": answer.tag, "message": answer.message})
+
+
+def read_answer(text: bytes) -> Receipt | SemelError:
+    """An answer: errors of every version, receipts of this one.
+
+    Raises :class:`~semel.errors.DataLoss` for what is no answer, :class:`~semel.errors.ConfigError` for one in a form that is not known here.
+    """
+    with suppress(ValueError, KeyError, TypeError):
+        value = read_object(text)
+        if "error" in value and is_version(value["v"], VERSION):
+            return named(*(of_kind(str, value[name]) for name in ("error", "message", "tag")))
+        if "error" in value:
+            refuse_other(of_kind(str, value["semel"]), "the answer of a task")
+    return read_receipt(text)  # which says what is wrong with it, where it is none

@@ -1,0 +1,299 @@
+"""Every parser of bytes and texts that are not ours: what it is fed with, what it may raise, and how much memory it may take.
+
+A target is a generator of inputs and a function that reads one. All inputs are bytes, so that one that fails can be kept in a file. What a target
+accepts is looked at as well: it must be what its own writer would write.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from semel.cli.connection import parse_properties
+from semel.config import ClientConfig
+from semel.errors import SemelError, from_text
+from semel.jaas import parse_jaas
+from semel.records import decode, scan
+from semel.records.control import marker
+from semel.sandbox.background import Background
+from semel.spark import offsets
+from semel.spark.answers import read_answer as read_task_answer
+from semel.spark.options import SinkOptions
+from semel.spark.source_options import SourceOptions
+from semel.transaction import naming
+from semel.transaction.progress import Progress
+from semel.transaction.ticket import read_receipt, read_ticket
+from tests.fuzz.mutate import spoilt_json, spoilt_text
+from tests.fuzz.samples import spoilt_batches
+from tests.fuzz.wire import every_answer, make_answer, make_frame, make_stream, read_answers, read_frames, read_stream
+from tests.unit.formats.forms import WRITTEN
+
+__all__ = ["TARGETS", "Target"]
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class Target:
+    """``read`` may raise ``allowed`` and nothing else, and at its peak hold ``slack`` bytes and ``factor`` bytes for each byte of the input.
+
+    ``warm`` are inputs after which nothing more is compiled or kept.
+    """
+
+    name: str
+    make: Callable[[Random], bytes]
+    read: Callable[[bytes], None]
+    factor: int
+    slack: int
+    allowed: tuple[type[BaseException], ...] = (SemelError,)
+    warm: Callable[[], Sequence[bytes]] = tuple
+
+
+# ---- records
+
+#: What a reader of records lets a compressed batch grow to.
+RECORDS_LIMIT = MIB
+
+
+def read_records(data: bytes) -> None:
+    view = memoryview(data)
+    headers = scan(view, where="in-0")
+    for header in headers:
+        if header.control:
+            with suppress(SemelError):
+                marker(view, header, where="in-0")
+    rows = decode(view, [header for header in headers if not header.control], headers=True, limit=RECORDS_LIMIT, where="in-0")
+    rows.validate(full=True)
+
+
+# ---- JSON
+
+
+def written(*names: str) -> Sequence[bytes]:
+    return [(WRITTEN / name).read_bytes() for name in names]
+
+
+def json_target(
+    name: str,
+    copies: Sequence[bytes],
+    read: Callable[[bytes], Any],
+    write: Callable[[Any], bytes],
+    allowed: tuple[type[BaseException], ...] = (SemelError,),
+) -> Target:
+    """What is accepted is written, read again and written again: the same."""
+
+    def again(data: bytes) -> None:
+        text = write(read(data))
+        if write(read(text)) != text:
+            raise AssertionError(f"what was read as {text[:200]!r} is not written so again")
+
+    return Target(name, lambda random: spoilt_json(random, copies), again, factor=100, slack=256 * KIB, allowed=allowed)
+
+
+def read_offset(data: bytes) -> offsets.SourceOffset:
+    """As :meth:`semel.spark.source.StreamReader` is given it: Spark has read the text before."""
+    return offsets.parse(data.decode("utf-8", "replace"))
+
+
+def write_any(value: Any) -> bytes:
+    if isinstance(value, SemelError):
+        return json.dumps([type(value).__name__, value.tag, value.message]).encode()
+    return bytes(value.encode())
+
+
+def read_any_answer(data: bytes) -> Any:
+    try:
+        listed = json.loads(data)
+    except (ValueError, RecursionError):
+        listed = None
+    return read_task_answer(data) if not isinstance(listed, list) or len(listed) != 3 else _Same(data)
+
+
+class _Same(bytes):
+    def encode(self) -> bytes:
+        return self
+
+
+def read_ticket_also_pickled(data: bytes) -> Any:
+    ticket = read_ticket(data)
+    if pickle.loads(pickle.dumps(ticket)) != ticket:
+        raise AssertionError("a ticket is another one behind pickling")
+    return ticket
+
+
+# ---- options
+
+_KAFKA = {"kafka.bootstrap.servers": "localhost:9092"}
+_JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="a;\\"b";'
+_SINKS: Sequence[dict[str, object]] = (
+    {**_KAFKA, "topic": "out", "transactionalIdPrefix": "orders"},
+    {
+        **_KAFKA,
+        "topics": "a,b",
+        "transactionalIdPrefix": "p",
+        "maxBatchRetries": "3",
+        "partitioner": "any",
+        "onProgressMismatch": "checkpoint:0123456789abcdef",
+    },
+    {**_KAFKA, "delivery": "at_least_once", "kafka.compression.type": "zstd", "acceptLateMarkers": "true", "kafka.transaction.timeout.ms": "60000"},
+    {
+        **_KAFKA,
+        "topic": "o",
+        "transactionalIdPrefix": "s",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": _JAAS,
+    },
+)
+_SOURCES: Sequence[dict[str, object]] = (
+    {**_KAFKA, "subscribe": "in,other", "startingOffsets": '{"in":{"0":23,"1":-1},"other":{"0":-2}}', "minPartitions": "7"},
+    {**_KAFKA, "subscribePattern": "in-[0-9]+", "startingOffsets": "committed", "kafka.group.id": "g", "maxOffsetsPerTrigger": "1000"},
+    {**_KAFKA, "assign": '{"in":[0,1],"other":[2]}', "endingOffsets": '{"in":{"0":50}}', "includeHeaders": "true", "failOnDataLoss": "false"},
+    {**_KAFKA, "subscribe": "in", "startingOffsetsByTimestamp": '{"in":{"0":1700000000000}}', "startingOffsetsByTimestampStrategy": "latest"},
+    {
+        **_KAFKA,
+        "subscribe": "in",
+        "startingTimestamp": "1700000000000",
+        "endingTimestamp": "1800000000000",
+        "maxTriggerDelay": "15m",
+        "minOffsetsPerTrigger": "10",
+    },
+)
+_DOCUMENTS = {str(value) for given in _SOURCES for value in given.values() if str(value).startswith("{")}
+_PIECES = (
+    *"{}[]\",:=;\\/.+*?()|^$ \t\n\0'",
+    "9" * 5000,
+    "-1",
+    "1_0",
+    "٣",
+    "²",
+    "1e9",
+    "ms",
+    "(a+)+",
+    "[0-9]{1,99999}",
+    "localhost:",
+    ":0",
+    ":99999",
+    "é",
+    "\ud800",
+    "true",
+    "null",
+    "{}",
+    "[]",
+)
+
+
+def spoilt_options(random: Random, given: Sequence[Mapping[str, object]]) -> bytes:
+    """Options with values and names that are spoilt, put together from several sets."""
+    options = dict(random.choice(given))
+    if random.random() < 0.3:
+        options.update(random.sample(sorted(random.choice(given).items()), 1))
+    for _ in range(random.randint(1, 3)):
+        name = random.choice(list(options))
+        value = str(options[name])
+        if value in _DOCUMENTS and random.random() < 0.6:
+            options[name] = spoilt_json(random, [value.encode()]).decode("utf-8", "replace")
+        elif random.random() < 0.1:
+            options[spoilt_text(random, [name], _PIECES)] = options.pop(name)
+        elif random.random() < 0.1:
+            options[random.choice((name.upper(), name))] = random.choice((None, True, 7, 0.5, "", " "))
+        else:
+            options[name] = spoilt_text(random, [value], _PIECES)
+    return json.dumps(options).encode()
+
+
+def read_sink(data: bytes) -> None:
+    options = SinkOptions.parse(json.loads(data))
+    repr(options)
+
+
+def read_source(data: bytes) -> None:
+    options = SourceOptions.parse(json.loads(data))
+    with suppress(SemelError):
+        options.for_stream()
+    with suppress(SemelError):
+        options.for_batch()
+    pickle.loads(pickle.dumps(options))
+
+
+# ---- texts
+
+_LOGINS = (
+    _JAAS,
+    "org.apache.kafka.common.security.scram.ScramLoginModule required username='bob' password='it''s' tokenauth=\"false\" ;",
+    'kafkashaded.org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="a" clientSecret="b" extension_x="y";',
+)
+_IDS = ("orders", "orders.task.2f5b0c5e-0b8f-4f6e-9d2f-6f1c5a0e7b11.12", "a.b.unit.2f5b0c5e-0b8f-4f6e-9d2f-6f1c5a0e7b11.0")
+_PROPERTIES = (
+    "security.protocol=SASL_SSL\nsasl.mechanism = PLAIN\n# a remark\nsasl.jaas.config=a \\\n   b\\u0041\n",
+    "client.id: x\n!y\nrequest.timeout.ms 5000\r\nkey\\ with\\=blank=\\t\n",
+)
+_TRACES = ("Traceback:\nsemel.errors.Fenced: [SEMEL_FENCED] another owner. Stop.\n\tat x", "semel.errors.DataLoss: [SEMEL_X] y")
+
+
+def text_target(name: str, given: Sequence[str], pieces: Sequence[str], read: Callable[[str], object], factor: int = 200) -> Target:
+    def make(random: Random) -> bytes:
+        return spoilt_text(random, given, pieces).encode("utf-8", "surrogatepass")
+
+    return Target(name, make, lambda data: _ignore(read(data.decode("utf-8", "replace"))), factor, 256 * KIB)
+
+
+def _ignore(value: object) -> None:
+    repr(value)
+
+
+def read_name(text: str) -> object:
+    with suppress(SemelError):
+        naming.check_prefix(text)
+    name = naming.parse(text)
+    if name.kind is not naming.Kind.OWNER and f"{name.prefix}.{name.kind.value}.{name.uuid}.{name.index}" != text:
+        raise AssertionError(f"{text!r} is not what {name} says")
+    return name
+
+
+def read_command_config(data: bytes) -> None:
+    ClientConfig.parse({**parse_properties(data, Path("command.properties")), "bootstrap.servers": "localhost:1"})
+
+
+def _login(text: str) -> object:
+    mechanism = {"S": "SCRAM-SHA-512", "O": "OAUTHBEARER"}.get(text.rpartition("LoginModule")[0][-1:], "PLAIN")
+    return parse_jaas(text, mechanism)
+
+
+_MARKS = (*"=;\"'\\ \t\n\0.#:!", "\\u00e4", "\\u12", "\\\n", "required", "LoginModule", "username=", "extension_", "\r")
+
+TARGETS = {
+    target.name: target
+    for target in (
+        # what is decompressed counts by the limit that the reader gives, and Arrow and Python each hold it once or twice
+        Target("records", spoilt_batches, read_records, factor=200, slack=6 * RECORDS_LIMIT),
+        Target("answers", make_answer, read_answers, factor=200, slack=256 * KIB, warm=every_answer),
+        # the buffer of a frame is made before it is there
+        Target("frames", make_stream, read_stream, factor=200, slack=65 * MIB),
+        Target("proxy", make_frame, read_frames, factor=200, slack=256 * KIB, allowed=(ConnectionError,)),
+        json_target("offsets", written("source-offset.v1", "source-offset-initial.v1"), read_offset, lambda offset: offsets.dump(offset).encode()),
+        json_target("progress", written("progress.v1"), lambda data: Progress.decode(data, "p-0 offset 1"), Progress.encode),
+        json_target("tickets", written("ticket.v1"), read_ticket_also_pickled, write_any),
+        json_target("receipts", written("receipt.v1"), read_receipt, write_any),
+        json_target("task-answers", written("answer.v1", "answer-error.v1"), read_any_answer, write_any),
+        json_target("left-running", written("left-running.v1"), Background.decode, Background.encode, (ValueError, KeyError, TypeError)),
+        Target("sink-options", lambda random: spoilt_options(random, _SINKS), read_sink, factor=400, slack=512 * KIB),
+        Target("source-options", lambda random: spoilt_options(random, _SOURCES), read_source, factor=400, slack=512 * KIB),
+        text_target("jaas", _LOGINS, _MARKS, _login, factor=400),
+        text_target("naming", _IDS, (*".-0f", ".task.", ".unit.", "9" * 5000, "٣", "\n"), read_name),
+        text_target("traces", _TRACES, ("[SEMEL_", "semel.errors.", "]", "\n", "Fenced: "), from_text),
+        Target(
+            "command-config",
+            lambda random: spoilt_text(random, _PROPERTIES, (*_MARKS, "9" * 5000, _JAAS)).encode("utf-8", "surrogatepass"),
+            read_command_config,
+            factor=400,
+            slack=512 * KIB,
+        ),
+    )
+}

@@ -1,0 +1,138 @@
+"""The forms that outlive a process or travel between processes: for each a writer of today, a reader, and what its written copy says.
+
+A copy in ``written/`` is named ``<form>.v<version>`` and was written once, by the version of semel that made the form. It is never written again:
+a form that changes gets another version, a copy of its own, and keeps the old reader.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+from semel import __version__
+from semel.errors import ConfigError, SemelError
+from semel.sandbox import background
+from semel.spark import answers, offsets, sealed
+from semel.spark.offsets import SourceOffset, TopicOffset
+from semel.spark.precedence import Planned, SourceBatch, decide
+from semel.spark.refusal import Refuse
+from semel.transaction import naming, progress, ticket
+from semel.transaction.naming import Kind, Name
+from semel.transaction.progress import Decided, KafkaSource, OtherSource, Progress, TopicEnd
+from semel.transaction.ticket import Receipt, Ticket, TicketTopic, Wrote
+from semel.wire.transactions import Identity
+
+WRITTEN = Path(__file__).parent / "written"
+#: What the copies say in the place of the version of semel that wrote them: those that name one are read by that very version only.
+MADE_BY = b'"semel":"0.1.0"'
+#: A version that nobody has.
+OTHER = "0.0.7"
+
+
+def today(text: bytes) -> bytes:
+    """A copy as if this version of semel had written it."""
+    return text.replace(MADE_BY, f'"semel":"{__version__}"'.encode())
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form, in version ``newest``: how today's semel writes the sample, how it reads a copy, and what the copy of each version says."""
+
+    name: str
+    newest: int
+    write: Callable[[], bytes]
+    read: Callable[[bytes], object]
+    says: dict[int, object]
+
+
+def refused(text: bytes) -> tuple[str, str]:
+    """A pickle of ours that another version of semel made is read as far as to be refused."""
+    found = pickle.loads(text)
+    try:
+        found.open()
+    except ConfigError as error:
+        return type(found).__name__, error.tag
+    raise AssertionError("it was opened")
+
+
+def pickled(value: object) -> bytes:
+    return pickle.dumps(value, 4)
+
+
+def token(planned: Planned) -> bytes:
+    decided = decide(planned, PROGRESS)
+    assert isinstance(decided, Refuse)
+    return decided.token.encode()
+
+
+def answer(given: Receipt | SemelError) -> bytes:
+    return bytes(answers.answered(given).column(0)[0].as_py())
+
+
+QUERY = "2f5b0c5e-0b8f-4f6e-9d2f-6f1c5a0e7b11"
+TOPIC_ID = "AbCdEfGhIjKlMnOpQrStUv"
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
+PROGRESS = Progress(
+    query=QUERY,
+    run="7c7f5a1e-47a9-4d0c-9a63-0d3f0d3c8a52",
+    batch=41,
+    sources=(
+        KafkaSource(CLUSTER, {"in": TopicEnd(TOPIC_ID, {0: 42, 10: 7}, {0: 5, 10: 0})}, "orders"),
+        KafkaSource(CLUSTER, {"unknown-beginning": TopicEnd(TOPIC_ID, {0: 1})}),
+        OtherSource('{"logOffset":3}', "files"),
+    ),
+    wrote={"out": {0: (100, 141), 3: (9, 9)}},
+    moved="orders-eu",
+    extra={"from a later version": {"kept": [1, None]}},
+)
+DECIDED = Decided(4001, 7, True)
+OFFSET = SourceOffset(CLUSTER, {"in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}), "ä": TopicOffset(TOPIC_ID, {0: 1}, {0: 2})})
+IDENTITY = Identity("orders-out", 4001, 7)
+TICKET = Ticket(
+    3,
+    IDENTITY,
+    (("out", 0), ("out", 2), ("ä", 1)),
+    {"out": TicketTopic(UUID(int=5), 4, 1_048_588), "ä": TicketTopic(UUID(int=6), 2, 900)},
+)
+RECEIPT = Receipt(3, IDENTITY, {("out", 0): Wrote(10, 12, 3, 120), ("out", 2): Wrote(7, 7, 1, 70)}, 8, 1, 0)
+START, END = (KafkaSource(CLUSTER, {"in": TopicEnd(TOPIC_ID, {0: end}, {0: 0})}) for end in (90, 130))
+PLANNED = Planned(QUERY, 42, False, (SourceBatch(None, START, END, None),))
+FOREIGN = Ticket(-1, Identity("", -1, -1), (), {}, OTHER)
+INITIAL = offsets.initial(CLUSTER, {"in": (TOPIC_ID, {0: 5, 1: 0})})
+SAID = ('a "quoted"\nline, ä',)
+SHOWN = (f"[SEMEL_SPECIAL] {SAID[0]}",)
+NAME = f"orders.out.task.{QUERY}.12"
+BROKER = background.Background("127.0.0.1:9092", "4.3.1", [4711], "2026-11-21T10:00:00+00:00", "/var/tmp/broker", False)
+
+
+def _sealed(name: str) -> Form:
+    made = getattr(sealed, name)(OTHER, b"what only that version can read")
+    return Form(f"sealed-{name.removeprefix('Sealed').lower()}", 1, partial(pickled, made), refused, {1: (name, "OTHER_VERSION")})
+
+
+FORMS = [
+    Form("progress", progress.VERSION, PROGRESS.encode, partial(Progress.decode, where="semel-progress-3 offset 7"), {1: PROGRESS}),
+    Form("progress-key", 1, partial(progress.progress_key, "orders-out", "query"), json.loads, {1: ["orders-out", {"scope": "query"}]}),
+    Form("claim-key", 1, partial(progress.claim_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "claim"}]}),
+    Form("claim", progress.VERSION, lambda: progress.CLAIM, json.loads, {1: {"v": 1}}),
+    Form("decided-key", 1, partial(progress.decided_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "decided"}]}),
+    Form("decided", progress.VERSION, DECIDED.encode, partial(Decided.decode, where="semel-progress-3 offset 8"), {1: DECIDED}),
+    Form("source-offset", offsets.VERSION, lambda: offsets.dump(OFFSET).encode(), lambda text: offsets.parse(text.decode()), {1: OFFSET}),
+    Form("source-offset-initial", offsets.VERSION, lambda: offsets.dump(INITIAL).encode(), lambda text: offsets.parse(text.decode()), {1: INITIAL}),
+    Form("ticket", ticket.VERSION, TICKET.encode, ticket.read_ticket, {1: TICKET}),
+    Form("ticket-pickled", ticket.VERSION, partial(pickled, FOREIGN), lambda text: pickle.loads(text).version, {1: OTHER}),
+    Form("receipt", ticket.VERSION, RECEIPT.encode, ticket.read_receipt, {1: RECEIPT}),
+    Form("answer", answers.VERSION, partial(answer, RECEIPT), answers.read_answer, {1: RECEIPT}),
+    Form(
+        "answer-error", answers.VERSION, partial(answer, ConfigError(*SAID, tag="SPECIAL")), lambda text: answers.read_answer(text).args, {1: SHOWN}
+    ),
+    *map(_sealed, ("SealedStage", "SealedWriting", "SealedReader", "SealedPartition")),
+    Form("mismatch-token", 1, partial(token, PLANNED), bytes.decode, {1: "a99de25e6584de75"}),
+    Form("transactional-id", 1, lambda: NAME.encode(), lambda text: naming.parse(text.decode()), {1: Name("orders.out", Kind.TASK, QUERY, 12)}),
+    Form("left-running", background.VERSION, BROKER.encode, background.Background.decode, {1: BROKER}),
+]
