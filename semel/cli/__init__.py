@@ -1,7 +1,7 @@
 """The command line ``semel``: one file a command, imported when it is asked for.
 
-A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``progress``, ``txn`` and ``verify``. :data:`COMMANDS` lists
-them, in the order of the help. ``connection`` is what those share that ask a cluster.
+A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``doctor``, ``progress``, ``txn`` and ``verify``.
+:data:`COMMANDS` lists them, in the order of the help. ``connection`` is what those share that ask a cluster; ``machine`` looks at this machine.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "app", "main"]
 COMMANDS = {
     "demo": "semel.cli.demo",
     "broker": "semel.cli.broker",
+    "doctor": "semel.cli.doctor",
     "progress": "semel.cli.progress",
     "txn": "semel.cli.txn",
     "verify": "semel.cli.verify",

@@ -14,6 +14,7 @@
 ``progress_topic``    where that record is kept
 ``committed``         what it says, for somebody who does not own the id
 ``standings``         how far everybody has come, for whoever is on call
+``examination``       what a cluster would refuse, and why, before a query is started
 ``survey``            what stands open, who waits behind it, and its end by an operator
 ``ownership``         what the owner holds between requests
 ``states``            where it stands, and the one table of moves
