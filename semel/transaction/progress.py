@@ -69,7 +69,8 @@ class Progress:
     """What one transaction did: which batch of which query, how far its sources were read, where its rows lie.
 
     ``wrote`` holds first and last offset by topic and partition. ``moved`` names the prefix that has taken over this one. ``extra`` are keys that
-    this version does not know: they are kept.
+    this version does not know: they are kept. With ``forgotten`` it is none at all: what was there before no longer counts. Such a record has no
+    value (a tombstone, which compaction removes in time, with all that it made obsolete).
     """
 
     query: str | None = None
@@ -79,6 +80,7 @@ class Progress:
     wrote: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     moved: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    forgotten: bool = False
 
     def encode(self) -> bytes:
         """As JSON with sorted keys."""
@@ -175,7 +177,16 @@ class Settled:
 
     @property
     def newest(self) -> Recorded | None:
-        """The newest record that was committed: P."""
+        """The newest record that was committed: P. None where that one forgets."""
+        return None if self.forgotten else self._last
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the newest record that was committed says that there is no progress (``semel progress reset``)."""
+        return self._last is not None and self._last.progress.forgotten
+
+    @property
+    def _last(self) -> Recorded | None:
         return next((record for record in reversed(self.records) if record.committed), None)
 
     @property
@@ -189,7 +200,11 @@ class Settled:
 
 
 def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
-    """Pick one key's transactional records, each settled by the next marker of its producer id behind it, whatever that marker's epoch."""
+    """Pick one key's transactional records, each settled by the next marker of its producer id behind it, whatever that marker's epoch.
+
+    A tombstone of a transaction is such a record: what it forgets is as it was until its transaction is committed. Older records stay in the log
+    until compaction comes by, which removes them before the tombstone; so they count only as long as none follows them.
+    """
     records: list[Recorded] = []
     waiting: dict[int, list[int]] = {}
     for event in events:
@@ -197,9 +212,9 @@ def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
             for index in waiting.pop(event.producer_id, ()):
                 r = records[index]
                 records[index] = Recorded(r.offset, r.producer_id, r.epoch, r.progress, event.commit)
-        elif event.key == key and event.transactional and event.value is not None:
+        elif event.key == key and event.transactional:
             waiting.setdefault(event.producer_id, []).append(len(records))
-            progress = Progress.decode(event.value, f"{where} offset {event.offset}")
+            progress = Progress.decode(event.value, f"{where} offset {event.offset}") if event.value is not None else Progress(forgotten=True)
             records.append(Recorded(event.offset, event.producer_id, event.epoch, progress, None))
     return Settled(tuple(records))
 

@@ -7,11 +7,12 @@ import logging
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError, SemelError
 from semel.read.journal import read_journal
-from semel.records.arrays import joined
+from semel.records.arrays import joined, validity
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
 from semel.transaction.progress import Progress, Settled, claim_key, progress_key, settle
@@ -161,18 +162,20 @@ class ProgressTopic:
         ``moved_from`` is another prefix, whose progress is marked as moved to this one in the same transaction. ``meanwhile`` is called once when
         it has been sent, mostly with the answer still on its way, and what it raises is raised.
         """
-        rows = {self.key: progress.encode()}
+        rows: dict[bytes, bytes | None] = {self.key: None if progress.forgotten else progress.encode()}
         if moved_from is not None:
-            moved = {moved_from.key: Progress(moved=self._prefix).encode()}
+            moved: dict[bytes, bytes | None] = {moved_from.key: Progress(moved=self._prefix).encode()}
             if moved_from.partition == self.partition:
                 rows = moved | rows  # one batch: a second one would need the next sequence
             else:
                 moved_from._append(moved, identity)
         return self._append(rows, identity, meanwhile)
 
-    def _append(self, records: Mapping[bytes, bytes], identity: Identity | None, meanwhile: Callable[[], None] = lambda: None) -> int:
-        columns = [joined([*texts], pa.binary()) for texts in (records.keys(), records.values())]
-        rows = pa.RecordBatch.from_arrays(columns, ["key", "value"])
+    def _append(self, records: Mapping[bytes, bytes | None], identity: Identity | None, meanwhile: Callable[[], None] = lambda: None) -> int:
+        keys, values = (joined([text or b"" for text in texts], pa.binary()) for texts in (records.keys(), records.values()))
+        absent = validity(np.array([text is None for text in records.values()]))
+        values = pa.Array.from_buffers(values.type, len(values), [absent, *values.buffers()[1:]])
+        rows = pa.RecordBatch.from_arrays([keys, values], ["key", "value"])
         if identity is None:
             batches = encode(rows, where=self.name)
         else:
