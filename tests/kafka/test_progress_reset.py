@@ -154,20 +154,40 @@ STEPS = [
 ]
 
 
+#: Runs the program as often as it is told, each time in a process of its own, with its imports done before.
+PROGRAM = """
+import json, os, sys
+import semel.cli.progress
+from semel.cli import main
+for line in sys.stdin:
+    order = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(2, 1)
+        os.environ.update(order["plan"])
+        sys.argv = ["semel", *order["command"]]
+        main()
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
 def test_killed_at_every_step_it_is_forgotten_or_as_it_was(worker: Worker, tmp_path: Path) -> None:
-    for batch, step in enumerate(STEPS):
-        worker.commit(batch)
-        plan = CrashPlan(tmp_path / step.name, CrashPoint(step))
-        code = "from semel.cli import main; main()"
-        variables = {**os.environ, **plan.environment(), "SEMEL_STEPS": "semel.testing.crash:observe"}
-        killed = subprocess.run([sys.executable, "-c", code, *worker.command("--yes")], env=variables, capture_output=True, text=True, check=False)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        found = worker.progress()
-        if STEPS.index(step) < STEPS.index(OwnerStep.COMMIT_SENT):
-            assert found is not None, step
-            assert found.batch == batch
-        elif step is not OwnerStep.COMMIT_SENT:  # whether what was sent had arrived, nobody knows
-            assert found is None, step
+    variables = {**os.environ, "SEMEL_STEPS": "semel.testing.crash:observe"}
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        for batch, step in enumerate(STEPS):
+            worker.commit(batch)
+            plan = CrashPlan(tmp_path / step.name, CrashPoint(step))
+            program.stdin.write(json.dumps({"command": worker.command("--yes"), "plan": plan.environment()}) + "\n")
+            program.stdin.flush()
+            assert int(program.stdout.readline()) == -signal.SIGKILL, step
+            found = worker.progress()
+            if STEPS.index(step) < STEPS.index(OwnerStep.COMMIT_SENT):
+                assert found is not None, step
+                assert found.batch == batch
+            elif step is not OwnerStep.COMMIT_SENT:  # whether what was sent had arrived, nobody knows
+                assert found is None, step
     assert values(worker.servers, worker.target) == ["one"] * len(STEPS)
 
 
