@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any
 
@@ -44,7 +44,7 @@ def list_all(
     """Show every prefix that has written here, and how far it has come."""
     with connect(bootstrap_server, command_config) as client:
         found = standings(client, progress_topic=progress_topic)
-        lags = [_lags(client, one) for one in found]
+        lags = _lags(client, found)
     if as_json:
         print_json([_value(one, lag) for one, lag in zip(found, lags, strict=True)])
         return
@@ -70,7 +70,7 @@ def describe(
     """Show one prefix: the next offset that it reads of each partition, how many are behind it, and where its last rows are."""
     with connect(bootstrap_server, command_config) as client:
         found = [one for one in standings(client, progress_topic=progress_topic) if one.prefix == prefix]
-        lags = [_lags(client, one) for one in found]
+        lags = _lags(client, found)
     if not found:
         raise _unknown(prefix, progress_topic)
     if as_json:
@@ -113,7 +113,7 @@ def reset(
         with Producer(client, prefix, scope=whose, progress_topic=progress_topic) as owner:
             before = Standing(prefix, whose, owner.take_over(), open=False)
             after = at_offsets(client, before.progress, offsets) if offsets is not None else None
-            _show(console, before, _lags(client, before))
+            _show(console, before, *_lags(client, [before]))
             if after is not None:
                 print_table(console, _moves(before, after))
             console.print(f"\n{_meaning(whose, forgotten=after is None)}")
@@ -207,15 +207,21 @@ def _wrote(one: Standing) -> Mapping[str, Mapping[int, tuple[int, int]]]:
     return one.progress.wrote if one.progress is not None else {}
 
 
-def _lags(client: Client, one: Standing) -> dict[TopicPartition, int]:
-    """How many offsets a read_committed reader has before it, where the source is of this cluster and still there."""
-    ends = _ends(one)
-    sources = one.progress.sources if one.progress is not None else ()
-    here = {name for source in sources if isinstance(source, KafkaSource) and source.cluster == client.cluster for name in source.topics}
-    there = client.existing(here)
-    asked = [(topic, index) for topic, index in ends if topic in there and index in there[topic].partitions]
+def _lags(client: Client, found: Sequence[Standing]) -> list[dict[TopicPartition, int]]:
+    """For each, how many offsets a read_committed reader has before it, where the source is of this cluster and still there. Asked once for all."""
+    there = client.existing({topic for one in found for topic in _topics_here(client, one)})
+    asked = {(name, index) for name, topic in there.items() for index in topic.partitions} & {p for one in found for p in _ends(one)}
     latest = list_offsets(client, dict.fromkeys(asked, LATEST), read_committed=True) if asked else {}
-    return {partition: max(latest[partition].offset - ends[partition], 0) for partition in asked}
+    return [
+        {p: max(latest[p].offset - offset, 0) for p, offset in _ends(one).items() if p in latest and p[0] in here}
+        for one in found
+        for here in [_topics_here(client, one)]
+    ]
+
+
+def _topics_here(client: Client, one: Standing) -> set[str]:
+    sources = one.progress.sources if one.progress is not None else ()
+    return {name for source in sources if isinstance(source, KafkaSource) and source.cluster == client.cluster for name in source.topics}
 
 
 def _value(one: Standing, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def list_all(
         return
     console = Console(soft_wrap=True)
     if not found:
-        console.print("no transaction is open")
+        console.print("no transaction is open, of those that this login may describe")
         return
     table = Table("transactional id", "state", "age", "timeout", "partitions", "records waiting", box=None, header_style="bold", padding=(0, 2))
     for one in found:
@@ -78,7 +78,7 @@ def abort(
             if not yes:
                 typer.confirm("Abort it?", abort=True)
         abort_shown(client, found)
-    console.print("aborted, and its markers are on all of its partitions")
+    console.print("aborted, and its markers are on all of the partitions that were shown")
 
 
 def _show(console: Console, found: Surveyed) -> None:
@@ -89,7 +89,8 @@ def _show(console: Console, found: Surveyed) -> None:
     facts.add_row("producer id, epoch", f"{transaction.producer_id}, {transaction.epoch}")
     if found.open:
         facts.add_row("age, timeout", f"{_age(found)}, {_seconds(transaction.timeout_ms)}")
-        facts.add_row("partitions", ", ".join(f"{topic}-{index}" for topic, index in transaction.partitions) or "none yet")
+        shown = ", ".join(f"{topic}-{index}" for topic, index in transaction.partitions)
+        facts.add_row("partitions", shown or "none yet, or none that this login may describe")
     print_table(console, facts)
     if found.held:
         table = Table("partition", "its first offset", "records waiting", box=None, header_style="bold", padding=(0, 2))
