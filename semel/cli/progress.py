@@ -145,12 +145,17 @@ def _meaning(scope: str, *, forgotten: bool) -> str:
         return "A job that was done is then not known to be done: the same version, run again, writes its rows a second time."
     if scope == "producer":
         return "What this producer stored with its last transaction is then gone: its program begins as if it had never written."
-    checkpoint = "Started with its old checkpoint, the query is then refused (in its very first batch it is not, and runs that again)."
+    checkpoint = (
+        "Started with its old checkpoint, the query is then refused (one that is still in its very first batch is not, and writes that again)."
+    )
     if forgotten:
-        return f"{checkpoint} With a new, empty checkpoint it begins by its startingOffsets: rows before those offsets are missed, others repeated."
+        return (
+            f"{checkpoint} With a new, empty checkpoint it begins by its startingOffsets: what it had written from there on, it writes again, and what"
+            " it had not read before that, it misses."
+        )
     return (
         f"{checkpoint} A stateless one with a new, empty checkpoint, startingOffsets=committed and this transactionalIdPrefix at its source begins"
-        " there: what it had read behind that, it repeats, and what it had not read before that, it misses."
+        " there: what it had written from there on, it writes again, and what it had not read before that, it misses."
     )
 
 
