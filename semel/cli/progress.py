@@ -148,14 +148,12 @@ def _meaning(scope: str, *, forgotten: bool) -> str:
     checkpoint = (
         "Started with its old checkpoint, the query is then refused (one that is still in its very first batch is not, and writes that again)."
     )
+    effect = "what it had written from there on, it writes again, and what it had not read before that, it misses."
     if forgotten:
-        return (
-            f"{checkpoint} With a new, empty checkpoint it begins by its startingOffsets: what it had written from there on, it writes again, and what"
-            " it had not read before that, it misses."
-        )
+        return f"{checkpoint} With a new, empty checkpoint it begins by its startingOffsets: {effect}"
     return (
         f"{checkpoint} A stateless one with a new, empty checkpoint, startingOffsets=committed and this transactionalIdPrefix at its source begins"
-        " there: what it had written from there on, it writes again, and what it had not read before that, it misses."
+        f" there: {effect}"
     )
 
 
