@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semel.errors import ConfigError
 from semel.read.fetch import Reader
 from semel.read.ids import IdPlace
 from semel.read.loss import check_ranges
@@ -108,8 +109,9 @@ def verify(
     """Read ``topic``, and ``source`` where there is one, and compare ids.
 
     ``limit`` bounds memory, ``examples`` how many of each kind are kept, ``directory`` is where ids are spilled (the system's temporary folder),
-    ``told`` is given how many offsets of how many have been read. Raises :class:`~semel.errors.ConfigError` for topics and positions that are not
-    there, :class:`~semel.errors.DataLoss` for rows that go while they are read, :class:`~semel.errors.Retriable` when nothing comes any more.
+    ``told`` is given how many offsets of how many have been read. Raises :class:`ConfigError` for topics and positions that are not there, and for a
+    folder that takes no more, :class:`~semel.errors.DataLoss` for rows that go while they are read, :class:`~semel.errors.Retriable` when nothing
+    comes any more.
     """
     wanted = [topic] if source is None else [topic, source]
     # the topic's end first: what it holds is then in the source that is read, and what the source has got since is late and not strange
@@ -118,14 +120,21 @@ def verify(
     if source is not None:
         found.lost = found.strangers = 0
     total = sum(one.size for read in reads for one in read.ranges)
-    with tempfile.TemporaryDirectory(prefix="semel-verify-", dir=directory) as folder:
-        files: list[Mapping[int, Path]] = []
-        for of, read in zip(wanted, reads, strict=True):
-            before = sum(one.size for earlier in reads[: len(files)] for one in earlier.ranges)
-            spill = Spill(Path(folder) / str(len(files)), limit)
-            _read(client, of, read, spill, partial(_tell, told, before, total))
-            files.append(spill.close())
-        _judge_each(found, files, limit, examples, 1)
+    try:
+        with tempfile.TemporaryDirectory(prefix="semel-verify-", dir=directory) as folder:
+            files: list[Mapping[int, Path]] = []
+            for of, read in zip(wanted, reads, strict=True):
+                before = sum(one.size for earlier in reads[: len(files)] for one in earlier.ranges)
+                spill = Spill(Path(folder) / str(len(files)), limit)
+                _read(client, of, read, spill, partial(_tell, told, before, total))
+                files.append(spill.close())
+            _judge_each(found, files, limit, examples, 1)
+    except OSError as error:  # brokers that cannot be reached are errors of ours
+        raise ConfigError(
+            f"ids could not be kept on disk in {directory or tempfile.gettempdir()} ({error}). Nothing was found out. Make room there, or name"
+            " another folder by --temporary-directory: it takes the size of the ids, and 20 bytes a record.",
+            tag="SPILL",
+        ) from None
     return found
 
 

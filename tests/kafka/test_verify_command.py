@@ -148,6 +148,7 @@ def test_a_part_of_a_topic(pair: Pair) -> None:
         (["--against", "no-such-topic"], "no-such-topic does not exist"),
         (["--against-to", "latest", "--against-id", "key"], "Name it"),
         (["--topic", "no-such-topic"], "no-such-topic does not exist"),
+        (["--temporary-directory", "/no/such/folder"], "could not be kept on disk in /no/such/folder"),
     ],
 )
 def test_what_cannot_be_looked_at_is_said_with_status_2(pair: Pair, arguments: list[str], told: str) -> None:
