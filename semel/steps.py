@@ -26,6 +26,8 @@ class OwnerStep(Step):
     CLAIMED = "claimed"
     PROGRESS_READ = "progress_read"
     MARKERS_CHECKED = "markers_checked"
+    DECISION_WRITTEN = "decision_written"
+    HEALED = "healed"
     BEGUN = "begun"
     PARTITIONS_ADDED = "partitions_added"
     WRITTEN = "written"

@@ -18,10 +18,10 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.fetch import Fetched, Position, fetch
 from semel.wire.metadata import TopicPartition
-from semel.wire.offsets import EARLIEST, list_offsets
+from semel.wire.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.outcome import Outcome
 
-__all__ = ["End", "Entry", "read_journal"]
+__all__ = ["End", "Entry", "end_behind", "read_journal", "written_by"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,44 @@ class End:
 
 def read_journal(client: Client, partition: TopicPartition, end: int, deadline: Deadline) -> Iterator[Entry | End]:
     """All that the partition holds below offset ``end``, in order. Raises :class:`Retriable` at the deadline."""
+    start = _start(client, partition, deadline)
+    for buffer, header in _batches(client, partition, start, end, deadline):
+        yield from (event for event in _events(buffer, header, start, partition) if event.offset < end)
+
+
+def end_behind(client: Client, partition: TopicPartition, producer_id: int, offset: int, deadline: Deadline) -> End | None:
+    """The next marker of ``producer_id`` behind ``offset``; None if there is none up to the end, or if the log begins behind that offset."""
+    end = list_offsets(client, {partition: LATEST}, read_committed=False, deadline=deadline)[partition].offset
+    if _start(client, partition, deadline) > offset:
+        return None
+    for buffer, header in _batches(client, partition, offset + 1, end, deadline):
+        if header.control and header.producer_id == producer_id:
+            for event in _events(buffer, header, offset, partition):
+                return event if isinstance(event, End) else None
+    return None
+
+
+def written_by(client: Client, partition: TopicPartition, offset: int, deadline: Deadline) -> tuple[int, int] | None:
+    """Producer id and epoch in the header of the batch that holds ``offset``; None if the log begins behind it."""
+    if _start(client, partition, deadline) > offset:
+        return None
+    _, header = next(_batches(client, partition, offset, offset + 1, deadline))
+    return header.producer_id, header.producer_epoch
+
+
+def _start(client: Client, partition: TopicPartition, deadline: Deadline) -> int:
+    return list_offsets(client, {partition: EARLIEST}, read_committed=False, deadline=deadline)[partition].offset
+
+
+def _batches(client: Client, partition: TopicPartition, offset: int, end: int, deadline: Deadline) -> Iterator[tuple[memoryview, BatchHeader]]:
+    """The batches from the one that holds ``offset`` on, each with the buffer that it is in, up to offset ``end``."""
     topic_id = client.topics({partition[0]}, deadline)[partition[0]].id
-    offset = list_offsets(client, {partition: EARLIEST}, read_committed=False, deadline=deadline)[partition].offset
     while offset < end:
         fetched = _fetch(client, partition, Position(topic_id, offset), deadline)
         for header in scan(fetched.records, where=f"{partition[0]}-{partition[1]}"):
-            if header.last_offset < offset:
-                continue
-            yield from (event for event in _events(fetched.records, header, offset, partition) if event.offset < end)
-            offset = header.next_offset
+            if header.last_offset >= offset:
+                yield fetched.records, header
+                offset = header.next_offset
 
 
 def _fetch(client: Client, partition: TopicPartition, position: Position, deadline: Deadline) -> Fetched:

@@ -29,9 +29,9 @@ from semel.spark.query import MicroBatch, Query, observe, planned, positions_of
 from semel.spark.refusal import Refuse
 from semel.spark.writing import Totals, Work, write_plain, write_with_retries
 from semel.steps import SinkStep, reached
+from semel.transaction.group import group_view
 from semel.transaction.producer import Producer
 from semel.transaction.progress import Progress
-from semel.transaction.takeover import group_view
 from semel.wire.client import Client
 
 __all__ = ["KafkaSink"]

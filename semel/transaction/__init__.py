@@ -10,6 +10,9 @@
 ``takeover``          fence, read, see markers: before the first transaction
 ``ending``            EndTxn, and what each answer means
 ``markers``           seen before the id is used again
+``healing``           those that brokers have lost, written
+``decision``          how a transaction had ended, by what it left behind
+``group``             offsets of the consumer group: reserved, seen, and as progress says
 ``progress``          the record that says what a transaction did, and how it is settled
 ``progress_topic``    where that record is kept
 ``committed``         what it says, for somebody who does not own the id

@@ -2,9 +2,8 @@
 
 EndTxn and InitProducerId answer before the markers are written, and on 4.3.0 to 4.4.0 a partition that has no leader at that moment never gets
 its marker (KAFKA-20734). What is still open then would be settled by the end of the *next* transaction of the same producer id, maybe the wrong
-way. So an owner waits until it has seen that nothing of its producer id is open, or it stops and names the partition.
-
-Writing a lost marker (healing) is not there yet: the query stops.
+way. So an owner waits until it has seen that nothing of its producer id is open; what has lost its marker is healed meanwhile
+(:mod:`semel.transaction.healing`), or it stops and names the partition.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from semel.errors import AbortAndRetry, DataLoss, Fenced, Retriable
 from semel.wire.client import Client
@@ -22,7 +22,7 @@ from semel.wire.offsets import LATEST, list_offsets
 from semel.wire.outcome import briefly
 from semel.wire.transactions import Identity, OpenTransaction, open_transactions
 
-__all__ = ["OFFSETS_TOPIC", "hanging", "wait_seen"]
+__all__ = ["OFFSETS_TOPIC", "Ended", "Heal", "hanging", "opened_text", "wait_seen"]
 
 log = logging.getLogger("semel")
 
@@ -31,6 +31,28 @@ _QUIET_S = 5.0
 
 #: Its markers are seen through the group's offsets (OffsetFetch with ``require_stable``), which needs fewer rights.
 OFFSETS_TOPIC = "__consumer_offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a transaction leaves to be watched: where markers are due, the last rows that they stand behind, and the groups' offsets."""
+
+    identity: Identity
+    committed: bool
+    partitions: frozenset[TopicPartition]
+    last_offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[str, Mapping[TopicPartition, int]]
+
+
+class Heal(Protocol):
+    """What to do about rows that stay open: look whether their marker is lost, and write it, or raise."""
+
+    @property
+    def patience_s(self) -> float:
+        """How long to look on before it is called."""
+
+    def __call__(self, lost: Mapping[TopicPartition, OpenTransaction], leaders: Leaders) -> None:
+        """Settle these, which their leaders have shown. They are looked at again afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +77,14 @@ def wait_seen(
     *,
     last_offsets: Mapping[TopicPartition, int],
     deadline: Deadline,
+    heal: Heal,
 ) -> dict[TopicPartition, list[OpenTransaction]]:
-    """Wait until nothing of ``identity``'s producer id or of the ``former`` ones is open on any of ``partitions``.
+    """Wait until nothing of ``identity``'s producer id or of the ``former`` ones is open on any of ``partitions``; ``heal`` what stays so.
 
     ``last_offsets`` are the last rows of the transaction that was ended, where they are known: a last stable offset beyond them is proof enough.
     Returns what other producers have open, where that was looked at. Raises :class:`Fenced` for rows that only another living owner can have written,
-    :class:`AbortAndRetry` if a partition stays away, :class:`DataLoss` naming the partitions whose marker does not come or whose rows are gone.
+    :class:`AbortAndRetry` if a partition stays away, :class:`DataLoss` naming the partitions whose marker does not come or whose rows are gone,
+    and what ``heal`` raises.
     """
     producer_ids = {identity.producer_id, *former}
     others: dict[TopicPartition, list[OpenTransaction]] = {}
@@ -71,7 +95,8 @@ def wait_seen(
         # the last round has its time too: what it finds is said, and not that the time was up in the middle of it
         once = client.deadline(max(client.config.request_timeout_ms, 1_000))
         try:
-            look, silence = _look(client, client.newest_leaders(left, once), producer_ids, last_offsets, once), None
+            leaders = client.newest_leaders(left, once)
+            look, silence = _look(client, leaders, producer_ids, last_offsets, once), None
         except Retriable as error:  # a round in which nobody answers is not the end of the wait, and proves nothing
             look, silence = _Look(set(), {}, look.gone, {}), error
         _refuse_rival(look.ours, identity)
@@ -79,6 +104,8 @@ def wait_seen(
         left -= look.settled
         if left and deadline.passed:
             raise _given_up(left, look, silence, deadline) from silence
+        if look.ours and time.monotonic() - began >= heal.patience_s:
+            heal(look.ours, leaders)
         if left and not told and time.monotonic() - began > _QUIET_S:
             log.warning("waiting until the last transaction of %r is seen to have ended on %s", identity.transactional_id, named(left))
             told = True
@@ -145,14 +172,16 @@ def _given_up(left: set[TopicPartition], look: _Look, silence: Retriable | None,
             " Find out what happened to these partitions; the rows must be written again from the source.",
             tag="ROWS_GONE",
         )
-    rows = "; ".join(
-        f"{topic}-{index} from offset {o.start_offset} (producer id {o.producer_id}, epoch {o.epoch})"
-        for (topic, index), o in sorted(look.ours.items())[:5]
-    )
+    rows = "; ".join(opened_text(partition, opened) for partition, opened in sorted(look.ours.items())[:5])
     return DataLoss(
         f"the marker that ends a former transaction did not come within {deadline.timeout_ms:.0f} ms: {rows}."
         " Its rows stay invisible, and readers are held back there."
         " Nothing new was written, since a new transaction could settle them the wrong way (KAFKA-20734)."
-        " An operator must write the marker: bin/kafka-transactions.sh abort, only if that transaction was not committed.",
+        " `semel txn list` shows whose they are, and `semel txn heal` writes a marker that was lost.",
         tag="MARKER_LOST",
     )
+
+
+def opened_text(partition: TopicPartition, opened: OpenTransaction) -> str:
+    """Open rows, for a message."""
+    return f"{partition[0]}-{partition[1]} from offset {opened.start_offset} (producer id {opened.producer_id}, epoch {opened.epoch})"

@@ -6,7 +6,7 @@ import time
 
 from semel.errors import ConfigError
 from semel.transaction.naming import check_prefix
-from semel.transaction.progress import Recorded
+from semel.transaction.progress import Recorded, Settled
 from semel.transaction.progress_topic import DEFAULT_TOPIC, ProgressTopic
 from semel.transaction.states import Event, States
 from semel.wire import topics
@@ -35,6 +35,10 @@ class Ownership:
         self.states = States(transactional_id)
         self.identity = Identity(transactional_id, -1, -1)
         self.newest: Recorded | None = None
+        #: All that was read of progress when the id was taken over: how the transactions of the owners before this one had ended.
+        self.settled = Settled(())
+        #: The producer ids that those owners had, where they show.
+        self.former: frozenset[int] = frozenset()
         #: The prefix that this one takes over: its progress is marked as moved by the first transaction.
         self.moved_from: ProgressTopic | None = None
         #: Partitions whose markers this owner has checked: what it adds for the first time is checked first.

@@ -14,18 +14,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 
-from semel.errors import AbortAndRetry, DataLoss, Fenced, Retriable
+from semel.errors import AbortAndRetry, Fenced, Retriable
 from semel.steps import OwnerStep, reached
 from semel.transaction.ending import abort
-from semel.transaction.markers import wait_seen
+from semel.transaction.group import group_view, see_group
+from semel.transaction.healing import Healing
+from semel.transaction.markers import Ended, wait_seen
 from semel.transaction.ownership import Ownership
 from semel.transaction.progress import Progress, Recorded
 from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.states import Event, State
-from semel.transaction.takeover import group_view, see_group, take_over
-from semel.transaction.transaction import Ended, Transaction
+from semel.transaction.takeover import take_over
+from semel.transaction.transaction import Transaction
 from semel.wire.client import Client
-from semel.wire.transactions import end
 
 __all__ = ["Producer"]
 
@@ -98,7 +99,7 @@ class Producer:
         """Progress is the truth, the group a view of it: where they differ, a transaction of offsets alone writes what progress says."""
         wanted = group_view(progress, self._own.client)
         try:
-            found = see_group(self._own, group, wanted.keys()) if wanted else {}
+            found = see_group(self._own, group, wanted.keys(), Healing(self._own, self._own.former), self._own.former) if wanted else {}
         except AbortAndRetry:
             # what is pending may be the work of an owner that has come since: an abort with nothing in it is answered by the identity alone
             self._own.begin()
@@ -154,14 +155,10 @@ class Producer:
         own, now = self._own, self._own.identity
 
         def wait() -> None:
-            try:
-                wait_seen(own.client, ended.partitions, now, {ended.identity.producer_id}, last_offsets=ended.last_offsets, deadline=own.deadline())
-            except DataLoss as lost:
-                # while the coordinator still writes markers it answers 51, and none of them is lost (PROTOCOL 5.2)
-                end(own.client, ended.identity, commit=ended.committed, deadline=own.deadline())
-                raise DataLoss(f"{lost.message} That transaction was {'committed' if ended.committed else 'aborted'}.", tag=lost.tag) from None
+            heal, former = Healing(own, ended=ended), {ended.identity.producer_id}
+            wait_seen(own.client, ended.partitions, now, former, last_offsets=ended.last_offsets, deadline=own.deadline(), heal=heal)
             for group, offsets in ended.offsets.items():
-                see_group(own, group, offsets.keys())
+                see_group(own, group, offsets.keys(), heal, former)
             reached(OwnerStep.MARKERS_SEEN, own.transactional_id)
 
         self._markers, self._committed = _Background(wait), ended.committed

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from semel.errors import ConfigError, DataLoss, Unsupported
 from semel.read.journal import End, Entry
 
 __all__ = [
+    "Decided",
     "KafkaSource",
     "OtherSource",
     "Progress",
@@ -23,6 +24,7 @@ __all__ = [
     "Source",
     "TopicEnd",
     "claim_key",
+    "decided_key",
     "progress_key",
     "refuse_moved",
     "settle",
@@ -97,22 +99,56 @@ class Progress:
         """From JSON. Raises :class:`Unsupported` for a version that is not known, :class:`DataLoss` for what is no progress record at all."""
         try:
             value = json.loads(text)
-            version = value.pop("v")
-            if version != VERSION:
-                raise Unsupported(
-                    f"the progress record at {where} has version {version}, and this semel knows {VERSION}: a newer semel wrote it. Nothing was"
-                    " written. Run this query with that version or a newer one."
-                )
+            _refuse_newer(value.pop("v"), where)
             sources = tuple(_source(row) for row in value.pop("sources", ()))
             wrote = {t: {int(p): (int(a), int(b)) for p, (a, b) in parts.items()} for t, parts in value.pop("wrote", {}).items()}
             known = {name: _typed(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataLoss(
-                f"the record at {where} should be progress of semel and is not ({error!r}). Nothing was written. Another program writes into this"
-                " topic: give semel a topic of its own (progressTopic).",
-                tag="PROGRESS_DAMAGED",
-            ) from None
+            raise _damaged(where, error) from None
         return cls(**known, sources=sources, wrote=wrote, extra=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """How the owner of a transaction ended it, written down because a marker of it was lost (PROTOCOL 5.3).
+
+    A plain record: it holds whatever becomes of its writer, and a successor that finds rows of this pair open ends them so.
+    """
+
+    producer_id: int
+    epoch: int
+    committed: bool
+
+    def encode(self) -> bytes:
+        """As JSON with sorted keys."""
+        value = {"v": VERSION, "producer": self.producer_id, "epoch": self.epoch, "committed": self.committed}
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, text: bytes, where: str) -> Decided:
+        """From JSON. Raises as :meth:`Progress.decode` does."""
+        try:
+            value = json.loads(text)
+            _refuse_newer(value["v"], where)
+            return cls(_typed(int, value["producer"]), _typed(int, value["epoch"]), _typed(bool, value["committed"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise _damaged(where, error) from None
+
+
+def _refuse_newer(version: Any, where: str) -> None:
+    if version != VERSION:
+        raise Unsupported(
+            f"the progress record at {where} has version {version}, and this semel knows {VERSION}: a newer semel wrote it. Nothing was"
+            " written. Run this query with that version or a newer one."
+        )
+
+
+def _damaged(where: str, error: Exception) -> DataLoss:
+    return DataLoss(
+        f"the record at {where} should be progress of semel and is not ({error!r}). Nothing was written. Another program writes into this"
+        " topic: give semel a topic of its own (progressTopic).",
+        tag="PROGRESS_DAMAGED",
+    )
 
 
 def _source_value(source: Source) -> dict[str, Any]:
@@ -158,6 +194,17 @@ def claim_key(prefix: str) -> bytes:
     return progress_key(prefix, "claim")
 
 
+def decided_key(prefix: str) -> bytes:
+    """The key under which an owner writes down how it ended a transaction whose marker was lost."""
+    return progress_key(prefix, "decided")
+
+
+def _notes(key: bytes) -> tuple[bytes, bytes, bytes]:
+    """What the keys of one prefix begin with, in whatever scope, and the keys of its claims and of its decisions."""
+    head = key[: key.rindex(b'"scope":')]
+    return head, head + b'"scope":"claim"}]', head + b'"scope":"decided"}]'
+
+
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """A progress record, with who wrote it and where. ``committed`` is None while it is open."""
@@ -171,9 +218,16 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """All that is known of one key: its records in order, each with how it was settled."""
+    """All that is known of one key: its records in order, each with how it was settled.
+
+    ``others`` are the records of the same prefix in other scopes: one identity has written them all. ``decided`` is what owners wrote down when
+    markers were lost, ``claimed`` whether anybody had taken this prefix over before.
+    """
 
     records: tuple[Recorded, ...]
+    others: tuple[Recorded, ...] = ()
+    decided: tuple[Decided, ...] = ()
+    claimed: bool = False
 
     @property
     def newest(self) -> Recorded | None:
@@ -192,11 +246,16 @@ class Settled:
     @property
     def open(self) -> tuple[Recorded, ...]:
         """Records that no marker has settled yet."""
-        return tuple(record for record in self.records if record.committed is None)
+        return tuple(record for record in self.everything if record.committed is None)
+
+    @property
+    def everything(self) -> tuple[Recorded, ...]:
+        """The records of all scopes."""
+        return self.records + self.others
 
     def outcome_of(self, producer_id: int, epoch: int) -> bool | None:
         """How the transaction of this identity ended, by its newest record: committed, aborted, or None where no record tells."""
-        return next((r.committed for r in reversed(self.records) if (r.producer_id, r.epoch) == (producer_id, epoch)), None)
+        return next((r.committed for r in reversed(self.everything) if (r.producer_id, r.epoch) == (producer_id, epoch)), None)
 
 
 def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
@@ -205,18 +264,30 @@ def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
     A tombstone of a transaction is such a record: what it forgets is as it was until its transaction is committed. Older records stay in the log
     until compaction comes by, which removes them before the tombstone; so they count only as long as none follows them.
     """
+    head, claims, decisions = _notes(key)
     records: list[Recorded] = []
+    ours: list[bool] = []
+    decided: list[Decided] = []
+    claimed = False
     waiting: dict[int, list[int]] = {}
     for event in events:
         if isinstance(event, End):
             for index in waiting.pop(event.producer_id, ()):
-                r = records[index]
-                records[index] = Recorded(r.offset, r.producer_id, r.epoch, r.progress, event.commit)
-        elif event.key == key and event.transactional:
+                records[index] = replace(records[index], committed=event.commit)
+        elif event.key is None or not event.key.startswith(head) or (event.value is None and not event.transactional):
+            continue
+        elif event.key == claims:
+            claimed = True
+        elif event.key == decisions:
+            if event.value is not None:
+                decided.append(Decided.decode(event.value, f"{where} offset {event.offset}"))
+        elif event.transactional:
             waiting.setdefault(event.producer_id, []).append(len(records))
             progress = Progress.decode(event.value, f"{where} offset {event.offset}") if event.value is not None else Progress(forgotten=True)
             records.append(Recorded(event.offset, event.producer_id, event.epoch, progress, None))
-    return Settled(tuple(records))
+            ours.append(event.key == key)
+    mine, others = (tuple(r for r, own in zip(records, ours, strict=True) if own is wanted) for wanted in (True, False))
+    return Settled(mine, others, tuple(decided), claimed)
 
 
 def refuse_moved(settled: Settled, transactional_id: str) -> None:

@@ -15,7 +15,7 @@ from semel.read.journal import read_journal
 from semel.records.arrays import joined, validity
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
-from semel.transaction.progress import Progress, Settled, claim_key, progress_key, settle
+from semel.transaction.progress import Decided, Progress, Settled, claim_key, decided_key, progress_key, settle
 from semel.wire import topics
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
@@ -148,6 +148,10 @@ class ProgressTopic:
         """Write a claim and return its offset: everything that was acknowledged before is below it, on every broker that can answer."""
         value = json.dumps({"v": 1}).encode()
         return self._append({claim_key(self._prefix): value}, None)
+
+    def write_down(self, decided: Decided) -> None:
+        """Write how a transaction was ended, as a plain record: it stays, whatever becomes of its writer and of the open rows before it."""
+        self._append({decided_key(self._prefix): decided.encode()}, None)
 
     def read(self, end: int, deadline: Deadline) -> Settled:
         """All records of this key below offset ``end``, settled by the markers below it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
 import pyarrow as pa
@@ -11,33 +11,23 @@ import pyarrow as pa
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
 from semel.transaction import ending
-from semel.transaction.markers import wait_seen
+from semel.transaction.group import see_group
+from semel.transaction.healing import Healing
+from semel.transaction.markers import Ended, wait_seen
 from semel.transaction.outputs import look_at
 from semel.transaction.ownership import Ownership
 from semel.transaction.participant import Participant
 from semel.transaction.progress import Progress, Recorded
 from semel.transaction.states import Event, State
-from semel.transaction.takeover import see_group
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, TicketTopic, Wrote
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import EARLIEST, list_offsets
 from semel.wire.outcome import name
 from semel.wire.transactions import Identity, add_partitions, commit_offsets, describe
 
-__all__ = ["Ended", "Transaction"]
+__all__ = ["Transaction"]
 
 _ID_UNKNOWN = 49
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What a transaction leaves to be watched: where markers are due, the last rows that they stand behind, and the groups' offsets."""
-
-    identity: Identity
-    committed: bool
-    partitions: frozenset[TopicPartition]
-    last_offsets: Mapping[TopicPartition, int]
-    offsets: Mapping[str, Mapping[TopicPartition, int]]
 
 
 class Transaction:
@@ -317,7 +307,8 @@ class Transaction:
             return
         first_time = wanted - self._own.checked
         if first_time:
-            wait_seen(self._own.client, first_time, self._own.identity, (), last_offsets={}, deadline=self._own.deadline())
+            own, former = self._own, self._own.former
+            wait_seen(own.client, first_time, own.identity, former, last_offsets={}, deadline=own.deadline(), heal=Healing(own, former))
             self._own.checked |= first_time
         self._asked = True
         code = add_partitions(self._own.client, self._own.identity, wanted, self._own.deadline())
@@ -351,9 +342,10 @@ class Transaction:
         return offset
 
     def _commit_offsets(self) -> None:
-        for group, offsets in self._offsets.items():
+        for group, offsets in self._offsets.items():  # all of them first: what is open there must not be what this transaction has put there
             if any((group.id, partition) not in self._own.checked_groups for partition in offsets):
-                see_group(self._own, group.id, offsets.keys())
+                see_group(self._own, group.id, offsets.keys(), Healing(self._own, self._own.former), self._own.former)
+        for group, offsets in self._offsets.items():
             self._sent_offsets[group.id] = {**self._sent_offsets.get(group.id, {}), **offsets}
             code = commit_offsets(self._own.client, self._own.identity, group, offsets, self._own.deadline())
             if code:

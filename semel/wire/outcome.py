@@ -175,6 +175,9 @@ _BY_API: dict[tuple[str, int], Outcome] = {
     ("InitProducerId", 49): Outcome.ABORT,
     ("FindCoordinator", 15): Outcome.RETRY,  # the internal topic is being created, or its partition has no leader
     ("TxnOffsetCommit", 3): Outcome.CONFIG,  # the source's topic or partition is gone: repeating does not bring it back
+    # a marker that the partition has no use for, or that another coordinator has come before: what is open there is looked at anew
+    ("WriteTxnMarkers", 47): Outcome.REFRESH,
+    ("WriteTxnMarkers", 52): Outcome.REFRESH,
     ("Produce", 2): Outcome.ABORT,  # the bytes changed on their way: nothing was stored
     ("Fetch", 100): Outcome.DATA_LOSS,  # the topic that the offsets belong to is gone
     ("Fetch", 103): Outcome.DATA_LOSS,

@@ -21,6 +21,7 @@ _OPERATIONS: Final = {
     ("TxnOffsetCommit", 30): "Read",
     ("TxnOffsetCommit", 53): "Write",
     ("DescribeProducers", 29): "Read",
+    ("WriteTxnMarkers", 31): "Alter",
     ("DescribeConfigs", 29): "DescribeConfigs",
     ("DescribeConfigs", 31): "DescribeConfigs",
     ("CreateTopics", 29): "Create",

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 
+from semel.errors import Retriable
 from semel.wire import outcome
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
@@ -42,8 +43,16 @@ def topic_config(client: Client, name: str, keys: Collection[str], deadline: Dea
 def broker_config(client: Client, keys: Collection[str], deadline: Deadline | None = None) -> dict[str, str | None]:
     """Settings of one broker of the cluster: whichever answers."""
     deadline = deadline or client.deadline()
-    node = min(client.brokers(deadline))
-    return _describe(client, _BROKER, str(node), keys, deadline)
+    while True:
+        problem = None
+        for node in sorted(client.brokers(deadline)):
+            try:
+                return _describe(client, _BROKER, str(node), keys, client.deadline(min(client.config.request_timeout_ms, deadline.remaining * 1000)))
+            except Retriable as error:  # it is going down, or has gone: the others have the same settings
+                problem = error
+        if problem is not None and deadline.passed:
+            raise problem
+        deadline.pause()
 
 
 def _describe(client: Client, kind: int, name: str, keys: Collection[str], deadline: Deadline | None) -> dict[str, str | None]:

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest
-from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
+)
 
 from semel.wire import outcome
 from semel.wire.client import Client
@@ -23,6 +29,7 @@ from semel.wire.target import GroupCoordinator, TransactionCoordinator
 __all__ = [
     "EndAnswer",
     "Identity",
+    "Marker",
     "OpenTransaction",
     "TransactionDescription",
     "add_partitions",
@@ -34,6 +41,7 @@ __all__ = [
     "init_producer_id",
     "list_transactions",
     "open_transactions",
+    "write_markers",
 ]
 
 
@@ -76,6 +84,16 @@ class OpenTransaction:
     start_offset: int
     coordinator_epoch: int
     last_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of a transaction on one partition, as it is to be written there. ``epoch`` is that of the rows."""
+
+    producer_id: int
+    epoch: int
+    commit: bool
+    coordinator_epoch: int
 
 
 def init_producer_id(client: Client, transactional_id: str, timeout_ms: int, deadline: Deadline) -> Identity:
@@ -251,6 +269,38 @@ def open_transactions(
         ]
         for partition, row in answers.items()
     }
+
+
+def write_markers(client: Client, markers: Mapping[TopicPartition, Marker], leaders: Leaders, deadline: Deadline) -> set[TopicPartition]:
+    """Write each partition's marker by its leader, asked once: what a coordinator does at the end of a transaction (needs Alter on the cluster).
+
+    Returns the partitions whose leader has written it. Raises :class:`~semel.errors.ConfigError` without the right,
+    :class:`~semel.errors.Unsupported` for brokers before 4.2, which would take it into the next transaction as well.
+    """
+
+    def build(led: list[TopicPartition]) -> Any:
+        make = WriteTxnMarkersRequest.WritableTxnMarker
+        alike: dict[Marker, list[TopicPartition]] = {}
+        for partition in led:
+            alike.setdefault(markers[partition], []).append(partition)
+        return WriteTxnMarkersRequest(
+            markers=[
+                make(
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.epoch + 1,  # as the coordinator does since KIP-890: whatever comes late with the rows' epoch is refused
+                    transaction_result=marker.commit,
+                    topics=[make.WritableTxnMarkerTopic(name=topic, partition_indexes=at) for topic, at in by_topic(partitions).items()],
+                    coordinator_epoch=marker.coordinator_epoch,
+                    transaction_version=2,
+                )
+                for marker, partitions in alike.items()
+            ]
+        )
+
+    def rows(answer: Any) -> dict[TopicPartition, Any]:
+        return {(t.name, row.partition_index): row for marker in answer.markers for t in marker.topics for row in t.partitions}
+
+    return set(client.ask_leaders(markers, build, rows, (2, 2), leaders=leaders, deadline=deadline))
 
 
 def _worst(api: str, codes: Iterable[int]) -> int:

@@ -52,6 +52,8 @@ class Job:
     file: str = ""
     abort_every: int = 3
     transaction_timeout_ms: int = 60_000
+    request_timeout_ms: int = 10_000
+    delivery_timeout_ms: int = 30_000
 
     @property
     def group(self) -> str:
@@ -68,8 +70,9 @@ class Job:
     def properties(self) -> dict[str, object]:
         return {
             "bootstrap.servers": self.servers,
-            "delivery.timeout.ms": 30_000,
-            "request.timeout.ms": 10_000,
+            "delivery.timeout.ms": self.delivery_timeout_ms,
+            "request.timeout.ms": self.request_timeout_ms,
+            "socket.connection.setup.timeout.ms": min(self.request_timeout_ms, 10_000),
             "transaction.timeout.ms": self.transaction_timeout_ms,
         }
 

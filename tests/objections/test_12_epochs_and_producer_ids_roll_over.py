@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import struct
 from itertools import pairwise
 
 import pytest
-from kafka.protocol.producer import InitProducerIdRequest
 
 import semel
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.wire.client import Client
-from semel.wire.target import TransactionCoordinator
-from semel.wire.transactions import describe, fence
+from semel.wire.transactions import describe
 from tests.crash.arena import assert_whole, new_job
 from tests.crash.pipeline import Job, copy_next, position, write_here
+from tests.worn import LAST_EPOCH, wear_out
 
-LAST_EPOCH = 32_766
 CHUNKS = 12
 
 
 @pytest.fixture(scope="module")
-def worn(kafka: Sandbox) -> list[Job]:
+def tired(kafka: Sandbox) -> list[Job]:
     """Jobs that have begun, whose ids have few epochs left."""
     jobs = [new_job(kafka, f"worn-by-{what}", chunks=CHUNKS) for what in ("ends", "owners")]
     for job in jobs:
-        wear_out(job)
+        tire(job)
     return jobs
 
 
-def wear_out(job: Job) -> None:
-    """Write a chunk, and let one owner follow the other: each takes an epoch. The requests are the same, and none waits for the answer before it."""
+def tire(job: Job) -> None:
+    """Write a chunk, and let one owner follow the other: each takes an epoch."""
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
         producer.take_over([job.target], job.group)
         copy_next(producer, job, write_here(cluster, job))
-    with Client(ClientConfig.parse(job.properties())) as client:
-        left = LAST_EPOCH - CHUNKS // 2 - fence(client, job.prefix).epoch
-        request = InitProducerIdRequest(transactional_id=job.prefix, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1)
-        body = request.encode(version=5)
-        connection = client.connect(TransactionCoordinator(job.prefix), purpose="control")
-        for at_once in (*[1_000] * (left // 1_000), left % 1_000):
-            for _ in range(at_once):
-                connection.send_raw([body], InitProducerIdRequest, 5, _error_code)
-            assert {connection.receive() for _ in range(at_once)} == {0}
-
-
-def _error_code(frame: memoryview, start: int) -> int:
-    return int(struct.unpack_from(">ih", frame, start)[1])
+    wear_out(job.properties(), job.prefix, left=CHUNKS // 2)
 
 
 def identity_of(job: Job) -> tuple[int, int]:
@@ -64,8 +49,8 @@ def assert_rolled_over(identities: list[tuple[int, int]]) -> None:
     assert 0 < turn < len(identities) - 2, "it must be in the middle of the data"
 
 
-def test_one_owner_goes_on_under_another_producer_id(worn: list[Job]) -> None:
-    job = worn[0]
+def test_one_owner_goes_on_under_another_producer_id(tired: list[Job]) -> None:
+    job = tired[0]
     identities = []
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
         producer.take_over([job.target], job.group)
@@ -77,9 +62,9 @@ def test_one_owner_goes_on_under_another_producer_id(worn: list[Job]) -> None:
     assert_whole(job)
 
 
-def test_owners_that_follow_each_other_roll_over_too(worn: list[Job]) -> None:
+def test_owners_that_follow_each_other_roll_over_too(tired: list[Job]) -> None:
     """Every chunk by an owner of its own, which leaves a transaction open for the next one to abort."""
-    job = worn[1]
+    job = tired[1]
     identities = []
     at = 0
     while at < job.total:

@@ -1,0 +1,150 @@
+"""Markers that were lost, written (PROTOCOL 5): the very marker that the coordinator would have written, on the partition that lacks it.
+
+On 4.3.0 to 4.4.0 a partition without a leader at the end of a transaction never gets its marker (KAFKA-20734). Its rows stay open, readers wait in
+front of them, and the end of the next transaction of that producer id would settle them, maybe the wrong way. What is written here has the rows'
+own producer id, their epoch + 1 and the decision that was made: a repeat of it does no harm, and one that comes late, in the middle of another
+transaction, is refused by the broker (measured).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NoReturn
+
+from semel.errors import ConfigError, DataLoss, Fenced, Retriable
+from semel.read.journal import written_by
+from semel.steps import OwnerStep, reached
+from semel.transaction.decision import decide
+from semel.transaction.markers import Ended, opened_text
+from semel.transaction.ownership import Ownership
+from semel.transaction.progress import Decided
+from semel.transaction.states import State
+from semel.wire.metadata import Leaders, TopicPartition
+from semel.wire.outcome import name
+from semel.wire.transactions import Marker, OpenTransaction, end, write_markers
+
+__all__ = ["Healing"]
+
+_OTHER_OWNER = (47, 49, 90)
+
+
+class Healing:
+    """Writes the markers that an owner's partitions lack, or stops and says why it cannot.
+
+    ``ended`` is the transaction that the owner has just ended itself; without it, what is open was left by the owners before it, and InitProducerId
+    has answered: no coordinator has a marker left to write. ``former`` are the producer ids that those owners had.
+    """
+
+    def __init__(self, own: Ownership, former: Collection[int] = (), ended: Ended | None = None) -> None:
+        self._own = own
+        self._former = former
+        self._ended = ended
+        self._proven = ended is None
+        self._written_down = False
+
+    @property
+    def patience_s(self) -> float:
+        """How long to look on before the first call: markers that are on their way land in milliseconds."""
+        return 0.0 if self._ended is None else 0.25
+
+    def __call__(self, lost: Mapping[TopicPartition, OpenTransaction], leaders: Leaders) -> None:
+        """Settle what is open on these partitions. Whether that has happened is for the caller to see.
+
+        Raises :class:`ConfigError` tagged MARKER_LOST without the right to write markers, :class:`DataLoss` tagged DECISION_UNKNOWN where nothing
+        says how a transaction had ended, :class:`Fenced` if another owner has come, :class:`Retriable` if brokers stay away.
+        """
+        if not self._proven:
+            self._prove_ended()
+            return  # the last markers may have come meanwhile: only what is open now has lost its own
+        own_ids = {self._own.identity.producer_id, *self._former, *([self._ended.identity.producer_id] if self._ended else [])}
+        ours = {partition: opened for partition, opened in lost.items() if opened.producer_id in own_ids}
+        decisions = {partition: self._decision(partition, opened) for partition, opened in ours.items()}
+        unknown = {partition: ours[partition] for partition, commit in decisions.items() if commit is None}
+        if unknown:
+            self._stop_unknown(unknown)
+        if ours:
+            self._write(ours, {partition: bool(commit) for partition, commit in decisions.items()}, leaders)
+
+    def _prove_ended(self) -> None:
+        """While its coordinator still writes markers it answers 51, and none of them is lost (PROTOCOL 5.2)."""
+        assert self._ended is not None
+        identity = self._ended.identity
+        code = end(self._own.client, identity, commit=self._ended.committed, deadline=self._own.deadline()).code
+        if code in _OTHER_OWNER:
+            raise Fenced(
+                f"another owner has taken over transactional id {identity.transactional_id!r} while this one waited for the markers of its last"
+                f" transaction, which was {_word(self._ended.committed)}. Stop one of the two: each prefix belongs to one query at a time."
+            )
+        if code:
+            raise Retriable(
+                f"the coordinator had ended the last transaction of {identity.transactional_id!r}, and says {name(code)} now. It is committed as a"
+                " whole or not at all. Start again: taking over finds out which.",
+                tag="OUTCOME_UNKNOWN",
+            )
+        self._proven = True
+
+    def _decision(self, partition: TopicPartition, opened: OpenTransaction) -> bool | None:
+        if self._is_own(opened):
+            assert self._ended is not None
+            return self._ended.committed
+        deadline = self._own.deadline()
+        # the leader tells the epoch of the last rows; where the first ones have another, two transactions lie in one
+        if written_by(self._own.client, partition, opened.start_offset, deadline) != (opened.producer_id, opened.epoch):
+            return None
+        current = self._own.identity.producer_id
+        return decide(self._own.client, opened.producer_id, opened.epoch, self._own.settled, current, deadline)
+
+    def _is_own(self, opened: OpenTransaction) -> bool:
+        return self._ended is not None and (opened.producer_id, opened.epoch) == (self._ended.identity.producer_id, self._ended.identity.epoch)
+
+    def _write(self, lost: Mapping[TopicPartition, OpenTransaction], commits: Mapping[TopicPartition, bool], leaders: Leaders) -> None:
+        if any(map(self._is_own, lost.values())):
+            self._write_down()
+        markers = {p: Marker(o.producer_id, o.epoch, commits[p], max(0, o.coordinator_epoch)) for p, o in lost.items()}
+        try:
+            written = write_markers(self._own.client, markers, leaders, self._own.deadline())
+        except ConfigError as refused:
+            rows = "; ".join(f"{opened_text(p, o)}, which was {_word(commits[p])}" for p, o in sorted(lost.items())[:5])
+            command = f"{_command(*min(lost.items()))} --as {'commit' if commits[min(lost)] else 'abort'}"
+            raise ConfigError(
+                f"the brokers have lost the marker that ends a transaction of {self._own.transactional_id!r} (KAFKA-20734): {rows}. Its rows are"
+                f" whole and open: readers wait in front of them. Nothing new was written. {refused.message} Or let somebody who has it run, for"
+                f" each of them: {command}",
+                tag="MARKER_LOST",
+            ) from None
+        for topic, index in sorted(written):
+            reached(OwnerStep.HEALED, f"{self._own.transactional_id} {topic}-{index}")
+
+    def _write_down(self) -> None:
+        """Before the first marker: whoever comes when this process has died in the middle of it must end the rest as this one does."""
+        if self._ended is not None and not self._written_down:
+            self._own.progress.write_down(Decided(self._ended.identity.producer_id, self._ended.identity.epoch, self._ended.committed))
+            self._written_down = True
+            reached(OwnerStep.DECISION_WRITTEN, self._own.transactional_id)
+
+    def _stop_unknown(self, unknown: Mapping[TopicPartition, OpenTransaction]) -> NoReturn:
+        own = self._own
+        if own.states.now is State.NEW:  # with a transaction open, its own abort finds a rival
+            answer = end(own.client, own.identity, commit=False, deadline=own.deadline())
+            if answer.code:
+                raise Fenced(
+                    f"another owner has taken over transactional id {own.transactional_id!r} while this one looked at open rows of it. This one has"
+                    " written nothing. Run one query with this prefix, not two."
+                )
+            own.identity = answer.identity
+        rows = "; ".join(opened_text(partition, opened) for partition, opened in sorted(unknown.items())[:5])
+        raise DataLoss(
+            f"the brokers have lost the marker that ends a transaction of {own.transactional_id!r} (KAFKA-20734), and nothing says any more whether"
+            f" it was committed: {rows}. Its rows are open: readers wait in front of them, and whether they belong to the output is not known."
+            " Nothing new was written. Look whether the same rows were written again behind them, or are missing, and let somebody who may write"
+            f" markers decide: {_command(*min(unknown.items()))} shows both outcomes and asks.",
+            tag="DECISION_UNKNOWN",
+        )
+
+
+def _command(partition: TopicPartition, opened: OpenTransaction) -> str:
+    return f"semel txn heal {partition[0]} {partition[1]} --producer-id {opened.producer_id}"
+
+
+def _word(committed: bool) -> str:
+    return "committed" if committed else "aborted"

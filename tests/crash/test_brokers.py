@@ -1,0 +1,139 @@
+"""Brokers that fail while an owner is at each of its steps, on three of them: nothing is lost, doubled, reordered or torn (DESIGN section 5).
+
+The coordinator is frozen and deposed, and back again; its place is moved while all run; brokers are restarted one after the other under load; too few
+replicas are in sync in the middle of a batch. That any broker is killed is objection 18, in ``tests/objections``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import semel
+from semel.config import ClientConfig
+from semel.sandbox import Sandbox
+from semel.testing.records import read
+from semel.transaction.committed import committed_progress
+from semel.wire.client import Client
+from semel.wire.target import TransactionCoordinator
+from tests.crash.arena import assert_whole, new_job
+from tests.crash.pipeline import copy_next, write_here
+from tests.crash.strikes import STEPS, elect_preferred, finish, live, node_of, striking, wait_whole
+from tests.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def kafka3() -> Iterator[Sandbox]:
+    """As the shared one, with brokers that are missed after 2 s: here they are frozen all the time."""
+    settings = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "2000", "replica.lag.time.max.ms": "3000"}
+    with Sandbox.start(nodes=3, settings=settings) as sandbox:
+        yield sandbox
+
+
+def test_the_coordinator_is_frozen_and_moved_at_every_step(kafka3: Sandbox) -> None:
+    job = new_job(kafka3, "coordinated", chunks=2 * len(STEPS) + 3)
+    live(job)
+    for step in STEPS:
+        frozen = node_of(kafka3, TransactionCoordinator(job.prefix))
+        with striking(step, frozen.freeze) as struck:
+            try:
+                live(job)
+                assert struck.wait(10), step
+                assert node_of(kafka3, TransactionCoordinator(job.prefix)) is not frozen, "the owner went on by another coordinator"
+            finally:
+                frozen.thaw()
+        wait_whole(kafka3)
+        with striking(step, lambda: elect_preferred(kafka3)) as struck:
+            live(job)
+            assert struck.wait(10), step
+    finish(job)
+    assert_whole(job)
+
+
+def test_every_broker_is_restarted_under_load(kafka3: Sandbox) -> None:
+    """An orderly restart of one after the other, as for an upgrade: the owner never stops, and no batch is seen to fail."""
+    job = new_job(kafka3, "rolling", chunks=2_000, chunk=30)
+    stop, restarted = threading.Event(), 0
+    failures: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
+                producer.take_over([job.target], job.group)
+                while not stop.is_set():
+                    copy_next(producer, job, write_here(cluster, job))
+        except BaseException as error:
+            failures.append(error)
+
+    loading = threading.Thread(target=load)
+    loading.start()
+    try:
+        for node in kafka3.nodes:
+            before = newest(kafka3, job.prefix)
+            node.stop()
+            wait_for(lambda before=before: newest(kafka3, job.prefix) > before or failures, "batches while a broker is down")
+            node.start()
+            node.wait_ready(120, nodes=3)
+            wait_whole(kafka3)
+            restarted += 1
+    finally:
+        stop.set()
+        loading.join(120)
+    assert failures == []
+    assert restarted == 3
+    copied = job.rows(0, (newest(kafka3, job.prefix) + 1) * job.chunk).column("value").to_pylist()
+    seen = read(kafka3.bootstrap_servers, [job.target], {"value": "value"}).column("value").to_pylist()
+    assert sorted(seen) == sorted(copied)
+
+
+def newest(kafka3: Sandbox, prefix: str) -> int:
+    """The newest batch whose progress is committed; -1 before the first."""
+    with Client(ClientConfig.parse({"bootstrap.servers": kafka3.bootstrap_servers})) as client:
+        progress = committed_progress(client, prefix, scope="producer")
+    return -1 if progress is None or progress.batch is None else progress.batch
+
+
+def test_too_few_replicas_are_in_sync_in_the_middle_of_a_batch(kafka3: Sandbox) -> None:
+    """Writes are refused until the second replica is back: the batch waits for it, and where that takes too long nothing of it is visible."""
+    servers = kafka3.bootstrap_servers
+    leader, follower, _ = kafka3.nodes
+    topic = NewTopic("in-sync", 1, replica_assignment=[[leader.id, follower.id]], config={"min.insync.replicas": "2"})
+    AdminClient({"bootstrap.servers": servers}).create_topics([topic])["in-sync"].result(30)
+    wait_whole(kafka3)
+    properties = {"bootstrap.servers": servers, "request.timeout.ms": 2_000, "socket.connection.setup.timeout.ms": 1_000}
+    for patience_ms, comes_back in ((60_000, True), (6_000, False)):
+        with semel.Cluster({**properties, "delivery.timeout.ms": patience_ms}) as cluster, cluster.producer("in-sync") as producer:
+            with producer.transaction() as txn:
+                txn.send("in-sync", pa.table({"value": [f"first, {comes_back}"]}))
+            producer.settle()
+            txn = producer.transaction()
+            txn.send("in-sync", pa.table({"value": [f"half, {comes_back}"]}))
+            follower.freeze()
+            try:
+                wait_for(lambda: in_sync(servers, "in-sync") == 1, "the follower to be out of sync")
+                back = threading.Timer(1, follower.thaw) if comes_back else threading.Timer(60, lambda: None)
+                back.start()
+                if comes_back:
+                    txn.send("in-sync", pa.table({"value": [f"other half, {comes_back}"]}))
+                    txn.commit()
+                else:
+                    with pytest.raises(semel.Retriable, match="NOT_ENOUGH_REPLICAS"):
+                        txn.send("in-sync", pa.table({"value": [f"other half, {comes_back}"]}))
+                back.cancel()
+            finally:
+                follower.thaw()
+            wait_whole(kafka3)
+            if not comes_back:
+                txn.abort()
+                with producer.transaction() as txn:
+                    txn.send("in-sync", pa.table({"value": ["run again"]}))
+    seen = read(servers, ["in-sync"], {"value": "value"}).column("value").to_pylist()
+    assert seen == ["first, True", "half, True", "other half, True", "first, False", "run again"]
+
+
+def in_sync(servers: str, topic: str) -> int:
+    return len(AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=10).topics[topic].partitions[0].isrs)

@@ -1,0 +1,391 @@
+"""Markers that brokers have lost (KAFKA-20734) are written as the transaction was decided, or the owner stops and says what is to be done.
+
+On one cluster, a node is frozen once while many transactions end: of owners that live on, and of owners that are never heard of again. Then each is
+healed by whoever comes. Objection 22 in all its forms; PROTOCOL 5.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+
+import semel
+from semel.errors import SemelError
+from semel.read.journal import written_by
+from semel.records.encode import encode
+from semel.steps import OwnerStep, Step
+from semel.testing.records import read
+from semel.transaction.group import offsets_partition
+from semel.transaction.producer import Producer
+from semel.transaction.progress_topic import ProgressTopic
+from semel.transaction.transaction import Transaction
+from semel.wire.client import Client
+from semel.wire.produce import Appender
+from semel.wire.transactions import Identity, add_partitions, describe, fence, open_transactions
+from tests.kafka.frail import MAY_HEAL, Frail, Names, frail
+from tests.worn import LAST_EPOCH, wear_out
+
+PLACES = {
+    "data": {"data": True},
+    "progress": {"progress": True},
+    "offsets": {"offsets": True},
+    "all": {"data": True, "progress": True, "offsets": True},
+}
+ENDS = ["committed", "aborted"]
+
+
+class Died(BaseException):
+    """An owner is gone, in the middle of whatever it was at."""
+
+
+@dataclass
+class Left:
+    """A transaction whose markers were lost, and its owner where that one lives."""
+
+    names: Names
+    producer: Producer | None
+    end: Callable[[], None]
+    result: Callable[[], None]
+
+
+@dataclass
+class Scene:
+    """The cluster, and what was left there."""
+
+    frail: Frail
+    left: dict[str, Left]
+
+    def values(self, names: Names, *, wait_for_open: bool = True) -> list[str]:
+        """What a reader of another client sees, in order."""
+        seen = read(self.frail.kafka.bootstrap_servers, [names.topic], {"value": "value"}, wait_for_open=wait_for_open)
+        return sorted(seen.column("value").to_pylist())
+
+    def take_over(self, names: Names, *, may_heal: bool = True) -> None:
+        """As the next owner does, from beginning to end; then a transaction that is aborted, and one that is committed."""
+        with cluster(self.frail, may_heal=may_heal) as ours, ours.producer(names.id) as producer:
+            producer.take_over([names.topic], names.group)
+            go_on(producer, names)
+
+    def nothing_is_open(self, names: Names) -> bool:
+        partitions = [(names.topic, index) for index in self.frail.client.topics({names.topic})[names.topic].partitions]
+        return not any(open_transactions(self.frail.client, partitions).values())
+
+
+@contextmanager
+def cluster(where: Frail, **how: bool) -> Iterator[semel.Cluster]:
+    with semel.Cluster(where.properties(**how)) as opened:
+        yield opened
+
+
+def rows(text: str, names: Names, where: Frail) -> pa.Table:
+    indexes = sorted(where.client.topics({names.topic})[names.topic].partitions)
+    return pa.table({"value": [f"{text}-{index}" for index in indexes], "partition": indexes})
+
+
+def go_on(producer: Producer, names: Names) -> None:
+    """An abort that would take rows of the former transaction with it, were they still open; and a commit that would show aborted ones."""
+    txn = producer.transaction()
+    txn.send(names.topic, pa.table({"value": ["never"], "partition": [0]}))
+    txn.abort()
+    with producer.transaction() as txn:
+        txn.send(names.topic, pa.table({"value": ["after-0"], "partition": [0]}))
+        txn.send_offsets({(names.topic, 0): 2}, group=names.group)
+
+
+def write_as(client: Client, stranger: Identity, names: Names) -> None:
+    """A transaction of somebody who looks at no markers, left open."""
+    partition = (names.topic, 0)
+    assert add_partitions(client, stranger, [partition], client.deadline()) == 0
+    appender = Appender(client, {names.topic: client.topics({names.topic})[names.topic].id}, names.id)
+    row = pa.table({"value": ["strange"]})
+    how = {"producer_id": stranger.producer_id, "producer_epoch": stranger.epoch, "base_sequence": 0, "transactional": True}
+    appender.submit((partition, batch) for batch in encode(row, **how))
+    appender.flush()
+
+
+class Stage:
+    """Owners that stand right in front of the end of their transaction, until all of them are there."""
+
+    def __init__(self, where: Frail, held: ExitStack) -> None:
+        self.where = where
+        self._held = held
+        self._pool = held.enter_context(ThreadPoolExecutor(40))
+        self._go = threading.Event()
+        self._arrived: dict[str, threading.Event] = {}
+        self._dying: dict[str, Step] = {}
+
+    def observe(self, step: Step, detail: str) -> None:
+        name = detail.partition(" ")[0]
+        if self._dying.get(name) is step:
+            del self._dying[name]
+            raise Died
+        if step is OwnerStep.OFFSETS_ADDED and detail in self._arrived:
+            self._arrived.pop(detail).set()
+            assert self._go.wait(100)
+
+    def _begin(self, transaction: Callable[[], Transaction], names: Names, *, commit: bool) -> Transaction:
+        for text in ("before", "lost"):
+            txn = transaction()
+            txn.send(names.topic, rows(text, names, self.where))
+            txn.send_offsets({(names.topic, 0): 1}, group=names.group)
+            if text == "before":
+                txn.commit()
+        if commit:
+            self._arrived[names.id] = threading.Event()
+        return txn
+
+    def living(self, names: Names, end: str = "committed", *, may_heal: bool = True, dies_at: Step | None = None) -> Left:
+        """It commits, or aborts, and looks after its markers itself."""
+        if dies_at is not None:
+            self._dying[names.id] = dies_at
+        ours = self._held.enter_context(cluster(self.where, may_heal=may_heal))
+        producer = ours.producer(names.id)
+        producer.take_over([names.topic], names.group)
+        txn = self._begin(producer.transaction, names, commit=end == "committed")
+        if end == "aborted":
+            return Left(names, producer, txn.abort, lambda: None)
+        return self._committing(names, producer, txn)
+
+    def dead(self, names: Names, end: str = "committed") -> Left:
+        """Its last act is EndTxn, or TxnOffsetCommit where it is the next owner's InitProducerId that aborts it."""
+        producer = self._held.enter_context(cluster(self.where)).producer(names.id)
+        producer.take_over([names.topic], names.group)
+        txn = self._begin(producer.transaction, names, commit=True)
+        txn._ended = lambda ended: None  # nobody looks after its markers
+        left = self._committing(names, None, txn)
+        if end == "committed":
+            return left
+        return Left(names, None, lambda: self._fence(names), lambda: None)
+
+    def _fence(self, names: Names) -> None:
+        fence(self.where.client, names.id)
+
+    def _committing(self, names: Names, producer: Producer | None, txn: Transaction) -> Left:
+        arrived = self._arrived[names.id]
+        future = self._pool.submit(self._commit, txn)
+        assert arrived.wait(60)
+        return Left(names, producer, lambda: None, lambda: future.result(60))
+
+    def _commit(self, txn: Transaction) -> None:
+        try:
+            txn.commit()
+        except SemelError as error:
+            if not isinstance(error, semel.Fenced):
+                raise
+
+    def lose(self, left: dict[str, Left]) -> None:
+        """Everything ends while the victim leads nothing."""
+        with self.where.leaderless():
+            for one in left.values():
+                one.end()
+            self._go.set()
+            for one in left.values():
+                one.result()
+
+    def assert_lost(self, left: dict[str, Left]) -> None:
+        """Each of the dead has left open what was to be left open."""
+        client = self.where.client
+        for place, lost in PLACES.items():
+            for end in ENDS:
+                names = left[f"dead {place} {end}"].names
+                partitions = {
+                    "data": (names.topic, 0),
+                    "progress": ProgressTopic(client, names.id, "producer").partition,
+                    "offsets": offsets_partition(client, names.group),
+                }
+                wrote = written_by(client, partitions["data"], 2, client.deadline())
+                assert wrote is not None
+                opened = open_transactions(client, [partitions[what] for what in lost])
+                for what in lost:
+                    assert wrote[0] in [one.producer_id for one in opened[partitions[what]]], f"{place}, {end}: the marker on {what} was not lost"
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    patch = pytest.MonkeyPatch()
+    with frail() as where, ExitStack() as held:
+        stage = Stage(where, held)
+        patch.setattr(semel.steps, "_observer", stage.observe)
+        left = {}
+        for place, lost in PLACES.items():
+            for end in ENDS:
+                left[f"dead {place} {end}"] = stage.dead(where.names(**lost), end)
+            left[f"living {place} committed"] = stage.living(where.names(**lost))
+        left["living data aborted"] = stage.living(where.names(data=True), "aborted")
+        for end in ENDS:
+            left[f"nobody knows {end}"] = stage.dead(where.names(data=True, progress=True, beside=False), end)
+        for what in ("mixed", "control", "no right", "dies initialised", "dies progress_read", "dies healed"):
+            left[what] = stage.dead(where.names(data=True, progress=what.startswith("dies"), offsets=what.startswith("dies")))
+        for step in (OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED):
+            left[f"owner dies {step.value}"] = stage.living(where.names(**PLACES["all"], beside=False), dies_at=step)
+        left["living, no right"] = stage.living(where.names(data=True), may_heal=False)
+        for who, begin in (("living", stage.living), ("dead", stage.dead)):
+            names = where.names(data=True)
+            wear_out(where.properties(), names.id, left=2)
+            left[f"{who}, worn"] = begin(names)
+        stage.lose(left)
+        stage.assert_lost(left)
+        yield Scene(where, left)
+        patch.undo()
+
+
+def expected(end: str, names: Names, where: Frail) -> list[str]:
+    values = [f"before-{index}" for index in sorted(where.client.topics({names.topic})[names.topic].partitions)]
+    lost = [value.replace("before", "lost") for value in values] if end == "committed" else []
+    return sorted([*values, *lost, "after-0"])
+
+
+# ---- controls
+
+
+def test_control_unhealed_the_next_abort_takes_committed_rows_with_it(scene: Scene) -> None:
+    """The brokers do lose markers here, and the harness sees what comes of it."""
+    names, client = scene.left["control"].names, scene.frail.client
+    assert scene.values(names, wait_for_open=False) == ["before-0", "before-1", "lost-1"], "a marker came: the scene is not set"
+    successor = fence(client, names.id)
+    assert add_partitions(client, successor, [(names.topic, 0)], client.deadline()) == 0
+    fence(client, names.id)
+    assert scene.values(names) == ["before-0", "before-1", "lost-1"], "half of a committed transaction is gone for good"
+    assert scene.nothing_is_open(names)
+
+
+# ---- by the owner, and by whoever comes next
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_by_the_owner_itself(scene: Scene, place: str) -> None:
+    left = scene.left[f"living {place} committed"]
+    assert left.producer is not None
+    left.producer.settle()
+    go_on(left.producer, left.names)
+    left.producer.close()
+    assert scene.values(left.names) == expected("committed", left.names, scene.frail)
+
+
+def test_an_abort_by_the_owner_itself(scene: Scene) -> None:
+    left = scene.left["living data aborted"]
+    assert left.producer is not None
+    go_on(left.producer, left.names)
+    left.producer.close()
+    assert scene.values(left.names) == expected("aborted", left.names, scene.frail)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("place", PLACES)
+def test_across_a_takeover(scene: Scene, place: str, end: str) -> None:
+    names = scene.left[f"dead {place} {end}"].names
+    scene.take_over(names)
+    assert scene.values(names) == expected(end, names, scene.frail)
+    assert scene.nothing_is_open(names)
+
+
+# ---- across two takeovers in a row
+
+
+@pytest.mark.parametrize("step", [OwnerStep.INITIALISED, OwnerStep.PROGRESS_READ, OwnerStep.HEALED], ids=lambda step: step.value)
+def test_a_successor_that_dies_too(scene: Scene, monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
+    """Whatever the first one has done, the second decides the same. At ``healed``, some partitions have their markers and others do not."""
+    names = scene.left[f"dies {step.value}"].names
+
+    def die(passed: Step, detail: str) -> None:
+        if passed is step and detail.startswith(names.id):
+            raise Died
+
+    monkeypatch.setattr(semel.steps, "_observer", die)
+    with cluster(scene.frail) as ours, pytest.raises(Died):
+        ours.producer(names.id).take_over([names.topic], names.group)
+    monkeypatch.undo()
+    scene.take_over(names)
+    assert scene.values(names) == expected("committed", names, scene.frail)
+
+
+@pytest.mark.parametrize("step", [OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED], ids=lambda step: step.value)
+def test_an_owner_that_dies_while_it_heals(scene: Scene, step: Step) -> None:
+    """All its markers were lost, and the owner alone knew how it had ended: what it has written down is what its successor goes by."""
+    left = scene.left[f"owner dies {step.value}"]
+    assert left.producer is not None
+    with pytest.raises(Died):
+        left.producer.settle()
+    scene.take_over(left.names)
+    assert scene.values(left.names) == expected("committed", left.names, scene.frail)
+
+
+# ---- what cannot be healed
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_nobody_knows_is_not_guessed(scene: Scene, end: str) -> None:
+    """Data and progress have lost their markers, and the owner has died before it could say how it had ended."""
+    names = scene.left[f"nobody knows {end}"].names
+    for _ in range(2):
+        with pytest.raises(semel.DataLoss, match=rf"DECISION_UNKNOWN.*semel txn heal {names.topic} 0 --producer-id \d+ shows both outcomes"):
+            scene.take_over(names)
+    assert scene.values(names, wait_for_open=False) == ["before-0"]
+    assert not scene.nothing_is_open(names), "and nothing was settled"
+
+
+def test_rows_of_two_transactions_in_one_are_not_guessed(scene: Scene) -> None:
+    """Somebody has used the id without healing it: behind the rows that lost their marker lie others, open as well."""
+    names, client = scene.left["mixed"].names, scene.frail.client
+    write_as(client, fence(client, names.id), names)
+    with scene.frail.leaderless():
+        fence(client, names.id)  # and the marker of this abort is lost as well
+    with pytest.raises(semel.DataLoss, match="DECISION_UNKNOWN"):
+        scene.take_over(names)
+    assert "lost-0" not in scene.values(names, wait_for_open=False)
+
+
+def test_a_successor_without_the_right(scene: Scene) -> None:
+    names = scene.left["no right"].names
+    told = rf"MARKER_LOST.*{names.topic}-0 from offset 2 .*which was committed.*the right Alter on the cluster is missing.*heal {names.topic} 0 --pro"
+    with pytest.raises(semel.ConfigError, match=told):
+        scene.take_over(names, may_heal=False)
+    assert scene.values(names, wait_for_open=False) == ["before-0", "before-1", "lost-1"]
+    scene.take_over(names)
+    assert scene.values(names) == expected("committed", names, scene.frail)
+
+
+def test_an_owner_without_the_right(scene: Scene) -> None:
+    """Its rows are committed, and it says so: who writes them again doubles them. With the right it goes on where it stopped."""
+    left = scene.left["living, no right"]
+    assert left.producer is not None
+    with pytest.raises(semel.ConfigError, match=r"MARKER_LOST.*which was committed"):
+        left.producer.settle()
+    with pytest.raises(semel.ConfigError, match="MARKER_LOST"):
+        left.producer.transaction()
+    scene.frail.secured.allow("app", [MAY_HEAL])
+    try:
+        left.producer.settle()
+    finally:
+        scene.frail.secured.withdraw("app", MAY_HEAL)
+    go_on(left.producer, left.names)
+    left.producer.close()
+    assert scene.values(left.names) == expected("committed", left.names, scene.frail)
+
+
+# ---- at the epochs' end
+
+
+@pytest.mark.parametrize("who", ["living", "dead"])
+def test_the_last_epoch(scene: Scene, who: str) -> None:
+    """The next identity has another producer id, with which the rows cannot be ended any more."""
+    left = scene.left[f"{who}, worn"]
+    known = describe(scene.frail.client, left.names.id)
+    assert known is not None
+    wrote = written_by(scene.frail.client, (left.names.topic, 0), 2, scene.frail.client.deadline())
+    assert wrote is not None
+    assert wrote[1] == LAST_EPOCH
+    assert wrote[0] != known.producer_id
+    if left.producer is not None:
+        left.producer.settle()
+        go_on(left.producer, left.names)
+        left.producer.close()
+    else:
+        scene.take_over(left.names)
+    assert scene.values(left.names) == expected("committed", left.names, scene.frail)

@@ -1,0 +1,62 @@
+"""How a former transaction ended, by what was written of it (PROTOCOL 5.3). With rows behind which a marker is looked for: tests/kafka/test_healing.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from semel.errors import DataLoss, Unsupported
+from semel.read.journal import End, Entry
+from semel.transaction.decision import decide
+from semel.transaction.progress import Decided, Progress, claim_key, decided_key, progress_key, settle
+from semel.wire.deadline import Deadline
+
+QUERY, BATCH = progress_key("orders-out", "query"), progress_key("orders-out", "batch")
+CLAIM = Entry(0, -1, -1, False, claim_key("orders-out"), b'{"v":1}')
+NOBODY: Any = None
+
+
+def record(offset: int, producer: int, epoch: int, key: bytes = QUERY) -> Entry:
+    return Entry(offset, producer, epoch, True, key, Progress(batch=offset).encode())
+
+
+def decided(offset: int, *decision: Any, prefix: str = "orders-out") -> Entry:
+    return Entry(offset, -1, -1, False, decided_key(prefix), Decided(*decision).encode())
+
+
+@pytest.mark.parametrize(
+    ("events", "committed"),
+    [
+        pytest.param([CLAIM], False, id="no record: it is the last thing that is written"),
+        pytest.param([], None, id="nobody has ever taken the id over with semel: another program's rows"),
+        pytest.param([CLAIM, record(1, 7, 4), End(2, 7, 5, True)], True, id="its record is committed"),
+        pytest.param([CLAIM, record(1, 7, 4), End(2, 7, 5, False)], False, id="its record is aborted"),
+        pytest.param([CLAIM, record(1, 7, 4, BATCH), End(2, 7, 5, True)], True, id="its record is of another scope"),
+        pytest.param([CLAIM, record(1, 7, 4)], None, id="its record is open, and names no rows"),
+        pytest.param([CLAIM, record(1, 7, 4), decided(2, 7, 4, True)], True, id="its owner has written it down: committed"),
+        pytest.param([CLAIM, decided(1, 7, 4, False), decided(2, 7, 3, True)], False, id="its owner has written it down: aborted"),
+        pytest.param([CLAIM, decided(1, 7, 3, True), decided(2, 8, 4, True)], False, id="what was written down is of others"),
+        pytest.param([CLAIM, decided(1, 7, 4, True, prefix="orders")], False, id="what was written down is of another prefix"),
+        pytest.param([CLAIM, record(1, 7, 3), End(2, 7, 4, True)], False, id="the newest record is older"),
+        pytest.param([CLAIM, record(1, 7, 5), End(2, 7, 6, False)], None, id="a newer record may have pushed its own out"),
+        pytest.param([CLAIM, record(1, 7, 5, BATCH), End(2, 7, 6, True)], None, id="and so may one of another scope"),
+        pytest.param([CLAIM, record(1, 6, 9), End(2, 6, 10, True)], False, id="a record of the producer id before this one is older"),
+    ],
+)
+def test_by_what_was_written(events: list[Entry | End], committed: bool | None) -> None:
+    assert decide(NOBODY, 7, 4, settle(events, QUERY, "here"), 7, Deadline(0)) is committed
+
+
+def test_a_former_producer_id_is_older_than_whatever_else_is_there() -> None:
+    settled = settle([CLAIM, record(1, 7, 0), End(2, 7, 1, True)], QUERY, "here")
+    assert decide(NOBODY, 6, 32_766, settled, 7, Deadline(0)) is None
+
+
+def test_what_is_written_down_is_refused_when_damaged_or_newer() -> None:
+    assert Decided.decode(b'{"committed":true,"epoch":4,"producer":7,"v":1}', "here") == Decided(7, 4, True)
+    for text in (b"{", b'{"v":1}', b'{"committed":1,"epoch":4,"producer":7,"v":1}', b"7"):
+        with pytest.raises(DataLoss, match="here"):
+            Decided.decode(text, "here")
+    with pytest.raises(Unsupported, match="has version 2"):
+        Decided.decode(b'{"v":2}', "here")
