@@ -17,7 +17,7 @@ from typing import Literal
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
-from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, Range, Reader, StartSpec, check_ranges, id_text, resolve
+from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, Reader, StartSpec, check_ranges, whole
 from semel.transaction.participant import Participant
 from semel.transaction.producer import Producer
 from semel.transaction.progress_topic import DEFAULT_TOPIC
@@ -76,11 +76,7 @@ class Cluster:
         while reading :class:`~semel.errors.DataLoss` for rows that have gone, :class:`~semel.errors.Retriable` when nothing comes any more.
         """
         committed = self._client.config.isolation_level == "read_committed"
-        known = self._client.topics({topic})[topic]
-        partitions = [(topic, index) for index in known.partitions]
-        first = resolve(self._client, partitions, _position(topic, start), read_committed=committed)
-        last = resolve(self._client, partitions, _ending(topic, end), read_committed=committed, ending=True)
-        ranges = [Range(topic, id_text(known.id), index, first[topic, index], last[topic, index]) for index in known.partitions]
+        ranges = whole(self._client, topic, _position(topic, start), _ending(topic, end), read_committed=committed)
         checked = check_ranges(self._client, [one for one in ranges if one.size > 0], fail_on_data_loss=True, deadline=self._client.deadline())
         return Reader(self._client, checked.ranges, read_committed=committed, headers=headers)
 

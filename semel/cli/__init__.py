@@ -1,7 +1,7 @@
 """The command line ``semel``: one file a command, imported when it is asked for.
 
-A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``progress`` and ``txn``. :data:`COMMANDS` lists them, in the
-order of the help. ``connection`` is what those share that ask a cluster.
+A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``doctor``, ``progress``, ``txn`` and ``verify``.
+:data:`COMMANDS` lists them, in the order of the help. ``heal`` is one of ``txn``. ``connection`` is what those share that ask a cluster; ``machine`` looks at this machine.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import sys
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 from typer.core import TyperGroup
 
 from semel import __version__
@@ -23,8 +21,10 @@ __all__ = ["COMMANDS", "app", "main"]
 COMMANDS = {
     "demo": "semel.cli.demo",
     "broker": "semel.cli.broker",
+    "doctor": "semel.cli.doctor",
     "progress": "semel.cli.progress",
     "txn": "semel.cli.txn",
+    "verify": "semel.cli.verify",
 }
 
 
@@ -75,7 +75,9 @@ def main() -> None:
     try:
         app()
     except SemelError as error:
-        Console(stderr=True, soft_wrap=True).print(Text(str(error), style="red"))
+        from semel.cli.connection import print_error
+
+        print_error(error)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

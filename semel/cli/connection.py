@@ -13,12 +13,13 @@ import javaproperties
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from semel.config import ClientConfig
-from semel.errors import ConfigError
+from semel.errors import ConfigError, SemelError
 from semel.wire.client import Client
 
-__all__ = ["AsJson", "Configured", "Servers", "connect", "parse_properties", "print_json", "print_table"]
+__all__ = ["AsJson", "Configured", "Servers", "connect", "could_not_look", "parse_properties", "print_error", "print_json", "print_table"]
 
 Servers = Annotated[str, typer.Option("--bootstrap-server", help="host:port[,host:port] of the cluster.")]
 Configured = Annotated[Path | None, typer.Option("--command-config", help="A file of Kafka properties: security.protocol, sasl.jaas.config, ...")]
@@ -49,6 +50,21 @@ def _readable(path: Path) -> Iterator[None]:
         raise ConfigError(
             f"--command-config {path} cannot be read: {type(error).__name__}. Nothing was sent. Correct the path, or the file.", tag="COMMAND_CONFIG"
         ) from None
+
+
+def print_error(error: SemelError) -> None:
+    """An error of ours is its message, not a stack of calls."""
+    Console(stderr=True, soft_wrap=True).print(Text(str(error), style="red"))
+
+
+@contextmanager
+def could_not_look() -> Iterator[None]:
+    """For commands whose status says what they found: 2 is that they could not look."""
+    try:
+        yield
+    except SemelError as error:
+        print_error(error)
+        raise typer.Exit(2) from None
 
 
 def print_table(console: Console, table: Table) -> None:

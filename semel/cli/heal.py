@@ -63,7 +63,7 @@ def _choose(console: Console, found: Unmarked, end: End | None, *, yes: bool) ->
             "\nNothing is written down of how it had ended. Look whether the same rows were written again behind these (then abort), or are missing"
             " otherwise (then commit): a wrong answer doubles or loses them."
         )
-        end = End(typer.prompt("End it as", type=typer.Choice([one.value for one in End]) if hasattr(typer, "Choice") else str))
+        end = typer.prompt("End it as (commit, abort)", type=End)
     elif not yes:
         typer.confirm(f"Write the marker, as {end.value}?", abort=True)
     return end is End.commit

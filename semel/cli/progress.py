@@ -1,8 +1,10 @@
-"""``semel progress list | describe``: how far queries, batch jobs and producers have come, as their last committed transaction says."""
+"""``semel progress list | describe | reset``: how far queries, batch jobs and producers have come, as their last committed transaction says."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -11,8 +13,10 @@ from rich.table import Table
 
 from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table
 from semel.errors import ConfigError
-from semel.transaction.progress import KafkaSource
+from semel.transaction.producer import Producer
+from semel.transaction.progress import KafkaSource, Progress
 from semel.transaction.progress_topic import DEFAULT_TOPIC
+from semel.transaction.reset import at_offsets, forget, scope_of, set_to
 from semel.transaction.standings import Standing, standings
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -25,6 +29,14 @@ ProgressTopic = Annotated[str, typer.Option("--progress-topic", help="Where prog
 Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix, or the transactional id of a producer.")]
 
 
+class Scope(Enum):
+    """Whose progress it is."""
+
+    QUERY = "query"
+    BATCH = "batch"
+    PRODUCER = "producer"
+
+
 @app.command("list")
 def list_all(
     bootstrap_server: Servers, command_config: Configured = None, progress_topic: ProgressTopic = DEFAULT_TOPIC, as_json: AsJson = False
@@ -32,7 +44,7 @@ def list_all(
     """Show every prefix that has written here, and how far it has come."""
     with connect(bootstrap_server, command_config) as client:
         found = standings(client, progress_topic=progress_topic)
-        lags = [_lags(client, one) for one in found]
+        lags = _lags(client, found)
     if as_json:
         print_json([_value(one, lag) for one, lag in zip(found, lags, strict=True)])
         return
@@ -58,18 +70,105 @@ def describe(
     """Show one prefix: the next offset that it reads of each partition, how many are behind it, and where its last rows are."""
     with connect(bootstrap_server, command_config) as client:
         found = [one for one in standings(client, progress_topic=progress_topic) if one.prefix == prefix]
-        lags = [_lags(client, one) for one in found]
+        lags = _lags(client, found)
     if not found:
-        raise ConfigError(
-            f"{progress_topic} holds no progress of {prefix!r}. Nothing was changed. `semel progress list` shows whose it holds.",
-            tag="UNKNOWN_PREFIX",
-        )
+        raise _unknown(prefix, progress_topic)
     if as_json:
         print_json([_value(one, lag) for one, lag in zip(found, lags, strict=True)])
         return
     console = Console(soft_wrap=True)
     for one, lag in zip(found, lags, strict=True):
         _show(console, one, lag)
+
+
+@app.command()
+def reset(
+    prefix: Prefix,
+    bootstrap_server: Servers,
+    command_config: Configured = None,
+    to_offsets: Annotated[
+        str | None,
+        typer.Option("--to-offsets", help='Set it to these next offsets to read, as JSON: {"in": {"0": 42, "1": -2}}. -2: earliest.'),
+    ] = None,
+    scope: Annotated[Scope | None, typer.Option(help="Whose progress, where a prefix has several.")] = None,
+    progress_topic: ProgressTopic = DEFAULT_TOPIC,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Forget the progress of a prefix, or set it to other offsets, after showing what it is.
+
+    Takes the prefix over first: a query that runs under it is fenced and stops, also when the answer is no. Nothing is lost by that; start it again.
+
+    Rows that were written stay. What is forgotten is that they were: whoever starts again from earlier offsets writes them a second time.
+    """
+    if as_json and not yes:
+        raise typer.BadParameter("it asks, and what it asks is no JSON: give --yes too", param_hint="--json")
+    console = Console(soft_wrap=True, quiet=as_json)
+    offsets = _offsets(to_offsets) if to_offsets is not None else None
+    with connect(bootstrap_server, command_config) as client:
+        whose = scope_of(client, prefix, progress_topic, scope.value if scope is not None else None)
+        if whose is None and offsets is None:
+            raise _unknown(prefix, progress_topic)
+        whose = whose or (scope or Scope.QUERY).value
+        with Producer(client, prefix, scope=whose, progress_topic=progress_topic) as owner:
+            before = Standing(prefix, whose, owner.take_over(), open=False)
+            after = at_offsets(client, before.progress, offsets) if offsets is not None else None
+            _show(console, before, *_lags(client, [before]))
+            if after is not None:
+                print_table(console, _moves(before, after))
+            console.print(f"\n{_meaning(whose, forgotten=after is None)}")
+            if not yes and not typer.confirm("Forget it?" if after is None else "Set it so?"):
+                console.print("Nothing was changed. Who ran under this prefix was fenced: start it again.")
+                raise typer.Exit(1)
+            forget(owner) if after is None else set_to(owner, after)
+    if as_json:
+        done = Standing(prefix, whose, after, open=False)
+        print_json({"before": _value(before, {}), "after": None if after is None else _value(done, {})})
+    console.print("forgotten" if after is None else "set")
+
+
+def _offsets(text: str) -> dict[str, dict[int, int]]:
+    try:
+        found = {topic: {int(index): offset for index, offset in offsets.items()} for topic, offsets in json.loads(text).items()}
+        if not found or any(type(offset) is not int for offsets in found.values() for offset in offsets.values()):
+            raise ValueError(text)
+    except (ValueError, AttributeError):
+        raise ConfigError(
+            f'--to-offsets {text!r} names no offsets. Nothing was changed. Give each partition of each topic one: {{"in": {{"0": 42, "1": -2}}}}.',
+            tag="POSITION",
+        ) from None
+    return found
+
+
+def _meaning(scope: str, *, forgotten: bool) -> str:
+    if scope == "batch":
+        return "A job that was done is then not known to be done: the same version, run again, writes its rows a second time."
+    if scope == "producer":
+        return "What this producer stored with its last transaction is then gone: its program begins as if it had never written."
+    checkpoint = (
+        "Started with its old checkpoint, the query is then refused (one that is still in its very first batch is not, and writes that again)."
+    )
+    effect = "what it had written from there on, it writes again, and what it had not read before that, it misses."
+    if forgotten:
+        return f"{checkpoint} With a new, empty checkpoint it begins by its startingOffsets: {effect}"
+    return (
+        f"{checkpoint} A stateless one with a new, empty checkpoint, startingOffsets=committed and this transactionalIdPrefix at its source begins"
+        f" there: {effect}"
+    )
+
+
+def _moves(before: Standing, after: Progress) -> Table:
+    table = Table("reads", "now", "will be", box=None, header_style="bold", padding=(0, 2))
+    now = _ends(before)
+    for (topic, index), offset in sorted(_ends(Standing(before.prefix, before.scope, after, open=False)).items()):
+        table.add_row(f"{topic}-{index}", str(now.get((topic, index), "-")), str(offset))
+    return table
+
+
+def _unknown(prefix: str, progress_topic: str) -> ConfigError:
+    return ConfigError(
+        f"{progress_topic} holds no progress of {prefix!r}. Nothing was changed. `semel progress list` shows whose it holds.", tag="UNKNOWN_PREFIX"
+    )
 
 
 def _show(console: Console, one: Standing, lag: Mapping[TopicPartition, int]) -> None:
@@ -111,15 +210,21 @@ def _wrote(one: Standing) -> Mapping[str, Mapping[int, tuple[int, int]]]:
     return one.progress.wrote if one.progress is not None else {}
 
 
-def _lags(client: Client, one: Standing) -> dict[TopicPartition, int]:
-    """How many offsets a read_committed reader has before it, where the source is of this cluster and still there."""
-    ends = _ends(one)
-    sources = one.progress.sources if one.progress is not None else ()
-    here = {name for source in sources if isinstance(source, KafkaSource) and source.cluster == client.cluster for name in source.topics}
-    there = client.existing(here)
-    asked = [(topic, index) for topic, index in ends if topic in there and index in there[topic].partitions]
+def _lags(client: Client, found: Sequence[Standing]) -> list[dict[TopicPartition, int]]:
+    """For each, how many offsets a read_committed reader has before it, where the source is of this cluster and still there. Asked once for all."""
+    there = client.existing({topic for one in found for topic in _topics_here(client, one)})
+    asked = {(name, index) for name, topic in there.items() for index in topic.partitions} & {p for one in found for p in _ends(one)}
     latest = list_offsets(client, dict.fromkeys(asked, LATEST), read_committed=True) if asked else {}
-    return {partition: max(latest[partition].offset - ends[partition], 0) for partition in asked}
+    return [
+        {p: max(latest[p].offset - offset, 0) for p, offset in _ends(one).items() if p in latest and p[0] in here}
+        for one in found
+        for here in [_topics_here(client, one)]
+    ]
+
+
+def _topics_here(client: Client, one: Standing) -> set[str]:
+    sources = one.progress.sources if one.progress is not None else ()
+    return {name for source in sources if isinstance(source, KafkaSource) and source.cluster == client.cluster for name in source.topics}
 
 
 def _value(one: Standing, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``semel txn list | describe | abort``: transactions that stand open, whose they are, who waits behind them, and their end."""
+"""``semel txn list | describe | abort | heal``: transactions that stand open, whose they are, who waits behind them, and their end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from rich.console import Console
 from rich.table import Table
 
 from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table
+from semel.cli.heal import heal
 from semel.transaction.naming import Kind
 from semel.transaction.survey import Surveyed, abort_shown, survey, survey_one
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Transactions: what stands open, and holds readers back.")
+app.command()(heal)
 Id = Annotated[str, typer.Argument(metavar="ID", help="The transactional id: of a query, its transactionalIdPrefix.")]
 
 
@@ -34,7 +36,7 @@ def list_all(
         return
     console = Console(soft_wrap=True)
     if not found:
-        console.print("no transaction is open")
+        console.print("no transaction is open, of those that this login may describe")
         return
     table = Table("transactional id", "state", "age", "timeout", "partitions", "records waiting", box=None, header_style="bold", padding=(0, 2))
     for one in found:
@@ -78,7 +80,7 @@ def abort(
             if not yes:
                 typer.confirm("Abort it?", abort=True)
         abort_shown(client, found)
-    console.print("aborted, and its markers are on all of its partitions")
+    console.print("aborted, and its markers are on all of the partitions that were shown")
 
 
 def _show(console: Console, found: Surveyed) -> None:
@@ -89,7 +91,8 @@ def _show(console: Console, found: Surveyed) -> None:
     facts.add_row("producer id, epoch", f"{transaction.producer_id}, {transaction.epoch}")
     if found.open:
         facts.add_row("age, timeout", f"{_age(found)}, {_seconds(transaction.timeout_ms)}")
-        facts.add_row("partitions", ", ".join(f"{topic}-{index}" for topic, index in transaction.partitions) or "none yet")
+        shown = ", ".join(f"{topic}-{index}" for topic, index in transaction.partitions)
+        facts.add_row("partitions", shown or "none yet, or none that this login may describe")
     print_table(console, facts)
     if found.held:
         table = Table("partition", "its first offset", "records waiting", box=None, header_style="bold", padding=(0, 2))

@@ -8,13 +8,16 @@
 - ``partition``: one partition on its way through its range.
 - ``fetch``: the reader: ranges in, Arrow record batches out.
 - ``journal``: one partition raw, records and markers, for reading progress.
+- ``verification``: whether each id is there once, and what is missing against another topic.
+- ``ids``: where a record's id stands.
+- ``spill``: ids on disk, by their hash, so that memory stays bounded.
 """
 
 from semel.read.columns import schema
 from semel.read.fetch import Reader
 from semel.read.loss import Checked, Loss, check_ranges
 from semel.read.plan import NO_END, Range, id_text, parse_id, split
-from semel.read.position import AtOffsets, AtTimestamp, Committed, Earliest, EndSpec, Latest, StartSpec, resolve
+from semel.read.position import AtOffsets, AtTimestamp, Committed, Earliest, EndSpec, Latest, StartSpec, resolve, whole
 
 __all__ = [
     "NO_END",
@@ -35,4 +38,5 @@ __all__ = [
     "resolve",
     "schema",
     "split",
+    "whole",
 ]

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from semel.errors import ConfigError
+from semel.read.plan import Range, id_text
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import EARLIEST, LATEST, committed, list_offsets
 
-__all__ = ["AtOffsets", "AtTimestamp", "Committed", "Earliest", "EndSpec", "Latest", "StartSpec", "resolve"]
+__all__ = ["AtOffsets", "AtTimestamp", "Committed", "Earliest", "EndSpec", "Latest", "StartSpec", "resolve", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,15 @@ def resolve(
     open_ones = {partition: offset for partition, offset in found.items() if offset in (EARLIEST, LATEST)}
     listed = list_offsets(client, open_ones, read_committed=read_committed, deadline=deadline) if open_ones else {}
     return found | {partition: row.offset for partition, row in listed.items()}
+
+
+def whole(client: Client, topic: str, start: StartSpec, end: EndSpec, *, read_committed: bool) -> list[Range]:
+    """A range of each partition of a topic, by where it starts and ends now. Raises what :func:`resolve` raises."""
+    known = client.topics({topic})[topic]
+    partitions = [(topic, index) for index in known.partitions]
+    first = resolve(client, partitions, start, read_committed=read_committed)
+    last = resolve(client, partitions, end, read_committed=read_committed, ending=True)
+    return [Range(topic, id_text(known.id), index, first[topic, index], last[topic, index]) for index in known.partitions]
 
 
 def _committed(client: Client, group: str, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:

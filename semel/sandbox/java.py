@@ -14,7 +14,7 @@ from pathlib import Path
 
 from semel.errors import ConfigError
 
-__all__ = ["OLDEST", "find_java"]
+__all__ = ["OLDEST", "find_java", "java_version"]
 
 OLDEST = 17
 
@@ -31,14 +31,15 @@ def find_java() -> str:
     if program is None or not os.access(program, os.X_OK):
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the search path"
         raise ConfigError(f"Java is missing: {where}. Kafka and Spark run on it, so nothing was started. {_HOW}", tag="JAVA_MISSING")
-    version = _version(program)
+    version = java_version(program)
     if version < OLDEST:
         raise ConfigError(f"{program} is Java {version}, and Kafka needs {OLDEST} or newer. Nothing was started. {_HOW}", tag="JAVA_TOO_OLD")
     return program
 
 
 @lru_cache
-def _version(program: str) -> int:
+def java_version(program: str) -> int:
+    """The major version of a ``java`` program. Raises :class:`ConfigError` for one that does not answer like Java."""
     done = subprocess.run([program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     text = done.stderr + done.stdout
     found = re.search(r'version "(?:1\.)?(\d+)', text)

@@ -37,6 +37,7 @@ NAMED = 20
 _GO_ON = (
     "to go on from the progress, start with a new, empty checkpoint, and give the source startingOffsets=committed and this transactionalIdPrefix"
 )
+_FORGET = "`semel progress reset <transactionalIdPrefix>` forgets the progress, for a new checkpoint that begins by its startingOffsets"
 _RENAMED = "if the prefix was changed, previousTransactionalIdPrefix=<the former one> takes that one over"
 
 
@@ -169,14 +170,15 @@ def refuse(
 def _found(query: str, batch: int, stateful: bool, progress: Progress | None) -> str:
     if progress is None:
         return (
-            f"the checkpoint plans batch {batch}, and there is no progress at all (lost, written under another prefix, or this query wrote"
-            " without exactly-once before)"
+            f"the checkpoint plans batch {batch}, and there is no progress at all (lost, forgotten by `semel progress reset`, written under another"
+            " prefix, or this query wrote without exactly-once before)"
         )
     whose = "the same query" if progress.query == query else f"query {progress.query}"
+    reached = f"is batch {progress.batch} of {whose}" if progress.batch is not None else "was set by hand (`semel progress reset --to-offsets`)"
     state = ""
     if stateful and (progress.query != query or progress.batch is None or batch not in (progress.batch, progress.batch + 1)):
         state = "; this query keeps state (or cannot be told stateless), and the state that belongs to that progress is not in this checkpoint"
-    return f"the checkpoint plans batch {batch}, the progress is batch {progress.batch} of {whose}{state}"
+    return f"the checkpoint plans batch {batch}, the progress {reached}{state}"
 
 
 def _listed(findings: Sequence[Finding]) -> str:
@@ -199,9 +201,10 @@ def _rows(verb: str, ranges: Sequence[Rows]) -> str:
 
 
 def _ways_out(token: str, progress: Progress | None) -> str:
+    others = f"; {_FORGET}" if progress is not None else ""
     return (
         f"Ways out: {_GO_ON if progress is not None else _RENAMED};"
-        f" onProgressMismatch=checkpoint:{token} runs this batch as the checkpoint has it, once."
+        f" onProgressMismatch=checkpoint:{token} runs this batch as the checkpoint has it, once{others}."
     )
 
 

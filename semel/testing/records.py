@@ -93,23 +93,32 @@ def client_properties(cluster: str | Mapping[str, str]) -> dict[str, str]:
 
 
 def read(
-    cluster: str | Mapping[str, str], topics: Sequence[str], fields: Mapping[str, str], *, timeout: float = 60, wait_for_open: bool = True
+    cluster: str | Mapping[str, str],
+    topics: Sequence[str],
+    fields: Mapping[str, str],
+    *,
+    timeout: float = 60,
+    wait_for_open: bool = True,
+    missing: str | None = None,
 ) -> pa.Table:
     """All committed records: columns ``topic``, ``partition``, ``offset``, and one text column for each of ``fields`` (name: place).
 
-    Raises :class:`Retriable` when the end is not reached within ``timeout`` seconds, :class:`ConfigError` for a record without a field. With
-    ``wait_for_open=False``, what stands behind an open transaction is not waited for, and not read.
+    Raises :class:`Retriable` when the end is not reached within ``timeout`` seconds, :class:`ConfigError` for a record without a field, unless
+    ``missing`` is what shall stand there (a tombstone has no value). With ``wait_for_open=False``, what stands behind an open transaction is not
+    waited for, and not read.
     """
     deadline = time.monotonic() + timeout
     properties = client_properties(cluster)
     readers = {name: Field.parse(place).reader() for name, place in fields.items()}
     ends = _ends(properties, topics, deadline, wait_for_open)
-    chunks = [_columns(messages, readers, fields) for messages in _messages(properties, ends, deadline)]
+    chunks = [_columns(messages, readers, fields, missing) for messages in _messages(properties, ends, deadline)]
     schema = pa.schema({"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()} | dict.fromkeys(fields, pa.string()))
     return pa.Table.from_batches([chunk.cast(schema) for chunk in chunks], schema)
 
 
-def _columns(messages: Sequence[Any], readers: Mapping[str, Callable[[Any], str | None]], fields: Mapping[str, str]) -> pa.RecordBatch:
+def _columns(
+    messages: Sequence[Any], readers: Mapping[str, Callable[[Any], str | None]], fields: Mapping[str, str], missing: str | None
+) -> pa.RecordBatch:
     columns: dict[str, Any] = {
         "topic": pa.array([message.topic() for message in messages], pa.string()),
         "partition": pa.array([message.partition() for message in messages], pa.int32()),
@@ -117,6 +126,8 @@ def _columns(messages: Sequence[Any], readers: Mapping[str, Callable[[Any], str 
     }
     for name, reader in readers.items():
         column = pa.array(map(reader, messages), pa.string())
+        if missing is not None:
+            column = column.fill_null(missing)
         if column.null_count:
             first = next(message for message in messages if reader(message) is None)
             raise ConfigError(

@@ -16,7 +16,10 @@
 ``progress``          the record that says what a transaction did, and how it is settled
 ``progress_topic``    where that record is kept
 ``committed``         what it says, for somebody who does not own the id
+``reset``             what it says, forgotten or set to other offsets by an operator
 ``standings``         how far everybody has come, for whoever is on call
+``examination``       what a cluster would refuse, and why, before a query is started
+``remedy``            the same, written by an operator
 ``survey``            what stands open, who waits behind it, and its end by an operator
 ``ownership``         what the owner holds between requests
 ``states``            where it stands, and the one table of moves

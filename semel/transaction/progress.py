@@ -73,7 +73,8 @@ class Progress:
     """What one transaction did: which batch of which query, how far its sources were read, where its rows lie.
 
     ``wrote`` holds first and last offset by topic and partition. ``moved`` names the prefix that has taken over this one. ``extra`` are keys that
-    this version does not know: they are kept.
+    this version does not know: they are kept. With ``forgotten`` it is none at all: what was there before no longer counts. Such a record has no
+    value (a tombstone, which compaction removes in time, with all that it made obsolete).
     """
 
     query: str | None = None
@@ -83,6 +84,7 @@ class Progress:
     wrote: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     moved: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    forgotten: bool = False
 
     def encode(self) -> bytes:
         """As JSON with sorted keys."""
@@ -242,7 +244,16 @@ class Settled:
 
     @property
     def newest(self) -> Recorded | None:
-        """The newest record that was committed: P."""
+        """The newest record that was committed: P. None where that one forgets."""
+        return None if self.forgotten else self._last
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the newest record that was committed says that there is no progress (``semel progress reset``)."""
+        return self._last is not None and self._last.progress.forgotten
+
+    @property
+    def _last(self) -> Recorded | None:
         return next((record for record in reversed(self.records) if record.committed), None)
 
     @property
@@ -261,7 +272,11 @@ class Settled:
 
 
 def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
-    """Pick one key's transactional records, each settled by the next marker of its producer id behind it, whatever that marker's epoch."""
+    """Pick one key's transactional records, each settled by the next marker of its producer id behind it, whatever that marker's epoch.
+
+    A tombstone of a transaction is such a record: what it forgets is as it was until its transaction is committed. Older records stay in the log
+    until compaction comes by, which removes them before the tombstone; so they count only as long as none follows them.
+    """
     head, claims, decisions = _notes(key)
     records: list[Recorded] = []
     ours: list[bool] = []
@@ -272,15 +287,16 @@ def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
         if isinstance(event, End):
             for index in waiting.pop(event.producer_id, ()):
                 records[index] = replace(records[index], committed=event.commit)
-        elif event.key is None or event.value is None or not event.key.startswith(head):
+        elif event.key is None or not event.key.startswith(head) or (event.value is None and not event.transactional):
             continue
         elif event.key == claims:
             claimed = True
         elif event.key == decisions:
-            decided.append(Decided.decode(event.value, f"{where} offset {event.offset}"))
+            if event.value is not None:
+                decided.append(Decided.decode(event.value, f"{where} offset {event.offset}"))
         elif event.transactional:
             waiting.setdefault(event.producer_id, []).append(len(records))
-            progress = Progress.decode(event.value, f"{where} offset {event.offset}")
+            progress = Progress.decode(event.value, f"{where} offset {event.offset}") if event.value is not None else Progress(forgotten=True)
             records.append(Recorded(event.offset, event.producer_id, event.epoch, progress, None))
             ours.append(event.key == key)
     mine, others = (tuple(r for r, own in zip(records, ours, strict=True) if own is wanted) for wanted in (True, False))

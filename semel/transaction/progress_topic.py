@@ -6,22 +6,23 @@ import logging
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError, SemelError
 from semel.read.journal import read_journal
-from semel.records.arrays import joined
+from semel.records.arrays import joined, validity
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
 from semel.transaction.progress import CLAIM, Decided, Progress, Settled, claim_key, decided_key, progress_key, settle
 from semel.wire import topics
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import TopicPartition
+from semel.wire.metadata import Topic, TopicPartition
 from semel.wire.produce import Appender
 from semel.wire.transactions import Identity
 
-__all__ = ["DEFAULT_TOPIC", "PARTITIONS", "ProgressTopic"]
+__all__ = ["DEFAULT_TOPIC", "PARTITIONS", "ProgressTopic", "examine"]
 
 DEFAULT_TOPIC = "semel-progress"
 #: A prefix lives on partition murmur2(prefix) mod this, however many partitions more the topic has: adding some moves nobody.
@@ -30,6 +31,42 @@ _CHECKED = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.repl
 _BROKER = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 
 log = logging.getLogger("semel")
+
+
+def examine(client: Client, topic: Topic, deadline: Deadline) -> tuple[list[str], list[str]]:
+    """For who only looks: what is wrong with a progress topic, each to follow its name, and what could not be checked, and why."""
+    unchecked: list[str] = []
+
+    def read(ask: Callable[[], dict[str, str | None]]) -> dict[str, str | None]:
+        try:
+            return ask()
+        except ConfigError as error:
+            unchecked.append(error.message)
+            return {}
+
+    settings = read(lambda: topics.topic_config(client, topic.name, _CHECKED, deadline))
+    log_settings = read(lambda: topics.broker_config(client, _BROKER, deadline))
+    found = [f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed"] if len(topic.partitions) < PARTITIONS else []
+    return found + (_faults(_replication(topic), settings, log_settings) if settings else []), unchecked
+
+
+def _replication(topic: Topic) -> int:
+    return min(len(partition.replicas) for partition in topic.partitions.values())
+
+
+def _faults(replication: int, settings: Mapping[str, str | None], log_settings: Mapping[str, str | None]) -> list[str]:
+    """How a topic of these settings could lose progress. What could not be read of the transaction log is passed over."""
+    found = []
+    policy, unclean, min_isr = (settings.get(name) for name in _CHECKED)
+    if policy != "compact":
+        found.append(f"has cleanup.policy={policy}: progress would be deleted with time; it must be exactly compact")
+    if unclean == "true":
+        found.append("allows unclean leader election: committed progress could be lost")
+    if replication < int(log_settings.get(_BROKER[0]) or 0):
+        found.append(f"has replication {replication}, less than the transaction log's {log_settings[_BROKER[0]]}")
+    if int(min_isr or 1) < int(log_settings.get(_BROKER[1]) or 0):
+        found.append(f"has min.insync.replicas={min_isr}, less than the transaction log's {log_settings[_BROKER[1]]}")
+    return found
 
 
 class ProgressTopic:
@@ -54,7 +91,7 @@ class ProgressTopic:
         self.topic_id = topic.id
         if len(topic.partitions) < PARTITIONS:
             raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
-        self._check(min(len(p.replicas) for p in topic.partitions.values()), log_settings, deadline)
+        self._check(_replication(topic), log_settings, deadline)
 
     def find(self, deadline: Deadline) -> bool:
         """Look for the topic without creating it, for who only reads. Raises :class:`ConfigError` for one that cannot be ours."""
@@ -90,17 +127,8 @@ class ProgressTopic:
         except ConfigError as error:
             log.warning("the settings of progress topic %s are not checked: %s", self.name, error.message)
             return
-        if settings.get("cleanup.policy") != "compact":
-            raise self._refused(
-                f"has cleanup.policy={settings.get('cleanup.policy')}: progress would be deleted with time; it must be exactly compact"
-            )
-        if settings.get("unclean.leader.election.enable") == "true":
-            raise self._refused("allows unclean leader election: committed progress could be lost")
-        if replication < int(log_settings.get(_BROKER[0]) or 0):
-            raise self._refused(f"has replication {replication}, less than the transaction log's {log_settings[_BROKER[0]]}")
-        if int(settings.get("min.insync.replicas") or 1) < int(log_settings.get(_BROKER[1]) or 0):
-            found, wanted = settings.get("min.insync.replicas"), log_settings[_BROKER[1]]
-            raise self._refused(f"has min.insync.replicas={found}, less than the transaction log's {wanted}")
+        for fault in _faults(replication, settings, log_settings):
+            raise self._refused(fault)
 
     def _readable_broker_settings(self, deadline: Deadline) -> dict[str, str | None]:
         try:
@@ -136,18 +164,20 @@ class ProgressTopic:
         ``moved_from`` is another prefix, whose progress is marked as moved to this one in the same transaction. ``meanwhile`` is called once when
         it has been sent, mostly with the answer still on its way, and what it raises is raised.
         """
-        rows = {self.key: progress.encode()}
+        rows: dict[bytes, bytes | None] = {self.key: None if progress.forgotten else progress.encode()}
         if moved_from is not None:
-            moved = {moved_from.key: Progress(moved=self._prefix).encode()}
+            moved: dict[bytes, bytes | None] = {moved_from.key: Progress(moved=self._prefix).encode()}
             if moved_from.partition == self.partition:
                 rows = moved | rows  # one batch: a second one would need the next sequence
             else:
                 moved_from._append(moved, identity)
         return self._append(rows, identity, meanwhile)
 
-    def _append(self, records: Mapping[bytes, bytes], identity: Identity | None, meanwhile: Callable[[], None] = lambda: None) -> int:
-        columns = [joined([*texts], pa.binary()) for texts in (records.keys(), records.values())]
-        rows = pa.RecordBatch.from_arrays(columns, ["key", "value"])
+    def _append(self, records: Mapping[bytes, bytes | None], identity: Identity | None, meanwhile: Callable[[], None] = lambda: None) -> int:
+        keys, values = (joined([text or b"" for text in texts], pa.binary()) for texts in (records.keys(), records.values()))
+        absent = validity(np.array([text is None for text in records.values()]))
+        values = pa.Array.from_buffers(values.type, len(values), [absent, *values.buffers()[1:]])
+        rows = pa.RecordBatch.from_arrays([keys, values], ["key", "value"])
         if identity is None:
             batches = encode(rows, where=self.name)
         else:

@@ -1,9 +1,9 @@
 """A lost marker, written by an operator: for owners that may not, and for transactions that nobody can tell the end of (PROTOCOL 5.5).
 
-Looking changes nothing but for a claim in the progress topic. Writing is refused while a coordinator has anything open or unfinished under that producer
-id: its marker may be on its way, and then it is `semel txn abort` that ends it. A producer id that no coordinator knows any more is fine. Where what
-was written down tells how the transaction had ended, nothing else is written; where it does not, somebody decides, and the decision is written down
-first, so that whoever comes to the transaction's other partitions ends them alike.
+Looking changes nothing but for a claim in the progress topic. Writing is refused while a coordinator has anything open or unfinished under that
+producer id: its marker may be on its way, and then it is `semel txn abort` that ends it. A producer id that no coordinator knows any more is fine.
+Where what was written down tells how the transaction had ended, nothing else is written; where it does not, somebody decides, and the decision is
+written down first, so that whoever comes to the transaction's other partitions ends them alike.
 """
 
 from __future__ import annotations

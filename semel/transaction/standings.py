@@ -34,7 +34,7 @@ class Standing:
 
 
 def standings(client: Client, *, progress_topic: str = DEFAULT_TOPIC) -> list[Standing]:
-    """Of every prefix, by name. Raises :class:`~semel.errors.ConfigError` where there is no progress topic."""
+    """Of every prefix, by name, but for those that were forgotten. Raises :class:`~semel.errors.ConfigError` where there is no progress topic."""
     deadline = client.deadline()
     partitions = [(progress_topic, index) for index in client.topics({progress_topic}, deadline)[progress_topic].partitions]
     ends = list_offsets(client, dict.fromkeys(partitions, LATEST), read_committed=False, deadline=deadline)
@@ -46,6 +46,8 @@ def standings(client: Client, *, progress_topic: str = DEFAULT_TOPIC) -> list[St
             if name is not None:
                 settled = settle(events, key, where)
                 newest = settled.newest
+                if settled.forgotten and not settled.open:
+                    continue
                 found.append(Standing(*name, newest.progress if newest is not None else None, bool(settled.open)))
     return sorted(found, key=lambda one: (one.prefix, one.scope))
 

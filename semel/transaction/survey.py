@@ -7,7 +7,7 @@ own, and nothing can come in between; with older ones, a new transaction can, in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, Retriable
@@ -16,7 +16,7 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import LATEST, list_offsets
-from semel.wire.transactions import Identity, TransactionDescription, describe, end, list_transactions, open_transactions
+from semel.wire.transactions import Identity, TransactionDescription, describe, describe_all, end, open_transactions
 
 __all__ = ["OPEN", "Held", "Surveyed", "abort_shown", "survey", "survey_one"]
 
@@ -57,14 +57,21 @@ class Surveyed:
         return sum(held.waiting for held in self.held)
 
 
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """One partition: where each producer's open transaction begins, the last stable offset, the end."""
+
+    firsts: Mapping[int, int]
+    last_stable: int
+    end: int
+
+
 def survey(client: Client, *, only_open: bool = True) -> list[Surveyed]:
     """The transactional ids of the cluster, the oldest transaction first. Brokers leave out those that the caller may not describe."""
     states = OPEN if only_open else ()
-    described = [found for transactional_id in list_transactions(client, states) if (found := describe(client, transactional_id)) is not None]
+    described = describe_all(client, states)
     chosen = [found for found in described if not only_open or found.state in OPEN]  # it may have ended since it was listed
-    return sorted(
-        (_look(client, found) for found in chosen), key=lambda one: (not one.open, one.transaction.started_ms, one.transaction.transactional_id)
-    )
+    return sorted(_look(client, chosen), key=lambda one: (not one.open, one.transaction.started_ms, one.transaction.transactional_id))
 
 
 def survey_one(client: Client, transactional_id: str) -> Surveyed:
@@ -76,28 +83,39 @@ def survey_one(client: Client, transactional_id: str) -> Surveyed:
             " changed. `semel txn list --all` shows those that are.",
             tag="UNKNOWN_TRANSACTIONAL_ID",
         )
-    return _look(client, found)
+    (looked_at,) = _look(client, [found])
+    return looked_at
 
 
-def _look(client: Client, found: TransactionDescription) -> Surveyed:
-    partitions = [partition for partition in found.partitions if partition[0] not in _INTERNAL] if found.state in OPEN else []
-    return Surveyed(parse(found.transactional_id), found, _held(client, partitions, found.producer_id))
+def _look(client: Client, described: Sequence[TransactionDescription]) -> list[Surveyed]:
+    """Whom each of them holds back. All of their partitions are asked about in one go: an id may be one of thousands."""
+    log = _log(client, {partition for found in described for partition in _partitions(found)})
+    return [Surveyed(parse(found.transactional_id), found, tuple(_held(found, log))) for found in described]
 
 
-def _held(client: Client, partitions: Iterable[TopicPartition], producer_id: int) -> tuple[Held, ...]:
-    partitions = sorted(partitions)
-    if not partitions:
-        return ()
-    latest = dict.fromkeys(partitions, LATEST)
+def _partitions(found: TransactionDescription) -> list[TopicPartition]:
+    return sorted(partition for partition in found.partitions if partition[0] not in _INTERNAL) if found.state in OPEN else []
+
+
+def _log(client: Client, partitions: Collection[TopicPartition]) -> dict[TopicPartition, _Log]:
+    """Of each partition that still exists: a topic may be deleted under an open transaction."""
+    there = client.existing({topic for topic, _ in partitions})
+    left = [(topic, index) for topic, index in partitions if topic in there and index in there[topic].partitions]
+    if not left:
+        return {}
+    latest = dict.fromkeys(left, LATEST)
     stable, ends = (list_offsets(client, latest, read_committed=committed) for committed in (True, False))
-    opened = open_transactions(client, partitions)
-    held = []
-    for topic, index in partitions:
-        first = next((one.start_offset for one in opened[topic, index] if one.producer_id == producer_id), None)
-        last_stable = stable[topic, index].offset
-        holds = first is not None and first == last_stable
-        held.append(Held(topic, index, first, ends[topic, index].offset - last_stable if holds else 0))
-    return tuple(held)
+    opened = open_transactions(client, left)
+    return {p: _Log({one.producer_id: one.start_offset for one in opened[p]}, stable[p].offset, ends[p].offset) for p in left}
+
+
+def _held(found: TransactionDescription, log: Mapping[TopicPartition, _Log]) -> Iterator[Held]:
+    for topic, index in _partitions(found):
+        if (topic, index) in log:
+            one = log[topic, index]
+            first = one.firsts.get(found.producer_id)
+            holds = first is not None and first == one.last_stable
+            yield Held(topic, index, first, one.end - one.last_stable if holds else 0)
 
 
 def abort_shown(client: Client, shown: Surveyed, deadline: Deadline | None = None) -> None:

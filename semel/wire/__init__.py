@@ -13,6 +13,8 @@
 ``deadline``          how long to repeat, and how long to pause
 ``outcome``           what each error code asks for: one table
 ``rights``            which right is missing where a broker refuses for lack of one
+``authorized``        what the caller may do, asked without writing
+``clock``             the cluster's time against ours
 ``produce``           record batches to partitions, pipelined
 ``fetch``             record batches from partitions
 ``offsets``           of partitions and of consumer groups

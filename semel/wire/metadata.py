@@ -113,7 +113,7 @@ def named(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def metadata_request(names: Collection[str] | None) -> Any:
-    """Of these topics, or of all."""
+def metadata_request(names: Collection[str] | None, *, rights: bool = False) -> Any:
+    """Of these topics, or of all; with what the caller may do with them."""
     topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)]
-    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=rights)

@@ -35,6 +35,7 @@ __all__ = [
     "add_partitions",
     "commit_offsets",
     "describe",
+    "describe_all",
     "end",
     "fence",
     "init_producer_id",
@@ -195,33 +196,53 @@ def describe(client: Client, transactional_id: str, deadline: Deadline | None = 
     answer = client.ask(
         TransactionCoordinator(transactional_id), request, (0, 0), code=lambda answer: int(answer.transaction_states[0].error_code), deadline=deadline
     )
-    row = answer.transaction_states[0]
+    return _description(answer.transaction_states[0])
+
+
+def describe_all(client: Client, states: Iterable[str] = (), producer_ids: Iterable[int] = ()) -> list[TransactionDescription]:
+    """All ids that the cluster knows, in as few requests as it has brokers: each describes those that it coordinates.
+
+    ``states`` narrows it (``Ongoing``, …), and so do ``producer_ids``. Ids that the caller may not describe are left out by the brokers.
+    """
+    found: list[TransactionDescription] = []
+    for node in client.brokers():
+        ids = _listed(client, node, states, producer_ids)
+        answer = client.ask(node, DescribeTransactionsRequest(transactional_ids=sorted(ids)), (0, 0), code=lambda _: 0) if ids else None
+        for row in answer.transaction_states if answer is not None else ():
+            moved = outcome.of("DescribeTransactions", row.error_code).temporary  # to another coordinator, since it was listed
+            told = describe(client, row.transactional_id) if moved else _description(row)
+            if told is not None:
+                found.append(told)
+    return found
+
+
+def _description(row: Any) -> TransactionDescription | None:
     if row.error_code == 105:
         return None
     if row.error_code:
-        raise outcome.error("DescribeTransactions", row.error_code, f"describing transactional id {transactional_id!r}", "Nothing was changed.")
-    partitions = tuple((topic.topic, index) for topic in row.topics for index in topic.partitions)
+        subject = f"describing transactional id {row.transactional_id!r}"
+        raise outcome.error("DescribeTransactions", row.error_code, subject, "Nothing was changed.")
     return TransactionDescription(
-        transactional_id,
+        row.transactional_id,
         row.transaction_state,
         row.producer_id,
         row.producer_epoch,
         row.transaction_timeout_ms,
         row.transaction_start_time_ms,
-        partitions,
+        tuple((topic.topic, index) for topic in row.topics for index in topic.partitions),
     )
 
 
 def list_transactions(client: Client, states: Iterable[str] = ()) -> dict[str, str]:
     """Transactional ids that the cluster knows, with their states, from every broker. ``states`` narrows it (``Ongoing``, …)."""
-    found: dict[str, str] = {}
-    for node in client.brokers():
-        request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=[], duration_filter=-1)
-        answer = client.ask(node, request, (0, 1))
-        if answer.error_code:
-            raise outcome.error("ListTransactions", answer.error_code, f"listing transactions on broker {node}", "Nothing was changed.")
-        found.update({row.transactional_id: row.transaction_state for row in answer.transaction_states})
-    return found
+    return {transactional_id: state for node in client.brokers() for transactional_id, state in _listed(client, node, states).items()}
+
+
+def _listed(client: Client, node: int, states: Iterable[str], producer_ids: Iterable[int] = ()) -> dict[str, str]:
+    answer = client.ask(node, ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=-1), (0, 1))
+    if answer.error_code:
+        raise outcome.error("ListTransactions", answer.error_code, f"listing transactions on broker {node}", "Nothing was changed.")
+    return {row.transactional_id: row.transaction_state for row in answer.transaction_states}
 
 
 def open_transactions(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka.protocol.producer import WriteTxnMarkersRequest
@@ -19,21 +19,36 @@ __all__ = ["Versions"]
 
 log = logging.getLogger("semel")
 
+#: The newest ``metadata.version`` that a broker supports tells its release, as far as it can be told: not the third number (measured).
+_RELEASES = {25: "4.0", 27: "4.1", 29: "4.2", 30: "4.3", 33: "4.4"}
+
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The answer of one broker to ApiVersions."""
+    """The answer of one broker to ApiVersions. ``features`` are finalised for the cluster, ``supported`` the most that this broker could do."""
 
     address: str
     ranges: Mapping[int, tuple[int, int]]
     features: Mapping[str, int]
+    supported: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, answer: Any, address: str) -> Versions:
         """From an ApiVersions response."""
         ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         features = {row.name: row.max_version_level for row in answer.finalized_features or ()}
-        return cls(address, ranges, features)
+        supported = {row.name: row.max_version for row in answer.supported_features or ()}
+        return cls(address, ranges, features, supported)
+
+    @property
+    def release(self) -> str | None:
+        """The broker's release, as ``4.3``; None for one that is not known here."""
+        return _RELEASES.get(self.supported.get("metadata.version", -1))
+
+    @property
+    def markers(self) -> int:
+        """The newest version of WriteTxnMarkers: 2 tells a late, repeated marker from one that belongs here."""
+        return self.ranges.get(WriteTxnMarkersRequest.API_KEY, (0, 0))[1]
 
     def pick(self, request_type: Any, lowest: int, highest: int) -> int:
         """The highest version that both sides speak. Raises :class:`Unsupported` where there is none."""
@@ -55,7 +70,7 @@ class Versions:
                 " Upgrade the brokers to 4.2 or newer, then run:"
                 f" bin/kafka-features.sh --bootstrap-server {self.address} upgrade --feature transaction.version=2"
             )
-        if self.ranges.get(WriteTxnMarkersRequest.API_KEY, (0, 0))[1] >= 2:
+        if self.markers >= 2:
             return
         hole = f"the broker at {self.address} is older than 4.2: it takes a late, repeated marker of one transaction into the next one"
         if not accept_late_markers:

@@ -290,7 +290,7 @@ TARGETS = {
         text_target("traces", _TRACES, ("[SEMEL_", "semel.errors.", "]", "\n", "Fenced: "), from_text),
         Target(
             "command-config",
-            lambda random: spoilt_text(random, _PROPERTIES, (*_MARKS, "9" * 5000, _JAAS)).encode("utf-8", "surrogatepass"),
+            lambda random: spoilt_text(random, _PROPERTIES, (*_MARKS, "9" * 50, _JAAS)).encode("utf-8", "surrogatepass"),
             read_command_config,
             factor=400,
             slack=512 * KIB,

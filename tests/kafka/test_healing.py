@@ -6,29 +6,18 @@ healed by whoever comes. Objection 22 in all its forms; PROTOCOL 5.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 
 import semel
-from semel.errors import SemelError
 from semel.read.journal import written_by
-from semel.records.encode import encode
 from semel.steps import OwnerStep, Step
-from semel.testing.records import read
 from semel.transaction.group import offsets_partition
-from semel.transaction.producer import Producer
 from semel.transaction.progress_topic import ProgressTopic
-from semel.transaction.transaction import Transaction
-from semel.wire.client import Client
-from semel.wire.produce import Appender
-from semel.wire.transactions import Identity, add_partitions, describe, fence, open_transactions
-from tests.kafka.frail import MAY_HEAL, Frail, Names, frail
+from semel.wire.transactions import add_partitions, describe, fence, open_transactions
+from tests.kafka.frail import MAY_HEAL, Frail, Names
+from tests.kafka.left import Died, Left, Scene, Stage, cluster, go_on, scene_of, write_as
 from tests.worn import LAST_EPOCH, wear_out
 
 PLACES = {
@@ -40,199 +29,50 @@ PLACES = {
 ENDS = ["committed", "aborted"]
 
 
-class Died(BaseException):
-    """An owner is gone, in the middle of whatever it was at."""
-
-
-@dataclass
-class Left:
-    """A transaction whose markers were lost, and its owner where that one lives."""
-
-    names: Names
-    producer: Producer | None
-    end: Callable[[], None]
-    result: Callable[[], None]
-
-
-@dataclass
-class Scene:
-    """The cluster, and what was left there."""
-
-    frail: Frail
-    left: dict[str, Left]
-
-    def values(self, names: Names, *, wait_for_open: bool = True) -> list[str]:
-        """What a reader of another client sees, in order."""
-        seen = read(self.frail.kafka.bootstrap_servers, [names.topic], {"value": "value"}, wait_for_open=wait_for_open)
-        return sorted(seen.column("value").to_pylist())
-
-    def take_over(self, names: Names, *, may_heal: bool = True) -> None:
-        """As the next owner does, from beginning to end; then a transaction that is aborted, and one that is committed."""
-        with cluster(self.frail, may_heal=may_heal) as ours, ours.producer(names.id) as producer:
-            producer.take_over([names.topic], names.group)
-            go_on(producer, names)
-
-    def nothing_is_open(self, names: Names) -> bool:
-        partitions = [(names.topic, index) for index in self.frail.client.topics({names.topic})[names.topic].partitions]
-        return not any(open_transactions(self.frail.client, partitions).values())
-
-
-@contextmanager
-def cluster(where: Frail, **how: bool) -> Iterator[semel.Cluster]:
-    with semel.Cluster(where.properties(**how)) as opened:
-        yield opened
-
-
-def rows(text: str, names: Names, where: Frail) -> pa.Table:
-    indexes = sorted(where.client.topics({names.topic})[names.topic].partitions)
-    return pa.table({"value": [f"{text}-{index}" for index in indexes], "partition": indexes})
-
-
-def go_on(producer: Producer, names: Names) -> None:
-    """An abort that would take rows of the former transaction with it, were they still open; and a commit that would show aborted ones."""
-    txn = producer.transaction()
-    txn.send(names.topic, pa.table({"value": ["never"], "partition": [0]}))
-    txn.abort()
-    with producer.transaction() as txn:
-        txn.send(names.topic, pa.table({"value": ["after-0"], "partition": [0]}))
-        txn.send_offsets({(names.topic, 0): 2}, group=names.group)
-
-
-def write_as(client: Client, stranger: Identity, names: Names) -> None:
-    """A transaction of somebody who looks at no markers, left open."""
-    partition = (names.topic, 0)
-    assert add_partitions(client, stranger, [partition], client.deadline()) == 0
-    appender = Appender(client, {names.topic: client.topics({names.topic})[names.topic].id}, names.id)
-    row = pa.table({"value": ["strange"]})
-    how = {"producer_id": stranger.producer_id, "producer_epoch": stranger.epoch, "base_sequence": 0, "transactional": True}
-    appender.submit((partition, batch) for batch in encode(row, **how))
-    appender.flush()
-
-
-class Stage:
-    """Owners that stand right in front of the end of their transaction, until all of them are there."""
-
-    def __init__(self, where: Frail, held: ExitStack) -> None:
-        self.where = where
-        self._held = held
-        self._pool = held.enter_context(ThreadPoolExecutor(40))
-        self._go = threading.Event()
-        self._arrived: dict[str, threading.Event] = {}
-        self._dying: dict[str, Step] = {}
-
-    def observe(self, step: Step, detail: str) -> None:
-        name = detail.partition(" ")[0]
-        if self._dying.get(name) is step:
-            del self._dying[name]
-            raise Died
-        if step is OwnerStep.OFFSETS_ADDED and detail in self._arrived:
-            self._arrived.pop(detail).set()
-            assert self._go.wait(100)
-
-    def _begin(self, transaction: Callable[[], Transaction], names: Names, *, commit: bool) -> Transaction:
-        for text in ("before", "lost"):
-            txn = transaction()
-            txn.send(names.topic, rows(text, names, self.where))
-            txn.send_offsets({(names.topic, 0): 1}, group=names.group)
-            if text == "before":
-                txn.commit()
-        if commit:
-            self._arrived[names.id] = threading.Event()
-        return txn
-
-    def living(self, names: Names, end: str = "committed", *, may_heal: bool = True, dies_at: Step | None = None) -> Left:
-        """It commits, or aborts, and looks after its markers itself."""
-        if dies_at is not None:
-            self._dying[names.id] = dies_at
-        ours = self._held.enter_context(cluster(self.where, may_heal=may_heal))
-        producer = ours.producer(names.id)
-        producer.take_over([names.topic], names.group)
-        txn = self._begin(producer.transaction, names, commit=end == "committed")
-        if end == "aborted":
-            return Left(names, producer, txn.abort, lambda: None)
-        return self._committing(names, producer, txn)
-
-    def dead(self, names: Names, end: str = "committed") -> Left:
-        """Its last act is EndTxn, or TxnOffsetCommit where it is the next owner's InitProducerId that aborts it."""
-        producer = self._held.enter_context(cluster(self.where)).producer(names.id)
-        producer.take_over([names.topic], names.group)
-        txn = self._begin(producer.transaction, names, commit=True)
-        txn._ended = lambda ended: None  # nobody looks after its markers
-        left = self._committing(names, None, txn)
-        if end == "committed":
-            return left
-        return Left(names, None, lambda: self._fence(names), lambda: None)
-
-    def _fence(self, names: Names) -> None:
-        fence(self.where.client, names.id)
-
-    def _committing(self, names: Names, producer: Producer | None, txn: Transaction) -> Left:
-        arrived = self._arrived[names.id]
-        future = self._pool.submit(self._commit, txn)
-        assert arrived.wait(60)
-        return Left(names, producer, lambda: None, lambda: future.result(60))
-
-    def _commit(self, txn: Transaction) -> None:
-        try:
-            txn.commit()
-        except SemelError as error:
-            if not isinstance(error, semel.Fenced):
-                raise
-
-    def lose(self, left: dict[str, Left]) -> None:
-        """Everything ends while the victim leads nothing."""
-        with self.where.leaderless():
-            for one in left.values():
-                one.end()
-            self._go.set()
-            for one in left.values():
-                one.result()
-
-    def assert_lost(self, left: dict[str, Left]) -> None:
-        """Each of the dead has left open what was to be left open."""
-        client = self.where.client
-        for place, lost in PLACES.items():
-            for end in ENDS:
-                names = left[f"dead {place} {end}"].names
-                partitions = {
-                    "data": (names.topic, 0),
-                    "progress": ProgressTopic(client, names.id, "producer").partition,
-                    "offsets": offsets_partition(client, names.group),
-                }
-                wrote = written_by(client, partitions["data"], 2, client.deadline())
-                assert wrote is not None
-                opened = open_transactions(client, [partitions[what] for what in lost])
-                for what in lost:
-                    assert wrote[0] in [one.producer_id for one in opened[partitions[what]]], f"{place}, {end}: the marker on {what} was not lost"
-
-
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
-    patch = pytest.MonkeyPatch()
-    with frail() as where, ExitStack() as held:
-        stage = Stage(where, held)
-        patch.setattr(semel.steps, "_observer", stage.observe)
-        left = {}
-        for place, lost in PLACES.items():
-            for end in ENDS:
-                left[f"dead {place} {end}"] = stage.dead(where.names(**lost), end)
-            left[f"living {place} committed"] = stage.living(where.names(**lost))
-        left["living data aborted"] = stage.living(where.names(data=True), "aborted")
+    with scene_of(prepare) as ready:
+        assert_lost(ready)
+        yield ready
+
+
+def prepare(stage: Stage) -> dict[str, Left]:
+    where, left = stage.where, {}
+    for place, lost in PLACES.items():
         for end in ENDS:
-            left[f"nobody knows {end}"] = stage.dead(where.names(data=True, progress=True, beside=False), end)
-        for what in ("mixed", "control", "no right", "dies initialised", "dies progress_read", "dies healed"):
-            left[what] = stage.dead(where.names(data=True, progress=what.startswith("dies"), offsets=what.startswith("dies")))
-        for step in (OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED):
-            left[f"owner dies {step.value}"] = stage.living(where.names(**PLACES["all"], beside=False), dies_at=step)
-        left["living, no right"] = stage.living(where.names(data=True), may_heal=False)
-        for who, begin in (("living", stage.living), ("dead", stage.dead)):
-            names = where.names(data=True)
-            wear_out(where.properties(), names.id, left=2)
-            left[f"{who}, worn"] = begin(names)
-        stage.lose(left)
-        stage.assert_lost(left)
-        yield Scene(where, left)
-        patch.undo()
+            left[f"dead {place} {end}"] = stage.dead(where.names(**lost), end)
+        left[f"living {place} committed"] = stage.living(where.names(**lost))
+    left["living data aborted"] = stage.living(where.names(data=True), "aborted")
+    for end in ENDS:
+        left[f"nobody knows {end}"] = stage.dead(where.names(data=True, progress=True, beside=False), end)
+    for what in ("mixed", "control", "no right", "dies initialised", "dies progress_read", "dies healed"):
+        left[what] = stage.dead(where.names(data=True, progress=what.startswith("dies"), offsets=what.startswith("dies")))
+    for step in (OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED):
+        left[f"owner dies {step.value}"] = stage.living(where.names(**PLACES["all"], beside=False), dies_at=step)
+    left["living, no right"] = stage.living(where.names(data=True), may_heal=False)
+    for who, begin in (("living", stage.living), ("dead", stage.dead)):
+        names = where.names(data=True)
+        wear_out(where.properties(), names.id, left=2)
+        left[f"{who}, worn"] = begin(names)
+    return left
+
+
+def assert_lost(scene: Scene) -> None:
+    """Each of the dead has left open what was to be left open."""
+    client = scene.frail.client
+    for place, lost in PLACES.items():
+        for end in ENDS:
+            names = scene.left[f"dead {place} {end}"].names
+            partitions = {
+                "data": (names.topic, 0),
+                "progress": ProgressTopic(client, names.id, "producer").partition,
+                "offsets": offsets_partition(client, names.group),
+            }
+            wrote = written_by(client, partitions["data"], 2, client.deadline())
+            assert wrote is not None
+            opened = open_transactions(client, [partitions[what] for what in lost])
+            for what in lost:
+                assert wrote[0] in [one.producer_id for one in opened[partitions[what]]], f"{place}, {end}: the marker on {what} was not lost"
 
 
 def expected(end: str, names: Names, where: Frail) -> list[str]:

@@ -16,9 +16,11 @@ from semel import cli
 from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
+from semel.testing.proxy import FaultProxy
 from semel.transaction.survey import abort_shown, survey_one
 from semel.wire.client import Client
 from tests import topics
+from tests.kafka.reading import delete
 from tests.spark.harness import values
 from tests.waiting import wait_for
 
@@ -142,3 +144,29 @@ def test_a_file_of_properties_that_is_not_there(kafka: Sandbox, tmp_path: Path) 
     refused = CliRunner().invoke(cli.app, ["txn", "list", "--bootstrap-server", "any:1", "--command-config", str(tmp_path / "none")]).exception
     assert isinstance(refused, ConfigError)
     assert "--command-config" in refused.message
+
+
+def test_a_topic_that_was_deleted_under_it_hides_nothing_else(kafka: Sandbox) -> None:
+    gone, owner = Owner(kafka), Owner(kafka)
+    delete(gone.servers, gone.topic)
+    assert owner.id in run(owner, "list").output
+    assert shown(owner)["records_waiting"] == 1
+    owner.commit()
+
+
+def test_all_ids_are_asked_about_in_one_go(kafka: Sandbox) -> None:
+    """The requests do not grow with the ids, each of which may have its own."""
+
+    def asked(proxy: FaultProxy) -> int:
+        before = len(proxy.log)
+        command = ["txn", "list", "--bootstrap-server", proxy.bootstrap_servers]
+        assert CliRunner().invoke(cli.app, command).exit_code == 0
+        return len([seen for seen in proxy.log[before:] if seen.api != "ApiVersions"])
+
+    with FaultProxy(kafka.bootstrap_servers) as proxy:
+        owners = [Owner(kafka)]
+        few = asked(proxy)
+        owners += [Owner(kafka) for _ in range(4)]
+        assert asked(proxy) == few
+    for owner in owners:
+        owner.commit()

@@ -109,10 +109,11 @@ def group_offsets(servers: str, group: str, topic: str, partitions: Sequence[int
 
 
 def progress(servers: str, prefix: str, scope: str = "query") -> Any:
-    """The newest committed progress record of a prefix, read with a client that is not ours; None without one."""
-    rows = read(servers, [PROGRESS], {"key": "key", "value": "value"}).to_pylist()
+    """The newest committed progress record of a prefix, read with a client that is not ours; None without one, or where that is a tombstone."""
+    rows = read(servers, [PROGRESS], {"key": "key", "value": "value"}, missing="").to_pylist()
     mine = [row for row in rows if json.loads(row["key"]) == [prefix, {"scope": scope}]]
-    return json.loads(max(mine, key=lambda row: row["offset"])["value"]) if mine else None
+    newest = max(mine, key=lambda row: int(row["offset"]), default=None)
+    return json.loads(newest["value"]) if newest is not None and newest["value"] else None
 
 
 def values(servers: str, topic: str) -> list[str]:

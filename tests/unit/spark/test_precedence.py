@@ -361,6 +361,7 @@ def test_message_is_one_line_that_says_what_is_where_and_the_ways_out() -> None:
         "Nothing was written",
         "startingOffsets=committed and this transactionalIdPrefix",
         "onProgressMismatch=checkpoint:",
+        "semel progress reset",
     ):
         assert word in str(error)
 

@@ -171,17 +171,33 @@ def test_the_newest_is_the_last_committed_record_by_offset() -> None:
     assert newest.progress.batch == 2
 
 
-def test_plain_records_other_keys_and_tombstones_are_passed_over() -> None:
+def test_plain_records_and_other_keys_are_passed_over() -> None:
     events: list[Entry | End] = [
         record(0, -1, -1, transactional=False),
         record(1, 1, key=progress_key("orders-out", "batch")),
         record(2, 1, key=claim_key("orders-out")),
         Entry(3, 1, 0, True, None, b"{}"),
-        Entry(4, 1, 0, True, KEY, None),
+        Entry(4, -1, -1, False, KEY, None),
         record(5, 1, batch=7),
         End(6, 1, 0, True),
     ]
     assert [found.offset for found in settle(events, KEY, "here").records] == [5]
+
+
+def test_a_tombstone_forgets_once_it_is_committed() -> None:
+    before: list[Entry | End] = [record(0, 1, batch=7), End(1, 1, 0, True)]
+    tombstone = Entry(2, 1, 1, True, KEY, None)
+
+    def newest(*events: Entry | End) -> tuple[int | None, bool]:
+        settled = settle([*before, *events], KEY, "here")
+        return settled.newest.progress.batch if settled.newest else None, settled.forgotten
+
+    assert newest(tombstone) == (7, False)
+    assert settle([*before, tombstone], KEY, "here").open[0].progress.wrote == {}
+    assert newest(tombstone, End(3, 1, 1, False)) == (7, False)
+    assert newest(tombstone, End(3, 1, 1, True)) == (None, True)
+    assert newest(tombstone, End(3, 1, 1, True), record(4, 1, 2, batch=0), End(5, 1, 2, False)) == (None, True)
+    assert newest(tombstone, End(3, 1, 1, True), record(4, 1, 2, batch=0), End(5, 1, 2, True)) == (0, False)
 
 
 def test_damage_under_another_key_is_not_ours_and_under_our_key_it_stops() -> None:

@@ -1,0 +1,85 @@
+"""``semel doctor``: what would be refused here, and why, before a query is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from semel.cli.connection import AsJson, Configured, Servers, connect, print_error, print_json
+from semel.cli.machine import machine
+from semel.errors import SemelError
+from semel.transaction.examination import Asked, Finding, Verdict, examined
+from semel.transaction.progress_topic import DEFAULT_TOPIC
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False)
+_STYLES = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.REFUSED: "bold red", Verdict.UNCHECKED: "dim"}
+
+
+@app.command()
+def look(
+    bootstrap_server: Servers,
+    command_config: Configured = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="A topic that will be written; may be repeated.")] = None,
+    source: Annotated[list[str] | None, typer.Option("--source", help="A topic that will be read; may be repeated.")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="The kafka.group.id of the query.")] = None,
+    prefix: Annotated[str | None, typer.Option("--prefix", help="The transactionalIdPrefix of the query.")] = None,
+    progress_topic: Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")] = DEFAULT_TOPIC,
+    as_json: AsJson = False,
+) -> None:
+    """Look at this machine and at the cluster, and say what would be refused, and what to do.
+
+    Give it the query's own properties as --command-config: the rights that it finds are those of that login. Writes nothing, and fences nobody.
+
+    Ends with status 0 if nothing would be refused, 1 if something would, 2 if no broker answered.
+    """
+    asked = Asked(topic or (), source or (), group, prefix, progress_topic)
+    findings = list(machine())
+    silence: SemelError | None = None
+    try:
+        with connect(bootstrap_server, command_config) as client:
+            findings += examined(client, asked)
+    except SemelError as error:
+        silence = error
+    refused = any(finding.verdict is Verdict.REFUSED for finding in findings)
+    if as_json:
+        print_json(_value(findings, silence, refused=refused))
+    else:
+        _show(Console(), findings, silence, refused=refused)
+    if silence is not None:
+        raise typer.Exit(2)
+    if refused:
+        raise typer.Exit(1)
+
+
+def _show(console: Console, findings: Sequence[Finding], silence: SemelError | None, *, refused: bool) -> None:
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for title in ("looked at", "found", "", "what to do"):
+        table.add_column(title, overflow="fold")
+    for finding in findings:
+        style = _STYLES[finding.verdict]
+        table.add_row(finding.subject, finding.found, f"[{style}]{finding.verdict.value}[/]", finding.advice)
+    console.print(table)
+    console.print()
+    if silence is not None:
+        print_error(silence)
+    elif refused:
+        console.print("[bold red]Something would be refused.[/]")
+    else:
+        console.print("Nothing would be refused, as far as it was checked.")
+
+
+def _value(findings: Sequence[Finding], silence: SemelError | None, *, refused: bool) -> dict[str, Any]:
+    return {
+        "refused": refused,
+        "cluster_answered": silence is None,
+        "error": str(silence) if silence is not None else None,
+        "findings": [
+            {"subject": one.subject, "found": one.found, "verdict": one.verdict.value.replace(" ", "_"), "advice": one.advice} for one in findings
+        ],
+    }

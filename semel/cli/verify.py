@@ -1,0 +1,202 @@
+"""``semel verify``: is each id in a topic once, and is all of the source there?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from semel.cli.connection import AsJson, Configured, Servers, connect, could_not_look, print_json, print_table
+from semel.errors import ConfigError
+from semel.read.ids import IdPlace
+from semel.read.position import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
+from semel.read.verification import Example, Of, Read, Told, Verified, verify
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False)
+_WHERE = 'earliest, latest, a time (2026-11-22T10:00+01:00), or an offset for each partition as JSON ({"0": 42}).'
+
+
+@app.command()
+def check(
+    bootstrap_server: Servers,
+    topic: Annotated[str, typer.Option("--topic", help="The topic to look through.")],
+    id_place: Annotated[str, typer.Option("--id", help="Where each record has its id: key, header:NAME, or json:$.path of a field in the value.")],
+    against: Annotated[
+        str | None, typer.Option("--against", help="The topic that it was made from: then losses and strangers are looked for.")
+    ] = None,
+    against_id: Annotated[str | None, typer.Option("--against-id", help="Where that one has its ids, if elsewhere.")] = None,
+    start: Annotated[str, typer.Option("--from", help=f"Where to start: {_WHERE}")] = "earliest",
+    end: Annotated[str, typer.Option("--to", help="Where to end, before it: the same; latest is the last stable offset now.")] = "latest",
+    against_start: Annotated[str, typer.Option("--against-from", help="Where to start in the other topic.")] = "earliest",
+    against_end: Annotated[str, typer.Option("--against-to", help="Where to end in the other topic.")] = "latest",
+    show: Annotated[int, typer.Option(min=1, help="How many ids of each kind to show.")] = 20,
+    temporary: Annotated[
+        Path | None, typer.Option("--temporary-directory", help="Where ids are kept meanwhile, on disk: their size, and 20 bytes a record.")
+    ] = None,
+    command_config: Configured = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the ids of a topic that are there more than once and, with --against, those that are missing.
+
+    Reads what a read_committed reader sees. Changes nothing. What runs meanwhile is seen in part: stop what writes, or say where to
+    end, before you believe a loss.
+
+    Ends with status 0 if nothing was found, 1 if ids are doubled, lost or strange, or records have none, 2 if it could not look.
+    """
+    with could_not_look():
+        asked = Of(topic, IdPlace.parse(id_place), _start("--from", start, topic), _end("--to", end, topic))
+        source = None
+        if against is not None:
+            place = IdPlace.parse(against_id or id_place)
+            source = Of(against, place, _start("--against-from", against_start, against), _end("--against-to", against_end, against))
+        elif (against_id, against_start, against_end) != (None, "earliest", "latest"):
+            raise ConfigError("--against-id, --against-from and --against-to speak of the topic of --against. Nothing was read. Name it.")
+        with connect(bootstrap_server, command_config) as client, _bar(quiet=as_json) as told:
+            found = verify(client, asked, source, examples=show, directory=temporary, told=told)
+    if as_json:
+        print_json(_value(found))
+    else:
+        _show(Console(soft_wrap=True), found)
+    if not found.clean:
+        raise typer.Exit(1)
+
+
+def _start(option: str, text: str, topic: str) -> StartSpec:
+    return Earliest() if text == "earliest" else _end(option, text, topic)
+
+
+def _end(option: str, text: str, topic: str) -> EndSpec:
+    if text == "latest":
+        return Latest()
+    try:
+        if text.startswith("{"):
+            return AtOffsets({topic: {int(index): _whole(offset) for index, offset in json.loads(text).items()}})
+        return AtTimestamp(int(datetime.fromisoformat(text).timestamp() * 1000), no_match="latest")
+    except ValueError:
+        raise ConfigError(f"{option} {text!r} is no place in a topic. Nothing was read. Give {_WHERE}", tag="POSITION") from None
+
+
+def _whole(offset: object) -> int:
+    if type(offset) is not int:
+        raise ValueError(offset)
+    return offset
+
+
+@contextmanager
+def _bar(*, quiet: bool) -> Iterator[Told]:
+    """What is told of progress, on a terminal alone: it goes where errors go, so that what is printed stays what it is."""
+    console = Console(stderr=True)
+    columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _show(console: Console, found: Verified) -> None:
+    for read in filter(None, (found.topic, found.source)):
+        console.print(_what_was_read(read))
+    table = Table("looked for", "found", "", box=None, header_style="bold", padding=(0, 2))
+    table.add_row("duplicates", _ids(found.duplicated), f"{_records(found.surplus)} too many" if found.surplus else "")
+    if found.lost is None:
+        table.add_row("losses", "loss: not checked", "name the topic that it was made from: --against TOPIC")
+    else:
+        table.add_row("losses", _ids(found.lost), "in the source, and not in the topic" if found.lost else "")
+        table.add_row("strangers", _ids(found.strangers or 0), "in the topic, and not in the source" if found.strangers else "")
+    print_table(console, table)
+    for note in _notes(found):
+        console.print(note)
+    for kind, title in (("duplicated", "duplicate"), ("lost", "lost"), ("strangers", "stranger")):
+        if found.examples[kind]:
+            console.print()
+            print_table(console, _examples(found, title, found.examples[kind]))
+
+
+def _ids(count: int) -> str:
+    return f"{count:,} id{'s' if count != 1 else ''}" if count else "none"
+
+
+def _records(count: int) -> str:
+    return f"{count:,} record{'s' if count != 1 else ''}"
+
+
+def _what_was_read(read: Read) -> str:
+    offsets = ", ".join(f"{one.partition}: {one.start} to {one.end - 1}" for one in read.ranges)
+    text = f"{read.topic}: {_records(read.records)} read (offsets by partition: {offsets or 'none'})"
+    if read.hidden:
+        text += f"\n  offsets behind an open transaction that were not read: {read.hidden:,}; `semel txn list` names it"
+    if read.without_id:
+        text += f"\n  {_records(read.without_id)} without an id, of which nothing can be said: {_places(read.places_without_id)}"
+    return text
+
+
+def _notes(found: Verified) -> Iterator[str]:
+    if found.repeated:
+        yield f"{found.repeated:,} ids are there more than once, and so they are in the source: they do not count as duplicates"
+    if found.fewer:
+        yield f"{found.fewer:,} ids are in the source more often than in the topic: whether rows of them are missing, this id cannot tell"
+    if found.lost:
+        yield "what the source got only just now, and its pipeline has not brought over yet, counts as lost: `semel progress list` shows the lag"
+
+
+def _examples(found: Verified, title: str, examples: Sequence[Example]) -> Table:
+    source = found.source is not None
+    table = Table(
+        title, "times", *(["in the source"] if source else []), "first ones (partition: offset)", box=None, header_style="bold", padding=(0, 2)
+    )
+    for one in examples:
+        more = "" if max(one.times, one.in_source or 0) <= len(one.places) else ", …"
+        table.add_row(_text(one.id), str(one.times), *([str(one.in_source or 0)] if source else []), _places(one.places) + more)
+    return table
+
+
+def _places(places: Sequence[tuple[int, int]]) -> str:
+    return ", ".join(f"{partition}: {offset}" for partition, offset in places)
+
+
+def _text(one: bytes) -> str:
+    return one.decode(errors="backslashreplace")
+
+
+def _value(found: Verified) -> dict[str, Any]:
+    return {
+        "clean": found.clean,
+        "topic": _read_value(found.topic),
+        "source": _read_value(found.source) if found.source is not None else None,
+        "ids": found.ids,
+        "duplicated": found.duplicated,
+        "surplus_records": found.surplus,
+        "lost": found.lost,
+        "strangers": found.strangers,
+        "repeated_in_source": found.repeated,
+        "fewer_than_in_source": found.fewer,
+        "examples": {
+            kind: [
+                {"id": _text(one.id), "times": one.times, "times_in_source": one.in_source, "first": _place_values(one.places)} for one in examples
+            ]
+            for kind, examples in found.examples.items()
+        },
+    }
+
+
+def _read_value(read: Read) -> dict[str, Any]:
+    return {
+        "topic": read.topic,
+        "records": read.records,
+        "without_id": {"records": read.without_id, "first": _place_values(read.places_without_id)},
+        "behind_open_transactions": read.hidden,
+        "ranges": [{"partition": one.partition, "from": one.start, "to": one.end} for one in read.ranges],
+    }
+
+
+def _place_values(places: Sequence[tuple[int, int]]) -> list[dict[str, int]]:
+    return [{"partition": partition, "offset": offset} for partition, offset in places]

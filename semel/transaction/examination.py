@@ -1,0 +1,278 @@
+"""What a cluster would refuse to a query, a producer or an operator, looked at beforehand and without writing anything: ``semel doctor``.
+
+Each look gives findings: what was looked at, what was found, what that means, and what to do. A look that fails is a finding too, and the others go
+on. Not promised: that what is fine now stays so; and what cannot be asked without writing (Write on a transactional id) is said to be not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from semel.errors import ConfigError, SemelError, Unsupported
+from semel.transaction.naming import check_prefix
+from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
+from semel.transaction.progress_topic import DEFAULT_TOPIC, examine
+from semel.transaction.survey import OPEN
+from semel.wire import authorized, topics
+from semel.wire.client import Client
+from semel.wire.clock import Clock, controller_clock
+from semel.wire.metadata import Topic, named
+from semel.wire.offsets import live_members
+from semel.wire.outcome import briefly
+from semel.wire.transactions import describe
+from semel.wire.versions import Versions
+
+__all__ = ["Asked", "Finding", "Verdict", "examined"]
+
+#: Releases of which some lose a marker (KAFKA-20734); the third number, which tells, is not visible.
+_LOSE_MARKERS = ("4.3", "4.4")
+_CLOCKS_DIFFER_MS = 5_000
+
+
+class Verdict(Enum):
+    """What a finding means."""
+
+    OK = "ok"
+    WARNING = "warning"
+    REFUSED = "refused"
+    UNCHECKED = "not checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, what was found, and what there is to do."""
+
+    subject: str
+    found: str
+    verdict: Verdict
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the query will use: topics that it reads and writes, its group, its prefix, its progress topic."""
+
+    outputs: Sequence[str] = ()
+    inputs: Sequence[str] = ()
+    group: str | None = None
+    prefix: str | None = None
+    progress_topic: str = DEFAULT_TOPIC
+
+
+def examined(client: Client, asked: Asked) -> Iterator[Finding]:
+    """All findings, one after the other. Raises :class:`SemelError` when no broker answers at all, or none lets this login in."""
+    client.versions()
+    looks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+        ("brokers", lambda: _brokers(client)),
+        ("clock", lambda: _clock(client)),
+        ("timeouts", lambda: _timeouts(client)),
+        ("progress topic", lambda: _progress(client, asked.progress_topic)),
+        ("output", lambda: _topics(client, asked.outputs, "output", ("Write", "Read"))),
+        ("source", lambda: _topics(client, asked.inputs, "source", ("Read",))),
+    ]
+    if asked.group is not None:
+        looks.append((f"group {asked.group}", lambda: _group(client, str(asked.group))))
+    if asked.prefix is not None:
+        looks.append((f"prefix {asked.prefix}", lambda: _prefix(client, str(asked.prefix))))
+    looks.append(("operator", lambda: _operator(client)))
+    for subject, look in looks:
+        try:
+            yield from look()
+        except (ConfigError, Unsupported) as error:
+            yield Finding(subject, error.message, Verdict.REFUSED)
+        except SemelError as error:
+            yield Finding(subject, briefly(error.message), Verdict.UNCHECKED, "Look again when the brokers answer.")
+
+
+def _brokers(client: Client) -> Iterator[Finding]:
+    releases: set[str | None] = set()
+    for node in sorted(client.brokers()):
+        try:
+            versions = client.connect(node).versions
+        except SemelError as error:
+            yield Finding(f"broker {node}", briefly(error.message), Verdict.WARNING, "What it leads waits for it. Bring it back.")
+            continue
+        releases.add(versions.release)
+        yield _broker(node, versions)
+    if releases & {*_LOSE_MARKERS, None}:
+        yield _lost_markers(client)
+
+
+def _broker(node: int, versions: Versions) -> Finding:
+    subject = f"broker {node} ({versions.address})"
+    level = versions.features.get("transaction.version", 0)
+    release = f"Kafka {versions.release}" if versions.release is not None else "a Kafka whose release is not known here"
+    metadata = versions.supported.get("metadata.version")
+    found = f"{release} (metadata.version up to {metadata}), transaction.version={level}, WriteTxnMarkers {versions.markers}"
+    try:
+        versions.check_shared_transactions()
+    except Unsupported as error:
+        return Finding(subject, found, Verdict.REFUSED, error.message)
+    return Finding(subject, found, Verdict.OK)
+
+
+def _lost_markers(client: Client) -> Finding:
+    found = (
+        "4.3.0 to 4.4.0 lose the marker of a partition that has no leader while a transaction ends: its rows stay open, and readers wait there."
+        " Whether this is one of them cannot be told"
+    )
+    able = authorized.of_cluster(client) or frozenset()
+    if "Alter" in able:
+        return Finding("KAFKA-20734", found, Verdict.OK, "semel writes a lost marker itself: this login has Alter on the cluster, which that needs.")
+    return Finding(
+        "KAFKA-20734",
+        found,
+        Verdict.WARNING,
+        "semel writes a lost marker itself where its login has Alter on the cluster, which this one has not: then the query stops and names the"
+        " partition, for somebody who has that right.",
+    )
+
+
+def _clock(client: Client) -> Iterator[Finding]:
+    try:
+        clock = controller_clock(client)
+    except (ConfigError, Unsupported) as error:
+        yield Finding("clock", error.message, Verdict.UNCHECKED, "Compare this machine's clock with the brokers' by other means.")
+        return
+    yield _compared(clock)
+
+
+def _compared(clock: Clock) -> Finding:
+    ahead = "ahead of" if clock.ahead_ms >= 0 else "behind"
+    found = f"that of controller {clock.node} is {abs(clock.ahead_ms):.0f} ms {ahead} this machine's, give or take {clock.doubt_ms:.0f} ms"
+    if abs(clock.ahead_ms) - clock.doubt_ms <= _CLOCKS_DIFFER_MS:
+        return Finding("clock", found, Verdict.OK)
+    return Finding(
+        "clock",
+        found,
+        Verdict.WARNING,
+        "Rows without a timestamp of their own get this machine's, and brokers refuse those too far in their future (message.timestamp.after.max.ms)"
+        " and delete old ones. Set the clocks by NTP.",
+    )
+
+
+def _timeouts(client: Client) -> Iterator[Finding]:
+    config = client.config
+    asked = config.transaction_timeout_ms
+    try:
+        told = topics.broker_config(client, ["transaction.max.timeout.ms"]).get("transaction.max.timeout.ms")
+    except ConfigError as error:
+        told = None
+        yield Finding("transaction.max.timeout.ms", error.message, Verdict.UNCHECKED)
+    longest = int(told) if told is not None else DEFAULT_TIMEOUT_MS
+    timeout = asked or min(DEFAULT_TIMEOUT_MS, longest)
+    origin = "as given" if asked else "semel's choice"
+    found = f"{timeout} ms, {origin}" + (f"; the brokers allow {longest} ms" if told is not None else "")
+    if told is not None and timeout > longest:
+        advice = "Lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms."
+        yield Finding("transaction.timeout.ms", found, Verdict.REFUSED, advice)
+    else:
+        yield Finding("transaction.timeout.ms", found, Verdict.OK)
+    if config.delivery_timeout_ms >= timeout:
+        advice = "A write could be repeated until its transaction has expired. Keep it well below transaction.timeout.ms."
+        yield Finding("delivery.timeout.ms", f"{config.delivery_timeout_ms} ms", Verdict.WARNING, advice)
+    else:
+        yield Finding("delivery.timeout.ms", f"{config.delivery_timeout_ms} ms", Verdict.OK)
+
+
+def _progress(client: Client, name: str) -> Iterator[Finding]:
+    subject = f"progress topic {name}"
+    deadline = client.deadline()
+    able = authorized.of_topics(client, {name}, deadline)[name]
+    if able is None:
+        yield _no_progress_topic(client, subject, name)
+        return
+    if _missing(able, ("Write", "Read")):
+        yield _lacking(subject, able, ("Write", "Read"))
+        return
+    topic = client.topics({name}, deadline)[name]
+    faults, unchecked = examine(client, topic, deadline)
+    for fault in faults:
+        yield Finding(subject, fault, Verdict.REFUSED, "Change it, or name another with progressTopic.")
+    for reason in unchecked:
+        yield Finding(subject, reason, Verdict.UNCHECKED)
+    if not faults:
+        yield from _led(subject, topic, f"{len(topic.partitions)} partitions, and this login may write and read it")
+
+
+def _no_progress_topic(client: Client, subject: str, name: str) -> Finding:
+    able = authorized.of_cluster(client)
+    if able is not None and "Create" in able:
+        return Finding(subject, "is not there, and this login may create it", Verdict.OK, "The first query creates it.")
+    why = "is not there; whether this login may create it is not told"
+    advice = f"The first query creates it where its login has Create on the topic; else its refusal prints the command that does. Name: {name}."
+    return Finding(subject, why, Verdict.WARNING, advice)
+
+
+def _topics(client: Client, names: Sequence[str], role: str, needed: Sequence[str]) -> Iterator[Finding]:
+    able = authorized.of_topics(client, names) if names else {}
+    for name in names:
+        subject = f"{role} {name}"
+        operations = able[name]
+        if operations is None:
+            yield Finding(subject, "does not exist", Verdict.REFUSED, "Create it, or correct its name.")
+        elif _missing(operations, needed):
+            yield _lacking(subject, operations, needed)
+        else:
+            topic = client.topics({name})[name]
+            yield from _led(subject, topic, f"{len(topic.partitions)} partitions, and this login may {' and '.join(needed).lower()} it")
+
+
+def _led(subject: str, topic: Topic, found: str) -> Iterator[Finding]:
+    alone = [(topic.name, index) for index, partition in topic.partitions.items() if partition.leader < 0]
+    if alone:
+        yield Finding(subject, f"{found}; no leader: {named(alone)}", Verdict.WARNING, "What needs them waits. Bring their brokers back.")
+    else:
+        yield Finding(subject, found, Verdict.OK)
+
+
+def _group(client: Client, group: str) -> Iterator[Finding]:
+    subject = f"group {group}"
+    able = authorized.of_group(client, group)
+    if able is not None and "Read" not in able:
+        yield _lacking(subject, able, ("Read",))
+        return
+    members = live_members(client, group)
+    if members:
+        yield Finding(
+            subject,
+            f"has live members: {', '.join(members[:3])}",
+            Verdict.REFUSED,
+            "It is reserved for the query, and their commits would be overwritten. Stop them, or give the query another kafka.group.id.",
+        )
+    elif able is None:
+        yield Finding(subject, "has no members; as long as it does not exist, no broker tells who may read it", Verdict.UNCHECKED)
+    else:
+        yield Finding(subject, "has no members, and this login may read it", Verdict.OK)
+
+
+def _prefix(client: Client, prefix: str) -> Iterator[Finding]:
+    subject = f"prefix {check_prefix(prefix)}"
+    told = describe(client, prefix)  # refused without Describe, which Write implies
+    if told is not None and told.state in OPEN:
+        advice = "A query of this prefix is at work, or has died: a start ends its transaction and fences it. `semel txn describe` shows more."
+        yield Finding(subject, f"a transaction is open, in state {told.state}", Verdict.WARNING, advice)
+    else:
+        yield Finding(subject, "no transaction is open", Verdict.OK)
+    yield Finding(f"Write on {subject}", "no broker tells it without being written to", Verdict.UNCHECKED, "The first start finds out, and names it.")
+
+
+def _operator(client: Client) -> Iterator[Finding]:
+    able = authorized.of_cluster(client)
+    found = "no Describe on the cluster, and so no Alter" if able is None else f"on the cluster: {', '.join(sorted(able))}"
+    if able is not None and "Alter" in able:
+        yield Finding("operator", found, Verdict.OK)
+    else:
+        yield Finding("operator", found, Verdict.WARNING, "Alter on the cluster is needed to write a lost marker, and nothing else is by semel.")
+
+
+def _missing(able: Collection[str], needed: Sequence[str]) -> list[str]:
+    return [operation for operation in needed if operation not in able]
+
+
+def _lacking(subject: str, able: Collection[str], needed: Sequence[str]) -> Finding:
+    missing = " and ".join(_missing(able, needed))
+    found = f"the right {missing} is missing" + (f" (there is {', '.join(sorted(able))})" if able else ", and it may not be there at all")
+    return Finding(subject, found, Verdict.REFUSED, f"Grant {missing}, or use a login that has it.")

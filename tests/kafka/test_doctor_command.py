@@ -1,0 +1,145 @@
+"""``semel doctor`` on a real Kafka: what is fine is called so, what would be refused is named, and looking writes nothing.
+
+What it says of rights is in tests/objections/test_15_missing_rights_of_the_operator.py, where there are some.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from typer.testing import CliRunner
+
+import semel
+from semel import cli
+from semel.config import ClientConfig
+from semel.sandbox import Sandbox
+from semel.wire.client import Client
+from semel.wire.clock import controller_clock
+from tests import topics
+from tests.waiting import wait_for
+
+_numbers = count(1)
+
+
+class Doctor:
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self.name = f"doctor-{next(_numbers)}"
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(cli.app, ["doctor", "--bootstrap-server", self.servers, *arguments])
+        return done.exit_code, done.stdout
+
+    def found(self, *arguments: str) -> dict[str, dict[str, str]]:
+        """The findings by what was looked at. The status goes with them."""
+        status, text = self.run("--json", *arguments)
+        told: dict[str, Any] = json.loads(text)
+        assert status == (2 if not told["cluster_answered"] else int(told["refused"]))
+        assert told["refused"] == any(one["verdict"] == "refused" for one in told["findings"])
+        return {one["subject"]: one for one in told["findings"]}
+
+
+@pytest.fixture
+def doctor(servers: str) -> Doctor:
+    return Doctor(servers)
+
+
+def test_a_cluster_that_is_fine(doctor: Doctor) -> None:
+    out, source = (topics.create(doctor.servers, f"{doctor.name}-{end}", 2) for end in ("out", "in"))
+    with semel.Cluster({"bootstrap.servers": doctor.servers}) as cluster, cluster.producer(doctor.name) as producer:
+        producer.take_over()
+    arguments = ["--topic", out, "--source", source, "--prefix", doctor.name]
+    status, text = doctor.run(*arguments)
+    assert status == 0
+    assert "Nothing would be refused" in text
+    found = doctor.found(*arguments)
+    (broker,) = [one for subject, one in found.items() if subject.startswith("broker")]
+    assert broker["found"] == "Kafka 4.3 (metadata.version up to 30), transaction.version=2, WriteTxnMarkers 2"
+    for subject in (f"output {out}", f"source {source}", "progress topic semel-progress", "transaction.timeout.ms", "clock", "Java", "pyspark"):
+        assert found[subject]["verdict"] == "ok", subject
+    assert "cannot be told" in found["KAFKA-20734"]["found"]
+    assert found[f"prefix {doctor.name}"]["verdict"] == "ok"
+    assert found[f"Write on prefix {doctor.name}"]["verdict"] == "not_checked"
+
+
+def test_what_is_not_there(doctor: Doctor) -> None:
+    found = doctor.found("--topic", f"{doctor.name}-out", "--progress-topic", f"{doctor.name}-progress", "--group", doctor.name)
+    assert found[f"output {doctor.name}-out"]["verdict"] == "refused"
+    assert found[f"progress topic {doctor.name}-progress"]["found"] == "is not there, and this login may create it"
+    assert found[f"group {doctor.name}"]["verdict"] == "not_checked"
+    admin = AdminClient({"bootstrap.servers": doctor.servers})
+    assert not {name for name in admin.list_topics(timeout=10).topics if name.startswith(doctor.name)}
+    assert "Something would be refused" in doctor.run("--topic", f"{doctor.name}-out")[1]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "settings", "told"),
+    [
+        (16, {"cleanup_policy": "delete"}, "has cleanup.policy=delete"),
+        (16, {"cleanup_policy": "compact,delete"}, "has cleanup.policy=compact,delete"),
+        (16, {"cleanup_policy": "compact", "unclean_leader_election_enable": "true"}, "allows unclean leader election"),
+        (3, {"cleanup_policy": "compact"}, "has 3 partitions"),
+    ],
+)
+def test_a_progress_topic_that_could_lose_progress(doctor: Doctor, partitions: int, settings: dict[str, str], told: str) -> None:
+    progress = topics.create(doctor.servers, f"{doctor.name}-progress", partitions, **settings)
+    found = doctor.found("--progress-topic", progress)[f"progress topic {progress}"]
+    assert found["verdict"] == "refused"
+    assert told in found["found"]
+
+
+def test_a_group_with_a_live_member(doctor: Doctor) -> None:
+    topic = topics.create(doctor.servers, doctor.name)
+    member = Consumer({"bootstrap.servers": doctor.servers, "group.id": doctor.name, "client.id": "the-member"})
+    member.subscribe([topic])
+    wait_for(lambda: member.poll(0.1) is None and member.assignment(), "the member")
+    found = doctor.found("--group", doctor.name)[f"group {doctor.name}"]
+    assert found["verdict"] == "refused"
+    assert "the-member" in found["found"]
+    member.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    member.close()
+    assert doctor.found("--group", doctor.name)[f"group {doctor.name}"]["verdict"] == "ok"
+
+
+def test_timeouts_that_contradict_each_other(doctor: Doctor, tmp_path: Path) -> None:
+    too_long, too_short = tmp_path / "long", tmp_path / "short"
+    too_long.write_text("transaction.timeout.ms=9000000\n")
+    too_short.write_text("transaction.timeout.ms=60000\n")
+    found = doctor.found("--command-config", str(too_long))["transaction.timeout.ms"]
+    assert (found["verdict"], found["found"]) == ("refused", "9000000 ms, as given; the brokers allow 900000 ms")
+    found = doctor.found("--command-config", str(too_short))["delivery.timeout.ms"]
+    assert (found["verdict"], found["found"]) == ("warning", "120000 ms")
+
+
+def test_a_prefix_that_cannot_be_one_and_one_that_is_at_work(doctor: Doctor) -> None:
+    assert doctor.found("--prefix", " blank ")["prefix  blank "]["verdict"] == "refused"
+    topic = topics.create(doctor.servers, doctor.name)
+    with semel.Cluster({"bootstrap.servers": doctor.servers}) as cluster, cluster.producer(doctor.name) as producer, producer.transaction() as txn:
+        txn.tickets([[(topic, 0)]])
+        found = doctor.found("--prefix", doctor.name)[f"prefix {doctor.name}"]
+        assert (found["verdict"], found["found"]) == ("warning", "a transaction is open, in state Ongoing")
+        txn.abort()
+
+
+def test_the_clock_is_the_brokers_own(doctor: Doctor, kafka: Sandbox) -> None:
+    """On this machine both are one."""
+    with Client(ClientConfig.parse({"bootstrap.servers": kafka.bootstrap_servers})) as client:
+        client.versions()
+        clock = controller_clock(client)
+    assert abs(clock.ahead_ms) <= clock.doubt_ms + 5
+    assert clock.node == 1
+
+
+def test_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
+    quick = tmp_path / "quick"
+    quick.write_text("default.api.timeout.ms=200\nrequest.timeout.ms=100\n")
+    done = CliRunner().invoke(cli.app, ["doctor", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(quick)])
+    assert done.exit_code == 2
+    assert "127.0.0.1:1" in done.stderr
+    assert "pyspark" in done.stdout

@@ -1,0 +1,46 @@
+"""What a refusal and the page promise of ``semel progress reset``, with real queries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from semel import cli
+from semel.errors import DataLoss
+from semel.sandbox import Sandbox
+from tests.spark.harness import produce, values
+from tests.spark.lines import Line
+
+
+def reset(line: Line, *arguments: str) -> None:
+    command = ["progress", "reset", line.prefix, "--yes", "--bootstrap-server", line.kafka.bootstrap_servers, *arguments]
+    done = CliRunner().invoke(cli.app, command)
+    assert done.exit_code == 0, done.output
+
+
+def test_forgotten_and_set_to_other_offsets(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    line = Line.new(spark, kafka, tmp_path, "reset")
+    produce(kafka, line.source, range(300))
+    line.run()
+    with pytest.raises(DataLoss, match="`semel progress reset <transactionalIdPrefix>` forgets the progress"):
+        line.run(checkpoint=tmp_path / "new")
+    reset(line)
+    produce(kafka, line.source, range(300, 350))
+    with pytest.raises(DataLoss, match=r"there is no progress at all.*forgotten by `semel progress reset`"):
+        line.run()
+    assert len(values(kafka.bootstrap_servers, line.target)) == 300
+    at_the_end = json.dumps({line.source: {"0": 150, "1": 150}})
+    line.run(checkpoint=tmp_path / "newer", reading={"startingOffsets": at_the_end})
+    line.assert_exact()
+
+    reset(line, "--to-offsets", json.dumps({line.source: {"0": 170, "1": 165}}))
+    with pytest.raises(DataLoss, match="was set by hand"):
+        line.run(checkpoint=tmp_path / "another")
+    reading = {"startingOffsets": "committed", "transactionalIdPrefix": line.prefix}
+    line.run(checkpoint=tmp_path / "from there", reading=reading)
+    seen = [json.loads(value)["id"] for value in values(kafka.bootstrap_servers, line.target)]
+    assert sorted(seen) == sorted([*range(350), *range(340, 350, 2), *range(331, 350, 2)])
