@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -42,7 +43,7 @@ def test_it_shows_and_asks_and_writes_what_was_decided(scene: Scene) -> None:
     names = scene.left["committed"].names
     refused = heal(scene, names, answer="n\n")
     assert refused.exit_code == 1
-    assert "it had been           committed" in refused.output
+    assert re.search(r"it had been +committed", refused.output)
     assert "Write the marker, as commit?" in refused.output
     assert scene.values(names, wait_for_open=False) == ["before-0", "before-1", "lost-1"], "nothing is done before the answer"
     assert heal(scene, names, answer="y\n").exit_code == 0
@@ -105,7 +106,7 @@ def test_where_nobody_knows_somebody_decides_and_the_query_goes_on(scene: Scene,
     names = scene.left[f"unknown, {end}"].names
     undecided = heal(scene, names, "--yes")
     assert undecided.exit_code == 2
-    assert "say it by --as commit or --as abort" in undecided.output
+    assert "nothing is written down of how it had ended" in undecided.output
     done = heal(scene, names, answer="commit\n") if end == "asked" else heal(scene, names, "--as", end, "--yes")
     assert done.exit_code == 0, done.output
     lost = [] if end == "abort" else ["lost-0"]
