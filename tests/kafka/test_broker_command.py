@@ -62,7 +62,7 @@ def test_it_stays_until_it_is_stopped(semel: Command, port: int) -> None:
 
     shown = semel("broker", "status")
     assert shown.returncode == 0
-    for fact in ("running", f"127.0.0.1:{port}", jars.DEFAULT_VERSION, str(broker.pids[0]), "since"):
+    for fact in ("running", f"127.0.0.1:{port}", jars.chosen_version(), str(broker.pids[0]), "since"):
         assert fact in shown.stdout
 
     again = semel("broker", "start", "--port", str(port))
