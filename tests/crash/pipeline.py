@@ -52,6 +52,7 @@ class Job:
     file: str = ""
     abort_every: int = 3
     transaction_timeout_ms: int = 60_000
+    accept_late_markers: bool = False
 
     @property
     def group(self) -> str:
@@ -173,7 +174,7 @@ def run(job: Job) -> None:
         return
     with semel.Cluster(job.properties()) as cluster:
         while True:
-            with cluster.producer(job.prefix) as producer:
+            with cluster.producer(job.prefix, accept_late_markers=job.accept_late_markers) as producer:
                 try:
                     _run_owner(producer, job, workers.write)
                 except Retriable as error:

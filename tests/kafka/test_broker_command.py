@@ -30,7 +30,7 @@ def port() -> int:
 @pytest.fixture
 def semel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
     """The program, with a cache folder of its own that shares the jars."""
-    versions = jars.install().parent
+    versions = jars.install(jars.chosen_version()).parent
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "kafka").symlink_to(versions)
     monkeypatch.setenv("SEMEL_CACHE", str(tmp_path / "cache"))
