@@ -11,19 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 import semel
+from semel.config import ClientConfig
 from semel.errors import Unsupported
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.transaction.progress_topic import DEFAULT_TOPIC
+from semel.wire.client import Client
 from semel.wire.transactions import Identity, describe
 from tests.crash.arena import assert_whole, new_job
 from tests.crash.nursery import Nursery
-from tests.crash.pipeline import FENCED, Job, copy_next, position, write_here
+from tests.crash.pipeline import FENCED, PARTITIONS, Job, copy_next, position, write_here
 from tests.kafka.raw import INVALID_EPOCH, Raw
 
 TRUSTED = ["4.2.1", "4.4.0"]
@@ -95,16 +98,19 @@ def test_a_late_marker_is_refused_by_a_trusted_version(trusted: Sandbox) -> None
 # ---- 4.0 and 4.1
 
 
-def test_an_old_version_is_refused_before_anything_is_written(refused: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_old_version_is_refused_before_anything_is_written(refused: Sandbox) -> None:
     job = new_job(refused, "refused", chunks=1)
-    with semel.Cluster(job.properties()) as cluster:
-        producer = cluster.producer(job.prefix)
+    with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
         with pytest.raises(Unsupported, match=rf"(?s)is older than 4\.2.*{HOLE}.*Nothing was written.*Upgrade to Kafka 4\.2 or newer"):
             producer.take_over([job.target], job.group)
-        assert "acceptLateMarkers" not in caplog.text
-        assert describe(cluster._client, job.prefix) is None, "it took the id"
-    made = AdminClient({"bootstrap.servers": job.servers}).list_topics(timeout=30).topics
-    assert DEFAULT_TOPIC not in made
+        with pytest.raises(Unsupported, match=r"acceptLateMarkers=true accepts the hole"):
+            producer.transaction()
+    with Client(ClientConfig.parse(job.properties())) as client:
+        assert describe(client, job.prefix) is None, "it took the id"
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    assert DEFAULT_TOPIC not in admin.list_topics(timeout=30).topics
+    ends = admin.list_offsets({TopicPartition(job.target, index): OffsetSpec.latest() for index in range(PARTITIONS)})
+    assert [end.result(30).offset for end in ends.values()] == [0] * PARTITIONS
 
 
 def test_an_old_version_that_is_accepted_prints_its_hole(refused: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
