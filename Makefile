@@ -11,16 +11,22 @@ READY := $(VENV)/.ready
 ARGS ?=
 # Processes that share the tests, a file each: one more than two cores, since most tests wait for a broker or for a process to end.
 JOBS ?= 3
+# Versions of Kafka that are trusted beside the default, and that are refused: those of tests/kafka/test_versions.py.
+VERSIONS ?= 4.2.1 4.4.0
+REFUSED := 4.0.2 4.1.2
+SUITE = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+ON_EACH_VERSION := tests/spark/test_driver_steps.py tests/objections/test_12_epochs_and_producer_ids_roll_over.py tests/crash tests/kafka \
+	--ignore=tests/kafka/test_versions.py
 
 export UV_HTTP_TIMEOUT ?= 300
 export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka test check lint format types layers documents demo fuzz bench lock clean
+.PHONY: help setup java kafka test test-versions check lint format types layers documents demo fuzz bench lock clean
 
 help:  ## show this
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## set up .venv with exactly the packages of the lock
 
@@ -47,10 +53,18 @@ java:
 kafka: java setup  ## fetch Apache Kafka into the cache, where it is not there yet
 	@$(BIN)/python -m semel.sandbox
 
-# Spark's classes are parsed while Kafka is fetched: the one computes, the other waits for the network.
+# Spark's classes are parsed while Kafka is fetched: the one computes, the other waits for the network. Kafka's other versions are fetched while tests
+# run; what cannot be had is said by the tests that need it, which fetch what is not there yet.
 test: java setup  ## run the whole test suite (ARGS are for pytest)
 	@$(BIN)/python -m semel.testing.spark_home & $(BIN)/python -m semel.sandbox && wait $$!
-	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m semel.sandbox $(VERSIONS) $(REFUSED) > /dev/null 2>&1 & $(SUITE) $(ARGS)
+
+test-versions: java setup  ## run tests/kafka, the kills and the rollover on the other versions of Kafka that are trusted (VERSIONS)
+	@$(BIN)/python -m semel.sandbox $(VERSIONS)
+	@for version in $(VERSIONS); do \
+	echo "Apache Kafka $$version"; \
+	SEMEL_KAFKA_VERSION=$$version $(SUITE) $(ON_EACH_VERSION) $(ARGS) || exit 1; \
+	done
 
 check: lint format types layers documents  ## lint, format, types, import rules, code in the documents (with -k: all of them, also after one failed)
 

@@ -16,7 +16,7 @@ import pyspark
 
 from bench.connector import CLIENTS_VERSION, VERSION
 from semel import __version__
-from semel.sandbox.jars import DEFAULT_VERSION
+from semel.sandbox.jars import chosen_version
 from semel.sandbox.java import find_java
 
 __all__ = ["Steal", "busy", "facts", "load"]
@@ -31,7 +31,7 @@ def facts() -> dict[str, str]:
         "memory": f"{gigabytes:.0f} GB",
         "system": f"{platform.system()} {platform.release()}",
         "load before": f"{load():.1f} (average of one minute)",
-        "Kafka": f"{DEFAULT_VERSION}, one broker",
+        "Kafka": f"{chosen_version()}, one broker",
         "Spark": f"{pyspark.__version__}, local[2]",
         "JVM connector": f"{VERSION}, with kafka-clients {CLIENTS_VERSION}",
         "Python": platform.python_version(),

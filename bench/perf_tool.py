@@ -16,7 +16,7 @@ __all__ = ["produce", "rate_in"]
 
 def produce(servers: str, topic: str, rows: int, size: int) -> float:
     """Write rows of this size, as fast as it can, with the producer's default settings. Returns rows per second."""
-    tool = [find_java(), "-Xmx512m", "-cp", jars.classpath(), "org.apache.kafka.tools.ProducerPerformance"]
+    tool = [find_java(), "-Xmx512m", "-cp", jars.classpath(jars.DEFAULT_VERSION), "org.apache.kafka.tools.ProducerPerformance"]
     work = ["--topic", topic, "--num-records", str(rows), "--record-size", str(size), "--throughput", "-1"]
     properties = ["--command-property", f"bootstrap.servers={servers}", "acks=all"]
     done = subprocess.run([*tool, *work, *properties], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

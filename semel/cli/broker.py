@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semel.config import ClientConfig
-from semel.sandbox import DEFAULT_VERSION, background
+from semel.sandbox import DEFAULT_VERSION, VERSION_VARIABLE, background
 from semel.sandbox.jars import install
 from semel.wire import topics
 from semel.wire.client import Client
@@ -26,7 +26,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="A real Apach
 def start(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the first node; further nodes take the ones after it.")] = 9092,
     nodes: Annotated[int, typer.Option(min=1, max=9, help="How many brokers; with 3 or more, topics have 3 replicas.")] = 1,
-    version: Annotated[str, typer.Option(help="Which Apache Kafka.")] = DEFAULT_VERSION,
+    version: Annotated[str, typer.Option(help="Which Apache Kafka.", envvar=VERSION_VARIABLE)] = DEFAULT_VERSION,
     topic: Annotated[list[str] | None, typer.Option(help="A topic to create, NAME or NAME:PARTITIONS; may be repeated.")] = None,
     directory: Annotated[Path | None, typer.Option(help="Keep the data there, for the next start; without it they are gone with the broker.")] = None,
 ) -> None:

@@ -18,9 +18,9 @@ this machine.
 """
 
 from semel.sandbox.cluster import Sandbox
-from semel.sandbox.jars import DEFAULT_VERSION, classpath
+from semel.sandbox.jars import DEFAULT_VERSION, VERSION_VARIABLE, chosen_version, classpath
 from semel.sandbox.java import find_java
 from semel.sandbox.node import Node
 from semel.sandbox.secured import Secured
 
-__all__ = ["DEFAULT_VERSION", "Node", "Sandbox", "Secured", "classpath", "find_java"]
+__all__ = ["DEFAULT_VERSION", "VERSION_VARIABLE", "Node", "Sandbox", "Secured", "chosen_version", "classpath", "find_java"]

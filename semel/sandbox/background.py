@@ -21,7 +21,7 @@ from typing import Any
 from semel.errors import ConfigError
 from semel.plain_json import is_version, of_kind, read_object, write_object
 from semel.sandbox.cluster import PLAIN_JVM, Sandbox
-from semel.sandbox.jars import DEFAULT_VERSION, cache_directory
+from semel.sandbox.jars import cache_directory, chosen_version
 from semel.sandbox.processes import command
 
 __all__ = ["Background", "start", "status", "stop"]
@@ -65,8 +65,9 @@ class Background:
         return cls(**known)
 
 
-def start(*, port: int = 9092, nodes: int = 1, version: str = DEFAULT_VERSION, directory: Path | None = None) -> Background:
+def start(*, port: int = 9092, nodes: int = 1, version: str | None = None, directory: Path | None = None) -> Background:
     """Start it, on this port and the ones after it, and return when it serves."""
+    version = version or chosen_version()
     with _locked() as folder:
         present = _read(folder)
         if present is not None and present.running:

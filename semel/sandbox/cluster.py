@@ -52,7 +52,7 @@ class Sandbox:
         cls,
         *,
         nodes: int = 1,
-        version: str = jars.DEFAULT_VERSION,
+        version: str | None = None,
         directory: Path | None = None,
         ports: Sequence[int] | None = None,
         settings: Mapping[str, str] = {},
@@ -65,6 +65,7 @@ class Sandbox:
     ) -> Sandbox:
         """Start a cluster and wait until it serves.
 
+        ``version`` is Kafka's; without it that of the variable ``SEMEL_KAFKA_VERSION``, else the default.
         ``directory`` keeps the data (a second start finds it); without it they go with the cluster. ``ports`` are the brokers'
         own, one a node; without them free ones are chosen. ``settings`` are broker properties, ``features`` levels such as
         ``{"transaction.version": 1}`` for a new directory, ``secured`` adds listeners with TLS and SASL, ``jvm`` are the options of
@@ -74,7 +75,7 @@ class Sandbox:
             raise ConfigError(f"{nodes} nodes need {max(nodes, 1)} ports, not {list(ports or [])}. Nothing was started.", tag="SANDBOX_PORTS")
         if keep_running and directory is None:
             raise ConfigError("a broker that is kept running needs a directory of its own. Nothing was started.", tag="SANDBOX_DIRECTORY")
-        plan = _Plan(nodes, version, directory, ports, settings, features, secured, jvm, keep_running)
+        plan = _Plan(nodes, version or jars.chosen_version(), directory, ports, settings, features, secured, jvm, keep_running)
         java, formatted = find_java(), plan.prepare(progress=progress)
         for attempt in range(1, _START_TRIES + 1):
             sandbox = plan.lay_out(java, formatted)

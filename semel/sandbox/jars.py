@@ -1,10 +1,12 @@
 """Kafka's own jars, in the user's cache (DESIGN section 9).
 
-They are resolved from Maven Central once per version, by ``ivy``, and used from the cache ever after: no network then. Beside them stands
+They are resolved from Maven Central once per version, by ``ivy``, and used from the cache ever after: no network then. Versions that are asked
+for in one go fetch what they share once. Beside them stands
 ``manifest.sha256`` (as ``sha256sum`` writes it), against which every file is checked before each use: what is damaged is named and fetched
 anew. A version appears in the cache by one rename, under a lock, so that any number of processes may fill it at once.
 
-Environment: ``SEMEL_CACHE`` (else ``XDG_CACHE_HOME/semel``, else ``~/.cache/semel``); those of ``ivy``.
+Environment: ``SEMEL_KAFKA_VERSION``, the version where none is named; ``SEMEL_CACHE`` (else ``XDG_CACHE_HOME/semel``, else ``~/.cache/semel``);
+those of ``ivy``.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,9 +26,10 @@ from semel.errors import ConfigError
 from semel.sandbox import ivy, settings
 from semel.sandbox.java import find_java
 
-__all__ = ["DEFAULT_VERSION", "cache_directory", "classpath", "formatted", "install"]
+__all__ = ["DEFAULT_VERSION", "VERSION_VARIABLE", "cache_directory", "chosen_version", "classpath", "formatted", "install", "install_all"]
 
 DEFAULT_VERSION = "4.3.1"
+VERSION_VARIABLE = "SEMEL_KAFKA_VERSION"
 
 _MANIFEST = "manifest.sha256"
 _FORMATTED = "formatted"
@@ -42,26 +45,48 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semel"
 
 
-def classpath(version: str = DEFAULT_VERSION, *, progress: bool = False) -> str:
+def chosen_version() -> str:
+    """The version that is meant where none is named."""
+    return os.environ.get(VERSION_VARIABLE) or DEFAULT_VERSION
+
+
+def classpath(version: str, *, progress: bool = False) -> str:
     """The class path of one version of Kafka, fetched the first time: the broker, and the tools, which 4.4.0 lacks."""
     return _joined(install(version, progress=progress))
 
 
-def install(version: str = DEFAULT_VERSION, *, progress: bool = False) -> Path:
+def install(version: str, *, progress: bool = False) -> Path:
     """The folder of one version in the cache, complete and checked; filled first where it is not there yet."""
-    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise ConfigError(f"{version!r} is no version of Kafka, such as {DEFAULT_VERSION}. Nothing was fetched.", tag="KAFKA_VERSION")
-    home = cache_directory() / "kafka" / version
-    damage = _damage(home) if home.exists() else None
-    if home.exists() and damage is None:
-        return home
+    (home,) = install_all([version], progress=progress)
+    return home
+
+
+def install_all(versions: Sequence[str], *, progress: bool = False) -> list[Path]:
+    """The folder of each version, as :func:`install` gives it."""
+    wrong = [version for version in versions if not re.fullmatch(r"\d+\.\d+\.\d+", version)]
+    if wrong:
+        raise ConfigError(f"{wrong[0]!r} is no version of Kafka, such as {DEFAULT_VERSION}. Nothing was fetched.", tag="KAFKA_VERSION")
+    homes = [cache_directory() / "kafka" / version for version in versions]
+    fetched = [_fetched(home, version, progress=progress) for home, version in zip(homes, versions, strict=True)]
+    if any(fetched):
+        with _locked(homes[0].parent):
+            # What Ivy keeps beside the jars serves the next version of the same call, and to go on after an interruption.
+            shutil.rmtree(cache_directory() / "ivy", ignore_errors=True)
+    return homes
+
+
+def _fetched(home: Path, version: str, *, progress: bool) -> bool:
+    """Fill the folder unless it is sound; return whether it had to be."""
+    if home.exists() and _damage(home) is None:
+        return False
     with _locked(home.parent):
         damage = _damage(home) if home.exists() else None
         if damage is not None:
             log.warning("%s in %s; it is fetched again", damage, home)
-        if damage is not None or not home.exists():
-            _fill(home, version, progress=progress, damage=damage)
-    return home
+        if damage is None and home.exists():
+            return False
+        _fill(home, version, progress=progress, damage=damage)
+    return True
 
 
 def formatted(version: str, features: Mapping[str, int]) -> dict[str, bytes]:
@@ -123,8 +148,6 @@ def _fill(home: Path, version: str, *, progress: bool, damage: str | None) -> No
         if home.exists():
             home.rename(folder / "damaged")
         staged.rename(home)
-    # What Ivy keeps beside the jars serves only to go on after an interruption.
-    shutil.rmtree(cache_directory() / "ivy", ignore_errors=True)
 
 
 def _files(folder: Path) -> dict[str, bytes]:

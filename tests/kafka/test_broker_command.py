@@ -30,7 +30,7 @@ def port() -> int:
 @pytest.fixture
 def semel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
     """The program, with a cache folder of its own that shares the jars."""
-    versions = jars.install().parent
+    versions = jars.install(jars.chosen_version()).parent
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "kafka").symlink_to(versions)
     monkeypatch.setenv("SEMEL_CACHE", str(tmp_path / "cache"))
@@ -62,7 +62,7 @@ def test_it_stays_until_it_is_stopped(semel: Command, port: int) -> None:
 
     shown = semel("broker", "status")
     assert shown.returncode == 0
-    for fact in ("running", f"127.0.0.1:{port}", jars.DEFAULT_VERSION, str(broker.pids[0]), "since"):
+    for fact in ("running", f"127.0.0.1:{port}", jars.chosen_version(), str(broker.pids[0]), "since"):
         assert fact in shown.stdout
 
     again = semel("broker", "start", "--port", str(port))

@@ -16,9 +16,9 @@ from semel.steps import OwnerStep, Step
 from semel.transaction.group import offsets_partition
 from semel.transaction.progress_topic import ProgressTopic
 from semel.wire.transactions import add_partitions, describe, fence, open_transactions
+from tests.crash.epochs import LAST_EPOCH, use_up
 from tests.kafka.frail import MAY_HEAL, Frail, Names
 from tests.kafka.left import Died, Left, Scene, Stage, cluster, go_on, scene_of, write_as
-from tests.worn import LAST_EPOCH, wear_out
 
 PLACES = {
     "data": {"data": True},
@@ -52,7 +52,7 @@ def prepare(stage: Stage) -> dict[str, Left]:
     left["living, no right"] = stage.living(where.names(data=True), may_heal=False)
     for who, begin in (("living", stage.living), ("dead", stage.dead)):
         names = where.names(data=True)
-        wear_out(where.properties(), names.id, left=2)
+        use_up(where.kafka.bootstrap_servers, names.id, LAST_EPOCH - 2)
         left[f"{who}, worn"] = begin(names)
     return left
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -19,8 +20,9 @@ from semel.transaction.progress import KafkaSource, Progress, TopicEnd
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.offsets import LATEST, list_offsets
+from semel.wire.target import TransactionCoordinator
 from semel.wire.transactions import Identity, OpenTransaction, open_transactions
-from tests.kafka.raw import Raw
+from tests.kafka.raw import CONCURRENT, Raw
 from tests.kafka.reading import delete, delete_records, produce, topic_id
 from tests.kafka.test_read_failover import leader
 from tests.topics import create
@@ -81,6 +83,43 @@ def test_a_leader_that_dies_while_markers_are_awaited_is_followed_by_the_next(ka
                 victim.wait_ready(60)
     assert seen, "it asked the dead leader's epoch to the end"
     assert seen[0] - ended < 60, "it did not look for the new leader before its deadline"
+
+
+def test_the_marker_of_a_partition_that_has_no_leader(kafka3: Sandbox) -> None:
+    """KAFKA-20734: from 4.3.0 to 4.4.0 all is said to be well, the marker never comes, and the abort of the next transaction takes the committed rows
+    with it. Before that the coordinator is busy until the partition is back."""
+    lost = tuple(map(int, kafka3.version.split("."))) >= (4, 3, 0)
+    with closing(Raw(kafka3.bootstrap_servers)) as raw, closing(Raw(kafka3.bootstrap_servers)) as other:
+        identity = raw.init()
+        coordinator = raw.client.connect(TransactionCoordinator(raw.id)).address
+        alone = next(node for node in kafka3.nodes if f"127.0.0.1:{node.port}" != coordinator)
+        raw.topic = other.topic = create(raw.servers, f"{raw.topic}-alone", 2, on=[alone.id])
+        raw.add(identity, 0)
+        assert raw.produce(identity, ["committed"])[0] == 0
+        alone.kill()
+        try:
+            wait_for(lambda: raw.client.refresh({raw.topic}).topics[raw.topic].partitions[0].leader < 0, "a partition without a leader")
+            assert raw.end_once(identity, commit=True)[0] == 0
+            if lost:
+                wait_for(lambda: raw.end_once(identity, commit=True)[0] == 0, "an answer that all is well")
+                assert raw.init_once()[0] == 0
+            else:
+                assert [raw.init_once()[0] for _ in range(5)] == [CONCURRENT] * 5
+        finally:
+            alone.start()
+            kafka3.wait_ready()
+        later = other.init()
+        other.add(later, 1)
+        assert other.produce(later, ["later"], index=1)[0] == 0
+        other.end(later, commit=True)
+        other.settled(1)
+        if not lost:
+            raw.settled(0)
+        successor = raw.init()
+        raw.add(successor, 0)
+        raw.end(successor, commit=False)
+        raw.settled(0)
+        assert raw.visible() == (["later"] if lost else ["committed", "later"])
 
 
 def test_rows_that_were_deleted_before_their_commit_are_not_committed_in_silence(raw: Raw) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from semel.errors import ConfigError
-from semel.sandbox import jars
+from semel.sandbox import Sandbox, jars
 
 VERSION = "4.3.1"
 
@@ -65,6 +65,20 @@ def test_an_unreachable_repository_is_said(cache: Path) -> None:
 def test_what_is_no_version_is_refused(cache: Path, version: str) -> None:
     with pytest.raises(ConfigError, match="is no version of Kafka"):
         jars.classpath(version)
+
+
+def test_of_several_versions_none_is_fetched_where_one_is_none(cache: Path) -> None:
+    assert jars.install_all([VERSION, VERSION]) == [cache, cache]
+    with pytest.raises(ConfigError, match="'4' is no version of Kafka"):
+        jars.install_all(["4.2.9", "4"])
+
+
+def test_a_variable_names_the_version_where_nothing_else_does(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(jars.VERSION_VARIABLE, raising=False)
+    assert jars.chosen_version() == jars.DEFAULT_VERSION
+    monkeypatch.setenv(jars.VERSION_VARIABLE, "4.2.9")
+    with pytest.raises(ConfigError, match=r"Apache Kafka 4\.2\.9 could not be fetched"):
+        Sandbox.start()
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
