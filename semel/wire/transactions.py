@@ -199,14 +199,14 @@ def describe(client: Client, transactional_id: str, deadline: Deadline | None = 
     return _description(answer.transaction_states[0])
 
 
-def describe_all(client: Client, states: Iterable[str] = ()) -> list[TransactionDescription]:
+def describe_all(client: Client, states: Iterable[str] = (), producer_ids: Iterable[int] = ()) -> list[TransactionDescription]:
     """All ids that the cluster knows, in as few requests as it has brokers: each describes those that it coordinates.
 
-    ``states`` narrows it (``Ongoing``, …). Ids that the caller may not describe are left out by the brokers.
+    ``states`` (``Ongoing``, …) and ``producer_ids`` narrow it. Ids that the caller may not describe are left out by the brokers.
     """
     found: list[TransactionDescription] = []
     for node in client.brokers():
-        ids = _listed(client, node, states)
+        ids = _listed(client, node, states, producer_ids)
         answer = client.ask(node, DescribeTransactionsRequest(transactional_ids=sorted(ids)), (0, 0), code=lambda _: 0) if ids else None
         for row in answer.transaction_states if answer is not None else ():
             moved = outcome.of("DescribeTransactions", row.error_code).temporary  # to another coordinator, since it was listed
@@ -238,8 +238,9 @@ def list_transactions(client: Client, states: Iterable[str] = ()) -> dict[str, s
     return {transactional_id: state for node in client.brokers() for transactional_id, state in _listed(client, node, states).items()}
 
 
-def _listed(client: Client, node: int, states: Iterable[str]) -> dict[str, str]:
-    answer = client.ask(node, ListTransactionsRequest(state_filters=list(states), producer_id_filters=[], duration_filter=-1), (0, 1))
+def _listed(client: Client, node: int, states: Iterable[str], producer_ids: Iterable[int] = ()) -> dict[str, str]:
+    request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=-1)
+    answer = client.ask(node, request, (0, 1))
     if answer.error_code:
         raise outcome.error("ListTransactions", answer.error_code, f"listing transactions on broker {node}", "Nothing was changed.")
     return {row.transactional_id: row.transaction_state for row in answer.transaction_states}

@@ -1,4 +1,7 @@
-"""How a former transaction ended, by what was written of it (PROTOCOL 5.3). With rows behind which a marker is looked for: tests/kafka/test_healing.py."""
+"""How a former transaction ended, by what was written of it (PROTOCOL 5.3).
+
+With rows behind which a marker is looked for: tests/kafka/test_healing.py.
+"""
 
 from __future__ import annotations
 
