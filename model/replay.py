@@ -1,0 +1,77 @@
+"""Step logs of real runs, accepted or refused by the procedure of the model.
+
+There is no second copy of the order of steps: the owner's own generators (:mod:`model.owner`) run against the model's broker, and whatever leaves no
+line in the log is left open (:mod:`model.frontier`). Kills may cut an owner's lines anywhere; several owners of one id are held against each other in
+the order of the log. Steps of participants and of Spark's sink are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from model.frontier import Allowed, Frontier
+from semel.steps import OwnerStep
+from semel.testing.step_log import Passed
+
+__all__ = ["Allowed", "Refused", "Told", "replay"]
+
+_CONTEXT = 8
+
+
+class Refused(Exception):
+    """A line that the model forbids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was replayed: transactional ids, owners, lines; and how many situations had to be held against one line at most."""
+
+    ids: int
+    owners: int
+    lines: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"{self.lines} steps of {self.owners} owners of {self.ids} transactional ids are allowed (up to {self.most} situations at once)"
+
+
+def replay(log: Sequence[Passed], *, allowed: Allowed | None = None) -> Told:
+    """Replay a log from the first owner of each id on. Raises :class:`Refused`, naming the line and what would have been allowed in its place.
+
+    ``allowed`` is what may have happened without a line; left out, markers may have been lost if the log has steps of healing, and nothing else.
+    """
+    prefix = f"{OwnerStep.__name__}."
+    lines = [line for line in log if line.step.startswith(prefix)]
+    by_id: dict[str, list[Passed]] = {}
+    for line in lines:
+        by_id.setdefault(line.detail, []).append(line)
+    most = max((_replay_one(own, allowed) for own in by_id.values()), default=0)
+    owners = {(line.detail, line.pid, line.owner) for line in lines}
+    return Told(len(by_id), len(owners), len(lines), most)
+
+
+def _replay_one(lines: Sequence[Passed], allowed: Allowed | None) -> int:
+    steps = [OwnerStep[line.step.partition(".")[2]] for line in lines]
+    allowed = allowed or Allowed(lost_markers=OwnerStep.HEALED in steps)
+    # an id either shows its progress in a group or it does not
+    frontier = Frontier(allowed, group=OwnerStep.OFFSETS_ADDED in steps)
+    last = {line.pid: at for at, line in enumerate(lines)}
+    for at, (line, step) in enumerate(zip(lines, steps, strict=True)):
+        if step is OwnerStep.INITIALISED:
+            frontier.arrive(line.pid)
+        instead = frontier.passes(line.pid, step)
+        if instead:
+            raise Refused(_refusal(lines, at, instead))
+        if last[line.pid] == at:
+            frontier.leave(line.pid)
+    return frontier.most
+
+
+def _refusal(lines: Sequence[Passed], at: int, instead: set[OwnerStep]) -> str:
+    line = lines[at]
+    before = "\n".join(f"  {each.clock} process {each.pid} owner {each.owner} {each.step}" for each in lines[max(0, at - _CONTEXT) : at + 1])
+    return (
+        f"the protocol forbids {line.step} of process {line.pid} (line {line.sequence} of it) on id {line.detail!r} here."
+        f" It allows {', '.join(step.name for step in OwnerStep if step in instead)}. The lines up to it:\n{before}"
+    )
