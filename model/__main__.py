@@ -70,7 +70,7 @@ def _shown(console: Console, title: str, results: Iterable[Result], *, controls:
         column.justify = "right"
     good, wrong = True, []
     for result in results:
-        fine = bool(result.found) == controls
+        fine = all(found.problem.startswith(result.setting.finds or "nothing") for found in result.found) and bool(result.found) == controls
         good &= fine
         seen = f"{result.walks:,} walks" if result.walks else f"{result.states:,} states"
         table.add_row(result.setting.name, seen, f"{result.moves:,}", f"{result.seconds:.1f}", _verdict(result, controls))

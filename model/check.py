@@ -39,6 +39,8 @@ def _used(program: Program, world: World) -> Mapping[Fault, int]:
 
 
 def _wrong_stop(program: Program, world: World) -> str | None:
+    if not program.setting.needless_stops:
+        return None
     used = _used(program, world)
     starts = program.setting.owners
     alone = sum(owner != OFF for owner in world.owners) == 1

@@ -11,6 +11,7 @@ from model.broker import Wrong
 from model.check import ends, wrong_at_the_end
 from model.faults import Move, moves
 from model.world import Program, Setting, World, first_world
+from semel.steps import OwnerStep
 
 __all__ = ["Found", "Result", "explore", "walk", "walk_once"]
 
@@ -28,7 +29,10 @@ class Found:
 
 @dataclass
 class Result:
-    """What a run saw. ``complete``: every state of the setting was seen. ``ends``: how the owners ended, and how often."""
+    """What a run saw. ``complete``: every state of the setting was seen. ``ends``: how the owners ended, and how often.
+
+    ``steps``: how often random walks passed each step.
+    """
 
     setting: Setting
     states: int = 0
@@ -37,6 +41,7 @@ class Result:
     complete: bool = False
     walks: int = 0
     ends: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    steps: Counter[OwnerStep] = field(default_factory=Counter)
     found: list[Found] = field(default_factory=list)
 
 
@@ -118,6 +123,7 @@ def walk_once(program: Program, seed: int, number: int, result: Result) -> Found
         move, after = chance.choice(by_fault if by_fault and (not by_themselves or chance.random() < faults) else by_themselves)
         trace.append(move)
         result.moves += 1
+        result.steps.update(move.steps)
         if isinstance(after, Wrong):
             return Found(str(after), tuple(trace))
         world = after

@@ -6,8 +6,9 @@ land, transactions time out. A line is accepted if in some situation its owner p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from model.breaks import Breaks
@@ -18,7 +19,6 @@ from model.progress import FOREIGN, Record, reading
 from model.replay_driver import Anybody
 from model.requests import (
     ABORT,
-    ALL,
     COMMIT,
     FAILED,
     OUT0,
@@ -45,12 +45,14 @@ _ANOTHER_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What may have happened without a line of its own.
+    """What may have happened in a run.
 
     ``strangers``: owners that do not log have taken the id over. ``lost_markers``: partitions were without a leader. ``expired_ids``: the id was
-    quiet for longer than brokers keep it.
+    quiet for longer than brokers keep it. ``progress_alone``: there were transactions without tickets, which pass WRITTEN before PARTITIONS_ADDED:
+    a batch without rows, or a group that somebody else had moved.
     """
 
+    progress_alone: bool = True
     strangers: bool = False
     lost_markers: bool = False
     expired_ids: bool = False
@@ -88,7 +90,7 @@ class Frontier:
     def __init__(self, allowed: Allowed, *, group: bool) -> None:
         self._allowed = allowed
         self._kafka = Kafka()
-        self._routines = Routines(Anybody(Owner(Breaks(), outputs=(OUT0,), group=group)).routines())
+        self._routines = Routines(Anybody(Owner(Breaks(), outputs=(OUT0,), group=group), progress_alone=allowed.progress_alone).routines())
         self._now: set[Situation] = {Situation(Broker(), ())}
         self.most = 1
 
@@ -112,9 +114,12 @@ class Frontier:
             for situation in self._now
         }
 
-    def passes(self, pid: int, step: OwnerStep) -> set[OwnerStep]:
-        """A line. Returns nothing if it is allowed, else the steps that this process could have passed instead; the frontier stays then."""
-        everything = self._closure(self._now)
+    def passes(self, pid: int, step: OwnerStep, following: Mapping[int, OwnerStep]) -> set[OwnerStep]:
+        """A line. Returns nothing if it is allowed, else the steps that this process could have passed instead; the frontier stays then.
+
+        ``following`` is the next step of each process in the log: what would have led to another one need not be looked at.
+        """
+        everything = self._closure(self._now, following)
         self.most = max(self.most, len(everything))
         after, instead = set(), set()
         for situation in everything:
@@ -146,22 +151,22 @@ class Frontier:
 
     # ---- what leaves no line
 
-    def _closure(self, situations: Iterable[Situation]) -> set[Situation]:
+    def _closure(self, situations: Iterable[Situation], following: Mapping[int, OwnerStep]) -> set[Situation]:
         seen = set(situations)
         waiting = list(seen)
         while waiting:
-            for following in self._unseen(waiting.pop()):
-                if following not in seen:
-                    seen.add(following)
-                    waiting.append(following)
+            for then in self._unseen(waiting.pop(), following):
+                if then not in seen:
+                    seen.add(then)
+                    waiting.append(then)
         return seen
 
-    def _unseen(self, situation: Situation) -> Iterator[Situation]:
+    def _unseen(self, situation: Situation, following: Mapping[int, OwnerStep]) -> Iterator[Situation]:
         for seat in situation.seats:
-            yield from self._at_work(situation, seat)
+            yield from self._at_work(situation, seat, following)
         yield from self._cluster(situation)
 
-    def _at_work(self, situation: Situation, seat: Seat) -> Iterator[Situation]:
+    def _at_work(self, situation: Situation, seat: Seat, following: Mapping[int, OwnerStep]) -> Iterator[Situation]:
         wanted = self._routines.wants(seat.process)
         if isinstance(wanted, Goto):
             yield situation.with_seat(seat, seat._replace(process=Process(*wanted)))
@@ -171,7 +176,7 @@ class Frontier:
             for option in wanted.options:
                 yield situation.with_seat(seat, seat._replace(process=seat.process.hears(option)))
         elif not isinstance(wanted, (OwnerStep, ReadCheckpoint)) and not seat.answer:
-            for reply, broker in self._answers(situation.broker, wanted):
+            for reply, broker in self._answers(situation.broker, wanted, may_fail=following.get(seat.pid) is OwnerStep.ABORT_SENT):
                 behind = situation._replace(broker=broker)
                 if reply is None:
                     yield behind
@@ -181,38 +186,47 @@ class Frontier:
                 else:
                     yield behind.with_seat(seat, seat._replace(process=seat.process.hears(reply), sent=False))
 
-    def _answers(self, broker: Broker, request: Any) -> Iterator[tuple[Any, Broker]]:
+    def _answers(self, broker: Broker, request: Any, *, may_fail: bool) -> Iterator[tuple[Any, Broker]]:
         for reply, after, _ in self._kafka.answers(broker, request):
-            yield reply, after
-            if isinstance(request, (Produce, Add)):
-                yield FAILED, after
-        if isinstance(request, (Produce, Add)):
+            for settled in self._with_markers(after):
+                yield reply, settled
+                if may_fail and isinstance(request, (Produce, Add)):
+                    yield FAILED, settled
+        if may_fail and isinstance(request, (Produce, Add)):
             yield FAILED, broker  # a task dies, the time is up, the user aborts
-        if isinstance(request, StableOffset):
+        if isinstance(request, StableOffset) and self._allowed.progress_alone:
             yield _ANOTHER_OFFSET, broker
+        if isinstance(request, StableOffset):
             yield PENDING, broker
+
+    def _with_markers(self, broker: Broker) -> Iterator[Broker]:
+        """Markers land at once, or never: a log cannot tell whether they came later, since whoever depends on them waits for them."""
+        now = broker.coordinator
+        if now.state != PREPARE or now.former is None:
+            yield broker
+            return
+        complete = broker._replace(coordinator=now._replace(state=COMPLETE, pending=()))
+        for lost in range(len(now.pending) + 1 if self._allowed.lost_markers else 1):
+            for away in combinations(now.pending, lost):
+                settled = complete
+                for index in now.pending:
+                    if index not in away:
+                        settled = self._kafka.land(settled, index, now.former, now.decision)
+                yield settled
 
     def _cluster(self, situation: Situation) -> Iterator[Situation]:
         broker, now = situation.broker, situation.broker.coordinator
-        if now.state == PREPARE and now.former is not None:
-            for index in now.pending:
-                pending = tuple(other for other in now.pending if other != index)
-                settled = now._replace(state=PREPARE if pending else COMPLETE, pending=pending)
-                landed = self._kafka.land(broker, index, now.former, now.decision)
-                yield situation._replace(broker=landed._replace(coordinator=settled))
-                if self._allowed.lost_markers:
-                    yield situation._replace(broker=broker._replace(coordinator=settled))
         if now.state == ONGOING:
-            yield situation._replace(broker=self._kafka.prepare(broker, ABORT))
+            for expired in self._with_markers(self._kafka.prepare(broker, ABORT)):
+                yield situation._replace(broker=expired)
         if self._allowed.expired_ids and now.known and now.state in (EMPTY, COMPLETE) and situation.seats:
             unknown = now._replace(known=False, state=EMPTY, decision="", former=None, added=(), pending=())
             yield situation._replace(broker=broker._replace(coordinator=unknown))
-        if self._allowed.strangers and now.state != PREPARE and now.former != _STRANGER and situation.seats:
+        if self._allowed.strangers and now.former != _STRANGER and situation.seats:
             for reply, after, _ in self._kafka.answers(broker, Init()):
-                if reply is None:
-                    yield situation._replace(broker=after)
-                else:
-                    yield situation._replace(broker=after._replace(coordinator=after.coordinator._replace(former=_STRANGER)))
+                for settled in self._with_markers(after):
+                    taken = settled._replace(coordinator=settled.coordinator._replace(former=_STRANGER)) if reply is not None else settled
+                    yield situation._replace(broker=taken)
 
 
 def _pruned(situation: Situation) -> Situation:
@@ -225,5 +239,8 @@ def _pruned(situation: Situation) -> Situation:
         if not any(not seen.outcome for seen in reading(progress.log[:at]).records):
             progress = progress._replace(log=progress.log[at:])
     opened = {rows.identity for partition in broker.partitions for rows in partition.open}
-    partitions = tuple((progress if index == PROGRESS else broker.partitions[index])._replace(behind=()) for index in ALL)
+    partitions = tuple(
+        (progress if index == PROGRESS else partition)._replace(behind=tuple(row for row in partition.behind if row[0] in opened))
+        for index, partition in enumerate(broker.partitions)
+    )
     return situation._replace(broker=broker._replace(partitions=partitions, truth=tuple(row for row in broker.truth if row[0] in opened)))

@@ -7,6 +7,7 @@ the order of the log. Steps of participants and of Spark's sink are passed over.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,14 +57,18 @@ def _replay_one(lines: Sequence[Passed], allowed: Allowed | None) -> int:
     allowed = allowed or Allowed(lost_markers=OwnerStep.HEALED in steps)
     # an id either shows its progress in a group or it does not
     frontier = Frontier(allowed, group=OwnerStep.OFFSETS_ADDED in steps)
-    last = {line.pid: at for at, line in enumerate(lines)}
+    coming: dict[int, deque[OwnerStep]] = {}
+    for line, step in zip(lines, steps, strict=True):
+        coming.setdefault(line.pid, deque()).append(step)
     for at, (line, step) in enumerate(zip(lines, steps, strict=True)):
         if step is OwnerStep.INITIALISED:
             frontier.arrive(line.pid)
-        instead = frontier.passes(line.pid, step)
+        instead = frontier.passes(line.pid, step, {pid: left[0] for pid, left in coming.items()})
         if instead:
             raise Refused(_refusal(lines, at, instead))
-        if last[line.pid] == at:
+        coming[line.pid].popleft()
+        if not coming[line.pid]:
+            del coming[line.pid]
             frontier.leave(line.pid)
     return frontier.most
 

@@ -18,15 +18,15 @@ __all__ = ["Anybody"]
 Steps = Generator[Request | OwnerStep, Any, Goto | Stop | Done]
 
 #: Nothing in a step log depends on what is written: one output partition stands for all, and its rows are none.
-_POSITION = Position(0, 0, 0, ())
-_WORKS = {"rows": Work(((OUT0, ()),), _POSITION), "progress alone": Work((), _POSITION)}
+_WORKS = {"rows": Work(((OUT0, ()),), Position(0, 0, 0, (OUT0,))), "progress alone": Work((), Position(0, 0, 0, ()))}
 
 
 class Anybody:
     """The routines of an owner that does as it likes between transactions, and keeps to the procedure within."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, *, progress_alone: bool) -> None:
         self._owner = owner
+        self._works = tuple(_WORKS) if progress_alone else ("rows",)
 
     def routines(self) -> dict[str, Routine]:
         """By their names."""
@@ -39,7 +39,7 @@ class Anybody:
 
     def idle(self, held: Held) -> Steps:
         """What comes next is up to the program."""
-        what = yield Choose((*_WORKS, "begin and leave"))
+        what = yield Choose((*self._works, "begin and leave"))
         return Goto("leave", (held,)) if what == "begin and leave" else Goto("transact", (held, what))
 
     def transact(self, held: Held, what: str) -> Steps:

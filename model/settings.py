@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from model.breaks import Breaks
 from model.requests import OFFSETS, OUT0, PROGRESS
 from model.world import Fault, Setting, Start, When
@@ -71,33 +74,43 @@ WALKS = (
 
 _LOSES_A_MARKER = {_LEADERLESS: 1, _CRASH: 1}
 
-#: Each breaks the procedure in one place.
+
+def _control(name: str, breaks: Breaks, finds: str, owners: tuple[Start, ...], faults: Mapping[Fault, int] | None = None, **more: Any) -> Setting:
+    """The procedure, broken in one place. ``finds`` is how the harm begins that it must do."""
+    return Setting(f"control: {name}", owners, faults or {}, breaks=breaks, finds=finds, needless_stops=finds == _REFUSES, **more)
+
+
+_DUPLICATE, _LOSS, _TORN, _REFUSES = "a duplicate", "loss", "torn", "B refuses"
+_BATCHES = {"rows": 3, "sizes": (1, 2)}
+
+#: Each must be found.
 CONTROLS = (
-    Setting("control: claim before InitProducerId", _AT_ONCE, breaks=Breaks(claim_first=True)),
-    Setting("control: progress read up to the last stable offset", _TWO, {_HANGS: 1, _CRASH: 1}, breaks=Breaks(read_to_stable=True)),
-    Setting("control: progress read up to a high watermark", _TWO, {_DEPOSED: 1, _CRASH: 1}, deposed=(PROGRESS,), breaks=Breaks(read_to_high=True)),
-    Setting("control: lost markers written as aborts", _ONE, {_LEADERLESS: 1}, breaks=Breaks(heal_as_abort=True)),
-    Setting("control: no wait for markers", _ONE, {_LEADERLESS: 1, _EXPIRES: 1}, rows=3, breaks=Breaks(no_wait=True)),
-    Setting("control: InitProducerId a second time", _AT_ONCE, breaks=Breaks(init_again=True)),
-    Setting("control: batches skipped by number", _BACKUP_AFTER_CRASH, {_CRASH: 1}, rows=3, sizes=(1, 2), breaks=Breaks(skip_by_number=True)),
-    Setting("control: no proof", _ONE, {_FAILS: 1}, breaks=Breaks(no_proof=True)),
-    Setting("control: a deposed leader is heard", _ONE, {_DEPOSED: 1, _LEADERLESS: 1, _EXPIRES: 1}, rows=3, breaks=Breaks(deposed_is_heard=True)),
-    Setting("control: no healing", _TWO, _LOSES_A_MARKER, breaks=Breaks(no_healing=True)),
-    Setting("control: nobody looks for markers", _TWO, _LOSES_A_MARKER, breaks=Breaks(no_markers=True)),
-    Setting("control: no precedence", _TWO, {_CRASH: 1}, breaks=Breaks(no_precedence=True)),
-    Setting("control: progress is not read again after healing", _TWO, _LOSES_A_MARKER, breaks=Breaks(no_rereading=True)),
-    Setting("control: rows at our own epoch stop nobody", _AT_ONCE, {_EXPIRES: 1}, breaks=Breaks(no_rival_check=True)),
-    Setting(
-        "control: offsets without a progress record",
+    _control("claim before InitProducerId", Breaks(claim_first=True), _DUPLICATE, _AT_ONCE),
+    _control("progress read up to the last stable offset", Breaks(read_to_stable=True), _DUPLICATE, _TWO, {_HANGS: 1, _CRASH: 1}),
+    _control("progress read up to a high watermark", Breaks(read_to_high=True), _DUPLICATE, _TWO, {_DEPOSED: 1, _CRASH: 1}, deposed=(PROGRESS,)),
+    _control("lost markers written as aborts", Breaks(heal_as_abort=True), _TORN, _ONE, {_LEADERLESS: 1}),
+    _control("no wait for markers", Breaks(no_wait=True), _TORN, _ONE, {_LEADERLESS: 1, _EXPIRES: 1}, rows=3),
+    _control("InitProducerId a second time", Breaks(init_again=True), _DUPLICATE, _AT_ONCE),
+    _control("batches skipped by number", Breaks(skip_by_number=True), _LOSS, _BACKUP_AFTER_CRASH, {_CRASH: 1}, **_BATCHES),
+    _control("no proof", Breaks(no_proof=True), _LOSS, _ONE, {_FAILS: 1}),
+    _control("a deposed leader is heard", Breaks(deposed_is_heard=True), _TORN, _ONE, {_DEPOSED: 1, _LEADERLESS: 1, _EXPIRES: 1}, rows=3),
+    _control("no healing", Breaks(no_healing=True), _TORN, _TWO, _LOSES_A_MARKER),
+    _control("nobody looks for markers", Breaks(no_markers=True), _TORN, _TWO, _LOSES_A_MARKER),
+    _control("no precedence", Breaks(no_precedence=True), _DUPLICATE, _TWO, {_CRASH: 1}),
+    _control("progress is not read again after healing", Breaks(no_rereading=True), _DUPLICATE, _TWO, _LOSES_A_MARKER),
+    _control("rows at our own epoch stop nobody", Breaks(no_rival_check=True), _TORN, _AT_ONCE, {_EXPIRES: 1}),
+    _control(
+        "offsets without a progress record",
+        Breaks(offsets_alone=True),
+        _TORN,
         _THREE,
         {_STRANGER: 1, _LEADERLESS: 1, _CRASH: 2},
         rows=1,
         group=True,
         leaderless=(OFFSETS,),
-        breaks=Breaks(offsets_alone=True),
     ),
-    Setting("control: a new checkpoint begins at unsettled progress", _NEW_AFTER_CRASH, {_CRASH: 1}, breaks=Breaks(unsettled_start=True)),
-    Setting("control: brokers that take late markers", _TWO, {_MOVES: 1, _CRASH: 1}, breaks=Breaks(late_markers=True)),
+    _control("a new checkpoint begins at unsettled progress", Breaks(unsettled_start=True), _REFUSES, _NEW_AFTER_CRASH, {_CRASH: 1}),
+    _control("brokers that take late markers", Breaks(late_markers=True), _TORN, _TWO, {_MOVES: 1, _CRASH: 1}),
 )
 
 

@@ -74,6 +74,10 @@ class Setting:
     leaderless: tuple[int, ...] | None = None
     deposed: tuple[int, ...] | None = None
     patience: int = 1
+    #: Whether an owner that stops without need counts as wrong, beside harm to the data.
+    needless_stops: bool = True
+    #: How the problem begins that must be found, in a control.
+    finds: str = ""
     breaks: Breaks = field(default_factory=Breaks)
 
 
