@@ -94,13 +94,16 @@ class Frontier:
         self._now: set[Situation] = {Situation(Broker(), ())}
         self.most = 1
 
-    def arrive(self, pid: int) -> None:
-        """A process is about to log that it has taken the id over: by another owner, or by the one that it has, whose id had expired unused."""
+    def arrive(self, pid: int, *, soon: bool) -> None:
+        """A process will log that it has taken the id over: by another owner, or by the one that it has, whose id had expired unused.
+
+        ``soon``: by the next line. What the dead had sent changes nothing any more then.
+        """
         fresh = Seat(pid, Process("take over"))
         arrived = set()
         for situation in self._now:
             mine = [seat for seat in situation.seats if seat.pid == pid and not seat.former]
-            others = [seat for seat in situation.seats if seat not in mine and not seat.last]
+            others = [seat for seat in situation.seats if seat not in mine and not (soon and seat.last)]
             waiting = [seat._replace(former=True) for seat in mine if seat.process.routine == "settle"]
             arrived.add(situation._replace(seats=tuple(sorted([*others, *waiting, fresh]))))
             if self._allowed.expired_ids:
@@ -128,7 +131,10 @@ class Frontier:
                     continue
                 possible = self._next_step(seat)
                 if possible is step:
-                    after.add(_pruned(situation.with_seat(seat, self._behind(seat))))
+                    then = situation.with_seat(seat, self._behind(seat))
+                    if step is OwnerStep.INITIALISED:
+                        then = then._replace(seats=tuple(other for other in then.seats if not other.last))
+                    after.add(_pruned(then))
                 elif possible is not None:
                     instead.add(possible)
         if after:

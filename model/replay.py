@@ -18,6 +18,8 @@ from semel.testing.step_log import Passed
 __all__ = ["Allowed", "Refused", "Told", "replay"]
 
 _CONTEXT = 8
+#: By how many lines of its id a line may be late.
+_LATEST = 40
 
 
 class Refused(Exception):
@@ -60,9 +62,10 @@ def _replay_one(lines: Sequence[Passed], allowed: Allowed | None) -> int:
     coming: dict[int, deque[OwnerStep]] = {}
     for line, step in zip(lines, steps, strict=True):
         coming.setdefault(line.pid, deque()).append(step)
+    arrivals = _arrivals(lines, steps)
     for at, (line, step) in enumerate(zip(lines, steps, strict=True)):
-        if step is OwnerStep.INITIALISED:
-            frontier.arrive(line.pid)
+        for pid in arrivals.get(at, ()):
+            frontier.arrive(pid, soon=pid == line.pid)
         instead = frontier.passes(line.pid, step, {pid: left[0] for pid, left in coming.items()})
         if instead:
             raise Refused(_refusal(lines, at, instead))
@@ -71,6 +74,23 @@ def _replay_one(lines: Sequence[Passed], allowed: Allowed | None) -> int:
             del coming[line.pid]
             frontier.leave(line.pid)
     return frontier.most
+
+
+def _arrivals(lines: Sequence[Passed], steps: Sequence[OwnerStep]) -> dict[int, list[int]]:
+    """In front of which line each process may have begun to take over.
+
+    That is in front of its INITIALISED, and where another owner has lines behind that, in front of the INITIALISED of the other: who was answered
+    last may have logged it first, since a process may be frozen between the answer and its line.
+    """
+    arrivals: dict[int, list[int]] = {}
+    ends = {line.pid: at for at, line in enumerate(lines)}
+    for at, (line, step) in enumerate(zip(lines, steps, strict=True)):
+        if step is not OwnerStep.INITIALISED:
+            continue
+        own = max((before + 1 for before in range(at) if lines[before].pid == line.pid), default=0)
+        others = [before for before in range(max(own, at - _LATEST), at) if steps[before] is OwnerStep.INITIALISED and ends[lines[before].pid] > at]
+        arrivals.setdefault(min(others, default=at), []).append(line.pid)
+    return arrivals
 
 
 def _refusal(lines: Sequence[Passed], at: int, instead: set[OwnerStep]) -> str:

@@ -1,7 +1,7 @@
 """Every step of the owner and of its participants, struck by every fault: nothing is lost, doubled, reordered or torn (DESIGN section 5).
 
-Real processes on one real broker. The owner under test is ``pipeline.py`` in a process of its own; its rival is this process. The steps that it logged
-are replayed through the model: none of them is one that the protocol forbids.
+Real processes on one real broker. The owner under test is ``pipeline.py`` in a process of its own; its rival is this process. The steps that it
+logged are replayed through the model: none of them is one that the protocol forbids.
 """
 
 from __future__ import annotations
