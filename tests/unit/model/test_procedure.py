@@ -11,7 +11,7 @@ from model.world import Fault, Setting
 from semel.steps import OwnerStep
 
 #: Random walks of each kind: some seconds in all.
-WALKED = 60
+WALKED = 40
 
 
 @pytest.mark.parametrize("setting", SHORT, ids=lambda setting: setting.name)
