@@ -171,12 +171,12 @@ class Owner:
         if not alone:
             code = yield Produce(held.identity, PROGRESS, work.position)
             if code != OK:
-                return (yield from self._abort(held, outputs, early=True))
+                return (yield from self._abort(held, outputs, early=code != FAILED))
             yield OwnerStep.PROGRESS_WRITTEN
         if self.group:
             code = yield Produce(held.identity, OFFSETS, work.position.end)
             if code != OK:
-                return (yield from self._abort(held, outputs, early=True))
+                return (yield from self._abort(held, outputs, early=code != FAILED))
             yield OwnerStep.OFFSETS_ADDED
         return (yield from self._commit(held, work, outputs))
 
