@@ -35,7 +35,7 @@ from model.requests import (
 )
 from semel.steps import OwnerStep
 
-__all__ = ["Allowed", "Frontier"]
+__all__ = ["Ahead", "Allowed", "Frontier"]
 
 #: Who has the id, when owners that do not log are possible and one has just taken it: no second one needs to.
 _STRANGER = Identity(-1, -1)
@@ -56,6 +56,17 @@ class Allowed:
     strangers: bool = False
     lost_markers: bool = False
     expired_ids: bool = False
+
+
+class Ahead(NamedTuple):
+    """What the log says later. What would have led to something else need not be looked at.
+
+    ``following``: the next step of each process. ``ending``: somebody stops soon, as who was fenced does. ``healed``: a lost marker is written soon.
+    """
+
+    following: Mapping[int, OwnerStep]
+    ending: bool = True
+    healed: bool = True
 
 
 class Seat(NamedTuple):
@@ -117,12 +128,9 @@ class Frontier:
             for situation in self._now
         }
 
-    def passes(self, pid: int, step: OwnerStep, following: Mapping[int, OwnerStep]) -> set[OwnerStep]:
-        """A line. Returns nothing if it is allowed, else the steps that this process could have passed instead; the frontier stays then.
-
-        ``following`` is the next step of each process in the log: what would have led to another one need not be looked at.
-        """
-        everything = self._closure(self._now, following)
+    def passes(self, pid: int, step: OwnerStep, ahead: Ahead) -> set[OwnerStep]:
+        """A line. Returns nothing if it is allowed, else the steps that this process could have passed instead; the frontier stays then."""
+        everything = self._closure(self._now, ahead)
         self.most = max(self.most, len(everything))
         after, instead = set(), set()
         for situation in everything:
@@ -157,22 +165,22 @@ class Frontier:
 
     # ---- what leaves no line
 
-    def _closure(self, situations: Iterable[Situation], following: Mapping[int, OwnerStep]) -> set[Situation]:
+    def _closure(self, situations: Iterable[Situation], ahead: Ahead) -> set[Situation]:
         seen = set(situations)
         waiting = list(seen)
         while waiting:
-            for then in self._unseen(waiting.pop(), following):
+            for then in self._unseen(waiting.pop(), ahead):
                 if then not in seen:
                     seen.add(then)
                     waiting.append(then)
         return seen
 
-    def _unseen(self, situation: Situation, following: Mapping[int, OwnerStep]) -> Iterator[Situation]:
+    def _unseen(self, situation: Situation, ahead: Ahead) -> Iterator[Situation]:
         for seat in situation.seats:
-            yield from self._at_work(situation, seat, following)
-        yield from self._cluster(situation)
+            yield from self._at_work(situation, seat, ahead)
+        yield from self._cluster(situation, ahead)
 
-    def _at_work(self, situation: Situation, seat: Seat, following: Mapping[int, OwnerStep]) -> Iterator[Situation]:
+    def _at_work(self, situation: Situation, seat: Seat, ahead: Ahead) -> Iterator[Situation]:
         wanted = self._routines.wants(seat.process)
         if isinstance(wanted, Goto):
             yield situation.with_seat(seat, seat._replace(process=Process(*wanted)))
@@ -182,7 +190,7 @@ class Frontier:
             for option in wanted.options:
                 yield situation.with_seat(seat, seat._replace(process=seat.process.hears(option)))
         elif not isinstance(wanted, (OwnerStep, ReadCheckpoint)) and not seat.answer:
-            for reply, broker in self._answers(situation.broker, wanted, may_fail=following.get(seat.pid) is OwnerStep.ABORT_SENT):
+            for reply, broker in self._answers(situation.broker, wanted, ahead, may_fail=ahead.following.get(seat.pid) is OwnerStep.ABORT_SENT):
                 behind = situation._replace(broker=broker)
                 if reply is None:
                     yield behind
@@ -192,9 +200,9 @@ class Frontier:
                 else:
                     yield behind.with_seat(seat, seat._replace(process=seat.process.hears(reply), sent=False))
 
-    def _answers(self, broker: Broker, request: Any, *, may_fail: bool) -> Iterator[tuple[Any, Broker]]:
+    def _answers(self, broker: Broker, request: Any, ahead: Ahead, *, may_fail: bool) -> Iterator[tuple[Any, Broker]]:
         for reply, after, _ in self._kafka.answers(broker, request):
-            for settled in self._with_markers(after):
+            for settled in self._with_markers(after, ahead):
                 yield reply, settled
                 if may_fail and isinstance(request, (Produce, Add)):
                     yield FAILED, settled
@@ -205,14 +213,14 @@ class Frontier:
         if isinstance(request, StableOffset):
             yield PENDING, broker
 
-    def _with_markers(self, broker: Broker) -> Iterator[Broker]:
+    def _with_markers(self, broker: Broker, ahead: Ahead) -> Iterator[Broker]:
         """Markers land at once, or never: a log cannot tell whether they came later, since whoever depends on them waits for them."""
         now = broker.coordinator
         if now.state != PREPARE or now.former is None:
             yield broker
             return
         complete = broker._replace(coordinator=now._replace(state=COMPLETE, pending=()))
-        for lost in range(len(now.pending) + 1 if self._allowed.lost_markers else 1):
+        for lost in range(len(now.pending) + 1 if self._allowed.lost_markers and ahead.healed else 1):
             for away in combinations(now.pending, lost):
                 settled = complete
                 for index in now.pending:
@@ -220,17 +228,17 @@ class Frontier:
                         settled = self._kafka.land(settled, index, now.former, now.decision)
                 yield settled
 
-    def _cluster(self, situation: Situation) -> Iterator[Situation]:
+    def _cluster(self, situation: Situation, ahead: Ahead) -> Iterator[Situation]:
         broker, now = situation.broker, situation.broker.coordinator
         if now.state == ONGOING:
-            for expired in self._with_markers(self._kafka.prepare(broker, ABORT)):
+            for expired in self._with_markers(self._kafka.prepare(broker, ABORT), ahead):
                 yield situation._replace(broker=expired)
         if self._allowed.expired_ids and now.known and now.state in (EMPTY, COMPLETE) and situation.seats:
             unknown = now._replace(known=False, state=EMPTY, decision="", former=None, added=(), pending=())
             yield situation._replace(broker=broker._replace(coordinator=unknown))
-        if self._allowed.strangers and now.former != _STRANGER and situation.seats:
+        if self._allowed.strangers and ahead.ending and now.former != _STRANGER and situation.seats:
             for reply, after, _ in self._kafka.answers(broker, Init()):
-                for settled in self._with_markers(after):
+                for settled in self._with_markers(after, ahead):
                     taken = settled._replace(coordinator=settled.coordinator._replace(former=_STRANGER)) if reply is not None else settled
                     yield situation._replace(broker=taken)
 

@@ -16,6 +16,10 @@ from semel.steps import OwnerStep
 __all__ = ["Done", "Goto", "Part", "Process", "Routine", "Routines", "Stop"]
 
 
+#: As many processes are remembered; then all are forgotten, and found again where they are met again.
+_REMEMBERED = 200_000
+
+
 class Goto(NamedTuple):
     """The process goes on with another routine. What it has heard is forgotten: the arguments are all that it keeps."""
 
@@ -63,6 +67,8 @@ class Routines:
         """What a process does next."""
         found = self._known.get(process)
         if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
             found = self._known[process] = self._run(process)
         return found
 

@@ -52,7 +52,7 @@ class Reading(NamedTuple):
     decided: Mapping[Identity, str]
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=20_000)
 def reading(log: tuple[Any, ...]) -> Reading:
     """Read a log."""
     records = tuple(Seen(*entry, _outcome(log, at)) for at, entry in enumerate(log) if isinstance(entry, Record))

@@ -7,18 +7,17 @@ the order of the log. Steps of participants and of Spark's sink are passed over.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model.frontier import Allowed, Frontier
+from model.frontier import Ahead, Allowed, Frontier
 from semel.steps import OwnerStep
 from semel.testing.step_log import Passed
 
 __all__ = ["Allowed", "Refused", "Told", "replay"]
 
 _CONTEXT = 8
-#: By how many lines of its id a line may be late.
+#: By how many lines of its id a line may be late, and how far behind its cause an end or a healing is looked for.
 _LATEST = 40
 
 
@@ -59,21 +58,35 @@ def _replay_one(lines: Sequence[Passed], allowed: Allowed | None) -> int:
     allowed = allowed or Allowed(lost_markers=OwnerStep.HEALED in steps)
     # an id either shows its progress in a group or it does not
     frontier = Frontier(allowed, group=OwnerStep.OFFSETS_ADDED in steps)
-    coming: dict[int, deque[OwnerStep]] = {}
-    for line, step in zip(lines, steps, strict=True):
-        coming.setdefault(line.pid, deque()).append(step)
-    arrivals = _arrivals(lines, steps)
+    arrivals, ahead = _arrivals(lines, steps), _ahead(lines, steps)
+    ends = {line.pid: at for at, line in enumerate(lines)}
     for at, (line, step) in enumerate(zip(lines, steps, strict=True)):
         for pid in arrivals.get(at, ()):
             frontier.arrive(pid, soon=pid == line.pid)
-        instead = frontier.passes(line.pid, step, {pid: left[0] for pid, left in coming.items()})
+        instead = frontier.passes(line.pid, step, ahead[at])
         if instead:
             raise Refused(_refusal(lines, at, instead))
-        coming[line.pid].popleft()
-        if not coming[line.pid]:
-            del coming[line.pid]
+        if ends[line.pid] == at:
             frontier.leave(line.pid)
     return frontier.most
+
+
+def _ahead(lines: Sequence[Passed], steps: Sequence[OwnerStep]) -> list[Ahead]:
+    """What the log says from each line on."""
+    ahead: list[Ahead] = []
+    following: dict[int, OwnerStep] = {}
+    left: dict[int, int] = {}
+    healed = len(lines) + _LATEST
+    for at in reversed(range(len(lines))):
+        pid, step = lines[at].pid, steps[at]
+        left[pid] = left.get(pid, 0) + 1
+        following = {**following, pid: step}
+        healed = at if step is OwnerStep.HEALED else healed
+        ahead.append(Ahead(following, min(left.values()) <= _LATEST, healed - at < _LATEST))
+        if step is OwnerStep.INITIALISED:  # in front of it the process has no owner, or an earlier one
+            del left[pid]
+            following = {other: its for other, its in following.items() if other != pid}
+    return ahead[::-1]
 
 
 def _arrivals(lines: Sequence[Passed], steps: Sequence[OwnerStep]) -> dict[int, list[int]]:
