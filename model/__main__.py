@@ -22,6 +22,8 @@ from semel.testing.step_log import read
 _LOG_WIDTH = 150
 #: How long one setting is walked before the next one's turn comes.
 _TURN_S = 20.0
+#: How long the settings that take longer may take together where no time is given. Where one is, they get half of what is left.
+_ALL_S = 600.0
 
 
 def main(
@@ -45,7 +47,8 @@ def main(
     good = _shown(console, "the procedure", (explore(setting) for setting in _chosen(settings.SHORT, only)))
     good &= _shown(console, "controls: each must be found", (explore(setting) for setting in _chosen(settings.CONTROLS, only)), controls=True)
     if minutes or only:
-        long = (explore(setting, seconds=max(1.0, end - time.monotonic()) if minutes else 600.0) for setting in _chosen(settings.LONG, only))
+        half = time.monotonic() + (end - time.monotonic()) / 2 if minutes else end + _ALL_S
+        long = (explore(setting, seconds=max(1.0, half - time.monotonic())) for setting in _chosen(settings.LONG, only))
         good &= _shown(console, "the procedure, longer", long)
         good &= _shown(console, "random walks", _walks(seed, end, _chosen(settings.WALKS, only)))
     raise typer.Exit(not good)
