@@ -21,7 +21,6 @@ from model.requests import (
     ABORT,
     COMMIT,
     FAILED,
-    OUT0,
     PENDING,
     PROGRESS,
     Add,
@@ -72,6 +71,7 @@ class Ahead(NamedTuple):
 class Seat(NamedTuple):
     """An owner in a process. ``sent``: its EndTxn was logged; ``answer``: what the coordinator has answered to it already.
 
+    ``healing``: its last line was HEALED, of which there may be more, since one partition of the model stands for several.
     ``last``: no line of it comes any more. ``former``: the process has taken the id over again, and only its wait for markers goes on.
     """
 
@@ -79,6 +79,7 @@ class Seat(NamedTuple):
     process: Process
     sent: bool = False
     answer: tuple[Any, ...] = ()
+    healing: bool = False
     last: bool = False
     former: bool = False
 
@@ -101,7 +102,7 @@ class Frontier:
     def __init__(self, allowed: Allowed, *, group: bool) -> None:
         self._allowed = allowed
         self._kafka = Kafka()
-        self._routines = Routines(Anybody(Owner(Breaks(), outputs=(OUT0,), group=group), progress_alone=allowed.progress_alone).routines())
+        self._routines = Routines(Anybody(Owner(Breaks(), group=group), progress_alone=allowed.progress_alone).routines())
         self._now: set[Situation] = {Situation(Broker(), ())}
         self.most = 1
 
@@ -137,9 +138,12 @@ class Frontier:
             for seat in situation.seats:
                 if seat.pid != pid or seat.last:
                     continue
+                if seat.healing and step is OwnerStep.HEALED:
+                    after.add(situation)
+                    continue
                 possible = self._next_step(seat)
                 if possible is step:
-                    then = situation.with_seat(seat, self._behind(seat))
+                    then = situation.with_seat(seat, self._behind(seat, step))
                     if step is OwnerStep.INITIALISED:
                         then = then._replace(seats=tuple(other for other in then.seats if not other.last))
                     after.add(_pruned(then))
@@ -158,7 +162,8 @@ class Frontier:
             return OwnerStep.COMMIT_SENT if wanted.decision == COMMIT else OwnerStep.ABORT_SENT  # also a second time: it is sent again
         return None
 
-    def _behind(self, seat: Seat) -> Seat | None:
+    def _behind(self, seat: Seat, step: OwnerStep) -> Seat | None:
+        seat = seat._replace(healing=step is OwnerStep.HEALED)
         if isinstance(self._routines.wants(seat.process), OwnerStep):
             return None if seat.former else seat._replace(process=seat.process.hears(None))
         return seat._replace(process=seat.process.hears(seat.answer[0]), answer=()) if seat.answer else seat._replace(sent=True)

@@ -53,11 +53,19 @@ _ROUNDS = 6
 
 
 class Held(NamedTuple):
-    """What an owner holds between transactions: its identity, the newest committed record, and the partitions whose markers it has checked."""
+    """What an owner holds between transactions.
+
+    Its identity, the newest committed record, the partitions whose markers it has checked, and the producer ids that the id's owners had before.
+    """
 
     identity: Identity
     newest: Seen | None
     checked: tuple[int, ...]
+    former: tuple[int, ...]
+
+    def having_checked(self, *partitions: int) -> Held:
+        """The same, with more partitions checked."""
+        return self._replace(checked=tuple(sorted({*self.checked, *partitions})))
 
 
 class Work(NamedTuple):
@@ -117,7 +125,7 @@ class Owner:
             if not known.open or self.breaks.no_rereading or self.breaks.no_markers or self.breaks.no_healing:
                 break
             early = None
-        return Held(identity, known.newest, partitions)
+        return Held(identity, known.newest, partitions, tuple(sorted({seen.identity.producer for seen in known.records})))
 
     def _read_log(self) -> Part:
         if self.breaks.read_to_stable:
@@ -127,11 +135,14 @@ class Owner:
     def _to_look_at(self, known: Reading, hinted: tuple[int, ...]) -> tuple[int, ...]:
         records = [*known.open, *([known.newest] if known.newest else [])]
         named = {index for seen in records for index in seen.position.wrote}
-        offsets = {OFFSETS} if self.group else set()
-        return tuple(sorted({*self.outputs, *hinted, *named, PROGRESS, *offsets}))
+        return tuple(sorted({*self.outputs, *hinted, *named, PROGRESS} - {OFFSETS}))
 
     def _restore_group(self, held: Held, newest: Seen) -> Part:
-        """Progress is the truth, the group a view of it."""
+        """Step 5: the markers of the group's offsets. Progress is the truth, the group a view of it."""
+        stop = yield from self.see_markers(held.identity, (OFFSETS,), former=held.former)
+        if stop:
+            return stop
+        held = held.having_checked(OFFSETS)
         offset = yield StableOffset()
         if offset == PENDING:  # our own abort tells whether somebody has come since
             code, _ = yield End(held.identity, ABORT, announced=True)
@@ -174,6 +185,11 @@ class Owner:
                 return (yield from self._abort(held, outputs, early=code != FAILED))
             yield OwnerStep.PROGRESS_WRITTEN
         if self.group:
+            if OFFSETS not in held.checked:  # the request that follows is the one that adds this partition
+                stop = yield from self.see_markers(held.identity, (OFFSETS,), former=held.former)
+                if stop:
+                    return stop
+                held = held.having_checked(OFFSETS)
             code = yield Produce(held.identity, OFFSETS, work.position.end)
             if code != OK:
                 return (yield from self._abort(held, outputs, early=code != FAILED))
@@ -184,10 +200,10 @@ class Owner:
         """AddPartitionsToTxn, behind a look at what this ownership adds for the first time."""
         new = tuple(index for index in partitions if index not in held.checked)
         if new:
-            stop = yield from self.see_markers(held.identity, new)
+            stop = yield from self.see_markers(held.identity, new, former=held.former)
             if stop:
                 return stop
-            held = held._replace(checked=tuple(sorted({*held.checked, *new})))
+            held = held.having_checked(*new)
         code = yield Add(held.identity, partitions)
         if code == NOT_OURS and not (yield Describe())[0]:
             # it had expired unused: taken over again, and on only if nobody came in between
@@ -210,7 +226,7 @@ class Owner:
         if code != OK:
             return (yield from self._lost(code))
         newest = Seen(identity, work.position, COMMIT)
-        return Ended(identity, COMMIT, Held(following, newest, held.checked), self._due(outputs))
+        return Ended(identity, COMMIT, held._replace(identity=following, newest=newest), self._due(outputs))
 
     def _abort(self, held: Held, outputs: tuple[int, ...], *, early: bool) -> Part:
         """EndTxn(abort) with our own epoch. 0: we may go on; else another owner is there."""
@@ -245,12 +261,21 @@ class Owner:
 
     # ---- markers and healing (PROTOCOL 5)
 
-    def see_markers(self, identity: Identity, partitions: tuple[int, ...], *, known: Reading | None = None, ended: Ended | None = None) -> Part:
+    def see_markers(
+        self,
+        identity: Identity,
+        partitions: tuple[int, ...],
+        *,
+        former: tuple[int, ...] = (),
+        known: Reading | None = None,
+        ended: Ended | None = None,
+    ) -> Part:
         """Until nothing of ours is open on these partitions; a marker that is lost is written. Returns None or :class:`Stop`."""
         if self.breaks.no_markers:
             return None
         producers = {
             identity.producer,
+            *former,
             *([ended.identity.producer] if ended else []),
             *(seen.identity.producer for seen in (known.records if known else ())),
         }

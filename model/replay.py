@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from model.frontier import Ahead, Allowed, Frontier
 from semel.steps import OwnerStep
-from semel.testing.step_log import Passed
+from semel.testing.step_log import Passed, transactional_id
 
 __all__ = ["Allowed", "Refused", "Told", "replay"]
 
@@ -47,9 +47,9 @@ def replay(log: Sequence[Passed], *, allowed: Allowed | None = None) -> Told:
     lines = [line for line in log if line.step.startswith(prefix)]
     by_id: dict[str, list[Passed]] = {}
     for line in lines:
-        by_id.setdefault(line.detail, []).append(line)
+        by_id.setdefault(transactional_id(line.step, line.detail), []).append(line)
     most = max((_replay_one(own, allowed) for own in by_id.values()), default=0)
-    owners = {(line.detail, line.pid, line.owner) for line in lines}
+    owners = {(transactional_id(line.step, line.detail), line.pid, line.owner) for line in lines}
     return Told(len(by_id), len(owners), len(lines), most)
 
 
@@ -108,8 +108,9 @@ def _arrivals(lines: Sequence[Passed], steps: Sequence[OwnerStep]) -> dict[int, 
 
 def _refusal(lines: Sequence[Passed], at: int, instead: set[OwnerStep]) -> str:
     line = lines[at]
+    own = transactional_id(line.step, line.detail)
     before = "\n".join(f"  {each.clock} process {each.pid} owner {each.owner} {each.step}" for each in lines[max(0, at - _CONTEXT) : at + 1])
     return (
-        f"the protocol forbids {line.step} of process {line.pid} (line {line.sequence} of it) on id {line.detail!r} here."
+        f"the protocol forbids {line.step} of process {line.pid} (line {line.sequence} of it) on id {own!r} here."
         f" It allows {', '.join(step.name for step in OwnerStep if step in instead)}. The lines up to it:\n{before}"
     )

@@ -10,15 +10,15 @@ from typing import Any
 
 from model.owner import Ended, Held, Owner, Work
 from model.process import Done, Goto, Routine, Stop
-from model.requests import OUT0, Choose, Position, Request
+from model.requests import OUT0, OUT1, Choose, Position, Request
 from semel.steps import OwnerStep
 
 __all__ = ["Anybody"]
 
 Steps = Generator[Request | OwnerStep, Any, Goto | Stop | Done]
 
-#: Nothing in a step log depends on what is written: one output partition stands for all, and its rows are none.
-_WORKS = {"rows": Work(((OUT0, ()),), Position(0, 0, 0, (OUT0,))), "progress alone": Work((), Position(0, 0, 0, ()))}
+#: Nothing in a step log depends on what is written: two output partitions stand for all, and their rows are none.
+_WORKS = {"rows": Work(((OUT0, ()), (OUT1, ())), Position(0, 0, 0, (OUT0, OUT1))), "progress alone": Work((), Position(0, 0, 0, ()))}
 
 
 class Anybody:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from semel.steps import OwnerStep, Step
 
-__all__ = ["Passed", "append", "observe", "read", "step_name"]
+__all__ = ["Passed", "append", "observe", "read", "step_name", "transactional_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,14 @@ def append(log: Path, step: Step, detail: str) -> None:
     if _process.pid != os.getpid():
         _process = _Process(os.getpid())
     here = _process
-    here.owners[detail] += step is OwnerStep.INITIALISED
+    own = transactional_id(step, detail)
+    here.owners[own] += step is OwnerStep.INITIALISED
     line = {
         "pid": here.pid,
         "step": step_name(step),
         "detail": detail,
         "time": time.monotonic(),
-        "owner": here.owners[detail] if isinstance(step, OwnerStep) else 0,
+        "owner": here.owners[own] if isinstance(step, OwnerStep) else 0,
         "sequence": next(here.lines),
         "clock": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
@@ -89,6 +90,11 @@ def append(log: Path, step: Step, detail: str) -> None:
 def read(log: Path) -> list[Passed]:
     """All lines, in the order in which they were written; none where there is no log."""
     return [Passed(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def transactional_id(step: Step | str, detail: str) -> str:
+    """Whose step it was, by the detail of an owner's step: the id, behind which HEALED has the partition."""
+    return detail.rpartition(" ")[0] or detail if step_name(step) == step_name(OwnerStep.HEALED) else detail
 
 
 def step_name(step: Step | str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from model.replay import Allowed, Refused, replay
@@ -59,6 +61,21 @@ def test_a_lost_marker_is_healed_and_progress_read_again() -> None:
     healed = ["INITIALISED", "CLAIMED", "PROGRESS_READ", "HEALED", "HEALED", "MARKERS_CHECKED", "CLAIMED", "PROGRESS_READ", "MARKERS_CHECKED"]
     replay(log(*of("A", [*TAKEN_OVER, *WRITES, "COMMIT_SENT"]), *of("B", [*healed, *COMMITTED])))
     replay(log(*TAKEN_OVER, *COMMITTED[:-1], "DECISION_WRITTEN", "HEALED", "MARKERS_SEEN", *COMMITTED))
+
+
+def test_the_groups_partition_is_healed_when_the_group_is_looked_at() -> None:
+    """In a takeover behind the others; where nothing was committed yet, in front of the first offsets."""
+    committed = of("A", [*TAKEN_OVER, *COMMITTED[:-1]])
+    replay(log(*committed, *of("B", [*TAKEN_OVER, "HEALED", *COMMITTED])))
+    aborted = of("A", [*TAKEN_OVER, *WRITES])
+    replay(log(*aborted, *of("B", [*TAKEN_OVER, *WRITES[:-1], "HEALED", "OFFSETS_ADDED", *COMMITTED[5:]])))
+
+
+def test_what_was_healed_belongs_to_its_id() -> None:
+    """The detail names the partition behind the id, and an id may hold blanks."""
+    lines = log(*TAKEN_OVER, *COMMITTED[:-1], "DECISION_WRITTEN", "HEALED", "MARKERS_SEEN", detail="my orders")
+    told = replay([replace(line, detail="my orders out-0") if line.step == "OwnerStep.HEALED" else line for line in lines])
+    assert (told.ids, told.owners) == (1, 1)
 
 
 def test_a_fenced_owner_may_learn_of_it_at_its_next_request() -> None:
@@ -120,7 +137,7 @@ def test_two_steps_are_exchanged(at: int) -> None:
         ([*TAKEN_OVER, "BEGUN", "PARTITIONS_ADDED", "WRITTEN", "COMMIT_SENT", "PROGRESS_WRITTEN"], "COMMIT_SENT"),
         ([*TAKEN_OVER, *COMMITTED[:-1], *COMMITTED], "BEGUN"),
         ([*TAKEN_OVER, *COMMITTED[:-1], "ABORT_SENT", "ABORT_ANSWERED", "COMMIT_SENT"], "COMMIT_SENT"),
-        ([*TAKEN_OVER, "HEALED"], "HEALED"),
+        ([*TAKEN_OVER, *COMMITTED, "HEALED"], "HEALED"),
     ],
     ids=["begun before markers", "claimed first", "committed before progress", "markers not awaited", "committed twice", "healed too late"],
 )
