@@ -66,7 +66,9 @@ def _incomplete(program: Program, world: World) -> str | None:
     """Somebody has finished the work: all rows are there, nothing is open, and the group agrees with the progress."""
     broker = world.broker
     last_was_done = world.owners[-1] == DONE or program.setting.owners[-1].when is not When.LAST
-    for index in range(OFFSETS + 1 if program.setting.group else OFFSETS):
+    # a group that progress does not show is looked at by whoever writes to it next
+    in_view = program.setting.group and program.setting.group_in_view
+    for index in range(OFFSETS + 1 if in_view else OFFSETS):
         for rows in broker.partitions[index].open:
             # of a transaction that was aborted under a producer id that is gone no record tells: its rows hold readers back, and are named (5.6)
             if last_was_done and not (broker.decided(rows.identity) == ABORT and rows.identity.producer != broker.coordinator.identity.producer):
@@ -75,7 +77,8 @@ def _incomplete(program: Program, world: World) -> str | None:
     if visible != list(range(program.setting.rows)):
         return f"loss or duplicate: of {program.setting.rows} rows readers see {visible}"
     offset = broker.partitions[OFFSETS].log
-    if program.setting.group and last_was_done and Fault.STRANGER not in _used(program, world) and offset != (_progress(world),):
+    moved = Fault.STRANGER in _used(program, world)
+    if in_view and last_was_done and not moved and offset != (_progress(world),):
         return f"the group's offset is {offset}, and the progress is {_progress(world)}"
     return None
 

@@ -98,10 +98,13 @@ class Owner:
 
     # ---- taking over (PROTOCOL 2)
 
-    def take_over(self) -> Part:
-        """Fence, then read, then see markers, then set the group right. Returns :class:`Held` or :class:`Stop`."""
+    def take_over(self, *, group_in_view: bool = True) -> Part:
+        """Fence, then read, then see markers, then set the group right. Returns :class:`Held` or :class:`Stop`.
+
+        ``group_in_view``: progress says what the group should show. Else its markers are seen in front of the first offsets.
+        """
         held = yield from self._fence_and_read()
-        if self.group and isinstance(held, Held) and held.newest is not None:
+        if self.group and group_in_view and isinstance(held, Held) and held.newest is not None:
             return (yield from self._restore_group(held, held.newest))
         return held
 

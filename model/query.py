@@ -57,11 +57,14 @@ class Query:
     ``patience`` is how often a batch may find itself aborted by expiry or by a rival before its owner stops as fenced (PROTOCOL 4, row 48).
     """
 
-    def __init__(self, owner: Owner, *, rows: int, sizes: tuple[int, ...], placement_varies: bool = False, patience: int = 1) -> None:
+    def __init__(
+        self, owner: Owner, *, rows: int, sizes: tuple[int, ...], placement_varies: bool = False, group_in_view: bool = True, patience: int = 1
+    ) -> None:
         self._owner = owner
         self._rows = rows
         self._sizes = sizes
         self._varies = placement_varies
+        self._group_in_view = group_in_view
         self._patience = patience
 
     def routines(self) -> dict[str, Routine]:
@@ -109,7 +112,7 @@ class Query:
 
     def take_over(self, run: QueryRun, batch: Batch | None) -> Steps:
         """The prefix is taken over once in a run."""
-        held = yield from self._owner.take_over()
+        held = yield from self._owner.take_over(group_in_view=self._group_in_view)
         if not isinstance(held, Held):
             return _stopped(held, run, None, batch)
         return Goto("plan", (run, held)) if batch is None else Goto("batch", (run, held, batch))

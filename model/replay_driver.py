@@ -34,7 +34,8 @@ class Anybody:
 
     def take_over(self) -> Steps:
         """From the first request to the end of taking over."""
-        held = yield from self._owner.take_over()
+        in_view = yield Choose((True, False))
+        held = yield from self._owner.take_over(group_in_view=in_view)
         return Goto("idle", (held,)) if isinstance(held, Held) else held
 
     def idle(self, held: Held) -> Steps:

@@ -38,6 +38,7 @@ SHORT = (
     Setting("moving coordinator, crash", _TWO, {_MOVES: 1, _CRASH: 1}),
     Setting("epochs run out, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, last_epoch=3),
     Setting("a stranger in the group, crash", _TWO, {_STRANGER: 1, _CRASH: 1}, group=True),
+    Setting("a group that progress does not show, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, group=True, group_in_view=False),
     Setting("an output that is found later, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, outputs=(OUT0,)),
     Setting("placement varies, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, placement_varies=True),
     Setting("a backup of the checkpoint, crash", _BACKUP_AFTER_CRASH, {_CRASH: 1}, rows=3, sizes=(1, 2)),

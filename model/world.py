@@ -68,6 +68,7 @@ class Setting:
     rows: int = 2
     sizes: tuple[int, ...] = (1,)
     group: bool = False
+    group_in_view: bool = True
     outputs: tuple[int, ...] = (OUT0, OUT1)
     placement_varies: bool = False
     last_epoch: int = 32_766
@@ -119,7 +120,14 @@ class Program:
         self.setting = setting
         self.kafka = Kafka(last_epoch=setting.last_epoch, late_markers=setting.breaks.late_markers)
         owner = Owner(setting.breaks, outputs=setting.outputs, group=setting.group)
-        query = Query(owner, rows=setting.rows, sizes=setting.sizes, placement_varies=setting.placement_varies, patience=setting.patience)
+        query = Query(
+            owner,
+            rows=setting.rows,
+            sizes=setting.sizes,
+            placement_varies=setting.placement_varies,
+            group_in_view=setting.group_in_view,
+            patience=setting.patience,
+        )
         self.routines = Routines(query.routines())
 
 

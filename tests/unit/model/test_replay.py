@@ -64,11 +64,12 @@ def test_a_lost_marker_is_healed_and_progress_read_again() -> None:
 
 
 def test_the_groups_partition_is_healed_when_the_group_is_looked_at() -> None:
-    """In a takeover behind the others; where nothing was committed yet, in front of the first offsets."""
+    """In a takeover behind the others; where progress does not say what the group should show, in front of the first offsets."""
     committed = of("A", [*TAKEN_OVER, *COMMITTED[:-1]])
     replay(log(*committed, *of("B", [*TAKEN_OVER, "HEALED", *COMMITTED])))
     aborted = of("A", [*TAKEN_OVER, *WRITES])
-    replay(log(*aborted, *of("B", [*TAKEN_OVER, *WRITES[:-1], "HEALED", "OFFSETS_ADDED", *COMMITTED[5:]])))
+    for before in (committed, aborted):
+        replay(log(*before, *of("B", [*TAKEN_OVER, *WRITES[:-1], "HEALED", "OFFSETS_ADDED", *COMMITTED[5:]])))
 
 
 def test_what_was_healed_belongs_to_its_id() -> None:
