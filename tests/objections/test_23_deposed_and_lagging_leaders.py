@@ -25,6 +25,7 @@ from semel.wire.transactions import Identity, open_transactions
 from tests.crash.arena import assert_whole, new_job
 from tests.crash.pipeline import Job, copy_next, position, write_here
 from tests.crash.strikes import finish, leader_of, live, wait_whole
+from tests.kafka.patient import Patient
 from tests.waiting import wait_for
 
 
@@ -74,11 +75,8 @@ def test_a_deposed_leader_of_the_progress_partition(kafka5: Sandbox) -> None:
     beside = replace(job, servers=of(others), request_timeout_ms=2_000, delivery_timeout_ms=60_000)
 
     def take_over() -> int:
-        # its first word is to the deposed one alone
-        with (
-            semel.Cluster(replace(beside, servers=of([deposed]), request_timeout_ms=20_000).properties()) as late,
-            late.producer(job.prefix) as owner,
-        ):
+        alone = replace(beside, servers=of([deposed]), request_timeout_ms=20_000)  # its first word is to the deposed one
+        with semel.Cluster(alone.properties()) as late, late.producer(job.prefix) as owner:
             return position(owner.take_over([job.target], job.group), job)
 
     deposed.freeze()
