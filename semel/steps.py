@@ -127,7 +127,7 @@ def beside(work: Callable[[], None]) -> Callable[[], None]:
 
 
 def reached(step: Step, detail: str = "") -> None:
-    """Say that ``step`` has just been passed: to the observer, if there is one, and to who times it. ``detail`` is for people (an id, a partition)."""
+    """Say that ``step`` has just been passed: to who times it, and to the observer. ``detail`` is for people (a transactional id, a partition)."""
     watch = _stopwatch.get()
     if watch is not None:
         watch.passed(step)

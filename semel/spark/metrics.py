@@ -177,9 +177,7 @@ class Meter:
         """The sums at this moment."""
         with self._lock:
             now = self._totals
-            return Totals(
-                now.commits, now.aborts, now.reruns, now.batches.copy(), dict(now.wrote), now.seconds, dict(now.steps), now.committed_at
-            )
+            return Totals(now.commits, now.aborts, now.reruns, now.batches.copy(), dict(now.wrote), now.seconds, dict(now.steps), now.committed_at)
 
     @property
     def batches(self) -> list[Batch]:
