@@ -151,8 +151,9 @@ def _count(samples: _Samples, meter: Meter) -> None:
 class MetricsServer:
     """An HTTP endpoint that serves metrics until it is closed, or the process ends."""
 
-    def __init__(self, server: WSGIServer, thread: threading.Thread, collector: MetricsCollector) -> None:
-        self._server, self._thread, self._collector = server, thread, collector
+    def __init__(self, server: WSGIServer, thread: threading.Thread, registry: CollectorRegistry, collector: MetricsCollector) -> None:
+        self._server, self._thread = server, thread
+        self._registry, self._collector = registry, collector
         #: Where it listens.
         self.port: int = server.server_port
 
@@ -163,33 +164,36 @@ class MetricsServer:
         self.close()
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and take semel's metrics out of the registry."""
+        self._registry.unregister(self._collector)
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
         self._collector.close()
 
 
-def serve_metrics(port: int, address: str = "127.0.0.1", *, registry: CollectorRegistry | None = None) -> MetricsServer:
+def serve_metrics(port: int, address: str = "127.0.0.1", *, registry: CollectorRegistry | None = None, every_seconds: float = 5.0) -> MetricsServer:
     """Serve the metrics of this process's sinks over HTTP, in a thread that ends with the process.
 
     It listens on this machine alone, unless another ``address`` is given (``0.0.0.0`` for all): whoever reaches it sees names of topics and prefixes.
-    ``port`` 0 takes any that is free. With a ``registry``, everything else in that is served too. Raises :class:`ConfigError` where the package
-    ``prometheus-client`` is missing or the port is not to be had.
+    ``port`` 0 takes any that is free. With a ``registry``, everything else in that is served too. The cluster is asked at most every
+    ``every_seconds``. Raises :class:`ConfigError` where the package ``prometheus-client`` is missing or the port is not to be had, and what the
+    registry raises if it has semel's metrics already.
     """
-    collector = MetricsCollector()
+    collector = MetricsCollector(every_seconds=every_seconds)
     from prometheus_client import CollectorRegistry, start_http_server
 
     served = registry if registry is not None else CollectorRegistry()
+    served.register(collector)
     try:
         server, thread = start_http_server(port, address, served)
     except OSError as error:
+        served.unregister(collector)
         raise ConfigError(
             f"metrics cannot be served at {address}:{port}: {error.strerror or error}. Queries are not touched by it. Give another port.",
             tag="METRICS_PORT",
         ) from None
-    served.register(collector)
-    return MetricsServer(server, thread, collector)
+    return MetricsServer(server, thread, served, collector)
 
 
 def _families() -> dict[Kind, Callable[[Metric], Any]]:

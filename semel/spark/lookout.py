@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -19,12 +20,16 @@ from semel.config import ClientConfig
 from semel.errors import Retriable, SemelError
 from semel.spark.metrics import Meter, meters
 from semel.transaction.lag import held_back, lags
+from semel.transaction.progress import Progress
 from semel.wire.client import Client
+from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["Lookout", "Seen"]
 
 log = logging.getLogger("semel")
+
+_CLUSTERS_AT_ONCE = 8
 
 
 @dataclass(slots=True)
@@ -69,7 +74,9 @@ class Lookout:
             by_cluster.setdefault(self._quick(one.config), []).append(one)
         self._keep_clients(set(by_cluster))
         problems: list[SemelError] = []
-        seen = [found for config, here in by_cluster.items() for found in self._ask_cluster(self._clients[config], here, problems)]
+        with ThreadPoolExecutor(_CLUSTERS_AT_ONCE) as pool:  # one that does not answer delays none of the others
+            asking = [pool.submit(self._ask_cluster, self._clients[config], here, problems) for config, here in by_cluster.items()]
+        seen = [found for one in asking for found in one.result()]
         self.failures += len(problems)
         if problems and not self._unanswered:
             log.warning("metrics of the cluster are missing until it can be asked again: %s", problems[0])
@@ -83,7 +90,7 @@ class Lookout:
             for one, seen in zip(here, found, strict=True):
                 progress = one.producer.progress if one.producer is not None else None
                 seen.held_back = _asked(partial(held_back, client, one.outputs, deadline), problems)
-                seen.lag = _asked(partial(lags, client, progress, deadline), problems)
+                seen.lag = _asked(partial(_lag, client, progress, deadline), problems)
         except Retriable as error:  # nobody answers: it would be so with the next prefix too
             problems.append(error)
         return found
@@ -105,6 +112,10 @@ class Lookout:
             self._clients.pop(config).close()
         for config in wanted - self._clients.keys():
             self._clients[config] = Client(config)
+
+
+def _lag(client: Client, progress: Progress | None, deadline: Deadline) -> Mapping[TopicPartition, int]:
+    return lags(client, [progress], deadline)[0]
 
 
 def _asked(ask: Callable[[], Mapping[TopicPartition, int]], problems: list[SemelError]) -> Mapping[str, int]:

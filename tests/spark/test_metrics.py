@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import struct
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,11 +20,11 @@ from pyspark.sql import functions as f
 
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
-from semel.spark import KafkaSink, MetricsListener, serve_metrics
+from semel.spark import KafkaSink, MetricsListener, metrics, serve_metrics
 from semel.spark.exporter import MetricsServer
 from tests.spark.harness import group_offsets, produce, source_ends, unique, values
 from tests.spark.lines import Callback, Line, cut
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import wait_for
 
 # ---- an independent look: the log files of the broker, batch by batch, in Kafka's published format
 
@@ -92,8 +91,11 @@ class Scrape:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MetricsServer]:
-    with serve_metrics(0) as opened:
-        yield opened
+    """It shows the sinks of these tests alone, not those of others in this process, and asks the cluster at each scrape."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "_meters", type(metrics._meters)())
+        with serve_metrics(0, every_seconds=0) as opened:
+            yield opened
 
 
 @pytest.fixture
@@ -214,31 +216,49 @@ def test_the_numbers_are_those_of_the_brokers_log(
         assert sum(ms for step, ms in each["semel"]["steps"].items() if step != "markers_seen") <= each["semel"]["milliseconds"]
 
 
-def test_a_transaction_that_is_open_is_seen_while_it_is(spark: SparkSession, kafka: Sandbox, tmp_path: Path, server: MetricsServer) -> None:
-    """The tasks wait until somebody has scraped: no scrape waits for the query, nor the other way round."""
-    line = Line.new(spark, kafka, tmp_path, "aged")
-    scrape, seen = Scrape(server, line.prefix), tmp_path / "seen"
+def test_a_transaction_is_seen_while_it_is_open_and_a_stop_is_no_failure(
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path, server: MetricsServer
+) -> None:
+    """The tasks wait until the query is stopped; the endpoint waits for nobody."""
+    line = Line.new(spark, kafka, tmp_path, "stopped")
+    scrape, released = Scrape(server, line.prefix), tmp_path / "released"
     produce(kafka, line.source, range(10))
 
     def hold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        wait_for(seen.exists, "the scrape")
+        wait_for(released.exists, "the stop")
         yield from batches
 
-    ages: list[float] = []
-
-    def look() -> None:
-        wait_for(lambda: (scrape("semel_transaction_age_seconds") or 0.0) > 1.0, "an open transaction", PATIENCE_S / 2)
-        ages.append(scrape("semel_transaction_age_seconds") or 0.0)
-        seen.touch()
-
-    looking = threading.Thread(target=look)
-    looking.start()
     rows = line.rows().select("key", "value")
-    line.run(rows=rows.mapInArrow(hold, rows.schema))
-    looking.join()
-    assert ages
+    held = rows.mapInArrow(hold, rows.schema)
+    query = held.writeStream.foreachBatch(line.sink()).option("checkpointLocation", str(line.checkpoint)).start()
+    try:
+        wait_for(lambda: (scrape("semel_transaction_age_seconds") or 0.0) > 0, "an open transaction")
+        assert scrape("semel_commits_total") == 0
+    finally:
+        query.stop()
+        released.touch()
+    assert query.exception() is None
     assert scrape("semel_transaction_age_seconds") == 0
-    assert scrape("semel_commits_total") == 1
+    assert [scrape("semel_batches_total", outcome=outcome) for outcome in ("stopped", "failed", "written")] == [1, 0, 0]
+    line.run(rows=held)
+    assert (scrape("semel_commits_total"), scrape("semel_aborts_total")) == (1, 1)
+    assert [scrape("semel_batches_total", outcome=outcome) for outcome in ("stopped", "failed", "written")] == [1, 0, 1]
+    line.assert_exact()
+
+
+def test_a_state_that_is_rebuilt(spark: SparkSession, kafka: Sandbox, tmp_path: Path, server: MetricsServer) -> None:
+    line = Line.new(spark, kafka, tmp_path, "rebuilt")
+    scrape = Scrape(server, line.prefix)
+    produce(kafka, line.source, range(10))
+    rows = line.rows().select("key", "value").dropDuplicates(["value"])
+    line.run(rows=rows)
+    written = scrape("semel_batches_total", outcome="written")
+    assert len(cut(line.checkpoint, "commits", 1)) == 1
+    line.run(rows=rows)
+    assert scrape("semel_batches_total", outcome="rebuilt") == 1
+    assert scrape("semel_batches_total", outcome="skipped") == 0
+    assert scrape("semel_batches_total", outcome="written") == written
+    assert scrape("semel_rows_total", topic=line.target) == len(values(kafka.bootstrap_servers, line.target)) == 10
 
 
 def test_what_fails_is_counted_and_told(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from semel.config import ClientConfig
@@ -50,7 +50,7 @@ def answers(patch: pytest.MonkeyPatch, *, lag: Any = None, held: Any = None) -> 
 
         return asked
 
-    patch.setattr(lookout, "lags", answer(lag))
+    patch.setattr(lookout, "_lag", answer(lag))
     patch.setattr(lookout, "held_back", answer(held))
 
 
@@ -192,6 +192,16 @@ def test_served_over_http_until_it_is_closed() -> None:
             serve_metrics(server.port)
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(url, timeout=30)
+
+
+def test_a_registry_of_ones_own_is_served_and_left_as_it_was() -> None:
+    registry = CollectorRegistry()
+    Gauge("others", "Of the user's program.", registry=registry).set(7)
+    for _ in range(2):
+        with serve_metrics(0, registry=registry) as server, urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=30) as answer:
+            found = parsed(answer.read().decode())
+        assert (value(found, "others"), value(found, "semel_cluster_unanswered_total")) == (7, 0)
+    assert {name for name, _ in parsed(generate_latest(registry).decode())} == {"others"}
 
 
 def test_without_the_package_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
