@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any
 
@@ -19,7 +19,6 @@ from semel.transaction.progress import Progress
 from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.reset import at_offsets, forget, scope_of, set_to
 from semel.transaction.standings import Standing, standings
-from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["app"]
