@@ -76,7 +76,9 @@ def test_one_request_meets_a_fault(kafka: Sandbox, kind: str) -> None:
 )
 def test_a_request_is_repeated_after_its_transaction(kafka: Sandbox, api: str) -> None:
     """The copy comes on a connection of its own when the next transaction is open and written, as a network may keep it."""
-    job = new_job(kafka, "late", chunks=6)
+    job = new_job(kafka, "late", chunks=7)
+    with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
+        copy_next(producer, job, write_here(cluster, job))  # so that there is progress to be fetched
     with FaultProxy(kafka.bootstrap_servers) as proxy:
         through = replace(job, servers=proxy.bootstrap_servers)
         now = threading.Event()
