@@ -18,7 +18,11 @@ from tests.storm.victims import driver_of, kill
 __all__ = ["SPARK", "Keeper"]
 
 #: Workers are children of their executors here, which those of the quicker Python are not. A core each, and as little memory as Spark takes.
-SPARK = SparkCluster("local-cluster[2,1,512]", {"spark.driver.memory": "768m", "spark.executor.memory": "512m"}, workers=sys.executable)
+SPARK = SparkCluster(
+    "local-cluster[2,1,512]",
+    {"spark.driver.memory": "768m", "spark.executor.memory": "512m", "spark.ui.showConsoleProgress": "false"},
+    workers=sys.executable,
+)
 #: What the storm must never bring about: after these a person is asked.
 _NEVER = (ConfigError, DataLoss, Unsupported)
 _POLL_S = 0.2

@@ -20,7 +20,7 @@ _PATIENCE = {
     "kafka.request.timeout.ms": "5000",
     "kafka.socket.connection.setup.timeout.ms": "3000",
     "kafka.delivery.timeout.ms": "60000",
-    "kafka.transaction.timeout.ms": "45000",
+    "kafka.transaction.timeout.ms": "90000",
 }
 
 

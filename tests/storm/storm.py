@@ -156,7 +156,8 @@ class Storm:
     # ---- what they need
 
     def _feed(self) -> None:
-        producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 20, "delivery.timeout.ms": 600_000, "log_level": 2})
+        patience = {"delivery.timeout.ms": 600_000, "log_level": 2}  # brokers are struck: that they are gone is nothing to be said
+        producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 20, **patience})
         pause, lot = _LOT / self.plan.rows_a_second, 0
         while True:
             for number in range(lot * _LOT, (lot + 1) * _LOT):
