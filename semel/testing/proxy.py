@@ -185,8 +185,11 @@ class FaultProxy:
         return met
 
     async def redirected(self, request: Request, answer: bytes) -> bytes:
-        """The answer with the brokers' addresses replaced by the proxy's."""
-        found = addresses(request.key, request.version, answer)
+        """The answer with the brokers' addresses replaced by the proxy's. One that cannot be read is no failure of a connection."""
+        try:
+            found = addresses(request.key, request.version, answer)
+        except ConnectionError as error:
+            raise RuntimeError(f"a client cannot be led to the proxy: {error}") from error
         if not found:
             return answer
         await self._listen(found)
