@@ -25,6 +25,7 @@ SPARK = SparkCluster(
 )
 #: What the storm must never bring about: after these a person is asked.
 _NEVER = (ConfigError, DataLoss, Unsupported)
+_TAKEN = b'"OwnerStep.INITIALISED"'
 _POLL_S = 0.2
 _PAUSE_S = 1.0
 _LAST_BYTES = 40_000
@@ -58,6 +59,11 @@ class Keeper:
         """The program, while it runs."""
         program = self._program
         return program.process.pid if program is not None and program.process.poll() is None else None
+
+    def taken_over(self) -> int:
+        """How often an owner has taken the id of this query so far."""
+        log = self.plan.directory / "steps.jsonl"
+        return log.read_bytes().count(_TAKEN) if log.exists() else 0
 
     def replace(self) -> None:
         """Start a successor, and leave the program that runs as it is: whatever it does after that, it has been deposed."""

@@ -26,6 +26,9 @@ from tests.storm.wire import Wire
 __all__ = ["KINDS", "Strikers"]
 
 _READY_S = 180.0
+#: How long a driver that is frozen waits for its successor to take over. It may thaw earlier than that: then two are at it at once.
+_SUCCESSION_S = 60.0
+_POLL_S = 0.2
 #: Longer than the 4 s after which the sandbox's controller misses a broker: it thaws as a leader that has been deposed.
 _DEPOSED_S = (5.0, 9.0)
 _MISSED = "found nobody"
@@ -103,9 +106,9 @@ class Strikers:
             return action
         with frozen(victims):
             if replaced:
-                before = keeper.starts
+                before = keeper.taken_over()
                 keeper.replace()
-                self._pause(60, until=lambda: keeper.starts > before)
+                self._pause(_SUCCESSION_S, until=lambda: keeper.taken_over() > before)
             self._pause(seconds)
         return action
 
@@ -160,5 +163,5 @@ class Strikers:
     def _pause(self, seconds: float, *, until: Callable[[], bool] | None = None) -> None:
         """For that long, or until it is so; not beyond the storm."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and not (until is not None and until()) and not self._over.wait(0.05):
+        while time.monotonic() < end and not (until is not None and until()) and not self._over.wait(min(_POLL_S, seconds)):
             pass
