@@ -102,7 +102,7 @@ def source_ends(servers: str, topic: str) -> dict[int, int]:
 
 def group_offsets(servers: str, group: str, topic: str, partitions: Sequence[int] | Mapping[int, int]) -> dict[int, int]:
     """What a group has committed."""
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})  # it says how it ends, and the storm asks for an hour
+    admin = AdminClient({"bootstrap.servers": servers})
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, index) for index in partitions])
     found = admin.list_consumer_group_offsets([asked], require_stable=True)[group].result(60)
     return {each.partition: each.offset for each in found.topic_partitions}
