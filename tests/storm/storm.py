@@ -33,7 +33,9 @@ SOURCE, SOURCE_PARTITIONS, OUTPUT_PARTITIONS = "storm-in", 3, 4
 _LOT = 100
 _PER_BATCH = 2_000
 #: How long it may take until all have begun, and until all is read when the storm is over.
-_BEGIN_S, _CATCH_UP_S, _STOP_S = 300.0, 600.0, 120.0
+_BEGIN_S, _CATCH_UP_S, _STOP_S = 600.0, 900.0, 180.0
+#: How much longer it storms where somebody was never found, such as an executor while the machine is slow in starting them.
+_OVERTIME_S = 300.0
 _POLL_S = 0.3
 #: A follower that is behind is missed soon, so that the others can go on without it, and a storm is not mostly waiting.
 _BROKER = {"replica.lag.time.max.ms": "5000"}
@@ -129,12 +131,12 @@ class Storm:
         self._wait(lambda: all(sum(self._positions(keeper).values()) > 0 for keeper in self.keepers), "the first batch of each query", _BEGIN_S)
 
     def rage(self) -> None:
-        """Strike, for as long as was asked, or until a query stops for good."""
+        """Strike, for as long as was asked and until each kind of victim has been struck, or until a query stops for good."""
         self._say(f"seed {self.plan.seed}: it storms for {self.plan.seconds:.0f} s; logs in {self.outcome.directory}")
         end = time.monotonic() + self.plan.seconds
         self.strikers.start()
         try:
-            while time.monotonic() < end and not self._given_up():
+            while (left := end - time.monotonic()) > -_OVERTIME_S and not self._given_up() and (left > 0 or not self.strikers.met_all()):
                 time.sleep(_POLL_S)
                 self.proxy.log.clear()  # of every request since the beginning; nobody asks
         finally:

@@ -77,6 +77,10 @@ class Strikers:
         for thread in self._threads:
             thread.start()
 
+    def met_all(self) -> bool:
+        """Whether somebody of each kind has been struck."""
+        return all(counts.total() > counts[_MISSED] for counts in self.counts.values())
+
     def stop(self) -> None:
         """Return when nobody strikes any more, all is thawed, and the brokers are there again."""
         self._over.set()
