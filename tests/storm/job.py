@@ -65,8 +65,9 @@ def wrong_counts(source: Iterable[str], output: Sequence[dict[str, Any]]) -> lis
         value = json.loads(each["value"])
         group, n = (value["w"], value["user"]), value["n"]
         where = f"{each['topic']}-{each['partition']}@{each['offset']} says {each['value']}"
-        if n > len(sums[group]) or value["ids"] != sums[group][n - 1]:
-            wrong.append(f"{where}, and the source says {sums[group][:n][-1:]} of {len(sums[group])}")
+        right = sums.get(group, [])
+        if n > len(right) or value["ids"] != right[n - 1]:
+            wrong.append(f"{where}, and the source says {right[:n][-1:]} of {len(right)}")
         elif n <= seen[group]:
             wrong.append(f"{where}, behind one that had seen {seen[group]}")
         seen[group] = max(seen[group], n)

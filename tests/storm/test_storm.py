@@ -17,7 +17,8 @@ from tests.storm.job import wrong_counts
 from tests.storm.storm import SOURCE, Outcome, Plan, Storm
 from tests.storm.verdict import verdict
 
-SEED, SECONDS = 1, 30.0
+#: In its first 20 s a driver is killed, the one with state, an executor is frozen and one killed, a broker killed and one deposed.
+SEED, SECONDS = 301, 25.0
 
 
 @pytest.fixture(scope="module")
