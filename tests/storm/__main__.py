@@ -27,12 +27,11 @@ def main() -> int:
     parser.add_argument("--queries", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--rows", type=int, default=100, help="that arrive in a second")
     parser.add_argument("--kept", type=Path, help="a new directory for logs, steps, checkpoints and the brokers' data, kept whatever happens")
-    parser.add_argument("--control", action="store_true", help="at least once: it must end with duplicates")
     given = parser.parse_args()
     directory = given.kept or Path(tempfile.mkdtemp(prefix=f"semel-storm-{given.seed}-"))
     directory.mkdir(parents=True, exist_ok=True)
     console = Console(width=max(160, Console().width))
-    plan = Plan(given.seed, given.minutes * 60, given.queries, given.rows, "at_least_once" if given.control else "exactly_once")
+    plan = Plan(given.seed, given.minutes * 60, given.queries, given.rows)
     with Storm(plan, directory.absolute(), console.print) as storm:
         outcome = storm.run()
         console.print(report.strikes(storm), report.queries(storm))

@@ -49,7 +49,6 @@ class Plan:
     seconds: float
     kinds: Sequence[str] = KINDS
     rows_a_second: int = 100
-    delivery: str = "exactly_once"
 
 
 @dataclass(slots=True)
@@ -104,7 +103,7 @@ class Storm:
     def _keeper(self, kind: str) -> Keeper:
         home = self.outcome.directory / kind
         stop = str(self.outcome.directory / "stop")
-        job = Job(kind, self.proxy.bootstrap_servers, SOURCE, str(home / "checkpoint"), stop, _PER_BATCH, self.plan.delivery)
+        job = Job(kind, self.proxy.bootstrap_servers, SOURCE, str(home / "checkpoint"), stop, _PER_BATCH)
         topics.create(self.servers, job.target, OUTPUT_PARTITIONS, 3)
         return Keeper(job, home / "steps")
 
