@@ -30,7 +30,6 @@ class Job(Argument):
     checkpoint: str
     stop: str
     per_batch: int
-    delivery: str = "exactly_once"
 
     @property
     def target(self) -> str:

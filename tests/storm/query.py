@@ -42,7 +42,7 @@ def start(spark: SparkSession, job: Job) -> StreamingQuery:
     kafka = {"kafka.bootstrap.servers": job.servers, "kafka.group.id": job.group, **_PATIENCE}
     reading = {"subscribe": job.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.per_batch)}
     rows = spark.readStream.format("semel").options(**kafka, **reading).load()
-    sink = KafkaSink(topic=job.target, transactionalIdPrefix=job.target, delivery=job.delivery, **kafka)
+    sink = KafkaSink(topic=job.target, transactionalIdPrefix=job.target, **kafka)
     writer = planned(job.kind, rows).writeStream.queryName(job.kind).foreachBatch(sink).option("checkpointLocation", job.checkpoint)
     return writer.outputMode("update" if job.kind == "counted" else "append").trigger(processingTime="500 milliseconds").start()
 
