@@ -23,7 +23,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka test test-versions check lint format types layers documents demo model fuzz bench lock clean
+.PHONY: help setup java kafka test test-versions check lint format types layers documents demo model fuzz storm bench lock clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -91,6 +91,9 @@ model: setup  ## check the protocol itself: every order of events, and deliberat
 
 fuzz: setup  ## feed every parser with spoilt inputs, a minute each (ARGS: --target records --minutes 10 --seed 1)
 	@$(BIN)/python -m tests.fuzz --minutes 1 $(ARGS)
+
+storm: kafka  ## strike queries, brokers and the wire at random for 5 minutes, and see whether all is exact (ARGS: --minutes 30 --seed 7)
+	@$(BIN)/python -m tests.storm $(ARGS)
 
 bench: kafka  ## measure it against what Spark and Kafka bring themselves (ARGS are for the bench)
 	@$(BIN)/python -m bench $(ARGS)

@@ -16,13 +16,14 @@ _ROOT = Path(__file__).parents[1]
 _PATHS = [str(_ROOT), str(_ROOT / "tests" / "spark" / "beside"), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
 
-_LONGEST = ["test_driver_steps", "test_stateful", "test_examples", "test_precedence_rows", "test_executor_steps", "test_bench"]
+_LONGEST = ["test_storm", "test_driver_steps", "test_stateful", "test_examples", "test_precedence_rows", "test_executor_steps", "test_bench"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spread the files on Spark over the others, the longest first: Spark keeps both cores busy, and most of the others wait for a broker."""
     files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
-    spark = sorted(_within("spark", files), key=lambda tests: _LONGEST.index(name) if (name := tests[0].path.stem) in _LONGEST else len(_LONGEST))
+    on_spark = [*_within("spark", files), *_within("storm", files)]
+    spark = sorted(on_spark, key=lambda tests: _LONGEST.index(name) if (name := tests[0].path.stem) in _LONGEST else len(_LONGEST))
     objections, brokers = _within("objections", files), [*_within("crash", files), *_within("kafka", files)]
     others = [tests for tests in chain.from_iterable(zip_longest(objections, brokers)) if tests is not None]
     others += [tests for tests in files if tests not in spark and tests not in others]

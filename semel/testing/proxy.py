@@ -19,6 +19,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -127,6 +128,12 @@ class FaultProxy:
         """
         return self._add(Repeat(api, n, containing, times, later))
 
+    def withdraw(self, fault: Fault) -> None:
+        """What it holds is let go, and what it has not met it will not meet."""
+        fault.release()
+        with suppress(ValueError):
+            self._faults.remove(fault)
+
     def _add(self, fault: _F) -> _F:
         self._faults.append(fault)
         return fault
@@ -171,7 +178,11 @@ class FaultProxy:
     def meet(self, request: Request) -> list[Fault]:
         """The faults that this request is for."""
         self.log.append(Seen(request.api, request.correlation))
-        return [fault for fault in tuple(self._faults) if fault.counts(request)]
+        met = [fault for fault in tuple(self._faults) if fault.counts(request)]
+        for fault in met:  # each has one request to meet
+            with suppress(ValueError):
+                self._faults.remove(fault)
+        return met
 
     async def redirected(self, request: Request, answer: bytes) -> bytes:
         """The answer with the brokers' addresses replaced by the proxy's."""

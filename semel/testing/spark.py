@@ -47,10 +47,15 @@ def conf() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """Where driver programs run: a master, and settings on top of :func:`conf`."""
+    """Where driver programs run: a master, and settings on top of :func:`conf`.
+
+    ``workers`` is the Python of the executors. Left out, it is one that starts quickly, whose processes are not below Spark's in the tree of
+    processes: whoever wants to find Python workers there gives ``sys.executable``.
+    """
 
     master: str = LOCAL_CLUSTER
     settings: Mapping[str, str] = field(default_factory=dict)
+    workers: str = ""
 
     def driver(self, argv: Sequence[str], plan: CrashPlan) -> Program:
         """Start a driver program under a plan. Use it as a context manager: its end takes Spark's Java with it."""
@@ -69,6 +74,7 @@ class SparkCluster:
         return {
             "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            **dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), fork_server.python()),  # Spark plans with the latter
+            "PYSPARK_PYTHON": self.workers or fork_server.python(),
+            "PYSPARK_DRIVER_PYTHON": fork_server.python(),  # Spark plans with this one
             "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
         }

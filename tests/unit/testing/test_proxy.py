@@ -231,6 +231,17 @@ def test_a_late_copy_comes_when_it_is_told(proxy: FaultProxy, client: Client, br
     assert fault.answers == [b"1:late", b"3:late", b"4:late"]
 
 
+def test_a_fault_that_is_withdrawn_lets_go_and_meets_nothing_more(proxy: FaultProxy, client: Client, broker: Broker) -> None:
+    held, waiting = proxy.delay_request("EndTxn"), proxy.drop_request("EndTxn", 2)
+    client.send(request(1))
+    assert held.happened.wait(WAIT)
+    for fault in (held, waiting):
+        proxy.withdraw(fault)
+    assert client.answer() == (1, b"1:body")
+    assert client.send(request(2)).answer() == (2, b"2:body")
+    assert not waiting.happened.is_set()
+
+
 def test_watching_changes_nothing(proxy: FaultProxy, client: Client, broker: Broker) -> None:
     fault = proxy.watch("EndTxn", 2)
     client.send(request(1), request(2))
