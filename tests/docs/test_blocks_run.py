@@ -10,7 +10,7 @@ for ever ends when it has read what is there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def run(path: Path, examples: list[Example], names: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def ending(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def ending(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting for the end of a query is waiting until it has read what is there."""
 
     def end(query: StreamingQuery, timeout: float | None = None) -> bool:
@@ -111,7 +111,6 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return True
 
     monkeypatch.setattr(StreamingQuery, "awaitTermination", end)
-    yield
 
 
 PAGES = [path for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]) if blocks(path)]

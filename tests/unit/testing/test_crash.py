@@ -249,3 +249,12 @@ def test_the_log_is_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     observe(OwnerStep.BEGUN, 'a "detail"\nof two lines')
     (line,) = (tmp_path / "steps.jsonl").read_text().splitlines()
     assert json.loads(line)["detail"] == 'a "detail"\nof two lines'
+
+
+def test_whatever_a_program_imports_first(tmp_path: Path) -> None:
+    """Under a plan, ``semel.steps`` imports the observer's module, which has names of ``semel.steps`` in it."""
+    plan = CrashPlan(tmp_path, CrashPoint(OwnerStep.BEGUN))
+    for first in ("semel.testing.crash", "semel.steps"):
+        code = f"import {first}, semel.steps, semel.testing.crash; print(semel.steps._observer is semel.testing.crash.observe)"
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **plan.environment()}, capture_output=True, text=True, check=False)
+        assert done.stdout == "True\n", done.stderr
