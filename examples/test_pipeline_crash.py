@@ -21,7 +21,9 @@ PIPELINE = Path(__file__).with_name("pipeline.py")
 def test_not_one_order_is_lost_or_doubled(kafka: Sandbox, tmp_path: Path) -> None:
     """A Python worker dies with rows in its hands, and the driver with its commit on the way; 500 orders are there before, and 500 come later."""
     servers = kafka.bootstrap_servers
-    AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic("orders", 2), NewTopic("priced", 2)])["priced"].result()
+    admin = AdminClient({"bootstrap.servers": servers})
+    for created in admin.create_topics([NewTopic("orders", 2), NewTopic("priced", 2)]).values():
+        created.result()
     write(servers, range(500))
 
     plan = CrashPlan(tmp_path / "plan", CrashPoint(ParticipantStep.SENT), CrashPoint(OwnerStep.COMMIT_SENT, 1, Action.DRIVER))

@@ -14,7 +14,7 @@ from semel.testing.crash import SPARK, Action, CrashPlan
 
 __all__ = ["Program", "run_until", "run_until_done"]
 
-_POLL_S = 0.2
+_POLL_S = 0.5
 
 
 class Program:

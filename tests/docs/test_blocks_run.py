@@ -36,12 +36,13 @@ class Page:
     """What a page's invisible blocks are given: ``servers``, ``folder``, and these functions."""
 
     def __init__(self, path: Path, kafka: Sandbox, folder: Path) -> None:
+        self.path = path
         self.text = _plain(path.read_text())
         self.servers, self.folder = kafka.bootstrap_servers, f"{folder}/"
 
     def names(self) -> dict[str, Any]:
-        public = {name: getattr(self, name) for name in dir(self) if not name.startswith("_") and name not in ("names", "text")}
-        return {"__name__": "__main__", **public}
+        public = {name: getattr(self, name) for name in dir(self) if not name.startswith("_") and name not in ("names", "path", "text")}
+        return {"__name__": "__main__", "__file__": str(self.path), **public}
 
     def create(self, *names: str, partitions: int = 2, **config: str) -> None:
         """Topics; those that are there stay as they are."""
