@@ -23,7 +23,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka test test-versions check lint format types layers documents demo fuzz bench lock clean
+.PHONY: help setup java kafka test test-versions check lint format types layers documents demo model fuzz bench lock clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -85,6 +85,9 @@ documents: setup
 
 demo: kafka  ## see it: kills of driver and executors, and not one record lost or doubled (ARGS are for semel demo)
 	@$(BIN)/semel demo $(ARGS)
+
+model: setup  ## check the protocol itself: every order of events, and deliberate breaks that must be found (ARGS are for the model)
+	@$(BIN)/python -m model $(ARGS)
 
 fuzz: setup  ## feed every parser with spoilt inputs, a minute each (ARGS: --target records --minutes 10 --seed 1)
 	@$(BIN)/python -m tests.fuzz --minutes 1 $(ARGS)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from enum import Enum
 
-__all__ = ["OwnerStep", "ParticipantStep", "SinkStep", "Step", "reached"]
+__all__ = ["HEALING", "OwnerStep", "ParticipantStep", "SinkStep", "Step", "reached"]
 
 
 class Step(Enum):
@@ -38,6 +38,10 @@ class OwnerStep(Step):
     MARKERS_SEEN = "markers_seen"
     ABORT_SENT = "abort_sent"
     ABORT_ANSWERED = "abort_answered"
+
+
+#: The steps of an owner that are passed only where brokers have lost a marker (PROTOCOL 5): a kill loop that waits for them waits for ever.
+HEALING = (OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED)
 
 
 class ParticipantStep(Step):

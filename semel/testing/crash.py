@@ -7,7 +7,7 @@
 - ``SEMEL_CRASH_DIR``: the directory where passings are counted and logged. A passing is counted by a file that only one process can
   create, so that of several that arrive together exactly one is struck, and after a restart a spent point stays spent.
 
-Every passed step is logged in ``steps.jsonl`` (process id, step, detail, monotonic seconds), the deadly one before it strikes.
+Every passed step is logged in ``steps.jsonl`` of that directory (:mod:`semel.testing.step_log`), the deadly one before it strikes.
 :class:`CrashPlan` builds the variables for a child process or for Spark, waits, and thaws; ``program.run_until_done`` restarts a program until
 it ends well.
 
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from semel.sandbox.processes import alive, children, parents, stopped
 from semel.testing.fork_client import STARTED_AS
+from semel.testing.step_log import Passed, append, read, step_name
 
 if TYPE_CHECKING:  # under a plan, that module imports this one: whichever a program imports first, both must load
     from semel.steps import Step
@@ -61,7 +62,7 @@ class CrashPoint:
     @property
     def name(self) -> str:
         """``OwnerStep.COMMIT_SENT``."""
-        return _name(self.step)
+        return step_name(self.step)
 
     def __str__(self) -> str:
         return f"{self.name}:{self.n}={self.action.value}"
@@ -77,16 +78,6 @@ class CrashPoint:
         return cls(name, int(number or 1), actions[action or "kill"])
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """One line of the log: which process passed which step, and when (monotonic seconds, the same clock for all processes of a machine)."""
-
-    pid: int
-    step: str
-    detail: str
-    time: float
-
-
 # ---- inside the process that is struck
 
 
@@ -95,24 +86,15 @@ def observe(step: Step, detail: str = "") -> None:
     directory = os.environ.get("SEMEL_CRASH_DIR")
     if not directory:
         raise ValueError("SEMEL_STEPS names semel.testing.crash:observe, but SEMEL_CRASH_DIR names no directory to count the steps in")
-    _log(Path(directory), step, detail)
+    append(Path(directory) / _LOG, step, detail)
     points = [CrashPoint.parse(text) for text in os.environ.get("SEMEL_CRASH", "").split(",") if text.strip()]
-    met = [point for point in points if point.name == _name(step)]
+    met = [point for point in points if point.name == step_name(step)]
     if not met:
         return
-    passing = _count(Path(directory), _name(step), max(point.n for point in met))
+    passing = _count(Path(directory), step_name(step), max(point.n for point in met))
     for point in met:
         if point.n == passing:
             _strike(Path(directory), point)
-
-
-def _log(directory: Path, step: Step, detail: str) -> None:
-    line = json.dumps({"pid": os.getpid(), "step": _name(step), "detail": detail, "time": time.monotonic()}) + "\n"
-    handle = os.open(directory / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        os.write(handle, line.encode())
-    finally:
-        os.close(handle)
 
 
 def _count(directory: Path, name: str, last: int) -> int | None:
@@ -185,6 +167,11 @@ class CrashPlan:
         """Spark settings that hand the variables to the executors' Python workers; the driver takes :meth:`environment`."""
         return {f"spark.executorEnv.{name}": value for name, value in self.environment().items()}
 
+    @property
+    def log(self) -> Path:
+        """The log of all steps that were passed (:mod:`semel.testing.step_log`)."""
+        return self.directory / _LOG
+
     def struck(self, point: CrashPoint) -> bool:
         """Whether this point has struck."""
         return (self.directory / f"{point}.struck").exists()
@@ -213,8 +200,7 @@ class CrashPlan:
 
     def passed(self) -> list[Passed]:
         """All steps that were passed by all processes, in the order of the log."""
-        log = self.directory / _LOG
-        return [Passed(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+        return read(self.log)
 
     def check_all_struck(self) -> None:
         """Raise :class:`AssertionError` naming the points that never struck: a run without its crash shows nothing."""
@@ -235,7 +221,3 @@ def _wait_until(condition: Callable[[], bool], timeout: float | None, problem: s
         if end is not None and time.monotonic() > end:
             raise TimeoutError(problem)
         time.sleep(_POLL_S)
-
-
-def _name(step: Step | str) -> str:
-    return step if isinstance(step, str) else f"{type(step).__name__}.{step.name}"

@@ -202,7 +202,7 @@ def describe(client: Client, transactional_id: str, deadline: Deadline | None = 
 def describe_all(client: Client, states: Iterable[str] = (), producer_ids: Iterable[int] = ()) -> list[TransactionDescription]:
     """All ids that the cluster knows, in as few requests as it has brokers: each describes those that it coordinates.
 
-    ``states`` narrows it (``Ongoing``, …), and so do ``producer_ids``. Ids that the caller may not describe are left out by the brokers.
+    ``states`` (``Ongoing``, …) and ``producer_ids`` narrow it. Ids that the caller may not describe are left out by the brokers.
     """
     found: list[TransactionDescription] = []
     for node in client.brokers():
@@ -239,7 +239,8 @@ def list_transactions(client: Client, states: Iterable[str] = ()) -> dict[str, s
 
 
 def _listed(client: Client, node: int, states: Iterable[str], producer_ids: Iterable[int] = ()) -> dict[str, str]:
-    answer = client.ask(node, ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=-1), (0, 1))
+    request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=-1)
+    answer = client.ask(node, request, (0, 1))
     if answer.error_code:
         raise outcome.error("ListTransactions", answer.error_code, f"listing transactions on broker {node}", "Nothing was changed.")
     return {row.transactional_id: row.transaction_state for row in answer.transaction_states}

@@ -15,7 +15,7 @@ import semel
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, Retriable
 from semel.sandbox import Node, Sandbox
-from semel.steps import OwnerStep, Step
+from semel.steps import HEALING, OwnerStep, Step
 from semel.transaction.producer import Producer
 from semel.wire.client import Client
 from semel.wire.target import Target
@@ -23,7 +23,7 @@ from tests.crash.pipeline import Job, copy_next, position, write_here
 from tests.waiting import wait_for
 
 #: Every step that an owner passes where no marker is lost.
-STEPS = [step for step in OwnerStep if step not in (OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED)]
+STEPS = [step for step in OwnerStep if step not in HEALING]
 
 
 def node_of(kafka3: Sandbox, target: Target) -> Node:

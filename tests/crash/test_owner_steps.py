@@ -1,26 +1,79 @@
 """Every step of the owner and of its participants, struck by every fault: nothing is lost, doubled, reordered or torn (DESIGN section 5).
 
-Real processes on one real broker. The owner under test is ``pipeline.py`` in a process of its own; its rival is this process.
+Real processes on one real broker. The owner under test is ``pipeline.py`` in a process of its own; its rival is this process. The steps that it
+logged are replayed through the model: none of them is one that the protocol forbids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import semel
+from model.replay import Allowed, Refused, replay
 from semel.sandbox import Sandbox
-from semel.steps import OwnerStep, ParticipantStep, Step
+from semel.steps import HEALING, OwnerStep, ParticipantStep, Step
 from semel.testing.crash import Action, CrashPlan, CrashPoint
+from semel.testing.step_log import Passed
 from tests.crash.arena import assert_whole, look, new_job
 from tests.crash.nursery import Nursery
 from tests.crash.pipeline import FENCED, copy_next, position, write_here
 
 TAKING_OVER = [OwnerStep.INITIALISED, OwnerStep.CLAIMED, OwnerStep.PROGRESS_READ, OwnerStep.MARKERS_CHECKED]
-STEPS: list[Step] = [*OwnerStep, *ParticipantStep]
+OWNER_STEPS = [step for step in OwnerStep if step not in HEALING]
+STEPS: list[Step] = [*OWNER_STEPS, *ParticipantStep]
+
+#: Each transaction of the pipeline has rows.
+ROWS = Allowed(progress_alone=False)
+
+
+def _position(lines: list[Passed], *steps: OwnerStep) -> int:
+    """Where these steps stand one behind the other, in one process."""
+    names = [f"OwnerStep.{step.name}" for step in steps]
+    length = len(names)
+    return next(
+        at
+        for at in range(len(lines))
+        if [line.step for line in lines[at : at + length]] == names and len({line.pid for line in lines[at : at + length]}) == 1
+    )
+
+
+def _owners(lines: list[Passed]) -> list[Passed]:
+    return [line for line in lines if line.step.startswith("OwnerStep.")]
+
+
+def _without_progress(lines: list[Passed]) -> list[Passed]:
+    own = _owners(lines)
+    at = _position(own, OwnerStep.WRITTEN, OwnerStep.PROGRESS_WRITTEN, OwnerStep.OFFSETS_ADDED)
+    return own[: at + 1] + own[at + 2 :]
+
+
+def _begun_before_markers(lines: list[Passed]) -> list[Passed]:
+    own = _owners(lines)
+    at = _position(own, OwnerStep.MARKERS_CHECKED, OwnerStep.BEGUN)
+    return [*own[:at], own[at + 1], own[at], *own[at + 2 :]]
+
+
+def _going_on_behind_a_successor(lines: list[Passed]) -> list[Passed]:
+    """The last owner's predecessor begins another transaction when the last one has taken over."""
+    own = _owners(lines)
+    last, before = own[-1].pid, next(line for line in reversed(own) if line.pid != own[-1].pid)
+    at = max(at for at, line in enumerate(own) if line.pid == last and line.step == "OwnerStep.MARKERS_CHECKED")
+    seen = [OwnerStep.MARKERS_SEEN] if before.step == "OwnerStep.COMMIT_ANSWERED" else []
+    more = [replace(before, step=f"OwnerStep.{step.name}") for step in (*seen, OwnerStep.BEGUN, OwnerStep.PARTITIONS_ADDED)]
+    return [*own[: at + 1], *more, *own[at + 1 :]]
+
+
+#: What is done to the log, and the step that is refused then.
+CHANGES = {
+    _without_progress: OwnerStep.OFFSETS_ADDED,
+    _begun_before_markers: OwnerStep.BEGUN,
+    _going_on_behind_a_successor: OwnerStep.PARTITIONS_ADDED,
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +88,13 @@ def test_killed_at_every_step(kafka: Sandbox, nursery: Nursery, tmp_path: Path, 
     job = new_job(kafka, "killed", chunks=60)
     plan = CrashPlan(tmp_path / "plan", *(CrashPoint(step, passing) for step in STEPS))
     restarts = nursery.run_until_done(job, plan, len(STEPS), tmp_path / "log")
-    assert restarts == len(OwnerStep), "participants die without their owner"
+    assert restarts == len(OWNER_STEPS), "participants die without their owner"
     assert_whole(job)
+    told = replay(plan.passed(), allowed=ROWS)
+    assert (told.ids, told.owners) == (1, restarts + 1)
+    for change, forbidden in CHANGES.items():  # a model that allows everything would show nothing
+        with pytest.raises(Refused, match=rf"forbids OwnerStep\.{forbidden.name} of"):
+            replay(change(plan.passed()), allowed=ROWS)
 
 
 @pytest.mark.parametrize("action", [Action.STOP, Action.HANG], ids=["frozen", "awake"])
@@ -59,6 +117,8 @@ def test_another_owner_goes_on_at_every_step(kafka: Sandbox, nursery: Nursery, t
                 plan.release(point)
                 assert owner.wait() == FENCED, f"{step}: {owner.said()}"
                 copy_next(rival, job, write_here(cluster, job))
+            # the rival in this process does not log
+            assert replay(plan.passed(), allowed=Allowed(strangers=True, progress_alone=False)).owners == 1
         with cluster.producer(job.prefix) as last:
             last.take_over([job.target], job.group)
             while position(last.progress, job) < job.total:

@@ -22,6 +22,7 @@ from semel.wire.deadline import Deadline
 from semel.wire.offsets import LATEST, list_offsets
 from semel.wire.target import TransactionCoordinator
 from semel.wire.transactions import Identity, OpenTransaction, open_transactions
+from tests.kafka.patient import Patient
 from tests.kafka.raw import CONCURRENT, Raw
 from tests.kafka.reading import delete, delete_records, produce, topic_id
 from tests.kafka.test_read_failover import leader
@@ -67,7 +68,7 @@ def test_a_leader_that_dies_while_markers_are_awaited_is_followed_by_the_next(ka
 
             def watch() -> None:
                 successor = Identity("awaited", opened.producer_id, opened.epoch + 1)
-                wait_seen(client, [partition], successor, (), last_offsets={}, deadline=Deadline(120_000))
+                wait_seen(client, [partition], successor, (), last_offsets={}, deadline=Deadline(120_000), heal=Patient())
                 seen.append(time.monotonic())
 
             watching = threading.Thread(target=watch)
@@ -229,7 +230,7 @@ def test_a_marker_that_does_not_come_stops_the_owner_and_is_named(raw: Raw) -> N
     assert raw.produce(former, ["open"]) == (0, 0)
     successor = Identity(raw.id, former.producer_id + 1_000, 0)
     with pytest.raises(semel.DataLoss, match=rf"MARKER_LOST.*{raw.topic}-0 from offset 0 \(producer id {former.producer_id}"):
-        wait_seen(raw.client, raw.at(0), successor, {former.producer_id}, last_offsets={}, deadline=Deadline(5_000))
+        wait_seen(raw.client, raw.at(0), successor, {former.producer_id}, last_offsets={}, deadline=Deadline(5_000), heal=Patient())
 
 
 def test_what_a_later_version_puts_into_progress_stays_there(raw: Raw) -> None:

@@ -13,7 +13,7 @@ import semel
 from semel.cli import app
 from semel.transaction.progress_topic import ProgressTopic
 from semel.wire.transactions import fence, open_transactions
-from tests.kafka.frail import Names
+from tests.kafka.frail import MAY_HEAL, Names
 from tests.kafka.left import Left, Scene, Stage, rows, scene_of
 
 
@@ -94,10 +94,14 @@ def test_without_the_right_it_is_named(scene: Scene, tmp_path_factory: pytest.Te
     file.write_text("".join(f"{name}={properties[name]}\n" for name in kept))
     (opened,) = open_transactions(scene.frail.client, [(names.topic, 0)])[names.topic, 0]
     arguments = ["txn", "heal", names.topic, "0", "--producer-id", str(opened.producer_id), "--yes", "--command-config", str(file)]
-    refused = CliRunner().invoke(app, [*arguments, "--bootstrap-server", str(properties["bootstrap.servers"])])
+    arguments += ["--bootstrap-server", str(properties["bootstrap.servers"])]
+    refused = CliRunner().invoke(app, arguments)
     assert isinstance(refused.exception, semel.ConfigError)
     assert "the right Alter on the cluster is missing" in str(refused.exception)
     assert not scene.nothing_is_open(names)
+    scene.frail.secured.allow("app", [MAY_HEAL])
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert scene.nothing_is_open(names)
 
 
 @pytest.mark.parametrize("end", ["commit", "abort", "asked"])

@@ -13,12 +13,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from semel import steps
 from semel.sandbox import Sandbox
-from semel.steps import OwnerStep, SinkStep, Step
+from semel.steps import HEALING, OwnerStep, SinkStep, Step
 from tests.spark.harness import produce
 from tests.spark.lines import Line
 from tests.waiting import PATIENCE_S, wait_for
 
-STEPS: list[Step] = [*SinkStep, *(step for step in OwnerStep if not step.name.startswith("ABORT_"))]
+STEPS: list[Step] = [*SinkStep, *(step for step in OwnerStep if step not in HEALING and not step.name.startswith("ABORT_"))]
 
 
 def stop_at(line: Line, monkeypatch: pytest.MonkeyPatch, step: Step | None) -> None:

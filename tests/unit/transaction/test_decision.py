@@ -1,6 +1,6 @@
 """How a former transaction ended, by what was written of it (PROTOCOL 5.3).
 
-With rows behind which a marker is looked for: tests/kafka/test_healing.py.
+With rows behind which a marker is looked for: tests/objections/test_22_a_partition_without_a_leader.py.
 """
 
 from __future__ import annotations

@@ -1,0 +1,157 @@
+"""Going through the states: all of them in breadth, so that what is found has a shortest trace, or at random, by a seed."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from model.broker import Wrong
+from model.check import ends, wrong_at_the_end
+from model.faults import Move, moves
+from model.world import Program, Setting, World, first_world
+from semel.steps import OwnerStep
+
+__all__ = ["Found", "Result", "explore", "walk", "walk_once"]
+
+#: A walk that goes on for longer than this many moves is given up and reported.
+_LONGEST = 1_500
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is wrong, and the moves that lead there."""
+
+    problem: str
+    trace: tuple[Move, ...]
+
+
+@dataclass
+class Result:
+    """What a run saw. ``complete``: every state of the setting was seen. ``ends``: how the owners ended, and how often.
+
+    ``steps``: how often random walks passed each step.
+    """
+
+    setting: Setting
+    states: int = 0
+    moves: int = 0
+    seconds: float = 0.0
+    complete: bool = False
+    walks: int = 0
+    ends: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    steps: Counter[OwnerStep] = field(default_factory=Counter)
+    found: list[Found] = field(default_factory=list)
+
+
+def explore(setting: Setting, *, most_states: int = 10_000_000, seconds: float = 3_600.0) -> Result:
+    """All states, breadth first, until something is found, or one of the limits is met."""
+    program, result, began = Program(setting), Result(setting), time.monotonic()
+    first = first_world(setting)
+    # a state is known by its hash of 64 bits; how it was reached is its parent and which move of that it was
+    parents: dict[int, tuple[int, int] | None] = {hash(first): None}
+    queue = deque([first])
+    while queue and not result.found and len(parents) < most_states and time.monotonic() - began < seconds:
+        world = queue.popleft()
+        here, by_itself = hash(world), False
+        for number, (move, after) in enumerate(moves(program, world)):
+            result.moves += 1
+            by_itself = by_itself or not move.fault
+            if isinstance(after, Wrong):
+                result.found.append(Found(str(after), _trace(program, first, parents, here, number)))
+                break
+            there = hash(after)
+            if there not in parents:
+                parents[there] = (here, number)
+                queue.append(after)
+        else:
+            if not by_itself:
+                result.ends[ends(world)] += 1
+                problem = wrong_at_the_end(program, world)
+                if problem:
+                    result.found.append(Found(problem, _trace(program, first, parents, here, None)))
+    result.states, result.seconds = len(parents), time.monotonic() - began
+    result.complete = not queue and not result.found
+    return result
+
+
+def _trace(program: Program, first: World, parents: dict[int, tuple[int, int] | None], here: int, last: int | None) -> tuple[Move, ...]:
+    numbers = [] if last is None else [last]
+    while (step := parents[here]) is not None:
+        here = step[0]
+        numbers.append(step[1])
+    trace, world = [], first
+    for number in reversed(numbers):
+        move, after = moves(program, world)[number]
+        trace.append(move)
+        if not isinstance(after, Wrong):
+            world = after
+    return tuple(trace)
+
+
+def walk(setting: Setting, *, seed: int, seconds: float, most_walks: int = 10_000_000) -> Result:
+    """Random walks, until something is found, or one of the limits is met. The same seed gives the same walks, in the same order."""
+    program, result, began = Program(setting), Result(setting), time.monotonic()
+    while not result.found and result.walks < most_walks and time.monotonic() - began < seconds:
+        found = walk_once(program, seed, result.walks, result)
+        result.walks += 1
+        if found is not None:
+            result.found.append(_shortened(program, found))
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def walk_once(program: Program, seed: int, number: int, result: Result) -> Found | None:
+    """Walk ``number`` of a seed, from the start to where nothing more happens by itself."""
+    chance = random.Random(f"{seed} {program.setting.name} {number}")
+    faults = chance.choice((0.03, 0.08, 0.2, 0.4))
+    world = first_world(program.setting)
+    trace: list[Move] = []
+    while True:
+        found = moves(program, world)
+        by_themselves, by_fault = [n for n in found if not n[0].fault], [n for n in found if n[0].fault]
+        if not by_themselves:
+            problem = wrong_at_the_end(program, world)
+            if problem:
+                return Found(problem, tuple(trace))
+            if not by_fault or chance.random() < 0.5:
+                result.ends[ends(world)] += 1
+                return None
+        if len(trace) > _LONGEST:
+            return Found("it goes on for ever", tuple(trace))
+        move, after = chance.choice(by_fault if by_fault and (not by_themselves or chance.random() < faults) else by_themselves)
+        trace.append(move)
+        result.moves += 1
+        result.steps.update(move.steps)
+        if isinstance(after, Wrong):
+            return Found(str(after), tuple(trace))
+        world = after
+
+
+def _shortened(program: Program, found: Found) -> Found:
+    """Leave out moves of a random trace, one after the other, as long as the same kind of problem is still met."""
+    trace = list(found.trace)
+    at = len(trace) - 1
+    while at >= 0:
+        shorter = trace[:at] + trace[at + 1 :]
+        problem = _met(program, shorter)
+        if problem is not None and problem.partition(":")[0] == found.problem.partition(":")[0]:
+            trace, found = shorter, Found(problem, tuple(shorter))
+        at = min(at - 1, len(trace) - 1)
+    return found
+
+
+def _met(program: Program, trace: list[Move]) -> str | None:
+    """What a sequence of moves leads to; None where it is not possible, or nothing is wrong."""
+    world = first_world(program.setting)
+    for move in trace:
+        after = next((after for known, after in moves(program, world) if known[:4] == move[:4]), None)
+        if after is None:
+            return None
+        if isinstance(after, Wrong):
+            return str(after)
+        world = after
+    if any(not move.fault for move, _ in moves(program, world)):
+        return None
+    return wrong_at_the_end(program, world)
