@@ -24,14 +24,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from semel.sandbox.processes import alive, children, parents, stopped
+from semel.steps import Step
 from semel.testing.fork_client import STARTED_AS
 from semel.testing.step_log import Passed, append, read, step_name
-
-if TYPE_CHECKING:  # under a plan, that module imports this one: whichever a program imports first, both must load
-    from semel.steps import Step
 
 __all__ = ["SPARK", "Action", "CrashPlan", "CrashPoint", "Passed", "observe"]
 
