@@ -95,7 +95,7 @@ def _query(folder: Path) -> str:
 def _lines(path: Path) -> Sequence[str]:
     """Of one of Spark's logs, behind the version that it names in its first line (in front of which Spark may put a zero byte)."""
     try:
-        version, *lines = path.read_bytes().removeprefix(b"\0").decode().splitlines()
+        version, *lines = path.read_bytes().removeprefix(b"\0").decode().split("\n")
     except (OSError, ValueError) as error:
         raise _refused(f"{path} cannot be read: {type(error).__name__}.", "NO_OFFSETS") from None
     if version not in _VERSIONS:

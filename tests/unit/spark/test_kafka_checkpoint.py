@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from semel.errors import ConfigError
 from semel.spark.kafka_checkpoint import KafkaCheckpoint, read
+from tests.fuzz.mutate import spoilt_bytes, spoilt_json
 
 SETTINGS = '{"batchWatermarkMs":0,"batchTimestampMs":1795374242901,"conf":{"spark.sql.shuffle.partitions":"2"}}'
 
@@ -111,3 +113,24 @@ def test_what_has_been_lost(tmp_path: Path) -> None:
     (folder / "sources" / "0" / "0").unlink()
     assert refused(folder) == "NO_OFFSETS"
     assert refused(checkpoint(tmp_path / "empty", [offsets(**{"in": [5]})], committed=1, version="v3")) == "CHECKPOINT_VERSION"
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_whatever_stands_there_it_is_read_or_refused(tmp_path: Path, version: str) -> None:
+    """Nothing but errors of ours, and no offset that nobody wrote."""
+    random = Random(7)
+    end, key = offsets(**{"in": [5, 6]}), "0:" if version == "v2" else ""
+    folder = checkpoint(tmp_path, [key + end], committed=1, version=version)
+    sound = (folder / "offsets" / "0").read_bytes()
+    head = sound.removesuffix(end.encode())
+    refusals = 0
+    for turn in range(500):
+        spoilt = spoilt_bytes(random, [sound]) if turn % 2 else head + spoilt_json(random, [end.encode()])
+        (folder / "offsets" / "0").write_bytes(spoilt)
+        try:
+            found = read(str(folder))
+        except ConfigError:
+            refusals += 1
+        else:
+            assert all(type(offset) is int and offset >= 0 for source in found.sources for row in source.next.values() for offset in row.values())
+    assert 50 < refusals < 500
