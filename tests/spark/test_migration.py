@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -122,3 +124,18 @@ def test_an_old_query_that_still_runs_is_noticed(old: Copy, tmp_path: Path, monk
     with pytest.raises(ConfigError, match="the old query still runs"):
         CliRunner().invoke(cli.app, command, catch_exceptions=False)
     assert carry(old, checkpoint, "running", "--yes")["committed"] == batch, "nothing was changed"
+
+
+def test_partitions_that_the_old_query_never_saw_are_read_from_their_beginning(
+    old: Copy, spark: SparkSession, kafka: Sandbox, tmp_path: Path
+) -> None:
+    admin = AdminClient({"bootstrap.servers": old.servers})
+    admin.create_partitions([NewPartitions(old.source, 3)])[old.source].result(60)
+    producer = Producer({"bootstrap.servers": old.servers})
+    for number in range(1_000, 1_010):
+        producer.produce(old.source, json.dumps({"id": number, "lot": 10}), key=str(number), partition=2)
+    assert producer.flush(60) == 0
+    said = carry(old, old.checkpoint, "grown", "--yes")
+    assert said["startingOffsets"][old.source]["2"] == -2
+    both = numbers(old.servers, old.target) + go_on(old, kafka, spark, tmp_path, "grown")
+    assert sorted(both) == [*range(ROWS + MORE), *range(1_000, 1_010)]
