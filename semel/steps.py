@@ -1,18 +1,23 @@
 """The named steps of each protocol, in order, and the observer that tests hook (DESIGN section 5).
 
-Code calls :func:`reached` at each step. In production that is one comparison with None. ``SEMEL_STEPS=module:function`` names an observer
+Code calls :func:`reached` at each step. In production that is two comparisons with None. ``SEMEL_STEPS=module:function`` names an observer
 ``function(step, detail)``; it is read once, at import, so that executors' Python workers get it through ``spark.executorEnv``. A crash test kills the
 process inside the observer: a new step is covered without a new test.
+
+Beside it, and apart from it, whoever wants to know how long the steps take measures a piece of work with :func:`timed`.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import Enum
 
-__all__ = ["HEALING", "OwnerStep", "ParticipantStep", "SinkStep", "Step", "reached"]
+__all__ = ["HEALING", "OwnerStep", "ParticipantStep", "SinkStep", "Step", "beside", "reached", "timed"]
 
 
 class Step(Enum):
@@ -82,8 +87,54 @@ def _load() -> Observer | None:
 _observer: Observer | None = None
 
 
+class _Stopwatch:
+    """The time since the step before, of one thread's work."""
+
+    def __init__(self, told: Callable[[Step, float], None]) -> None:
+        self.told = told
+        self._last = time.monotonic()
+
+    def passed(self, step: Step) -> None:
+        now = time.monotonic()
+        self.told(step, now - self._last)
+        self._last = now
+
+
+_stopwatch: ContextVar[_Stopwatch | None] = ContextVar("semel_stopwatch", default=None)
+
+
+@contextmanager
+def timed(told: Callable[[Step, float], None]) -> Iterator[None]:
+    """Have ``told`` hear of each step that this thread's work passes, and of the seconds since the one before, or since the beginning.
+
+    It also hears of what the work leaves to other threads by :func:`beside`, from those threads.
+    """
+    token = _stopwatch.set(_Stopwatch(told))
+    try:
+        yield
+    finally:
+        _stopwatch.reset(token)
+
+
+def beside(work: Callable[[], None]) -> Callable[[], None]:
+    """``work`` for another thread: its steps belong to what this thread is doing now, and their time runs from now, beside this thread's."""
+    here = _stopwatch.get()
+    if here is None:
+        return work
+    watch = _Stopwatch(here.told)
+
+    def run() -> None:
+        _stopwatch.set(watch)  # a new thread begins with a context of its own
+        work()
+
+    return run
+
+
 def reached(step: Step, detail: str = "") -> None:
-    """Tell the observer, if there is one, that ``step`` has just been passed. ``detail`` is for people (a transactional id, a partition)."""
+    """Say that ``step`` has just been passed: to who times it, and to the observer. ``detail`` is for people (a transactional id, a partition)."""
+    watch = _stopwatch.get()
+    if watch is not None:
+        watch.passed(step)
     if _observer is not None:
         _observer(step, detail)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any
 
@@ -14,14 +14,13 @@ from rich.table import Table
 from semel.cli.carry import carry
 from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table
 from semel.errors import ConfigError
+from semel.transaction.lag import lags, positions
 from semel.transaction.producer import Producer
-from semel.transaction.progress import KafkaSource, Progress
+from semel.transaction.progress import Progress
 from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.reset import at_offsets, forget, scope_of, set_to
 from semel.transaction.standings import Standing, standings
-from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
-from semel.wire.offsets import LATEST, list_offsets
 
 __all__ = ["app"]
 
@@ -46,16 +45,16 @@ def list_all(
     """Show every prefix that has written here, and how far it has come."""
     with connect(bootstrap_server, command_config) as client:
         found = standings(client, progress_topic=progress_topic)
-        lags = _lags(client, found)
+        behind = lags(client, [one.progress for one in found])
     if as_json:
-        print_json([_value(one, lag) for one, lag in zip(found, lags, strict=True)])
+        print_json([_value(one, lag) for one, lag in zip(found, behind, strict=True)])
         return
     console = Console(soft_wrap=True)
     if not found:
         console.print(f"{progress_topic} holds no progress")
         return
     table = Table("prefix", "of a", "batch", "reads", "writes", "lag", box=None, header_style="bold", padding=(0, 2))
-    for one, lag in zip(found, lags, strict=True):
+    for one, lag in zip(found, behind, strict=True):
         reads = ", ".join(sorted({topic for topic, _ in lag})) or "-"
         table.add_row(one.prefix, one.scope, _batch(one), reads, ", ".join(_wrote(one)) or "-", f"{sum(lag.values()):,}" if lag else "-")
     print_table(console, table)
@@ -72,14 +71,14 @@ def describe(
     """Show one prefix: the next offset that it reads of each partition, how many are behind it, and where its last rows are."""
     with connect(bootstrap_server, command_config) as client:
         found = [one for one in standings(client, progress_topic=progress_topic) if one.prefix == prefix]
-        lags = _lags(client, found)
+        behind = lags(client, [one.progress for one in found])
     if not found:
         raise _unknown(prefix, progress_topic)
     if as_json:
-        print_json([_value(one, lag) for one, lag in zip(found, lags, strict=True)])
+        print_json([_value(one, lag) for one, lag in zip(found, behind, strict=True)])
         return
     console = Console(soft_wrap=True)
-    for one, lag in zip(found, lags, strict=True):
+    for one, lag in zip(found, behind, strict=True):
         _show(console, one, lag)
 
 
@@ -115,7 +114,7 @@ def reset(
         with Producer(client, prefix, scope=whose, progress_topic=progress_topic) as owner:
             before = Standing(prefix, whose, owner.take_over(), open=False)
             after = at_offsets(client, before.progress, offsets) if offsets is not None else None
-            _show(console, before, *_lags(client, [before]))
+            _show(console, before, *lags(client, [before.progress]))
             if after is not None:
                 print_table(console, _moves(before, after))
             console.print(f"\n{_meaning(whose, forgotten=after is None)}")
@@ -161,8 +160,8 @@ def _meaning(scope: str, *, forgotten: bool) -> str:
 
 def _moves(before: Standing, after: Progress) -> Table:
     table = Table("reads", "now", "will be", box=None, header_style="bold", padding=(0, 2))
-    now = _ends(before)
-    for (topic, index), offset in sorted(_ends(Standing(before.prefix, before.scope, after, open=False)).items()):
+    now = positions(before.progress)
+    for (topic, index), offset in sorted(positions(after).items()):
         table.add_row(f"{topic}-{index}", str(now.get((topic, index), "-")), str(offset))
     return table
 
@@ -182,9 +181,9 @@ def _show(console: Console, one: Standing, lag: Mapping[TopicPartition, int]) ->
         facts.add_row("query, run", f"{one.progress.query}, {one.progress.run}")
     facts.add_row("at work", "a transaction of it is open" if one.open else "nothing of it is open")
     print_table(console, facts)
-    if _ends(one):
+    if positions(one.progress):
         table = Table("reads", "next offset", "lag", box=None, header_style="bold", padding=(0, 2))
-        for (topic, index), offset in sorted(_ends(one).items()):
+        for (topic, index), offset in sorted(positions(one.progress).items()):
             behind = lag.get((topic, index))
             table.add_row(f"{topic}-{index}", str(offset), "gone" if behind is None else f"{behind:,}")
         print_table(console, table)
@@ -202,31 +201,8 @@ def _batch(one: Standing) -> str:
     return f"moved to {one.progress.moved}" if one.progress.moved else str(one.progress.batch) if one.progress.batch is not None else "-"
 
 
-def _ends(one: Standing) -> dict[TopicPartition, int]:
-    sources = one.progress.sources if one.progress is not None else ()
-    topics = [(name, end) for source in sources if isinstance(source, KafkaSource) for name, end in source.topics.items()]
-    return {(name, index): offset for name, end in topics for index, offset in end.end.items()}
-
-
 def _wrote(one: Standing) -> Mapping[str, Mapping[int, tuple[int, int]]]:
     return one.progress.wrote if one.progress is not None else {}
-
-
-def _lags(client: Client, found: Sequence[Standing]) -> list[dict[TopicPartition, int]]:
-    """For each, how many offsets a read_committed reader has before it, where the source is of this cluster and still there. Asked once for all."""
-    there = client.existing({topic for one in found for topic in _topics_here(client, one)})
-    asked = {(name, index) for name, topic in there.items() for index in topic.partitions} & {p for one in found for p in _ends(one)}
-    latest = list_offsets(client, dict.fromkeys(asked, LATEST), read_committed=True) if asked else {}
-    return [
-        {p: max(latest[p].offset - offset, 0) for p, offset in _ends(one).items() if p in latest and p[0] in here}
-        for one in found
-        for here in [_topics_here(client, one)]
-    ]
-
-
-def _topics_here(client: Client, one: Standing) -> set[str]:
-    sources = one.progress.sources if one.progress is not None else ()
-    return {name for source in sources if isinstance(source, KafkaSource) and source.cluster == client.cluster for name in source.topics}
 
 
 def _value(one: Standing, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
@@ -241,7 +217,7 @@ def _value(one: Standing, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
         "moved": progress.moved if progress is not None else None,
         "reads": [
             {"topic": topic, "partition": index, "next_offset": offset, "lag": lag.get((topic, index))}
-            for (topic, index), offset in sorted(_ends(one).items())
+            for (topic, index), offset in sorted(positions(one.progress).items())
         ],
         "wrote": [
             {"topic": topic, "partition": index, "first_offset": first, "last_offset": last}

@@ -1,4 +1,5 @@
-"""Exactly-once Kafka for Spark. Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`. The source is ``format("semel")``.
+"""Exactly-once Kafka for Spark. Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`; for those who watch it :class:`MetricsListener`,
+:func:`serve_metrics`, :class:`MetricsCollector`. The source is ``format("semel")``.
 
 A micro-batch goes through these, in this order:
 
@@ -24,6 +25,9 @@ Beside them: ``options`` and ``source_options``; ``offsets``, the JSON in Spark'
 given back from Spark's text; ``running``, which starts a query again; ``internals``, every use of what Spark does not promise, in one place and
 pinned by one test; ``facts``, what it answers; ``worker``, what a Python worker keeps from one task to the next; ``kafka_checkpoint``, where a query
 with Spark's own source stands that moves to this one.
+
+For those who watch: ``metrics``, what happened to the batches in numbers; ``listener``, that beside Spark's progress; ``exporter``, that for
+Prometheus, with ``lookout``, which asks the cluster what it alone knows.
 """
 
 from __future__ import annotations
@@ -33,12 +37,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from semel.spark.errors import error
+    from semel.spark.exporter import MetricsCollector, serve_metrics
+    from semel.spark.listener import MetricsListener
     from semel.spark.running import keep_running
     from semel.spark.sink import KafkaSink
 
-__all__ = ["KafkaSink", "error", "keep_running"]
+__all__ = ["KafkaSink", "MetricsCollector", "MetricsListener", "error", "keep_running", "serve_metrics"]
 
-_HOME = {"KafkaSink": "semel.spark.sink", "error": "semel.spark.errors", "keep_running": "semel.spark.running"}
+_HOME = {
+    "KafkaSink": "semel.spark.sink",
+    "MetricsCollector": "semel.spark.exporter",
+    "MetricsListener": "semel.spark.listener",
+    "error": "semel.spark.errors",
+    "keep_running": "semel.spark.running",
+    "serve_metrics": "semel.spark.exporter",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -23,6 +23,7 @@ from semel.errors import AbortAndRetry, ConfigError, SemelError, Unsupported
 from semel.spark import internals
 from semel.spark.errors import QueryStopped, error
 from semel.spark.facts import Settings, Trigger
+from semel.spark.metrics import Batch, Outcome, meter
 from semel.spark.options import SinkOptions
 from semel.spark.precedence import Rebuild, Run, Skip, decide
 from semel.spark.query import MicroBatch, Query, observe, planned, positions_of
@@ -63,6 +64,7 @@ class KafkaSink:
     def __init__(self, **options: object) -> None:
         self._options = SinkOptions.parse(options)
         self._client = Client(ClientConfig.parse(self._options.properties))
+        self._meter = meter(self._client.config, self._options.prefix, self._options.outputs)
         self._lock = threading.Lock()
         self._run: _Run | None = None
         self._expired = 0
@@ -76,37 +78,42 @@ class KafkaSink:
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """One micro-batch; what ``foreachBatch`` calls. Raises what stops the query (see ``docs/guarantees.md``)."""
-        known = self._run.query if self._run else None
-        query, batch = observe(df, known)
-        reached(SinkStep.CALLED, str(batch.number))
-        try:
-            self._micro_batch(df, query, batch)
-        except BaseException as raised:
-            if not isinstance(raised, SemelError) and internals.stopping(query.execution):
-                # the transaction is aborted by now; what Spark must not see is its own error in ours (reference: the text of a stop)
-                raise QueryStopped from None
-            found = error(raised) if isinstance(raised, Exception) else None
-            if found is not None and found is not raised:
-                raise found from raised
-            raise
-        reached(SinkStep.RETURNING, str(batch.number))
+        with self._meter.measure(batch_id) as measured:
+            known = self._run.query if self._run else None
+            query, batch = observe(df, known)
+            measured.number, measured.query, measured.run = batch.number, query.id, query.run
+            reached(SinkStep.CALLED, str(batch.number))
+            try:
+                self._micro_batch(df, query, batch, measured)
+            except BaseException as raised:
+                if not isinstance(raised, SemelError) and internals.stopping(query.execution):
+                    measured.outcome = Outcome.STOPPED
+                    # the transaction is aborted by now; what Spark must not see is its own error in ours (reference: the text of a stop)
+                    raise QueryStopped from None
+                found = error(raised) if isinstance(raised, Exception) else None
+                if found is not None and found is not raised:
+                    raise found from raised
+                raise
+            reached(SinkStep.RETURNING, str(batch.number))
 
-    def _micro_batch(self, df: DataFrame, query: Query, batch: MicroBatch) -> None:
+    def _micro_batch(self, df: DataFrame, query: Query, batch: MicroBatch, measured: Batch) -> None:
         run = self._enter(query, batch)
         work = self._work(df, query, batch)
         if run.producer is None:
-            self._log(batch.number, write_plain(self._client, self._options, work))
+            _note(measured, write_plain(self._client, self._options, work))
             return
         decision = self._decide(query, batch, run.producer.progress)
         reached(SinkStep.DECIDED, f"{batch.number} {type(decision).__name__}")
         if isinstance(decision, Skip):
             log.info("batch %d is committed already: skipped", batch.number)
+            measured.outcome = Outcome.SKIPPED
         elif isinstance(decision, Rebuild):
             _rebuild(df, query, batch.number)
+            measured.outcome = Outcome.REBUILT
         else:
             if decision.forced is not None:
                 log.warning("batch %d is run because onProgressMismatch says so, in spite of: %s", batch.number, decision.forced.message)
-            self._log(batch.number, self._write(run.producer, work))
+            _note(measured, self._write(run.producer, work))
             if query.ends_by_itself:
                 run.producer.settle()
 
@@ -116,7 +123,7 @@ class KafkaSink:
         One that does not fit into the timeout ends in an error, over all runs of the query, not in endless aborts (DESIGN rule 10).
         """
         try:
-            totals = write_with_retries(self._client, producer, self._options, work)
+            totals = write_with_retries(self._client, producer, self._options, work, self._meter)
         except AbortAndRetry as aborted:
             self._expired += aborted.tag == "EXPIRED"
             if aborted.tag == "EXPIRED" and (work.again or self._expired > self._options.retries):
@@ -165,13 +172,16 @@ class KafkaSink:
         return self._options.group or next(iter(groups), None)
 
     def _producer(self, scope: str) -> Producer:
-        return Producer(
+        producer = Producer(
             self._client,
             self._options.prefix,
             scope=scope,
             progress_topic=self._options.progress_topic,
             accept_late_markers=self._options.accept_late_markers,
+            told=self._meter.ended,
         )
+        self._meter.producer = producer
+        return producer
 
     def _decide(self, query: Query, batch: MicroBatch, progress: Progress | None) -> Run | Skip | Rebuild:
         logged = positions_of(query, batch, progress.batch) if progress is not None and progress.batch is not None else None
@@ -207,8 +217,12 @@ class KafkaSink:
             raise ConfigError(f"version={version!r} is no whole number. Nothing was written. Give an int, such as 20261121.", tag="VERSION")
         if df.isStreaming:
             raise ConfigError("write() takes a batch DataFrame, and this one is streaming. Nothing was written. Give the sink to foreachBatch.")
+        with self._meter.measure(version) as measured:
+            return self._job(df, version, measured)
+
+    def _job(self, df: DataFrame, version: int | None, measured: Batch) -> Totals | None:
         if not self._options.exactly_once:
-            return write_plain(self._client, self._options, Work(df, version or 0, Progress(), again=False))
+            return _note(measured, write_plain(self._client, self._options, Work(df, version or 0, Progress(), again=False)))
         _check_settings(internals.settings(df))
         _refuse_in_use(self._options, self, None)
         with self._producer("batch") as producer:
@@ -218,11 +232,10 @@ class KafkaSink:
                 log.warning("no version was given: if this job is run again, its rows are written again")
             elif done is not None and version <= done:
                 self._already_done(version, done)
+                measured.outcome = Outcome.SKIPPED
                 return None
             work = Work(df, version or 0, Progress(batch=version if version is not None else done), again=True)
-            totals = self._write(producer, work)
-            self._log(work.number, totals)
-        return totals
+            return _note(measured, self._write(producer, work))
 
     def _already_done(self, version: int, done: int) -> None:
         """Refuse an older version than the one that is committed; the same one is skipped, and that is logged."""
@@ -234,8 +247,12 @@ class KafkaSink:
             )
         log.info("version %d of %r is committed already: skipped", version, self._options.prefix)
 
-    def _log(self, number: int, totals: Totals) -> None:
-        log.info("batch %d: %d rows, %d bytes, %.0f ms", number, totals.rows, totals.size, totals.milliseconds)
+
+def _note(measured: Batch, totals: Totals) -> Totals:
+    """Log what was written, and count it."""
+    log.info("batch %d: %d rows, %d bytes, %.0f ms", measured.number or 0, totals.rows, totals.size, totals.milliseconds)
+    measured.outcome, measured.wrote = Outcome.WRITTEN, totals.wrote
+    return totals
 
 
 _prefixes: dict[tuple[str, str], tuple[KafkaSink, Query]] = {}

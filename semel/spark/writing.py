@@ -17,6 +17,7 @@ from semel.records.codecs import Codec
 from semel.spark import tasks
 from semel.spark.bounds import within
 from semel.spark.columns import check_columns
+from semel.spark.metrics import Meter, Wrote
 from semel.spark.options import SinkOptions
 from semel.spark.placement import Placement, place
 from semel.steps import SinkStep, reached
@@ -35,12 +36,21 @@ log = logging.getLogger("semel")
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What was written: rows, bytes of record batches, milliseconds from begin to commit, and how often it was run again."""
+    """What was written, by topic, in how many milliseconds from begin to commit, and how often it was run again."""
 
-    rows: int
-    size: int
+    wrote: Mapping[str, Wrote]
     milliseconds: float
     retries: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return sum(wrote.rows for wrote in self.wrote.values())
+
+    @property
+    def size(self) -> int:
+        """The bytes of their record batches."""
+        return sum(wrote.size for wrote in self.wrote.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,7 @@ class Work:
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
-def write_with_retries(client: Client, producer: Producer, options: SinkOptions, work: Work) -> Totals:
+def write_with_retries(client: Client, producer: Producer, options: SinkOptions, work: Work, meter: Meter) -> Totals:
     """Write the batch exactly once. A batch that may be run again is, up to ``maxBatchRetries`` times, each counted and logged.
 
     Raises :class:`AbortAndRetry` or :class:`Retriable` if that did not help, and at once if the batch keeps state, since the state of an aborted run
@@ -68,17 +78,18 @@ def write_with_retries(client: Client, producer: Producer, options: SinkOptions,
     while True:
         began = time.monotonic()
         try:
-            rows, size = _write_once(client, producer, options, work)
+            wrote = _write_once(client, producer, options, work)
         except (AbortAndRetry, Retriable) as error:
             if not work.again or retries >= options.retries or error.tag == "OUTCOME_UNKNOWN":
                 raise
             retries += 1
+            meter.again()
             log.warning("batch %d is run again (%d of %d): %s", work.number, retries, options.retries, error)
             continue
-        return Totals(rows, size, (time.monotonic() - began) * 1000, retries)
+        return Totals(wrote, (time.monotonic() - began) * 1000, retries)
 
 
-def _write_once(client: Client, producer: Producer, options: SinkOptions, work: Work) -> tuple[int, int]:
+def _write_once(client: Client, producer: Producer, options: SinkOptions, work: Work) -> dict[str, Wrote]:
     placement = _placed(client, options, work)
     with producer.transaction() as txn:
         tickets = txn.tickets(placement.shares, placement.topics)
@@ -117,7 +128,7 @@ def write_plain(client: Client, options: SinkOptions, work: Work) -> Totals:
     placement = _placed(client, options, work)
     receipts = tasks.write(placement, plain_tickets(placement.shares, placement.topics), options.properties)
     reached(SinkStep.JOB_DONE, str(work.number))
-    return Totals(*_sums(receipts), (time.monotonic() - began) * 1000)
+    return Totals(_sums(receipts), (time.monotonic() - began) * 1000)
 
 
 def _placed(client: Client, options: SinkOptions, work: Work) -> Placement:
@@ -129,6 +140,10 @@ def _placed(client: Client, options: SinkOptions, work: Work) -> Placement:
     return placement
 
 
-def _sums(receipts: list[Receipt]) -> tuple[int, int]:
-    wrote = [w for receipt in receipts for w in receipt.wrote.values()]
-    return sum(w.records for w in wrote), sum(w.size for w in wrote)
+def _sums(receipts: list[Receipt]) -> dict[str, Wrote]:
+    """By topic."""
+    sums: dict[str, Wrote] = {}
+    for receipt in receipts:
+        for (topic, _), wrote in receipt.wrote.items():
+            sums[topic] = sums.get(topic, Wrote()) + Wrote(wrote.records, wrote.size)
+    return sums

@@ -2,7 +2,7 @@
 
 So a proxy stands in front of any broker, with no listener of its own in the broker's settings. Not touched: the endpoints that a broker
 adds to a NOT_LEADER answer of Produce and Fetch (KIP-951), with which a client that uses them leaves the proxy until its next Metadata.
-An answer that cannot be read is a :class:`ConnectionError`.
+An answer that cannot be read is a ``ValueError``: not a broken connection, which a proxy passes on and forgets.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _fields(key: int, version: int, answer: bytes) -> list[_Field]:
     try:
         found = (_metadata if key == _METADATA else _coordinators)(version, answer)
     except (ValueError, IndexError, OverflowError, struct.error) as error:
-        raise ConnectionError(f"an answer of {len(answer)} bytes to API {key} in version {version} cannot be read: {error}") from None
+        raise ValueError(f"an answer of {len(answer)} bytes to API {key} in version {version} cannot be read: {error}") from None
     return [field for field in found if field.address[0] and field.address[1] > 0]
 
 

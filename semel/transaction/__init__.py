@@ -20,6 +20,7 @@
 ``standings``         how far everybody has come, for whoever is on call
 ``examination``       what a cluster would refuse, and why, before a query is started
 ``remedy``            the same, written by an operator
+``lag``               how far a query is behind its sources, and readers behind what was written
 ``survey``            what stands open, who waits behind it, and its end by an operator
 ``ownership``         what the owner holds between requests
 ``states``            where it stands, and the one table of moves

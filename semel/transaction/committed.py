@@ -35,7 +35,7 @@ def committed_progress(
             raise Retriable(
                 f"a transaction of {transactional_id!r} is still open after {deadline.timeout_ms:.0f} ms, so where it has got to is not settled."
                 " Nothing was read. Its owner may be at work: stop it. What one that has died left open, the broker ends after that owner's"
-                " transaction.timeout.ms: start again then.",
+                " transaction.timeout.ms: start again then. If it stays for longer, its marker was lost: the next start of its owner heals that.",
                 tag="PROGRESS_OPEN",
             )
         deadline.pause()

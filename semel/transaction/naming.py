@@ -15,7 +15,7 @@ from semel.errors import ConfigError
 __all__ = ["Kind", "Name", "check_prefix", "parse"]
 
 _TAIL = re.compile(
-    r"(?P<prefix>.+)\.(?P<kind>task|unit)\.(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(?P<index>0|[1-9][0-9]{0,8})", re.DOTALL
+    r"(?P<prefix>.+)\.(?P<kind>task|unit)\.(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(?P<index>0|[1-9][0-9]{0,17})", re.DOTALL
 )
 _WHAT = "the transactional id (transactionalIdPrefix in Spark)"
 _MAX_BYTES = 30_000  # the id is a key of the coordinator's log and travels as a string of at most 32,767 bytes

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Collection
 
 from semel.errors import AbortAndRetry, Fenced, Retriable
-from semel.steps import OwnerStep, reached
+from semel.steps import OwnerStep, beside, reached
 from semel.transaction.ending import abort
 from semel.transaction.group import group_view, see_group
 from semel.transaction.healing import Healing
@@ -30,9 +30,14 @@ from semel.wire.client import Client
 
 __all__ = ["Producer"]
 
+_IN_A_TRANSACTION = (State.OPEN, State.COMMITTING, State.ABORTING)
+
 
 class Producer:
-    """Owns a transactional id. Creating it sends nothing; :meth:`take_over` fences the predecessor. One thread at a time."""
+    """Owns a transactional id. Creating it sends nothing; :meth:`take_over` fences the predecessor. One thread at a time.
+
+    ``told`` hears of each transaction that has ended, and whether it was committed; not of those whose end nobody knows.
+    """
 
     def __init__(
         self,
@@ -42,7 +47,9 @@ class Producer:
         scope: str = "producer",
         progress_topic: str = DEFAULT_TOPIC,
         accept_late_markers: bool = False,
+        told: Callable[[bool], None] | None = None,
     ) -> None:
+        self._told = told
         self._own = Ownership(client, transactional_id, scope=scope, progress_topic=progress_topic, accept_late_markers=accept_late_markers)
         self._outputs: frozenset[str] = frozenset()
         self._group: str | None = None
@@ -64,6 +71,11 @@ class Producer:
     def timeout_ms(self) -> int:
         """The transaction timeout in milliseconds. Before :meth:`take_over` it is 0, unless ``transaction.timeout.ms`` is set."""
         return self._own.timeout_ms
+
+    @property
+    def age_ms(self) -> float | None:
+        """How long its transaction has been open, in milliseconds; None while none is. Any thread may ask."""
+        return self._own.age_ms if self._own.states.now in _IN_A_TRANSACTION else None
 
     @property
     def progress(self) -> Progress | None:
@@ -162,6 +174,8 @@ class Producer:
             reached(OwnerStep.MARKERS_SEEN, own.transactional_id)
 
         self._markers, self._committed = _Background(wait), ended.committed
+        if self._told is not None:
+            self._told(ended.committed)
 
     def _take_over_again(self) -> None:
         """The id expired unused: all of section 2 again, and on only if nobody came in between (PROTOCOL 4, row 49)."""
@@ -205,7 +219,7 @@ class _Background:
         self._work = work
         self._error: BaseException | None = None
         self.failed = False
-        self._thread = threading.Thread(target=self._run, name="semel-markers", daemon=True)
+        self._thread = threading.Thread(target=beside(self._run), name="semel-markers", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

@@ -159,7 +159,8 @@ def _await_markers(client: Client, shown: Surveyed, deadline: Deadline) -> None:
         if left and deadline.passed:
             raise Retriable(
                 f"the transaction of {shown.transaction.transactional_id!r} is aborted, and after {deadline.timeout_ms:.0f} ms its markers are not on"
-                f" {named(left)}: readers wait there still. Look again later with `semel txn list`.",
+                f" {named(left)}: readers wait there still. Where they do not come, the brokers have lost them (KAFKA-20734), and for each:"
+                f" semel txn heal {min(left)[0]} {min(left)[1]} --producer-id {shown.transaction.producer_id} --as abort",
                 tag="MARKER_MISSING",
             )
         if left:

@@ -300,7 +300,7 @@ def test_what_breaks_inside_the_proxy_is_raised_at_its_end(broker: Broker) -> No
     client = Client(proxy.bootstrap_servers)
     # an answer to Metadata that ends in the middle cannot be led to the proxy
     assert client.send(request(1, METADATA, b"\0\0\0\0\0\0\0\1", version=3)).answer() is None
-    with pytest.raises((struct.error, IndexError)):
+    with pytest.raises(ValueError, match="cannot be read"):
         proxy.stop()
 
 

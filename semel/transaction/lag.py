@@ -1,0 +1,60 @@
+"""Who is how far behind: a query behind its sources, and readers behind what was written.
+
+Both are counted in offsets, as brokers give them: markers and aborted rows are among them. Looking changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from semel.transaction.progress import KafkaSource, Progress
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition
+from semel.wire.offsets import LATEST, list_offsets
+
+__all__ = ["held_back", "lags", "positions"]
+
+
+def positions(progress: Progress | None) -> dict[TopicPartition, int]:
+    """The next offset to read of each partition of semel's own sources, in whatever cluster; of sources that read the same one, the lowest."""
+    return _lowest(_own(progress))
+
+
+def lags(client: Client, found: Sequence[Progress | None], deadline: Deadline | None = None) -> list[dict[TopicPartition, int]]:
+    """For each, how many offsets a read_committed reader has before it, where the source is of this cluster and still there. Asked once for all."""
+    here = [_read_here(client, progress) for progress in found]
+    asked = set(_there(client, {topic for read in here for topic, _ in read}, deadline)) & {partition for read in here for partition in read}
+    latest = list_offsets(client, dict.fromkeys(asked, LATEST), read_committed=True, deadline=deadline) if asked else {}
+    return [{partition: max(latest[partition].offset - offset, 0) for partition, offset in read.items() if partition in latest} for read in here]
+
+
+def held_back(client: Client, topics: Collection[str], deadline: Deadline | None = None) -> dict[TopicPartition, int]:
+    """How many offsets read_committed readers cannot reach yet, since a transaction is open before them, for topics that are there."""
+    asked = dict.fromkeys(_there(client, topics, deadline), LATEST)
+    if not asked:
+        return {}
+    # in this order, what is committed between the two requests holds nobody back
+    ends, stable = (list_offsets(client, asked, read_committed=committed, deadline=deadline) for committed in (False, True))
+    return {partition: max(ends[partition].offset - stable[partition].offset, 0) for partition in asked}
+
+
+def _there(client: Client, topics: Collection[str], deadline: Deadline | None) -> list[TopicPartition]:
+    known = client.existing(topics, deadline)
+    return [(name, index) for name, topic in known.items() for index in topic.partitions]
+
+
+def _read_here(client: Client, progress: Progress | None) -> dict[TopicPartition, int]:
+    return _lowest(source for source in _own(progress) if source.cluster == client.cluster)
+
+
+def _own(progress: Progress | None) -> list[KafkaSource]:
+    return [source for source in (progress.sources if progress is not None else ()) if isinstance(source, KafkaSource)]
+
+
+def _lowest(sources: Iterable[KafkaSource]) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for name, topic in (row for source in sources for row in source.topics.items()):
+        for index, offset in topic.end.items():
+            found[name, index] = min(offset, found.get((name, index), offset))
+    return found
