@@ -3,8 +3,8 @@
 A page's blocks share their names, in their order. Comments that begin with ``<!--- invisible-code-block: python`` are run too, and not shown: they
 make topics and rows before a block, and look at what it did behind it, with a client that is not ours. They are given the names of :class:`Page`.
 
-What a reader would put in their place is put in its place here: ``localhost:9092`` is the broker, and ``/data/`` a new folder. A query that would run
-for ever ends when it has read what is there.
+What a reader would put in their place is put in its place here: ``localhost:9092`` is the broker, ``/data/`` a new folder, and port 9464 any
+that is free. A query that would run for ever ends when it has read what is there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from semel.testing.records import read
 from tests import topics
 
 ROOT = Path(__file__).parents[2]
-SERVERS, FOLDER = "localhost:9092", "/data/"
+SERVERS, FOLDER, PORT = "localhost:9092", "/data/", "(9464)"
 
 
 class Page:
@@ -92,7 +92,7 @@ def blocks(path: Path) -> list[Example]:
 
 def run(path: Path, examples: list[Example], names: dict[str, Any]) -> None:
     for example in examples:
-        code = str(example.parsed).replace(SERVERS, names["servers"]).replace(FOLDER, names["folder"])
+        code = str(example.parsed).replace(SERVERS, names["servers"]).replace(FOLDER, names["folder"]).replace(PORT, "(0)")
         line = example.line + example.parsed.line_offset
         exec(compile("\n" * line + code, str(path), "exec"), names)
 
