@@ -80,7 +80,7 @@ types: setup
 layers: setup
 	$(BIN)/lint-imports --no-cache
 
-documents: setup
+documents: kafka
 	$(BIN)/python -m pytest --quiet tests/docs
 
 demo: kafka  ## see it: kills of driver and executors, and not one record lost or doubled (ARGS are for semel demo)

@@ -76,7 +76,11 @@ def _load() -> Observer | None:
     if not name:
         return None
     module, _, function = name.partition(":")
-    observer: Observer = getattr(importlib.import_module(module), function)
+    loaded = importlib.import_module(module)
+    if not hasattr(loaded, function) and getattr(loaded.__spec__, "_initializing", False):
+        # the program has imported the observer's module first, which imports this one: the function is there when the first step comes
+        return lambda step, detail: getattr(loaded, function)(step, detail)
+    observer: Observer = getattr(loaded, function)
     return observer
 
 

@@ -1,8 +1,8 @@
 """The command line ``semel``: one file a command, imported when it is asked for.
 
 A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``doctor``, ``progress``, ``txn`` and ``verify``.
-:data:`COMMANDS` lists them, in the order of the help. ``heal`` is one of ``txn``. ``connection`` is what those share that ask a cluster;
-``machine`` looks at this machine.
+:data:`COMMANDS` lists them, in the order of the help. ``heal`` is one of ``txn``, ``carry`` is ``progress import``. ``connection`` is what
+those share that ask a cluster; ``machine`` looks at this machine.
 """
 
 from __future__ import annotations

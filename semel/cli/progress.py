@@ -1,4 +1,4 @@
-"""``semel progress list | describe | reset``: how far queries, batch jobs and producers have come, as their last committed transaction says."""
+"""``semel progress list | describe | reset | import``: how far queries, batch jobs and producers have come, by what they committed last."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from semel.cli.carry import carry
 from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table
 from semel.errors import ConfigError
 from semel.transaction.lag import lags, positions
@@ -24,6 +25,7 @@ from semel.wire.metadata import TopicPartition
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Progress: how far each query has come, by its last committed transaction.")
+app.command("import")(carry)
 ProgressTopic = Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")]
 Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix, or the transactional id of a producer.")]
 

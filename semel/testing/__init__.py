@@ -1,4 +1,4 @@
-"""What tests of semel, and of programs that use it, are made with. Public.
+"""What tests of semel, and of programs that use it, are made with. Public; ``docs/testing.md`` shows it at work.
 
 - ``fixtures``: pytest fixtures ``kafka`` and ``kafka3``, a real Kafka of one or three nodes, and ``spark_cluster``.
 - ``step_log``: a log of all steps, which survives a kill. ``crash``: strikes a process at a named step, beside that log. ``program``: runs programs
@@ -9,5 +9,55 @@
   request. ``frames`` and ``addresses``: what it reads of requests, and replaces in answers.
 - ``history``: reports lost, duplicated, reordered, torn. ``records``: reads the topics for it, with an independent client.
 
-Nothing is imported here: each of them needs other packages (pip install 'semel[testing]').
+The names below are loaded when they are first used: each of them needs other packages (pip install 'semel[testing]', and PySpark for
+:class:`SparkCluster`).
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from semel.testing.crash import Action, CrashPlan, CrashPoint, Passed
+    from semel.testing.history import History, assert_exactly_once, check, expect
+    from semel.testing.program import Program, run_until, run_until_done
+    from semel.testing.proxy import FaultProxy
+    from semel.testing.records import arrived, read
+    from semel.testing.spark import LOCAL, LOCAL_CLUSTER, SparkCluster
+
+__all__ = [
+    "LOCAL",
+    "LOCAL_CLUSTER",
+    "Action",
+    "CrashPlan",
+    "CrashPoint",
+    "FaultProxy",
+    "History",
+    "Passed",
+    "Program",
+    "SparkCluster",
+    "arrived",
+    "assert_exactly_once",
+    "check",
+    "expect",
+    "read",
+    "run_until",
+    "run_until_done",
+]
+
+_HOME = {
+    "crash": ("Action", "CrashPlan", "CrashPoint", "Passed"),
+    "history": ("History", "assert_exactly_once", "check", "expect"),
+    "program": ("Program", "run_until", "run_until_done"),
+    "proxy": ("FaultProxy",),
+    "records": ("arrived", "read"),
+    "spark": ("LOCAL", "LOCAL_CLUSTER", "SparkCluster"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _HOME.items():
+        if name in names:
+            return getattr(importlib.import_module(f"semel.testing.{module}"), name)
+    raise AttributeError(f"module 'semel.testing' has no attribute {name!r}")

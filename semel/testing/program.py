@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from semel.sandbox.processes import children
 from semel.testing.crash import SPARK, Action, CrashPlan
 
-__all__ = ["Program", "run_until_done"]
+__all__ = ["Program", "run_until", "run_until_done"]
+
+_POLL_S = 0.5
 
 
 class Program:
@@ -53,6 +56,36 @@ class Program:
         return self.log.read_text(errors="replace").count(text)
 
 
+def run_until(
+    argv: Sequence[str],
+    plan: CrashPlan,
+    condition: Callable[[], bool],
+    most: int,
+    *,
+    environment: Mapping[str, str] | None = None,
+    timeout: float = 600,
+) -> int:
+    """As :func:`run_until_done`, for a program that does not end by itself: until ``condition()`` holds and every point has struck.
+
+    The condition is asked a few times a second while the program runs, and must not wait. Then the program is ended by SIGKILL, with the Java of its
+    Spark. Returns the restarts. Raises :class:`AssertionError` as :func:`run_until_done` does; ``timeout`` is for all runs together.
+    """
+    _check_releases(plan)
+    end = time.monotonic() + timeout
+    for restarts in range(most + 1):
+        before = _struck(plan)
+        with Program(argv, _variables(plan, environment), plan.directory / f"run-{restarts}.log") as program:
+            while program.process.poll() is None:
+                if condition() and len(_struck(plan)) == len(plan.points):
+                    return restarts
+                if time.monotonic() > end:
+                    missing = sorted({str(point) for point in plan.points} - _struck(plan))
+                    raise AssertionError(f"the condition did not come true within {timeout} s; never struck: {missing}\n{program.tail()}")
+                time.sleep(_POLL_S)
+            _refuse_own_end(program, before, plan)
+    raise _too_often(argv, plan, most)
+
+
 def run_until_done(argv: Sequence[str], plan: CrashPlan, most: int, *, environment: Mapping[str, str] | None = None, timeout: float = 600) -> int:
     """Run a program under a plan, and start it again each time the plan has struck and it ended, until it ends with status 0. Returns the restarts.
 
@@ -60,18 +93,37 @@ def run_until_done(argv: Sequence[str], plan: CrashPlan, most: int, *, environme
     ``most`` restarts, runs longer than ``timeout`` seconds, or ends well without every point having struck. ``environment`` comes on top
     of this process's. What each run printed is in ``run-0.log``, ``run-1.log``, … of the plan's directory.
     """
-    if any(point.action in (Action.STOP, Action.HANG) for point in plan.points):
-        raise ValueError("nobody would release a stopped or held process here: use Program and CrashPlan.wait")
-    variables = {**os.environ, **(environment or {}), **plan.environment()}
+    _check_releases(plan)
     for restarts in range(most + 1):
-        before = {str(point) for point in plan.points if plan.struck(point)}
-        with Program(argv, variables, plan.directory / f"run-{restarts}.log") as program:
+        before = _struck(plan)
+        with Program(argv, _variables(plan, environment), plan.directory / f"run-{restarts}.log") as program:
             status = program.wait(timeout)
-            struck = {str(point) for point in plan.points if plan.struck(point)} - before
-            print(f"run {restarts}: status {status}, struck {sorted(struck)}", flush=True)
+            print(f"run {restarts}: status {status}, struck {sorted(_struck(plan) - before)}", flush=True)
             if status == 0:
                 plan.check_all_struck()
                 return restarts
-            if not struck:
-                raise AssertionError(f"{list(argv)} ended with {status}, and not by a crash point:\n{program.tail()}")
-    raise AssertionError(f"{list(argv)} was killed more than {most} times by {', '.join(map(str, plan.points))}")
+            _refuse_own_end(program, before, plan)
+    raise _too_often(argv, plan, most)
+
+
+def _check_releases(plan: CrashPlan) -> None:
+    if any(point.action in (Action.STOP, Action.HANG) for point in plan.points):
+        raise ValueError("nobody would release a stopped or held process here: use Program and CrashPlan.wait")
+
+
+def _variables(plan: CrashPlan, environment: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, **(environment or {}), **plan.environment()}
+
+
+def _struck(plan: CrashPlan) -> set[str]:
+    return {str(point) for point in plan.points if plan.struck(point)}
+
+
+def _refuse_own_end(program: Program, before: set[str], plan: CrashPlan) -> None:
+    """Raise unless a point has struck in this run: a program that ends by itself is not started again."""
+    if _struck(plan) == before:
+        raise AssertionError(f"{program.argv} ended with {program.process.returncode}, and not by a crash point:\n{program.tail()}")
+
+
+def _too_often(argv: Sequence[str], plan: CrashPlan, most: int) -> AssertionError:
+    return AssertionError(f"{list(argv)} was killed more than {most} times by {', '.join(map(str, plan.points))}")

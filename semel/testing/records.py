@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from semel.errors import ConfigError, DataLoss, Retriable
 
-__all__ = ["Field", "client_properties", "read"]
+__all__ = ["Field", "arrived", "client_properties", "read"]
 
 Ends = dict[tuple[str, int], int]
 
@@ -114,6 +114,11 @@ def read(
     chunks = [_columns(messages, readers, fields, missing) for messages in _messages(properties, ends, deadline)]
     schema = pa.schema({"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()} | dict.fromkeys(fields, pa.string()))
     return pa.Table.from_batches([chunk.cast(schema) for chunk in chunks], schema)
+
+
+def arrived(cluster: str | Mapping[str, str], *topics: str) -> int:
+    """How many records a read_committed reader sees of these topics now: what to wait for while a program runs."""
+    return int(read(cluster, topics, {}, wait_for_open=False).num_rows)
 
 
 def _columns(

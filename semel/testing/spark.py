@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from semel.testing import fork_server
 from semel.testing.crash import CrashPlan
-from semel.testing.program import Program, run_until_done
+from semel.testing.program import Program, run_until, run_until_done
 from semel.testing.spark_home import java_options, spark_home
 
 __all__ = ["LOCAL", "LOCAL_CLUSTER", "SparkCluster", "conf"]
@@ -65,6 +65,10 @@ class SparkCluster:
     def run_until_done(self, argv: Sequence[str], plan: CrashPlan, most: int, *, timeout: float = 600) -> int:
         """Run a driver program, and start it again each time the plan has killed it, as ``program.run_until_done`` does. Returns the restarts."""
         return run_until_done(argv, plan, most, environment=self._environment(plan), timeout=timeout)
+
+    def run_until(self, argv: Sequence[str], plan: CrashPlan, condition: Callable[[], bool], most: int, *, timeout: float = 600) -> int:
+        """Run a driver program that does not end by itself, as ``program.run_until`` does. Returns the restarts."""
+        return run_until(argv, plan, condition, most, environment=self._environment(plan), timeout=timeout)
 
     def _environment(self, plan: CrashPlan) -> dict[str, str]:
         settings = {**conf(), **plan.spark_conf(), **self.settings}

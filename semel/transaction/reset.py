@@ -11,7 +11,7 @@ A prefix that was moved to another one is refused in taking over: its mark keeps
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from semel.errors import ConfigError
@@ -24,7 +24,7 @@ from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import EARLIEST, LATEST, list_offsets
 
-__all__ = ["at_offsets", "forget", "scope_of", "set_to"]
+__all__ = ["at_offsets", "at_positions", "forget", "scope_of", "set_to"]
 
 
 def scope_of(client: Client, prefix: str, progress_topic: str, chosen: str | None = None) -> str | None:
@@ -82,6 +82,26 @@ def at_offsets(client: Client, before: Progress | None, offsets: Mapping[str, Ma
             tag="UNKNOWN_TOPIC",
         )
     return Progress(sources=tuple(_at(source, client.cluster, ends) for source in before.sources))
+
+
+def at_positions(client: Client, sources: Sequence[tuple[str | None, Mapping[str, Mapping[int, int]]]]) -> Progress:
+    """The progress of sources (name or None, next offset to read of each partition) that were read by another program, of no query and no batch.
+
+    Partitions that are not named are left out: whoever goes on reads them from their beginning. Raises :class:`ConfigError` for topics and
+    partitions that are not there, and for offsets that are not.
+    """
+    known = client.topics({topic for _, offsets in sources for topic in offsets})
+    at = {(topic, index): offset for _, offsets in sources for topic, row in offsets.items() for index, offset in row.items()}
+    missing = {(topic, index) for topic, index in at if index not in known[topic].partitions}
+    if missing:
+        raise ConfigError(
+            f"{named(missing)} are not there: the topic has fewer partitions, so it was created again. Nothing was changed. Offsets of a topic that"
+            " is gone mean nothing for the new one: begin by startingOffsets.",
+            tag="UNKNOWN_PARTITION",
+        )
+    _refuse_gone(client, at)
+    ends = [{topic: TopicEnd(id_text(known[topic].id), dict(row)) for topic, row in offsets.items()} for _, offsets in sources]
+    return Progress(sources=tuple(KafkaSource(client.cluster, topics, name) for topics, (name, _) in zip(ends, sources, strict=True)))
 
 
 def _at(source: Source, cluster: str, ends: Mapping[str, TopicEnd]) -> Source:

@@ -28,6 +28,7 @@ from tests.spark.harness import everything, progress
 
 PROGRESS = "semel-progress"
 ID: Right = (On.TRANSACTIONAL_ID, "orders", Do.WRITE)
+NEW_ID: Right = (On.TRANSACTIONAL_ID, "carried", Do.WRITE)
 LOOK_AT_ID: Right = (On.TRANSACTIONAL_ID, "orders", Do.DESCRIBE)
 OUT: Right = (On.TOPIC, "out", Do.READ)
 IN: Right = (On.TOPIC, "in", Do.READ)
@@ -42,6 +43,7 @@ NEEDS: dict[str, list[Right]] = {
     "progress list": [READ_PROGRESS, LOOK_AT_IN],
     "progress describe orders": [READ_PROGRESS, LOOK_AT_IN],
     "progress reset orders --yes": [READ_PROGRESS, WRITE_PROGRESS, ID, OUT, LOOK_AT_IN],
+    "progress import carried --checkpoint CHECKPOINT --yes": [READ_PROGRESS, WRITE_PROGRESS, NEW_ID, LOOK_AT_IN],
     "verify --topic out --id key --against in": [OUT, IN],
 }
 #: What a sink needs, as far as a broker tells it.
@@ -67,7 +69,8 @@ class OnCall:
 
     def run(self, command: str) -> Result:
         servers = self.cluster.kafka.servers("SASL_SSL")
-        return CliRunner().invoke(cli.app, [*command.split(), "--bootstrap-server", servers, "--command-config", str(self.properties)])
+        words = command.replace("CHECKPOINT", str(self.properties.parent)).split()
+        return CliRunner().invoke(cli.app, [*words, "--bootstrap-server", servers, "--command-config", str(self.properties)])
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -93,6 +96,9 @@ def oncall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnCall]:
         login = started.login("SCRAM-SHA-256", "oncall", PASSWORD)
         with properties.open("w") as file:
             javaproperties.dump({name: value for name, value in login.items() if name != "bootstrap.servers"}, file)
+        for name, text in (("offsets", 'v1\n{}\n{"in":{"0":0}}'), ("commits", "v1\n{}")):  # a checkpoint of Spark's own source
+            (properties.parent / name).mkdir()
+            (properties.parent / name / "0").write_text(text)
         yield OnCall(started, properties)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from semel.sandbox import Sandbox
-from semel.steps import OwnerStep
-from semel.testing.crash import Action, CrashPlan, CrashPoint
+from semel.testing.crash import CrashPlan
 from semel.testing.spark_home import java_options, spark_home
 from tests.spark.harness import LOCAL_DRIVER, create, produce, values
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import PATIENCE_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -24,19 +24,8 @@ def example(name: str, kafka: Sandbox, *arguments: str) -> list[str]:
 
 
 def test_pipeline(kafka: Sandbox, tmp_path: Path) -> None:
-    source, target = create(kafka, "example-in", 2), create(kafka, "example-out", 2)
-    produce(kafka, source, range(500))
-    killed = CrashPoint(OwnerStep.COMMIT_SENT, 1, Action.DRIVER)
-    plan = CrashPlan(tmp_path / "plan", killed)
-    argv = example("pipeline.py", kafka, source, target, str(tmp_path / "checkpoint"))
-    with LOCAL_DRIVER.driver(argv, plan) as driver:
-        plan.wait(killed, PATIENCE_S)
-        assert driver.wait(PATIENCE_S) != 0
-    with LOCAL_DRIVER.driver(argv, plan) as driver:
-        produce(kafka, source, range(500, 1_000))
-        wait_for(lambda: len(values(kafka.bootstrap_servers, target)) >= 1_000 or driver.process.poll() is not None, "all orders")
-        assert driver.process.poll() is None, driver.tail()
-    assert sorted(values(kafka.bootstrap_servers, target)) == sorted(value.upper() for value in values(kafka.bootstrap_servers, source))
+    """By the crash test that users are shown: a worker and the driver are killed on the way."""
+    runpy.run_path(str(EXAMPLES / "test_pipeline_crash.py"))["test_not_one_order_is_lost_or_doubled"](kafka, tmp_path)
 
 
 def test_batch_job(kafka: Sandbox, tmp_path: Path) -> None:

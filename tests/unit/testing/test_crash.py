@@ -14,7 +14,7 @@ import pytest
 from semel.steps import OwnerStep, ParticipantStep
 from semel.testing import fork_server
 from semel.testing.crash import Action, CrashPlan, CrashPoint, observe
-from semel.testing.program import run_until_done
+from semel.testing.program import run_until, run_until_done
 
 TIMEOUT = 20.0
 
@@ -249,3 +249,46 @@ def test_the_log_is_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     observe(OwnerStep.BEGUN, 'a "detail"\nof two lines')
     (line,) = (tmp_path / "steps.jsonl").read_text().splitlines()
     assert json.loads(line)["detail"] == 'a "detail"\nof two lines'
+
+
+@pytest.mark.parametrize("first", ["semel.testing.crash", "semel.testing.program", "semel.steps"])
+def test_whatever_a_program_imports_first(tmp_path: Path, first: str) -> None:
+    """Under a plan, ``semel.steps`` imports the observer's module, which has names of ``semel.steps`` in it."""
+    plan = CrashPlan(tmp_path)
+    with child(plan, f"import {first}; {ONE_STEP}") as process:
+        assert process.wait(TIMEOUT) == 0
+    assert steps(plan) == ["BEGUN"]
+
+
+FOR_EVER = f"{WORK}\nimport time; (Path(sys.argv[1]).with_name('done')).touch(); time.sleep(600)"
+
+
+def test_a_program_that_does_not_end_is_started_again_until_the_condition_holds(tmp_path: Path) -> None:
+    plan = CrashPlan(tmp_path / "plan", CrashPoint(OwnerStep.COMMIT_SENT, 2), CrashPoint(OwnerStep.BEGUN, 4))
+    argv = [sys.executable, "-c", FOR_EVER, str(tmp_path / "state")]
+    assert run_until(argv, plan, (tmp_path / "done").exists, 2, timeout=TIMEOUT) == 2
+    assert (tmp_path / "state").read_text() == "4"
+
+
+def test_a_condition_that_holds_too_early_waits_for_the_points(tmp_path: Path) -> None:
+    plan = CrashPlan(tmp_path / "plan", CrashPoint(OwnerStep.MARKERS_SEEN))
+    argv = [sys.executable, "-c", FOR_EVER, str(tmp_path / "state")]
+    with pytest.raises(AssertionError, match=r"never struck: \['OwnerStep.MARKERS_SEEN:1=kill'\]"):
+        run_until(argv, plan, lambda: True, 1, timeout=1)
+
+
+def test_a_condition_that_never_holds_ends_the_program(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"did not come true within 1 s; never struck: \[\]"):
+        run_until([sys.executable, "-c", "import time; time.sleep(600)"], CrashPlan(tmp_path), lambda: False, 0, timeout=1)
+
+
+@pytest.mark.parametrize("code", ["pass", "raise SystemExit(3)"])
+def test_a_program_that_ends_by_itself_is_not_started_again(tmp_path: Path, code: str) -> None:
+    with pytest.raises(AssertionError, match="and not by a crash point"):
+        run_until([sys.executable, "-c", code], CrashPlan(tmp_path), lambda: False, 5, timeout=TIMEOUT)
+
+
+def test_a_program_that_is_killed_too_often(tmp_path: Path) -> None:
+    plan = CrashPlan(tmp_path / "plan", CrashPoint(OwnerStep.BEGUN, 1), CrashPoint(OwnerStep.BEGUN, 2))
+    with pytest.raises(AssertionError, match="was killed more than 1 times"):
+        run_until([sys.executable, "-c", FOR_EVER, str(tmp_path / "state")], plan, lambda: False, 1, timeout=TIMEOUT)
