@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from model.replay import replay
 from semel.steps import OwnerStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.transaction.group import offsets_partition
@@ -50,6 +51,8 @@ def test_killed_while_it_heals(where: Frail, tmp_path: Path, dies_at: OwnerStep)
         assert nursery.run_until_done(job, plan, 0, tmp_path / "log") == 0
     assert count(plan, OwnerStep.HEALED) > (dies_at is OwnerStep.HEALED), "its successor had nothing to heal"
     assert_whole(job)
+    # each step that was logged is one that the protocol allows there
+    assert replay(plan.passed()).owners == 2
 
 
 def fragile_job(where: Frail, name: str) -> Job:
