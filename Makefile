@@ -11,6 +11,8 @@ READY := $(VENV)/.ready
 ARGS ?=
 # Processes that share the tests, a file each: one more than two cores, since most tests wait for a broker or for a process to end.
 JOBS ?= 3
+# How long the model of the protocol is explored behind a storm.
+MODEL_MINUTES ?= 5
 # Versions of Kafka that are trusted beside the default, and that are refused: those of tests/kafka/test_versions.py.
 VERSIONS ?= 4.2.1 4.4.0
 REFUSED := 4.0.2 4.1.2
@@ -92,8 +94,9 @@ model: setup  ## check the protocol itself: every order of events, and deliberat
 fuzz: setup  ## feed every parser with spoilt inputs, a minute each (ARGS: --target records --minutes 10 --seed 1)
 	@$(BIN)/python -m tests.fuzz --minutes 1 $(ARGS)
 
-storm: kafka  ## strike queries, brokers and the wire at random for 5 minutes, and see whether all is exact (ARGS: --minutes 30 --seed 7)
+storm: kafka  ## strike queries, brokers and the wire at random for 5 minutes, and see whether all is exact (ARGS: --minutes 30 --seed 7); then the model
 	@$(BIN)/python -m tests.storm $(ARGS)
+	@$(BIN)/python -m model --minutes $(MODEL_MINUTES)
 
 bench: kafka  ## measure it against what Spark and Kafka bring themselves (ARGS are for the bench)
 	@$(BIN)/python -m bench $(ARGS)

@@ -8,8 +8,10 @@
     runs contenders in turn, A B, B A, A B, after one uncounted round
 ``figures``
     a comparison: the ratio of each pair, its median and range, target and aim
-``sinks``, ``sources``, ``micro_batches``
+``sinks``, ``sources``, ``micro_batches``, ``recovery``
     the workloads
+``pipeline``
+    the driver program that ``recovery`` kills
 ``perf_tool``
     Kafka's own producer performance tool
 ``connector``

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from bench import machine, micro_batches, plot, report, rows, sinks, sources
 from bench.figures import Figure
+from bench.recovery import Recovery
 from bench.rig import PARTITIONS, Rig
 
 _DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -27,13 +28,16 @@ class Work(StrEnum):
     FREE = "sink-free"
     KEYED = "sink-keyed"
     SOURCE = "source"
+    TLS = "tls"
     BATCHES = "micro-batches"
+    RECOVERY = "recovery"
 
 
 def main(
     sink_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a sink writes.")] = 4_000_000,
     source_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a source reads.")] = 8_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="Counted rounds; one more is not counted.")] = _KEPT_ROUNDS,
+    warm_up: Annotated[bool, typer.Option(help="Without the round that is not counted, the figures mean little.")] = True,
     batches: Annotated[int, typer.Option(min=1, help="Micro-batches of each query that are counted.")] = 25,
     partitions: Annotated[list[int] | None, typer.Option(min=1, help="Output partitions of micro-batches; may be repeated. [1, 4, 16, 100]")] = None,
     only: Annotated[list[Work] | None, typer.Option(help="Measure this alone; may be repeated.")] = None,
@@ -47,27 +51,32 @@ def main(
     console = Console()
     if not console.is_terminal:
         console.width = _LOG_WIDTH
-    facts, steal = machine.facts(), machine.Steal()
+    facts, steal, recovery = machine.facts(), machine.Steal(), Recovery()
     if machine.busy():
         console.print(f"[red]This machine is busy (load {machine.load():.1f}): the figures will mean little.[/]")
+    numbers = range(0 if warm_up else 1, rounds + 1)
     with Rig.up(console) as rig:
         measures: dict[Work, Callable[[], list[Figure]]] = {
-            Work.FREE: lambda: sinks.measure_free(rig, sink_rows, rounds),
-            Work.KEYED: lambda: sinks.measure_keyed(rig, sink_rows, rounds),
-            Work.SOURCE: lambda: sources.measure(rig, source_rows, rounds),
-            Work.BATCHES: lambda: micro_batches.measure(rig, partitions or _PARTITIONS, batches, rounds),
+            Work.FREE: lambda: sinks.measure_free(rig, sink_rows, numbers),
+            Work.KEYED: lambda: sinks.measure_keyed(rig, sink_rows, numbers),
+            Work.SOURCE: lambda: sources.measure(rig, source_rows, numbers),
+            Work.TLS: lambda: [*sinks.measure_tls(rig, sink_rows, numbers), *sources.measure_tls(rig, source_rows, numbers)],
+            Work.BATCHES: lambda: micro_batches.measure(rig, partitions or _PARTITIONS, batches, numbers),
+            Work.RECOVERY: lambda: recovery.measure(rig, numbers),
         }
         figures = [figure for work, measure in measures.items() if work in (only or list(Work)) for figure in measure()]
     facts["taken by the host"] = str(steal)
+    if not only or Work.RECOVERY in only:
+        facts["SIGKILL of the driver to the first commit"] = str(recovery)
     report.print_report(console, figures, facts)
-    if document is None and (only or partitions or rounds < _KEPT_ROUNDS):
+    if document is None and (only or partitions or not warm_up or rounds < _KEPT_ROUNDS):
         console.print(f"Only a part was measured: {_DOCUMENT.name} stays as it is.")
         return
     document = document or _DOCUMENT
     size = {
         "rows": f"{sink_rows:,} a run of a sink, {source_rows:,} of a source",
         "a row": f"a value of {rows.SIZE} bytes, and one of {rows.KEYS:,} keys where it has one; {PARTITIONS} partitions",
-        "pairs": f"{rounds}, after one that is not counted",
+        "pairs": f"{rounds}, after one that is not counted" if warm_up else f"{rounds}",
         "micro-batches": f"{batches} of each query, {micro_batches.ROWS:,} rows each",
     }
     picture = document.with_suffix(".png")

@@ -31,12 +31,12 @@ _MODES = ("exactly_once", "at_least_once")
 _PEER = "same sink, at-least-once"
 
 
-def measure(rig: Rig, partitions: Sequence[int], batches: int, rounds: int) -> list[Figure]:
+def measure(rig: Rig, partitions: Sequence[int], batches: int, rounds: range) -> list[Figure]:
     """Milliseconds of a micro-batch at each number of output partitions; of each query the median of so many batches."""
     return [_measure(rig, count, batches, rounds) for count in partitions]
 
 
-def _measure(rig: Rig, partitions: int, batches: int, rounds: int) -> Figure:
+def _measure(rig: Rig, partitions: int, batches: int, rounds: range) -> Figure:
     work = f"micro-batch, {partitions} partition{'s' if partitions > 1 else ''}"
 
     def contender(mode: str) -> Contender:
@@ -51,7 +51,7 @@ def _query(rig: Rig, topic: str, mode: str, partitions: int, batches: int) -> fl
     source = rig.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=str(ROWS), numPartitions=str(CORES)).load()
     df = source.select(f.col("value").cast("string").alias("key"), rows.payload(f.col("value")).alias("value"))
     with rig.topic(topic, partitions):
-        sink = KafkaSink(topic=topic, transactionalIdPrefix=topic, delivery=mode, **{"kafka.bootstrap.servers": rig.servers})
+        sink = KafkaSink(topic=topic, transactionalIdPrefix=topic, delivery=mode, **rig.kafka)
         writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(rig.directory / topic)).trigger(processingTime="0 seconds")
         query = writer.start()
         try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
@@ -17,13 +17,13 @@ from rich.console import Console
 
 from bench.connector import connector_jars
 from semel.config import ClientConfig
-from semel.sandbox import Sandbox
+from semel.sandbox import Sandbox, Secured
 from semel.sandbox.cluster import PLAIN_JVM
 from semel.wire import topics
 from semel.wire.client import Client
 from semel.wire.offsets import EARLIEST, list_offsets
 
-__all__ = ["CORES", "PARTITIONS", "Incomplete", "Rig"]
+__all__ = ["CORES", "PARTITIONS", "Incomplete", "Rig", "session"]
 
 #: Tasks that Spark runs at once.
 CORES = 2
@@ -45,9 +45,15 @@ class Incomplete(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rig:
-    """A broker and a Spark session that knows the JVM connector, for as long as the bench runs."""
+    """A broker and a Spark session that knows the JVM connector, for as long as the bench runs.
 
-    servers: str
+    ``kafka`` are the options by which a query comes to the broker, for semel and the JVM connector alike; whatever else is done goes by ``servers``,
+    without TLS.
+    """
+
+    sandbox: Sandbox
+    secured: Secured
+    kafka: Mapping[str, str]
     spark: SparkSession
     directory: Path
     admin: AdminClient
@@ -60,16 +66,35 @@ class Rig:
         """Start both, and stop both at the end."""
         with ExitStack() as stack:
             jars = connector_jars(progress=True)
-            # what is deleted goes at once: a minute later it would go in the middle of another run
-            sandbox = stack.enter_context(Sandbox.start(jvm=PLAIN_JVM, settings={"log.segment.delete.delay.ms": "0"}, progress=True))
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="semel-bench-", ignore_cleanup_errors=True)))
+            secured = Secured.make(directory, {})
+            # what is deleted goes at once: a minute later it would go in the middle of another run
+            sandbox = stack.enter_context(Sandbox.start(jvm=PLAIN_JVM, settings={"log.segment.delete.delay.ms": "0"}, secured=secured, progress=True))
             console.print("starting Spark", style="dim")
-            spark = _session(jars, directory)
+            spark = session(jars, directory)
             stack.callback(spark.stop)
             # the broker ends before it, which it would complain of on the terminal
             admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers, "log_level": 0})
             client = stack.enter_context(Client(ClientConfig.parse({"bootstrap.servers": sandbox.bootstrap_servers})))
-            yield cls(sandbox.bootstrap_servers, spark, directory, admin, client, console)
+            plain = {"kafka.bootstrap.servers": sandbox.bootstrap_servers}
+            yield cls(sandbox, secured, plain, spark, directory, admin, client, console)
+
+    @property
+    def servers(self) -> str:
+        """The listener without TLS."""
+        return self.sandbox.bootstrap_servers
+
+    def over_tls(self) -> Rig:
+        """The same, with queries that come by TLS, each side with a certificate."""
+        # the one user who may do everything here, as whoever comes without TLS
+        trusted, own = self.secured.truststore, self.secured.certificate("ANONYMOUS")
+        stores = {"truststore.location": str(trusted), "truststore.type": "PEM", "keystore.location": str(own), "keystore.type": "PEM"}
+        options = {
+            "bootstrap.servers": self.sandbox.servers("SSL"),
+            "security.protocol": "SSL",
+            **{f"ssl.{name}": value for name, value in stores.items()},
+        }
+        return replace(self, kafka={f"kafka.{name}": value for name, value in options.items()})
 
     @contextmanager
     def topic(self, name: str, partitions: int = PARTITIONS) -> Iterator[str]:
@@ -90,7 +115,8 @@ class Rig:
             raise Incomplete(f"{rows} rows were to be written to {topic}, and it ends at {found} offsets in all")
 
 
-def _session(jars: list[Path], directory: Path) -> SparkSession:
+def session(jars: list[Path], directory: Path) -> SparkSession:
+    """A Spark that runs all in one process but for Python's workers, as quick as in production; what it leaves is in the directory."""
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("semel bench")

@@ -22,13 +22,13 @@ class Contender:
     run: Callable[[int], float]
 
 
-def interleave(work: str, contenders: Sequence[Contender], rounds: int, *, unit: str, console: Console) -> dict[str, list[float]]:
-    """What each contender measured in each counted round. Shows a bar on a terminal, and a line for each run everywhere."""
+def interleave(work: str, contenders: Sequence[Contender], rounds: range, *, unit: str, console: Console) -> dict[str, list[float]]:
+    """What each contender measured in each round but number 0, which is not counted. Shows a bar on a terminal, and a line for each run."""
     measured: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(work, total=(rounds + 1) * len(contenders))
-        for number in range(rounds + 1):
+        task = bar.add_task(work, total=len(rounds) * len(contenders))
+        for number in rounds:
             for contender in contenders if number % 2 else reversed(contenders):
                 bar.update(task, description=f"{work}: {contender.name}")
                 value = contender.run(number)

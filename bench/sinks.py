@@ -18,7 +18,7 @@ from bench.rig import PARTITIONS, Rig
 from bench.rounds import Contender, interleave
 from semel.spark import KafkaSink
 
-__all__ = ["JVM_SINK", "measure_free", "measure_keyed"]
+__all__ = ["JVM_SINK", "measure_free", "measure_keyed", "measure_tls"]
 
 JVM_SINK = "Spark's JVM sink, at-least-once"
 _TUNED = f"{JVM_SINK}, large batches"
@@ -26,22 +26,38 @@ _TUNING = {"kafka.batch.size": "1048576", "kafka.linger.ms": "20"}
 _TOOL = "kafka-producer-perf-test"
 _NOOP = "making the rows alone"
 _OURS = "semel, exactly-once"
+_PLAIN = "the same without TLS"
 
 
-def measure_free(rig: Rig, count: int, rounds: int) -> list[Figure]:
+def measure_free(rig: Rig, count: int, rounds: range) -> list[Figure]:
     """Rows without a key, and Kafka's own tool beside them."""
     df = rows.free(rig.spark, count, PARTITIONS)
     tool = Contender(_TOOL, lambda number: _with_tool(rig, f"tool-{number}", count))
     return _measure(rig, "sink, free rows", df, count, rounds, [tool], target=1.0, aim=1.5)
 
 
-def measure_keyed(rig: Rig, count: int, rounds: int) -> list[Figure]:
+def measure_keyed(rig: Rig, count: int, rounds: range) -> list[Figure]:
     """Rows with a key, which semel shuffles to the one writer of their partition."""
     df = rows.keyed(rig.spark, count, PARTITIONS)
     return _measure(rig, "sink, keyed rows", df, count, rounds, [], target=0.75, aim=1.0)
 
 
-def _measure(rig: Rig, work: str, df: DataFrame, count: int, rounds: int, more: list[Contender], *, target: float, aim: float) -> list[Figure]:
+def measure_tls(rig: Rig, count: int, rounds: range) -> list[Figure]:
+    """Rows without a key, by TLS; and beside that what TLS takes."""
+    work, df, tls = "sink, free rows, TLS", rows.free(rig.spark, count, PARTITIONS), rig.over_tls()
+    contenders = [
+        Contender(_OURS, lambda number: _with_semel(tls, f"tls-semel-{number}", df, count)),
+        Contender(JVM_SINK, lambda number: _with_jvm(tls, f"tls-jvm-{number}", df, count, {})),
+        Contender(_PLAIN, lambda number: _with_semel(rig, f"tls-plain-{number}", df, count)),
+    ]
+    rates = interleave(work, contenders, rounds, unit="rows/s", console=rig.console)
+    return [
+        ratios(work, JVM_SINK, rates[_OURS], rates[JVM_SINK], target=1.0, aim=1.5),
+        ratios(work, _PLAIN, rates[_OURS], rates[_PLAIN]),
+    ]
+
+
+def _measure(rig: Rig, work: str, df: DataFrame, count: int, rounds: range, more: list[Contender], *, target: float, aim: float) -> list[Figure]:
     short = work.replace(", ", "-").replace(" ", "-")
     contenders = [
         Contender(_OURS, lambda number: _with_semel(rig, f"{short}-semel-{number}", df, count)),
@@ -57,7 +73,7 @@ def _measure(rig: Rig, work: str, df: DataFrame, count: int, rounds: int, more: 
 
 def _with_semel(rig: Rig, topic: str, df: DataFrame, count: int) -> float:
     with rig.topic(topic):
-        sink = KafkaSink(topic=topic, transactionalIdPrefix=topic, **{"kafka.bootstrap.servers": rig.servers})
+        sink = KafkaSink(topic=topic, transactionalIdPrefix=topic, **rig.kafka)
         seconds = _seconds(lambda: sink.write(df, version=1))
         rig.check(topic, count, markers=PARTITIONS)
     return count / seconds
@@ -65,7 +81,7 @@ def _with_semel(rig: Rig, topic: str, df: DataFrame, count: int) -> float:
 
 def _with_jvm(rig: Rig, topic: str, df: DataFrame, count: int, settings: Mapping[str, str]) -> float:
     with rig.topic(topic):
-        options = {"topic": topic, "kafka.bootstrap.servers": rig.servers, "kafka.acks": "all", **settings}
+        options = {"topic": topic, **rig.kafka, "kafka.acks": "all", **settings}
         seconds = _seconds(lambda: df.write.format("kafka").options(**options).save())
         rig.check(topic, count)
     return count / seconds

@@ -7,7 +7,8 @@ read is summed up by Spark, which touches every row and tells whether all of the
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark.sql import functions as f
 
@@ -16,21 +17,19 @@ from bench.figures import Figure, ratios
 from bench.rig import Incomplete, Rig
 from bench.rounds import Contender, interleave
 
-__all__ = ["JVM_SOURCE", "measure"]
+__all__ = ["JVM_SOURCE", "measure", "measure_tls"]
 
 JVM_SOURCE = "Spark's JVM source"
 _TUNED = f"{JVM_SOURCE}, large fetches"
 _TUNING = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": "8388608"}
 _OURS = "semel"
+_PLAIN = "the same without TLS"
 _WORK = "source"
 
 
-def measure(rig: Rig, count: int, rounds: int) -> list[Figure]:
+def measure(rig: Rig, count: int, rounds: range) -> list[Figure]:
     """Rows per second of a batch query over a whole topic."""
-    with rig.topic("source-input") as topic:
-        rig.console.print(f"writing {count:,} rows to read", style="dim")
-        perf_tool.produce(rig.servers, topic, count, rows.SIZE)
-        rig.check(topic, count)
+    with _written(rig, count) as topic:
         contenders = [
             Contender(_OURS, lambda _: _read(rig, "semel", topic, count, {})),
             Contender(JVM_SOURCE, lambda _: _read(rig, "kafka", topic, count, {})),
@@ -43,8 +42,33 @@ def measure(rig: Rig, count: int, rounds: int) -> list[Figure]:
     ]
 
 
+def measure_tls(rig: Rig, count: int, rounds: range) -> list[Figure]:
+    """The same by TLS; and beside that what TLS takes."""
+    work, tls = f"{_WORK}, TLS", rig.over_tls()
+    with _written(rig, count) as topic:
+        contenders = [
+            Contender(_OURS, lambda _: _read(tls, "semel", topic, count, {})),
+            Contender(JVM_SOURCE, lambda _: _read(tls, "kafka", topic, count, {})),
+            Contender(_PLAIN, lambda _: _read(rig, "semel", topic, count, {})),
+        ]
+        rates = interleave(work, contenders, rounds, unit="rows/s", console=rig.console)
+    return [
+        ratios(work, JVM_SOURCE, rates[_OURS], rates[JVM_SOURCE], target=2.0, aim=4.0),
+        ratios(work, _PLAIN, rates[_OURS], rates[_PLAIN]),
+    ]
+
+
+@contextmanager
+def _written(rig: Rig, count: int) -> Iterator[str]:
+    with rig.topic("source-input") as topic:
+        rig.console.print(f"writing {count:,} rows to read", style="dim")
+        perf_tool.produce(rig.servers, topic, count, rows.SIZE)
+        rig.check(topic, count)
+        yield topic
+
+
 def _read(rig: Rig, name: str, topic: str, count: int, settings: Mapping[str, str]) -> float:
-    options = {"kafka.bootstrap.servers": rig.servers, "subscribe": topic, "startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+    options = {**rig.kafka, "subscribe": topic, "startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
     began = time.perf_counter()
     df = rig.spark.read.format(name).options(**options, **settings).load()
     sums = df.agg(f.count("offset").alias("rows"), f.sum(f.length("value")).alias("size")).first()

@@ -1,32 +1,62 @@
-"""The bench runs: everything once, with rows so few that the figures mean nothing. It checks itself that all of them arrive."""
+"""The bench runs: each way of it once, with rows so few that the figures mean nothing. It checks itself that all of them arrive."""
 
 from __future__ import annotations
 
-import os
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from bench.recovery import Recovery
 from bench.report import BEGIN, END
+from bench.rig import Rig
+from semel.config import ClientConfig
+from semel.sandbox import Sandbox, Secured
 from semel.testing.spark_home import java_options, spark_home
+from semel.wire.client import Client
 
 ROOT = Path(__file__).parents[2]
-SMALL = "--sink-rows 2000 --source-rows 2000 --rounds 1 --batches 1 --partitions 4".split()
+#: Keyed rows and the source without TLS go the same ways.
+WORK = ("sink-free", "tls", "micro-batches")
+SMALL = "--sink-rows 2000 --source-rows 2000 --rounds 1 --no-warm-up --batches 1 --partitions 4".split()
 
 
-def test_the_bench_measures_everything_and_keeps_it(tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark starts quickly and compiles little: nobody reads these figures."""
+    monkeypatch.setenv("SPARK_HOME", str(spark_home()))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", shlex.join(["--conf", f"spark.driver.extraJavaOptions={java_options()}", "pyspark-shell"]))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+def test_the_bench_measures_and_keeps_it(tmp_path: Path) -> None:
     document = tmp_path / "benchmarks.md"
     document.write_text(f"prose\n{BEGIN}\n{END}\n")
-    command = [sys.executable, "-m", "bench", *SMALL, "--document", str(document)]
-    submit = shlex.join(["--conf", f"spark.driver.extraJavaOptions={java_options()}", "pyspark-shell"])
-    quick = {"SPARK_HOME": str(spark_home()), "PYSPARK_SUBMIT_ARGS": submit, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **quick}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False
-    )
+    command = [sys.executable, "-m", "bench", *SMALL, *(f"--only={work}" for work in WORK), "--document", str(document)]
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     kept = document.read_text()
-    for work in ("sink, free rows", "sink, keyed rows", "source", "micro-batch, 4 partitions"):
+    for work in ("sink, free rows", "sink, free rows, TLS", "source, TLS", "micro-batch, 4 partitions"):
         assert f"| {work} |" in kept
     assert kept.startswith("prose\n")
     assert document.with_suffix(".png").exists()
+
+
+def test_a_driver_is_killed_and_the_way_to_its_next_commit_is_split(kafka: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    secured, plain = Secured.make(tmp_path, {}), {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    with Client(ClientConfig.parse({"bootstrap.servers": kafka.bootstrap_servers})) as client:
+        recovery = Recovery()
+        milliseconds = recovery.kill(Rig(kafka, secured, plain, spark, tmp_path, admin, client, Console(quiet=True)), "exactly_once", 1)
+    found = re.fullmatch(r"(\S+) s: Spark's start (\S+) s .*, taking over (\S+) s .*, the first batch (\S+) s .*", str(recovery))
+    assert found is not None, str(recovery)
+    total, *parts = map(float, found.groups())
+    assert all(part > 0 for part in parts)
+    assert abs(total - sum(parts)) < 0.3, "but for rounding"
+    assert milliseconds > 900 * total, "rows are read behind their commit"
