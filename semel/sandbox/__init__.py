@@ -3,6 +3,7 @@
 - ``java``: finds a Java that is new enough, or says how to get one.
 - ``jars``: Kafka's own jars, resolved once by the Ivy jar inside PySpark, kept in the user's cache with their checksums.
 - ``ivy``: resolves them from a Maven repository.
+- ``archive``: their classes, parsed once, for brokers that start quickly.
 - ``settings``: the properties of one node.
 - ``secured``: listeners with TLS, SASL and ACLs beside the plain one.
 - ``ports``: ports that nobody else has.

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from semel.errors import ConfigError
-from semel.sandbox import jars, settings, watch
+from semel.sandbox import archive, jars, settings, watch
 from semel.sandbox.java import find_java
 from semel.sandbox.node import Node
 from semel.sandbox.ports import Ports, is_free
@@ -58,7 +58,7 @@ class Sandbox:
         settings: Mapping[str, str] = {},
         features: Mapping[str, int] = {},
         secured: Secured | None = None,
-        jvm: Sequence[str] = FAST_JVM,
+        jvm: Sequence[str] | None = None,
         keep_running: bool = False,
         progress: bool = False,
         timeout: float = 120.0,
@@ -69,13 +69,15 @@ class Sandbox:
         ``directory`` keeps the data (a second start finds it); without it they go with the cluster. ``ports`` are the brokers'
         own, one a node; without them free ones are chosen. ``settings`` are broker properties, ``features`` levels such as
         ``{"transaction.version": 1}`` for a new directory, ``secured`` adds listeners with TLS and SASL, ``jvm`` are the options of
-        Java. ``keep_running`` leaves the nodes alone when this process ends.
+        Java, without them those of a quick start. ``keep_running`` leaves the nodes alone when this process ends.
         """
         if nodes < 1 or (ports is not None and len(ports) != nodes):
             raise ConfigError(f"{nodes} nodes need {max(nodes, 1)} ports, not {list(ports or [])}. Nothing was started.", tag="SANDBOX_PORTS")
         if keep_running and directory is None:
             raise ConfigError("a broker that is kept running needs a directory of its own. Nothing was started.", tag="SANDBOX_DIRECTORY")
-        plan = _Plan(nodes, version or jars.chosen_version(), directory, ports, settings, features, secured, jvm, keep_running)
+        version = version or jars.chosen_version()
+        jvm = (*FAST_JVM, *archive.reading(version)) if jvm is None else jvm
+        plan = _Plan(nodes, version, directory, ports, settings, features, secured, jvm, keep_running)
         java, formatted = find_java(), plan.prepare(progress=progress)
         for attempt in range(1, _START_TRIES + 1):
             sandbox = plan.lay_out(java, formatted)

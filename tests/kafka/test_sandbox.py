@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
+from semel.sandbox.cluster import FAST_JVM
 from semel.sandbox.ready import ask
 from semel.sandbox.settings import parse_properties
 from tests.waiting import wait_for
@@ -71,6 +72,17 @@ def started(process: subprocess.Popen[str]) -> tuple[int, int, Path]:
     assert process.stdout is not None
     pid, port, directory = process.stdout.readline().split(maxsplit=2)
     return int(pid), int(port), Path(directory.strip())
+
+
+def test_a_broker_finds_its_classes_parsed() -> None:
+    with Sandbox.start() as sandbox:
+        assert f"{sandbox.version}.jsa" in Path(f"/proc/{sandbox.nodes[0].pid}/maps").read_text()
+
+
+def test_an_archive_that_does_not_fit_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "classes.jsa").write_bytes(b"\0" * 100_000)
+    with Sandbox.start(jvm=(*FAST_JVM, "-Xshare:auto", f"-XX:SharedArchiveFile={tmp_path / 'classes.jsa'}")) as sandbox:
+        create(sandbox, "without-an-archive")
 
 
 def test_one_node_serves_and_leaves_nothing_behind() -> None:
