@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
+import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError
@@ -95,13 +96,18 @@ def _too_much(limit: int) -> Damaged:
     return Damaged(f"it decompresses to more than {limit} bytes")
 
 
-def _stream(name: str, data: memoryview, limit: int) -> bytes:
+def _stream(name: str, data: memoryview, limit: int) -> bytes | memoryview:
     """Read to the end of all frames, in growing portions, so that no more is allocated than a multiple of what has come out."""
-    chunks: list[bytes] = []
+    chunks: list[memoryview] = []
     total = 0
     portion = max(_FIRST_READ, 4 * len(data))
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name) as stream:
-        while chunk := stream.read(min(portion, limit - total + 1)):
+        while True:
+            # not read(): where the data are broken, pyarrow never gives back what it would have returned
+            room = np.empty(min(portion, limit - total + 1), np.uint8).data
+            chunk = room[: stream.readinto(room)]
+            if not chunk:
+                break
             chunks.append(chunk)
             total += len(chunk)
             if total > limit:

@@ -123,7 +123,11 @@ def _source(folder: Path, key: str, end: str | None, planned: str) -> SourceEnd:
 def _first(folder: Path, key: str) -> str:
     """Where a source began: what it has written down before its first batch."""
     path = folder / "sources" / key / "0"
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError:  # a name that is too long for a file
+        there = False
+    if not there:
         raise _refused(
             f"source {key} of {folder} has no committed batch, and sources/{key}/0 is not there: nobody can tell where it stands.", "NO_OFFSETS"
         )

@@ -230,8 +230,8 @@ def _pattern(text: str) -> str:
         raise ConfigError(f"subscribePattern is longer than {_LONGEST_PATTERN} characters. Nothing was read. List the topics with subscribe.")
     try:
         re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ConfigError(f"subscribePattern={text} is no regular expression ({error}). Nothing was read. Correct it.") from None
+    except (re.error, RecursionError, OverflowError, ValueError) as error:  # the last of a number with thousands of digits
+        raise ConfigError(f"subscribePattern={text:.200} is no regular expression ({error}). Nothing was read. Correct it.") from None
     if not text:
         raise ConfigError("subscribePattern is empty. Nothing was read. Give a regular expression that matches whole topic names.")
     return text

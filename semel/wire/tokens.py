@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import http.client
 import importlib
-import json
+import math
 import os
 import ssl
 import threading
@@ -22,14 +22,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.errors import ConfigError, Retriable, SemelError
+from semel.plain_json import read_object
 from semel.security import Sasl
 
-__all__ = ["rejected", "token"]
+__all__ = ["read_answer", "rejected", "token"]
 
 #: Of its life, what a token is used for; the rest is for clocks that differ and connections that are slow.
 _USED: Final = 0.8
 #: Answers of an endpoint that another try may change.
 _PASSING: Final = frozenset({408, 425, 429})
+#: Bytes of an answer that are looked at: tokens are some thousands.
+_LONGEST: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -116,13 +119,22 @@ def _asked(sasl: Sasl) -> tuple[str, float]:
     opener = urllib.request.build_opener(_NoRedirects)
     try:
         with opener.open(request, timeout=sasl.connect_timeout_ms / 1000) as answer:
-            body = json.loads(answer.read())
-            return _checked(body["access_token"], where), float(body.get("expires_in") or 0)
+            return read_answer(answer.read(_LONGEST), where)
     except urllib.error.HTTPError as error:
         raise _refusal(sasl, where, error.code) from None
     except (OSError, http.client.HTTPException) as error:
         raise _unreached(where, getattr(error, "reason", error)) from None
-    except (ValueError, KeyError, TypeError):
+
+
+def read_answer(data: bytes, where: str) -> tuple[str, float]:
+    """The token that an endpoint gave, and the seconds for which it holds: none where it does not say. Raises :class:`ConfigError`."""
+    try:
+        body = read_object(data)
+        life = float(body.get("expires_in") or 0)
+        if not 0 <= life < math.inf:
+            raise ValueError(life)
+        return _checked(body["access_token"], where), life
+    except (ValueError, KeyError, TypeError, OverflowError):
         raise ConfigError(
             f"what {where} answered is no token: JSON with access_token and expires_in. Nothing was sent on this connection. Correct the address.",
             tag="SASL_LOGIN",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from random import Random
 
@@ -39,6 +40,7 @@ TARGETS = {
     target.name: target
     for target in (
         _target("sound", lambda data: None),
+        _target("loud", lambda data: print("x" * 5_000, file=sys.stderr)),
         _target("index", lambda data: data[1000]),
         _target("loop", _forever),
         _target("allocates", lambda data: bytearray(1 << 20)),

@@ -99,6 +99,8 @@ _CHANGES: tuple[Callable[[Random, bytearray, Sequence[bytes]], None], ...] = (
 
 #: Stands for text that no writer of JSON makes.
 _RAW = "\0raw"
+#: Characters that one of these takes up in all, where a list repeats it.
+_LONGEST = 1_000_000
 _TEXTS = (
     "NaN",
     "-Infinity",
@@ -158,7 +160,8 @@ def spoilt_json(random: Random, samples: Sequence[bytes]) -> bytes:
         value = _changed(random, value, others, raw)
     text = json.dumps(value, separators=random.choice(((",", ":"), (", ", ": "))))
     for number, each in enumerate(raw):
-        text = text.replace(json.dumps(f"{_RAW}{number}"), each)
+        mark = json.dumps(f"{_RAW}{number}")
+        text = text.replace(mark, each, max(1, _LONGEST // max(1, len(each)))).replace(mark, "0")
     data = text.encode("utf-8", "surrogatepass")
     return spoilt_bytes(random, [data], 1) if random.random() < 0.05 else data
 

@@ -11,8 +11,10 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from semel.cli.connection import parse_properties
@@ -22,14 +24,15 @@ from semel.jaas import parse_jaas
 from semel.records import decode, scan
 from semel.records.control import marker
 from semel.sandbox.background import Background
-from semel.spark import offsets
+from semel.spark import kafka_checkpoint, offsets
 from semel.spark.answers import read_answer as read_task_answer
 from semel.spark.options import SinkOptions
 from semel.spark.source_options import SourceOptions
 from semel.transaction import naming
 from semel.transaction.progress import Progress
 from semel.transaction.ticket import read_receipt, read_ticket
-from tests.fuzz.mutate import spoilt_json, spoilt_text
+from semel.wire.tokens import read_answer
+from tests.fuzz.mutate import spoilt_bytes, spoilt_json, spoilt_text
 from tests.fuzz.samples import spoilt_batches
 from tests.fuzz.wire import every_answer, make_answer, make_frame, make_stream, read_answers, read_frames, read_stream
 from tests.unit.formats.forms import WRITTEN
@@ -125,6 +128,42 @@ def read_ticket_also_pickled(data: bytes) -> Any:
     if pickle.loads(pickle.dumps(ticket)) != ticket:
         raise AssertionError("a ticket is another one behind pickling")
     return ticket
+
+
+# ---- a checkpoint, of which one file is spoilt
+
+_SETTINGS = b'{"batchWatermarkMs":0,"batchTimestampMs":1795374242901,"conf":{"spark.sql.shuffle.partitions":"2"}}'
+_ENDS = b'{"in":{"0":9,"1":8},"other":{"0":0}}'
+_CHECKPOINTS = {
+    "offsets/1": tuple(b"\n".join(lines) for lines in ((b"v1", _SETTINGS, _ENDS), (b"v1", _SETTINGS, b"-"), (b"v2", _SETTINGS, b"left:" + _ENDS))),
+    "commits/1": (b'v1\n{"nextBatchWatermarkMs":0}',),
+    "sources/0/0": (b'\0v1\n{"in":{"0":3,"1":0}}',),
+    "metadata": (b'{"id":"the-query"}',),
+}
+_SEPARATOR = b"\n--\n"
+
+
+def spoilt_checkpoint(random: Random) -> bytes:
+    """Its files, one behind the other."""
+    files = {name: random.choice(samples) for name, samples in _CHECKPOINTS.items()}
+    name = random.choice(list(files))
+    files[name] = spoilt_bytes(random, _CHECKPOINTS[name])
+    return _SEPARATOR.join(files.values())
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """One for all: Python keeps each name that a path has ever had."""
+    directory = TemporaryDirectory(prefix="semel-fuzz-")
+    for name in _CHECKPOINTS:
+        Path(directory.name, name).parent.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def read_checkpoint(data: bytes) -> None:
+    for name, content in zip(_CHECKPOINTS, data.split(_SEPARATOR), strict=False):
+        Path(_folder().name, name).write_bytes(content)
+    repr(kafka_checkpoint.read(_folder().name))
 
 
 # ---- options
@@ -266,6 +305,7 @@ def _login(text: str) -> object:
     return parse_jaas(text, mechanism)
 
 
+_TOKENS = (b'{"access_token":"a.b.c","expires_in":3600,"token_type":"Bearer"}', b'{"access_token":"a","expires_in":"60"}', b'{"access_token":"a"}')
 _MARKS = (*"=;\"'\\ \t\n\0.#:!", "\\u00e4", "\\u12", "\\\n", "required", "LoginModule", "username=", "extension_", "\r")
 
 TARGETS = {
@@ -278,11 +318,14 @@ TARGETS = {
         Target("frames", make_stream, read_stream, factor=200, slack=65 * MIB),
         Target("proxy", make_frame, read_frames, factor=200, slack=256 * KIB, allowed=(ConnectionError, ValueError)),
         json_target("offsets", written("source-offset.v1", "source-offset-initial.v1"), read_offset, lambda offset: offsets.dump(offset).encode()),
-        json_target("progress", written("progress.v1"), lambda data: Progress.decode(data, "p-0 offset 1"), Progress.encode),
+        json_target("progress", written("progress.v1", "progress-groups.v1"), lambda data: Progress.decode(data, "p-0 offset 1"), Progress.encode),
         json_target("tickets", written("ticket.v1"), read_ticket_also_pickled, write_any),
         json_target("receipts", written("receipt.v1"), read_receipt, write_any),
         json_target("task-answers", written("answer.v1", "answer-error.v1"), read_any_answer, write_any),
         json_target("left-running", written("left-running.v1"), Background.decode, Background.encode, (ValueError, KeyError, TypeError)),
+        # Python interns the parts of paths, in a table that now and then doubles
+        Target("checkpoints", spoilt_checkpoint, read_checkpoint, factor=100, slack=4 * MIB),
+        Target("token-answers", lambda random: spoilt_json(random, _TOKENS), lambda data: _ignore(read_answer(data, "here")), 100, 256 * KIB),
         Target("sink-options", lambda random: spoilt_options(random, _SINKS), read_sink, factor=400, slack=512 * KIB),
         Target("source-options", lambda random: spoilt_options(random, _SOURCES), read_source, factor=400, slack=512 * KIB),
         text_target("jaas", _LOGINS, _MARKS, _login, factor=400),

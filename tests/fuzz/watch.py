@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import mmap
+import os
 import signal
 import struct
 import subprocess
@@ -54,9 +55,15 @@ def watched(names: Sequence[str], seed: int, seconds: float, kept: Path, module:
 
 def _child(names: Sequence[str], seed: int, seconds: float, kept: Path, module: str, first: int, beat: str) -> tuple[list[Report], str]:
     argv = [sys.executable, "-m", "tests.fuzz.watch", json.dumps([list(names), seed, seconds, str(kept), module, first, beat])]
-    with tempfile.TemporaryFile("w+") as output, subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=subprocess.PIPE, text=True) as child:
+    # files, and no pipes: a parser that warns of each input would stand still when a pipe is full
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=errors) as child,
+    ):
         silent = _until_over(child, Path(beat))
-        problem = (child.stderr.read() if child.stderr else "")[-2000:]
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - 2_000))
+        problem = errors.read().decode("utf-8", "replace")
         output.seek(0)
         reports = [Report(**{**value, "failures": [Failure(**f) for f in value["failures"]]}) for value in map(json.loads, output)]
     if silent:
@@ -65,7 +72,7 @@ def _child(names: Sequence[str], seed: int, seconds: float, kept: Path, module: 
     return reports, f"the process ended {how} {problem}"
 
 
-def _until_over(child: subprocess.Popen[str], beat: Path) -> bool:
+def _until_over(child: subprocess.Popen[bytes], beat: Path) -> bool:
     """Wait for the process. True, and it is ended, if it was silent for too long."""
     last, since = b"", time.monotonic()
     while True:

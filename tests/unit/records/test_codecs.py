@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import gzip
 import random
+import resource
 import struct
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -79,3 +81,18 @@ def test_lz4_is_written_as_java_reads_it() -> None:
 
 def test_linked_lz4_blocks_of_other_producers_are_read() -> None:
     assert unpack(Codec.LZ4, pa.compress(TEXT, codec="lz4", asbytes=True)) == TEXT
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])
+def test_broken_data_leave_no_memory_behind(codec: Codec) -> None:
+    """A topic that is damaged is read again and again by whoever retries. pyarrow's own ``read`` keeps 64 KiB for each try."""
+    broken = memoryview(bytes(compress(codec, memoryview(b"order " * 100)))[:-20] + b"\xff" * 40)
+
+    def pages_behind(tries: int) -> int:
+        for _ in range(tries):
+            with pytest.raises(Damaged):
+                decompress(codec, broken, 1 << 20)
+        return int(Path("/proc/self/statm").read_text().split()[0])
+
+    before = pages_behind(100)
+    assert (pages_behind(1_000) - before) * resource.getpagesize() < 10 << 20

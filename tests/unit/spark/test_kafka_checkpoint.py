@@ -112,6 +112,7 @@ def test_what_has_been_lost(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "begun", [offsets(**{"in": [5, 6]})], committed=0)
     (folder / "sources" / "0" / "0").unlink()
     assert refused(folder) == "NO_OFFSETS"
+    assert refused(checkpoint(tmp_path / "long", [f"{'x' * 300}:-"], committed=1, version="v2")) == "NO_OFFSETS"
     assert refused(checkpoint(tmp_path / "empty", [offsets(**{"in": [5]})], committed=1, version="v3")) == "CHECKPOINT_VERSION"
 
 

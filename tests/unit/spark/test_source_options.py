@@ -220,6 +220,7 @@ def test_order_that_is_given_up_is_said(option: str, caplog: pytest.LogCaptureFi
         {"subscribe": "in", "minPartitions": "9" * 5000},
         {"subscribePattern": "(" * 5000 + ")" * 5000},
         {"subscribePattern": "a{99999999999999999999}"},
+        {"subscribePattern": "a{" + "9" * 5005 + "}"},
         {"subscribePattern": "a" * 500_000},
     ],
     ids=lambda given: str(given)[:40],
