@@ -31,7 +31,10 @@ def heal(
     command_config: Configured = None,
     transactional_id: Annotated[str | None, typer.Option(help="Whose producer id it was, where no broker knows it any more.")] = None,
     end: Annotated[End | None, typer.Option("--as", help="How the transaction had ended. Without it, what is written down is followed.")] = None,
-    progress_topic: Annotated[str, typer.Option(help="Where the progress of its prefix is kept.")] = DEFAULT_TOPIC,
+    progress_topic: Annotated[str, typer.Option(help="Where the progress of its prefix is kept: of a query, its progressTopic.")] = DEFAULT_TOPIC,
+    owner_gone: Annotated[
+        bool, typer.Option("--owner-gone", help="No program can write under this producer id any more, and no broker knows it.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. Where nothing is written down, --as must say how.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -42,8 +45,8 @@ def heal(
     """
     console = Console(soft_wrap=True, stderr=as_json)
     with connect(bootstrap_server, command_config) as client:
-        found = look(client, (topic, partition), producer_id, transactional_id, progress_topic=progress_topic)
-        _show(console, found)
+        found = look(client, (topic, partition), producer_id, transactional_id, progress_topic=progress_topic, owner_gone=owner_gone)
+        _show(console, found, progress_topic)
         commit = _choose(console, found, end, yes=yes)
         heal_shown(client, found, commit=commit, progress_topic=progress_topic)
     if as_json:
@@ -69,8 +72,8 @@ def _choose(console: Console, found: Unmarked, end: End | None, *, yes: bool) ->
     return end is End.commit
 
 
-def _show(console: Console, found: Unmarked) -> None:
-    told = {True: "committed", False: "aborted", None: "not written down anywhere"}[found.committed]
+def _show(console: Console, found: Unmarked, progress_topic: str) -> None:
+    told = {True: "committed", False: "aborted", None: f"not written down in {progress_topic}"}[found.committed]
     facts = Table.grid(padding=(0, 2))
     facts.add_row("partition", f"{found.partition[0]}-{found.partition[1]}")
     facts.add_row("open from offset", str(found.opened.start_offset))

@@ -48,6 +48,6 @@ def users_code() -> str:
 
 
 def as_promised(outcomes: Sequence[Outcome]) -> bool:
-    """semel lost, doubled and tore nothing, and the control did double: a demo that could not fail would show nothing."""
+    """semel lost, doubled and tore nothing. The control lost nothing, and did double: a demo that could not fail would show nothing."""
     ours, control = outcomes
-    return ours.history.exact and control.history.duplicated > 0
+    return ours.history.exact and control.history.duplicated > 0 and control.history.lost == 0

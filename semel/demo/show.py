@@ -1,7 +1,7 @@
 """Run the pipeline twice, with semel and at least once, and kill it while it runs.
 
-Both runs meet the same three kills, each SIGKILL at a named step, so that none of them can miss: an executor in mid-write, the driver with its batch
-written and Spark's commit log not, an executor that has written and not yet reported.
+Both runs meet the same three kills, each SIGKILL at a named step, so that none of them can miss: the executor in mid-write, the driver with its batch
+written and Spark's commit log not, the executor when a task has written and not yet reported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ __all__ = ["Outcome", "show"]
 
 PARTITIONS = 4
 #: As many as the kills need: each meets a batch of its own, with committed batches before and behind it.
-_BATCHES = 10
+_BATCHES = 8
+#: One executor with two tasks at a time: both of them die with it. A second one would double the time that it takes to start.
+_SPARK = SparkCluster("local-cluster[1,2,1024]")
 _MOST_STARTS = 8
 _POLL_S = 0.3
 
@@ -95,7 +97,7 @@ def _run(name: str, delivery: str, sandbox: Sandbox, client: Client, directory: 
     argv = [*program, sandbox.bootstrap_servers, str(directory / name), name, str(orders // _BATCHES), f"delivery={delivery}"]
     began = time.monotonic()
     for start in range(1, _MOST_STARTS + 1):
-        with SparkCluster().driver(argv, plan) as driver:
+        with _SPARK.driver(argv, plan) as driver:
             status = _watch(driver, plan, client, name, progress, bar)
             said = driver.tail()
         if status == 0:

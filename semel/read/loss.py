@@ -23,6 +23,7 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import EARLIEST, LATEST, list_offsets
+from semel.wire.witnesses import newest_leaders
 
 __all__ = ["Checked", "Loss", "check_ranges", "report"]
 
@@ -148,7 +149,7 @@ def _bounds(client: Client, ranges: Collection[Range], deadline: Deadline) -> di
     last = list_offsets(client, dict.fromkeys(partitions, LATEST), read_committed=False, deadline=deadline)
     doubtful = {one.topic_partition for one in ranges if (one.end if one.bounded else one.start) > last[one.topic_partition].offset}
     while doubtful:
-        leaders = client.newest_leaders(doubtful, deadline)
+        leaders = newest_leaders(client, doubtful, deadline)
         led = {partition: LATEST for partition in doubtful if leaders[partition][0] >= 0}
         answered = list_offsets(client, led, read_committed=False, leaders=leaders, deadline=deadline)
         last.update(answered)

@@ -9,18 +9,21 @@ knows, and the caller stops.
 
 from __future__ import annotations
 
-from semel.read.journal import end_behind
+from semel.read.journal import end_behind, written_by
 from semel.transaction.progress import Recorded, Settled
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition
+from semel.wire.transactions import OpenTransaction
 
-__all__ = ["decide"]
+__all__ = ["decide", "decide_open"]
 
 
-def decide(client: Client, producer_id: int, epoch: int, settled: Settled, current: int, deadline: Deadline) -> bool | None:
+def decide(client: Client, producer_id: int, epoch: int, settled: Settled, current: int | None, deadline: Deadline) -> bool | None:
     """Whether the transaction of this pair was committed; None where nothing tells.
 
-    ``settled`` is what was read of the prefix's progress up to a claim of the owner's, ``current`` that owner's producer id.
+    ``settled`` is what was read of the prefix's progress up to a claim, ``current`` the producer id that its transactional id has now, None where
+    nobody knows it.
     """
     for decided in settled.decided:
         if (decided.producer_id, decided.epoch) == (producer_id, epoch):
@@ -29,14 +32,24 @@ def decide(client: Client, producer_id: int, epoch: int, settled: Settled, curre
     if own:
         newest = max(own, key=lambda record: record.offset)
         return newest.committed if newest.committed is not None else _by_its_rows(client, newest, deadline)
-    # progress is written last, so without a record nothing was committed; yet compaction drops a record behind a newer one, and whoever has
-    # never taken this id over with semel has written no progress at all
-    if not settled.claimed or any(_newer(record, producer_id, epoch, current) for record in settled.everything):
+    # progress is written last, so without a record nothing was committed; yet compaction drops a record behind a newer one, and where there is none
+    # at all, whoever wrote these rows may write none, or keep it in another topic. A claim says nothing of that: any process writes one
+    written = [record for record in settled.everything if not record.progress.moved]
+    if not written or any(_newer(record, producer_id, epoch, current) for record in written):
         return None
     return False
 
 
-def _newer(record: Recorded, producer_id: int, epoch: int, current: int) -> bool:
+def decide_open(
+    client: Client, partition: TopicPartition, opened: OpenTransaction, settled: Settled, current: int | None, deadline: Deadline
+) -> bool | None:
+    """The same of rows that stand open on a partition. The leader tells the epoch of the last ones; where the first have another, nothing tells."""
+    if written_by(client, partition, opened.start_offset, deadline) != (opened.producer_id, opened.epoch):
+        return None  # two transactions lie in one
+    return decide(client, opened.producer_id, opened.epoch, settled, current, deadline)
+
+
+def _newer(record: Recorded, producer_id: int, epoch: int, current: int | None) -> bool:
     """Whether the record may be of a later transaction than the pair's. Producer ids are not in order: brokers give them out in blocks."""
     if record.producer_id == producer_id:
         return record.epoch > epoch

@@ -16,7 +16,7 @@ from semel.transaction.states import Event
 from semel.wire.outcome import briefly, name
 from semel.wire.transactions import EndAnswer, Identity, end
 
-__all__ = ["ENDED", "abort", "commit", "give_up"]
+__all__ = ["ENDED", "abort", "commit", "give_up", "refuse_succeeded"]
 
 _ABORTED = 48
 _FENCED = (47, 49, 90)
@@ -67,6 +67,17 @@ def abort(own: Ownership) -> bool:
         f"the abort of {own.transactional_id!r} answered {name(answer.code)}. {_UNKNOWN}",
         tag="OUTCOME_UNKNOWN",
     )
+
+
+def refuse_succeeded(own: Ownership, told: str) -> None:
+    """Find out whether anybody has taken the id since, with no transaction open: an abort with nothing in it is answered by the next identity alone.
+
+    Raises :class:`Fenced` if so, with ``told`` behind it.
+    """
+    answer = end(own.client, own.identity, commit=False, deadline=own.deadline())
+    if answer.code:
+        raise Fenced(f"another owner has taken over transactional id {own.transactional_id!r} {told}")
+    own.identity = answer.identity
 
 
 def give_up(own: Ownership, text: str, tag: str) -> NoReturn:

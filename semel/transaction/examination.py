@@ -14,14 +14,13 @@ from semel.errors import ConfigError, SemelError, Unsupported
 from semel.transaction.naming import check_prefix
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
 from semel.transaction.progress_topic import DEFAULT_TOPIC, examine
-from semel.transaction.survey import OPEN
 from semel.wire import authorized, topics
 from semel.wire.client import Client
 from semel.wire.clock import Clock, controller_clock
 from semel.wire.metadata import Topic, named
 from semel.wire.offsets import live_members
 from semel.wire.outcome import briefly
-from semel.wire.transactions import describe
+from semel.wire.transactions import OPEN, describe
 from semel.wire.versions import Versions
 
 __all__ = ["Asked", "Finding", "Verdict", "examined"]

@@ -11,6 +11,7 @@ from functools import reduce
 
 from semel.errors import AbortAndRetry, ConfigError, Retriable
 from semel.read.plan import id_text
+from semel.transaction.healing import Healing
 from semel.transaction.markers import OFFSETS_TOPIC, Heal, wait_seen
 from semel.transaction.ownership import Ownership
 from semel.transaction.progress import KafkaSource, Progress
@@ -20,7 +21,7 @@ from semel.wire.metadata import Topic, TopicPartition
 from semel.wire.offsets import committed, live_members
 from semel.wire.outcome import briefly
 
-__all__ = ["group_view", "offsets_partition", "refuse_live_members", "see_group"]
+__all__ = ["group_view", "offsets_partition", "refuse_live_members", "see_group", "see_groups", "union"]
 
 #: How long offsets may stay pending before it is looked whether their marker was lost.
 _PATIENCE_MS = 1_000
@@ -60,6 +61,27 @@ def see_group(
             tag="OFFSETS_PENDING",
         ) from None
     own.checked_groups.update((group, partition) for partition in partitions)
+    return found
+
+
+def see_groups(own: Ownership, wanted: Mapping[str, Collection[TopicPartition]]) -> None:
+    """Before a transaction's first offset: see that no former one of the id is pending, on these partitions or wherever its owners put offsets.
+
+    The marker of a transaction settles whatever its producer id has pending on a partition of the offsets topic: also offsets of other groups, and of
+    partitions that it does not touch. Raises as :func:`see_group`.
+    """
+    new = {group: partitions for group, partitions in wanted.items() if any((group, partition) not in own.checked_groups for partition in partitions)}
+    for group, partitions in union(own.unseen_groups, new).items():
+        see_group(own, group, partitions, Healing(own), own.former)
+    own.unseen_groups = {}
+
+
+def union(*groups: Mapping[str, Collection[TopicPartition]]) -> dict[str, set[TopicPartition]]:
+    """All partitions of each group."""
+    found: dict[str, set[TopicPartition]] = {}
+    for one in groups:
+        for group, partitions in one.items():
+            found.setdefault(group, set()).update(partitions)
     return found
 
 

@@ -8,20 +8,21 @@ transaction, is refused by the broker (measured).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NoReturn
 
 from semel.errors import ConfigError, DataLoss, Fenced, Retriable
-from semel.read.journal import written_by
 from semel.steps import OwnerStep, reached
-from semel.transaction.decision import decide
-from semel.transaction.markers import Ended, opened_text
+from semel.transaction.decision import decide_open
+from semel.transaction.ending import refuse_succeeded
+from semel.transaction.markers import Ended, heal_command, opened_text
 from semel.transaction.ownership import Ownership
 from semel.transaction.progress import Decided
+from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.states import State
 from semel.wire.metadata import Leaders, TopicPartition
 from semel.wire.outcome import name
-from semel.wire.transactions import Marker, OpenTransaction, end, write_markers
+from semel.wire.transactions import OpenTransaction, end, marker_of, write_markers
 
 __all__ = ["Healing"]
 
@@ -32,12 +33,11 @@ class Healing:
     """Writes the markers that an owner's partitions lack, or stops and says why it cannot.
 
     ``ended`` is the transaction that the owner has just ended itself; without it, what is open was left by the owners before it, and InitProducerId
-    has answered: no coordinator has a marker left to write. ``former`` are the producer ids that those owners had.
+    has answered: no coordinator has a marker left to write.
     """
 
-    def __init__(self, own: Ownership, former: Collection[int] = (), ended: Ended | None = None) -> None:
+    def __init__(self, own: Ownership, ended: Ended | None = None) -> None:
         self._own = own
-        self._former = former
         self._ended = ended
         self._proven = ended is None
         self._written_down = False
@@ -56,7 +56,7 @@ class Healing:
         if not self._proven:
             self._prove_ended()
             return  # the last markers may have come meanwhile: only what is open now has lost its own
-        own_ids = {self._own.identity.producer_id, *self._former, *([self._ended.identity.producer_id] if self._ended else [])}
+        own_ids = {self._own.identity.producer_id, *self._own.former, *([self._ended.identity.producer_id] if self._ended else [])}
         ours = {partition: opened for partition, opened in lost.items() if opened.producer_id in own_ids}
         decisions = {partition: self._decision(partition, opened) for partition, opened in ours.items()}
         unknown = {partition: ours[partition] for partition, commit in decisions.items() if commit is None}
@@ -87,12 +87,8 @@ class Healing:
         if self._is_own(opened):
             assert self._ended is not None
             return self._ended.committed
-        deadline = self._own.deadline()
-        # the leader tells the epoch of the last rows; where the first ones have another, two transactions lie in one
-        if written_by(self._own.client, partition, opened.start_offset, deadline) != (opened.producer_id, opened.epoch):
-            return None
-        current = self._own.identity.producer_id
-        return decide(self._own.client, opened.producer_id, opened.epoch, self._own.settled, current, deadline)
+        own = self._own
+        return decide_open(own.client, partition, opened, own.settled, own.identity.producer_id, own.deadline())
 
     def _is_own(self, opened: OpenTransaction) -> bool:
         return self._ended is not None and (opened.producer_id, opened.epoch) == (self._ended.identity.producer_id, self._ended.identity.epoch)
@@ -100,12 +96,12 @@ class Healing:
     def _write(self, lost: Mapping[TopicPartition, OpenTransaction], commits: Mapping[TopicPartition, bool], leaders: Leaders) -> None:
         if any(map(self._is_own, lost.values())):
             self._write_down()
-        markers = {p: Marker(o.producer_id, o.epoch, commits[p], max(0, o.coordinator_epoch)) for p, o in lost.items()}
+        markers = {partition: marker_of(opened, commit=commits[partition]) for partition, opened in lost.items()}
         try:
             written = write_markers(self._own.client, markers, leaders, self._own.deadline())
         except ConfigError as refused:
             rows = "; ".join(f"{opened_text(p, o)}, which was {_word(commits[p])}" for p, o in sorted(lost.items())[:5])
-            command = f"{_command(*min(lost.items()))} --as {'commit' if commits[min(lost)] else 'abort'}"
+            command = f"{self._command(lost)} --as {'commit' if commits[min(lost)] else 'abort'}"
             raise ConfigError(
                 f"the brokers have lost the marker that ends a transaction of {self._own.transactional_id!r} (KAFKA-20734): {rows}. Its rows are"
                 f" whole and open: readers wait in front of them. Nothing new was written. {refused.message} Or let somebody who has it run, for"
@@ -125,25 +121,20 @@ class Healing:
     def _stop_unknown(self, unknown: Mapping[TopicPartition, OpenTransaction]) -> NoReturn:
         own = self._own
         if own.states.now is State.NEW:  # with a transaction open, its own abort finds a rival
-            answer = end(own.client, own.identity, commit=False, deadline=own.deadline())
-            if answer.code:
-                raise Fenced(
-                    f"another owner has taken over transactional id {own.transactional_id!r} while this one looked at open rows of it. This one has"
-                    " written nothing. Run one query with this prefix, not two."
-                )
-            own.identity = answer.identity
+            refuse_succeeded(own, "while this one looked at open rows of it. This one has written nothing. Run one query with this prefix, not two.")
         rows = "; ".join(opened_text(partition, opened) for partition, opened in sorted(unknown.items())[:5])
         raise DataLoss(
             f"the brokers have lost the marker that ends a transaction of {own.transactional_id!r} (KAFKA-20734), and nothing says any more whether"
             f" it was committed: {rows}. Its rows are open: readers wait in front of them, and whether they belong to the output is not known."
             " Nothing new was written. Look whether the same rows were written again behind them, or are missing, and let somebody who may write"
-            f" markers decide: {_command(*min(unknown.items()))} shows both outcomes and asks.",
+            f" markers decide: {self._command(unknown)} shows both outcomes and asks.",
             tag="DECISION_UNKNOWN",
         )
 
-
-def _command(partition: TopicPartition, opened: OpenTransaction) -> str:
-    return f"semel txn heal {partition[0]} {partition[1]} --producer-id {opened.producer_id}"
+    def _command(self, lost: Mapping[TopicPartition, OpenTransaction]) -> str:
+        kept = self._own.progress.name
+        elsewhere = kept if kept != DEFAULT_TOPIC else None
+        return heal_command(min(lost), lost[min(lost)].producer_id, self._own.transactional_id, progress_topic=elsewhere)
 
 
 def _word(committed: bool) -> str:

@@ -9,20 +9,23 @@ way. So an owner waits until it has seen that nothing of its producer id is open
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from semel.errors import AbortAndRetry, DataLoss, Fenced, Retriable
+from semel.errors import AbortAndRetry, DataLoss, Fenced, Retriable, SemelError
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import Leaders, TopicPartition, named
 from semel.wire.offsets import LATEST, list_offsets
 from semel.wire.outcome import briefly
-from semel.wire.transactions import Identity, OpenTransaction, open_transactions
+from semel.wire.transactions import OPEN, Identity, OpenTransaction, describe_all, open_transactions
+from semel.wire.witnesses import newest_leaders
 
-__all__ = ["OFFSETS_TOPIC", "Ended", "Heal", "hanging", "opened_text", "wait_seen"]
+__all__ = ["OFFSETS_TOPIC", "Ended", "Heal", "hanging", "heal_command", "opened_text", "wait_seen"]
 
 log = logging.getLogger("semel")
 
@@ -95,7 +98,7 @@ def wait_seen(
         # the last round has its time too: what it finds is said, and not that the time was up in the middle of it
         once = client.deadline(max(client.config.request_timeout_ms, 1_000))
         try:
-            leaders = client.newest_leaders(left, once)
+            leaders = newest_leaders(client, left, once)
             look, silence = _look(client, leaders, producer_ids, last_offsets, once), None
         except Retriable as error:  # a round in which nobody answers is not the end of the wait, and proves nothing
             look, silence = _Look(set(), {}, look.gone, {}), error
@@ -134,15 +137,22 @@ def _look(client: Client, leaders: Leaders, producer_ids: Collection[int], last_
     return _Look(settled | (confirmed.keys() - ours.keys() - gone), ours, gone, others)
 
 
-def hanging(others: Mapping[TopicPartition, Collection[OpenTransaction]], longest_ms: float, now_ms: float) -> list[str]:
-    """A sentence about each transaction of somebody else that is older than the brokers allow: it holds readers back (PROTOCOL 5.6)."""
+def hanging(client: Client, others: Mapping[TopicPartition, Collection[OpenTransaction]], older_than_ms: float) -> list[str]:
+    """A sentence about each transaction of somebody else that nobody seems to end any more: it holds readers back (PROTOCOL 5.6).
+
+    ``older_than_ms`` is a moment: newer rows are passed over. Rows mostly carry the time of their source, so coordinators are asked too; those that
+    do not answer in time, and ids that the caller may not describe, leave it at a suspicion, which the sentence says.
+    """
+    old = [(at, one) for at, opened in sorted(others.items()) for one in opened if one.last_timestamp < older_than_ms]
+    at_work: set[int] = set()
+    with suppress(SemelError):  # a warning is not worth a start
+        at_work = {told.producer_id for told in describe_all(client, OPEN, {one.producer_id for _, one in old})} if old else set()
     return [
-        f"{topic}-{index} holds a transaction of producer id {one.producer_id} that was last written {(now_ms - one.last_timestamp) / 60_000:.0f}"
-        f" minutes ago, which is longer than the brokers let one be open. read_committed readers wait in front of offset {one.start_offset}, and see"
-        " nothing behind it, ours neither. It is not touched here: bin/kafka-transactions.sh find-hanging tells whose it is, and abort ends it."
-        for (topic, index), opened in sorted(others.items())
-        for one in opened
-        if now_ms - one.last_timestamp > longest_ms
+        f"{topic}-{index} holds open rows of producer id {one.producer_id}, by their timestamps older than the brokers let a transaction be open, and"
+        f" no coordinator that may be asked has it under way. read_committed readers wait in front of offset {one.start_offset}, and see nothing"
+        f" behind it, ours neither. It is not touched here: semel txn heal {topic} {index} --producer-id {one.producer_id} shows it, and ends it."
+        for (topic, index), one in old
+        if one.producer_id not in at_work
     ]
 
 
@@ -185,3 +195,9 @@ def _given_up(left: set[TopicPartition], look: _Look, silence: Retriable | None,
 def opened_text(partition: TopicPartition, opened: OpenTransaction) -> str:
     """Open rows, for a message."""
     return f"{partition[0]}-{partition[1]} from offset {opened.start_offset} (producer id {opened.producer_id}, epoch {opened.epoch})"
+
+
+def heal_command(partition: TopicPartition, producer_id: int, transactional_id: str, progress_topic: str | None = None) -> str:
+    """What an operator runs, with all that it takes to find the same progress, also when no broker knows the producer id any more."""
+    kept = f" --progress-topic {shlex.quote(progress_topic)}" if progress_topic is not None else ""
+    return f"semel txn heal {partition[0]} {partition[1]} --producer-id {producer_id} --transactional-id {shlex.quote(transactional_id)}{kept}"

@@ -39,11 +39,13 @@ class Ownership:
         self.settled = Settled(())
         #: The producer ids that those owners had, where they show.
         self.former: frozenset[int] = frozenset()
-        #: The prefix that this one takes over: its progress is marked as moved by the first transaction.
-        self.moved_from: ProgressTopic | None = None
+        #: The ownership of the prefix that this one goes on from: its progress is marked as moved by the first transaction.
+        self.predecessor: Ownership | None = None
         #: Partitions whose markers this owner has checked: what it adds for the first time is checked first.
         self.checked: set[TopicPartition] = set()
         self.checked_groups: set[tuple[str, TopicPartition]] = set()
+        #: Where the owners before this one may have left offsets pending: looked at before this one commits any, and handed on until then.
+        self.unseen_groups: dict[str, set[TopicPartition]] = {}
         #: How often in a row a transaction was found aborted too early for its timeout: by a rival (PROTOCOL 4, row 48).
         self.rivals_met = 0
         self.timeout_ms = client.config.transaction_timeout_ms or 0

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from semel.errors import AbortAndRetry, Fenced, Retriable
 from semel.steps import OwnerStep, beside, reached
 from semel.transaction.ending import abort
-from semel.transaction.group import group_view, see_group
+from semel.transaction.group import group_view, see_group, see_groups
 from semel.transaction.healing import Healing
 from semel.transaction.markers import Ended, wait_seen
 from semel.transaction.ownership import Ownership
@@ -104,14 +104,15 @@ class Producer:
         own = self._own
         former = Ownership(own.client, previous, scope=own.scope, progress_topic=own.progress.name, accept_late_markers=own.accept_late_markers)
         take_over(former, self._outputs, None)
-        own.newest, own.moved_from = former.newest, former.progress
+        see_groups(former, {})  # nobody uses that id again: what it has left pending would stay so
+        own.newest, own.predecessor = former.newest, former
         own.checked |= former.checked
 
     def _restore_group(self, group: str, progress: Progress) -> None:
         """Progress is the truth, the group a view of it: where they differ, a transaction of offsets alone writes what progress says."""
         wanted = group_view(progress, self._own.client)
         try:
-            found = see_group(self._own, group, wanted.keys(), Healing(self._own, self._own.former), self._own.former) if wanted else {}
+            found = see_group(self._own, group, wanted.keys(), Healing(self._own), self._own.former) if wanted else {}
         except AbortAndRetry:
             # what is pending may be the work of an owner that has come since: an abort with nothing in it is answered by the identity alone
             self._own.begin()
@@ -188,7 +189,7 @@ class Producer:
             if own.states.now is not State.FENCED:
                 own.states.move(Event.GIVEN_UP)
             raise
-        if _where(own.newest) != _where(None if own.moved_from else before):
+        if _where(own.newest) != _where(None if own.predecessor else before):
             own.states.move(Event.FENCED)
             raise Fenced(
                 f"transactional id {self.transactional_id!r} had expired unused, and another owner has used it since. This one has written nothing"

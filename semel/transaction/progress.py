@@ -14,6 +14,7 @@ from typing import Any
 from semel.errors import ConfigError, DataLoss, Unsupported
 from semel.plain_json import is_version, of_kind, read_object, write_object
 from semel.read.journal import End, Entry
+from semel.wire.metadata import TopicPartition
 
 __all__ = [
     "CLAIM",
@@ -72,9 +73,10 @@ Source = KafkaSource | OtherSource
 class Progress:
     """What one transaction did: which batch of which query, how far its sources were read, where its rows lie.
 
-    ``wrote`` holds first and last offset by topic and partition. ``moved`` names the prefix that has taken over this one. ``extra`` are keys that
-    this version does not know: they are kept. With ``forgotten`` it is none at all: what was there before no longer counts. Such a record has no
-    value (a tombstone, which compaction removes in time, with all that it made obsolete).
+    ``wrote`` holds first and last offset by topic and partition, ``groups`` the partitions of each group whose offsets it commits. ``moved`` names
+    the prefix that has taken over this one. ``extra`` are keys that this version does not know: they are kept. With ``forgotten`` it is none at
+    all: what was there before no longer counts. Such a record has no value (a tombstone, which compaction removes in time, with all that it made
+    obsolete).
     """
 
     query: str | None = None
@@ -82,6 +84,7 @@ class Progress:
     batch: int | None = None
     sources: tuple[Source, ...] = ()
     wrote: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
     moved: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     forgotten: bool = False
@@ -94,6 +97,8 @@ class Progress:
                 value[name] = getattr(self, name)
         value["sources"] = [_source_value(source) for source in self.sources]
         value["wrote"] = {t: {str(p): list(ends) for p, ends in parts.items()} for t, parts in self.wrote.items()}
+        if self.groups:
+            value["groups"] = {group: {t: list(indexes) for t, indexes in parts.items()} for group, parts in self.groups.items()}
         return write_object(value)
 
     @classmethod
@@ -104,10 +109,11 @@ class Progress:
             _refuse_newer(value.pop("v"), where)
             sources = tuple(_source(row) for row in value.pop("sources", ()))
             wrote = {t: {int(p): _ends(ends) for p, ends in parts.items()} for t, parts in value.pop("wrote", {}).items()}
+            groups = {group: {t: _indexes(row) for t, row in parts.items()} for group, parts in value.pop("groups", {}).items()}
             known = {name: _maybe(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _damaged(where, error) from None
-        return cls(**known, sources=sources, wrote=wrote, extra=value)
+        return cls(**known, sources=sources, wrote=wrote, groups=groups, extra=value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +184,10 @@ def _ends(row: Any) -> tuple[int, int]:
     return of_kind(int, first), of_kind(int, last)
 
 
+def _indexes(row: Any) -> tuple[int, ...]:
+    return tuple(of_kind(int, index) for index in of_kind(list, row))
+
+
 def _source(row: dict[str, Any]) -> Source:
     if "text" in row:
         return OtherSource(of_kind(str, row["text"]), _maybe(str, row.get("name")))
@@ -234,13 +244,12 @@ class Settled:
     """All that is known of one key: its records in order, each with how it was settled.
 
     ``others`` are the records of the same prefix in other scopes: one identity has written them all. ``decided`` is what owners wrote down when
-    markers were lost, ``claimed`` whether anybody had taken this prefix over before.
+    markers were lost.
     """
 
     records: tuple[Recorded, ...]
     others: tuple[Recorded, ...] = ()
     decided: tuple[Decided, ...] = ()
-    claimed: bool = False
 
     @property
     def newest(self) -> Recorded | None:
@@ -266,6 +275,18 @@ class Settled:
         """The records of all scopes."""
         return self.records + self.others
 
+    @property
+    def groups(self) -> dict[str, set[TopicPartition]]:
+        """Of each group, where the newest committed transaction and those behind it have put offsets: the ones before were seen to be settled."""
+        own = [record for record in self.everything if not record.progress.moved]  # that one was written by another id
+        last = max((record.offset for record in own if record.committed), default=-1)
+        found: dict[str, set[TopicPartition]] = {}
+        for record in own:
+            if record.offset >= last:
+                for group, parts in record.progress.groups.items():
+                    found.setdefault(group, set()).update((topic, index) for topic, indexes in parts.items() for index in indexes)
+        return found
+
     def outcome_of(self, producer_id: int, epoch: int) -> bool | None:
         """How the transaction of this identity ended, by its newest record: committed, aborted, or None where no record tells."""
         return next((r.committed for r in reversed(self.everything) if (r.producer_id, r.epoch) == (producer_id, epoch)), None)
@@ -281,16 +302,13 @@ def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
     records: list[Recorded] = []
     ours: list[bool] = []
     decided: list[Decided] = []
-    claimed = False
     waiting: dict[int, list[int]] = {}
     for event in events:
         if isinstance(event, End):
             for index in waiting.pop(event.producer_id, ()):
                 records[index] = replace(records[index], committed=event.commit)
-        elif event.key is None or not event.key.startswith(head) or (event.value is None and not event.transactional):
+        elif event.key is None or not event.key.startswith(head) or event.key == claims or (event.value is None and not event.transactional):
             continue
-        elif event.key == claims:
-            claimed = True
         elif event.key == decisions:
             if event.value is not None:
                 decided.append(Decided.decode(event.value, f"{where} offset {event.offset}"))
@@ -300,7 +318,7 @@ def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
             records.append(Recorded(event.offset, event.producer_id, event.epoch, progress, None))
             ours.append(event.key == key)
     mine, others = (tuple(r for r, own in zip(records, ours, strict=True) if own is wanted) for wanted in (True, False))
-    return Settled(mine, others, tuple(decided), claimed)
+    return Settled(mine, others, tuple(decided))
 
 
 def refuse_moved(settled: Settled, transactional_id: str) -> None:

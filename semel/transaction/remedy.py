@@ -1,30 +1,37 @@
 """A lost marker, written by an operator: for owners that may not, and for transactions that nobody can tell the end of (PROTOCOL 5.5).
 
 Looking changes nothing but for a claim in the progress topic. Writing is refused while a coordinator has anything open or unfinished under that
-producer id: its marker may be on its way, and then it is `semel txn abort` that ends it. A producer id that no coordinator knows any more is fine.
+producer id: its marker may be on its way, and then it is `semel txn abort` that ends it. A producer id that no coordinator names may have expired, or
+belong to somebody whom the caller may not see: progress under the id that the caller names says whose it was, or the caller vouches for it. Nothing
+else does: the timestamps of rows are mostly those of the source, and no clock of this cluster.
 Where what was written down tells how the transaction had ended, nothing else is written; where it does not, somebody decides, and the decision is
 written down first, so that whoever comes to the transaction's other partitions ends them alike.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, Retriable
-from semel.read.journal import written_by
-from semel.transaction.decision import decide
+from semel.transaction.decision import decide_open
 from semel.transaction.naming import parse
-from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
-from semel.transaction.progress import Decided
+from semel.transaction.progress import Decided, Settled
 from semel.transaction.progress_topic import DEFAULT_TOPIC, ProgressTopic
-from semel.transaction.survey import OPEN
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 from semel.wire.offsets import LATEST, list_offsets
-from semel.wire.topics import broker_config
-from semel.wire.transactions import Marker, OpenTransaction, TransactionDescription, describe, describe_all, open_transactions, write_markers
+from semel.wire.transactions import (
+    OPEN,
+    OpenTransaction,
+    TransactionDescription,
+    describe,
+    describe_all,
+    marker_of,
+    open_transactions,
+    write_markers,
+)
+from semel.wire.witnesses import newest_leaders
 
 __all__ = ["Unmarked", "heal_shown", "look"]
 
@@ -47,24 +54,36 @@ class Unmarked:
 
 
 def look(
-    client: Client, partition: TopicPartition, producer_id: int, transactional_id: str | None = None, *, progress_topic: str = DEFAULT_TOPIC
+    client: Client,
+    partition: TopicPartition,
+    producer_id: int,
+    transactional_id: str | None = None,
+    *,
+    progress_topic: str = DEFAULT_TOPIC,
+    owner_gone: bool = False,
 ) -> Unmarked:
     """What stands open there. ``transactional_id`` is for a producer id that no coordinator knows any more.
 
-    Raises :class:`ConfigError` where nothing of that producer id is open, where its transaction has not ended, or where a transaction log has no
-    leader, so that nobody could say so; :class:`Retriable` if brokers stay away.
+    ``owner_gone``: the caller vouches that nobody writes under this producer id any more, where neither a coordinator nor progress names its owner.
+
+    Raises :class:`ConfigError` where nothing of that producer id is open, where its transaction has not ended, where nobody names its owner, or
+    where a transaction log has no leader, so that nobody could; :class:`Retriable` if brokers stay away.
     """
     opened = _opened(client, partition, producer_id)
-    whose = _whose(client, opened, transactional_id)
+    told = _told(client, opened, transactional_id)
+    whose = told.transactional_id if told is not None else transactional_id
+    settled = _progress(client, whose, progress_topic) if whose is not None else Settled(())
+    if told is None and not owner_gone:
+        _refuse_unnamed(opened, settled)
+    committed = decide_open(client, partition, opened, settled, told.producer_id if told is not None else None, client.deadline())
     latest = {partition: LATEST}
     stable, end = (list_offsets(client, latest, read_committed=committed)[partition].offset for committed in (True, False))
     waiting = end - stable if stable == opened.start_offset else 0
-    committed = _written_down(client, partition, opened, whose, progress_topic) if whose is not None else None
     return Unmarked(partition, opened, waiting, whose, committed)
 
 
 def heal_shown(client: Client, shown: Unmarked, *, commit: bool, progress_topic: str = DEFAULT_TOPIC, deadline: Deadline | None = None) -> None:
-    """Write the marker, and return when it is seen.
+    """Write the marker, and return when it is seen. Whoever vouched for its owner when it was looked at does so still.
 
     Raises :class:`ConfigError` if it is not that any more, if ``commit`` contradicts what was written down, or without the right to write markers,
     :class:`Retriable` if the marker is not seen in time.
@@ -76,16 +95,17 @@ def heal_shown(client: Client, shown: Unmarked, *, commit: bool, progress_topic:
             f" torn. Nothing was changed. Heal it with --as {'commit' if shown.committed else 'abort'}.",
             tag="DECISION_KNOWN",
         )
-    if look(client, shown.partition, shown.opened.producer_id, shown.transactional_id, progress_topic=progress_topic).opened != shown.opened:
+    now = look(client, shown.partition, shown.opened.producer_id, shown.transactional_id, progress_topic=progress_topic, owner_gone=True)
+    if (now.opened, now.transactional_id, now.committed) != (shown.opened, shown.transactional_id, shown.committed):
         raise ConfigError("what was shown is not what stands open there now. Nothing was changed. Look again.", tag="NOTHING_TO_HEAL")
     opened = shown.opened
     if shown.committed is None and shown.transactional_id is not None:
         topic = ProgressTopic(client, parse(shown.transactional_id).prefix, "query", progress_topic)
         if topic.find(deadline):
             topic.write_down(Decided(opened.producer_id, opened.epoch, commit))
-    marker = Marker(opened.producer_id, opened.epoch, commit, max(0, opened.coordinator_epoch))
+    marker = marker_of(opened, commit=commit)
     while True:
-        leaders = client.newest_leaders([shown.partition], deadline)
+        leaders = newest_leaders(client, [shown.partition], deadline)
         if leaders[shown.partition][0] >= 0:
             write_markers(client, {shown.partition: marker}, leaders, deadline)
             if not _still_open(client, shown):
@@ -113,8 +133,8 @@ def _opened(client: Client, partition: TopicPartition, producer_id: int) -> Open
     return found
 
 
-def _whose(client: Client, opened: OpenTransaction, claimed: str | None) -> str | None:
-    """The transactional id of these rows, as far as it is known. Raises :class:`ConfigError` if their transaction may still be under way."""
+def _told(client: Client, opened: OpenTransaction, claimed: str | None) -> TransactionDescription | None:
+    """What coordinators say of the owner of these rows. Raises :class:`ConfigError` if they have its transaction under way."""
     _refuse_absent_coordinators(client, opened.producer_id)
     found = [one for one in describe_all(client, producer_ids=[opened.producer_id]) if one.producer_id == opened.producer_id]
     if claimed is not None:
@@ -128,22 +148,16 @@ def _whose(client: Client, opened: OpenTransaction, claimed: str | None) -> str 
             )
     for one in found:
         _refuse_open(one)
-    if not found:
-        _refuse_young(client, opened)
-    return found[0].transactional_id if found else claimed
+    return found[0] if found else None
 
 
-def _refuse_young(client: Client, opened: OpenTransaction) -> None:
+def _refuse_unnamed(opened: OpenTransaction, settled: Settled) -> None:
     """Brokers leave out, without a word, the ids that one may not describe: no answer does not mean that nobody is at work."""
-    try:
-        longest_ms = int(broker_config(client, ["transaction.max.timeout.ms"]).get("transaction.max.timeout.ms") or DEFAULT_TIMEOUT_MS)
-    except ConfigError:
-        longest_ms = DEFAULT_TIMEOUT_MS
-    if time.time() * 1000 - opened.last_timestamp < longest_ms:
+    if all(record.producer_id != opened.producer_id for record in settled.everything):
         raise ConfigError(
-            f"no broker tells whose producer id {opened.producer_id} is, and it has written within the last {longest_ms / 60_000:.0f} minutes: its"
-            " transaction may be under way. Nothing was changed. Name its transactional id (--transactional-id), use a login that may describe it, or"
-            " wait until it cannot be open any more.",
+            f"no broker tells whose producer id {opened.producer_id} is: its transactional id has expired, or this login may not describe it, and"
+            " then its transaction may be under way. Nothing was changed. Name its transactional id (--transactional-id), use a login that may"
+            " describe it, or, if no program that may have written these rows is alive any more, say so (--owner-gone).",
             tag="TRANSACTION_OPEN",
         )
 
@@ -168,15 +182,10 @@ def _refuse_open(found: TransactionDescription) -> None:
         )
 
 
-def _written_down(client: Client, partition: TopicPartition, opened: OpenTransaction, transactional_id: str, progress_topic: str) -> bool | None:
+def _progress(client: Client, transactional_id: str, progress_topic: str) -> Settled:
     deadline = client.deadline()
-    if written_by(client, partition, opened.start_offset, deadline) != (opened.producer_id, opened.epoch):
-        return None  # two transactions lie in one: see semel.transaction.healing
     topic = ProgressTopic(client, parse(transactional_id).prefix, "query", progress_topic)
-    if not topic.find(deadline):
-        return None
-    settled = topic.read(topic.claim(), deadline)
-    return decide(client, opened.producer_id, opened.epoch, settled, opened.producer_id, deadline)
+    return topic.read(topic.claim(), deadline) if topic.find(deadline) else Settled(())
 
 
 def _still_open(client: Client, shown: Unmarked) -> bool:

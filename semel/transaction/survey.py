@@ -11,17 +11,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, Retriable
+from semel.transaction.markers import heal_command
 from semel.transaction.naming import Name, parse
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import LATEST, list_offsets
-from semel.wire.transactions import Identity, TransactionDescription, describe, describe_all, end, open_transactions
+from semel.wire.transactions import OPEN, Identity, TransactionDescription, describe, describe_all, end, open_transactions
 
-__all__ = ["OPEN", "Held", "Surveyed", "abort_shown", "survey", "survey_one"]
+__all__ = ["Held", "Surveyed", "abort_shown", "survey", "survey_one"]
 
-#: Kafka's words for a transaction that has begun and not ended.
-OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
@@ -160,7 +159,7 @@ def _await_markers(client: Client, shown: Surveyed, deadline: Deadline) -> None:
             raise Retriable(
                 f"the transaction of {shown.transaction.transactional_id!r} is aborted, and after {deadline.timeout_ms:.0f} ms its markers are not on"
                 f" {named(left)}: readers wait there still. Where they do not come, the brokers have lost them (KAFKA-20734), and for each:"
-                f" semel txn heal {min(left)[0]} {min(left)[1]} --producer-id {shown.transaction.producer_id} --as abort",
+                f" {heal_command(min(left), shown.transaction.producer_id, shown.transaction.transactional_id)} --as abort",
                 tag="MARKER_MISSING",
             )
         if left:

@@ -65,6 +65,7 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
         # the newest committed record may be one that was open a moment ago: read it again, now that nothing is
         settled = read_progress(own, own.deadline())
     own.newest = settled.newest
+    own.unseen_groups = settled.groups
 
 
 def _check_brokers(own: Ownership, deadline: Deadline) -> None:
@@ -108,9 +109,10 @@ def _see_markers(own: Ownership, settled: Settled, hinted: Collection[TopicParti
     former = {*before, *(record.producer_id for record in settled.everything if not record.progress.moved)}
     waited = former | {record.producer_id for record in settled.open}
     own.former = frozenset(former)
-    heal = Healing(own, own.former)
+    heal = Healing(own)
     others = wait_seen(own.client, partitions, own.identity, waited, last_offsets={}, deadline=own.deadline(), heal=heal)
     own.checked |= partitions
     reached(OwnerStep.MARKERS_CHECKED, own.transactional_id)
-    for hung in hanging({p: opened for p, opened in others.items() if p[0] in outputs}, own.longest_ms, time.time() * 1000):
+    theirs = {p: opened for p, opened in others.items() if p[0] in outputs}
+    for hung in hanging(own.client, theirs, time.time() * 1000 - own.longest_ms):
         log.warning("%s", hung)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
 from semel.transaction import ending
-from semel.transaction.group import see_group
+from semel.transaction.group import see_groups, union
 from semel.transaction.healing import Healing
 from semel.transaction.markers import Ended, wait_seen
 from semel.transaction.outputs import look_at
@@ -20,7 +20,7 @@ from semel.transaction.participant import Participant
 from semel.transaction.progress import Progress, Recorded
 from semel.transaction.states import Event, State
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, TicketTopic, Wrote
-from semel.wire.metadata import TopicPartition, named
+from semel.wire.metadata import TopicPartition, by_topic, named
 from semel.wire.offsets import EARLIEST, list_offsets
 from semel.wire.outcome import name
 from semel.wire.transactions import Identity, add_partitions, commit_offsets, describe
@@ -206,7 +206,7 @@ class Transaction:
             self._done = True
             raise
         if recorded is not None:
-            self._own.moved_from = None
+            self._own.predecessor = None
             self._own.newest = Recorded(offset, identity.producer_id, identity.epoch, recorded, True)
 
     def _finish(self, progress: Progress | None) -> tuple[Identity, Progress | None, int]:
@@ -226,6 +226,10 @@ class Transaction:
         self._add(set())
         recorded = self._record(progress)
         offset = self._write_progress(recorded)
+        if self._own.predecessor is not None:
+            self._hold_predecessor(self._own.predecessor)
+        if self._offsets or recorded.forgotten:  # what is forgotten names no group for those who come later
+            see_groups(self._own, self._offsets_by_group())
         self._commit_offsets()
         identity = self._own.identity
         self._done = True
@@ -240,12 +244,16 @@ class Transaction:
 
     def _refuse_deleted(self) -> None:
         """Look whether the rows are still there: the broker commits a transaction whose rows retention has deleted, and says nothing (DESIGN 12)."""
-        starts = list_offsets(self._own.client, dict.fromkeys(self._wrote, EARLIEST), read_committed=False, deadline=self._own.deadline())
-        lost = [partition for partition, wrote in self._wrote.items() if starts[partition].offset > wrote.first]
+        client, wrote = self._own.client, self._wrote
+        known = client.existing({topic for topic, _ in wrote}, self._own.deadline())
+        lost = [(topic, index) for topic, index in wrote if topic not in known or known[topic].id != self._topics[topic].id]
+        if not lost:
+            starts = list_offsets(client, dict.fromkeys(wrote, EARLIEST), read_committed=False, deadline=self._own.deadline())
+            lost = [partition for partition in wrote if starts[partition].offset > wrote[partition].first]
         if lost:
             raise DataLoss(
-                f"rows of this transaction on {named(lost)} were deleted before it was committed (retention, or DeleteRecords)."
-                " It is aborted, and nothing of it is visible."
+                f"rows of this transaction on {named(lost)} were deleted before it was committed (retention, DeleteRecords, or the topic is not the"
+                " one that it was). It is aborted, and nothing of it is visible."
                 " Raise the topic's retention above the length of a batch, look whether the rows carry old timestamps, then run it again.",
                 tag="ROWS_GONE",
             )
@@ -301,14 +309,14 @@ class Transaction:
 
     def _add(self, partitions: set[TopicPartition]) -> None:
         self._adding()
-        progress = {topic.partition for topic in (self._own.progress, self._own.moved_from) if topic is not None}
+        progress = {own.progress.partition for own in (self._own, self._own.predecessor) if own is not None}
         wanted = (partitions | progress) - self._added
         if not wanted:
             return
         first_time = wanted - self._own.checked
         if first_time:
             own, former = self._own, self._own.former
-            wait_seen(own.client, first_time, own.identity, former, last_offsets={}, deadline=own.deadline(), heal=Healing(own, former))
+            wait_seen(own.client, first_time, own.identity, former, last_offsets={}, deadline=own.deadline(), heal=Healing(own))
             self._own.checked |= first_time
         self._asked = True
         code = add_partitions(self._own.client, self._own.identity, wanted, self._own.deadline())
@@ -331,20 +339,34 @@ class Transaction:
             wrote.setdefault(topic, {})[index] = (w.first, w.last)
         # what a later version of semel has put into the record stays in it (PROTOCOL 1)
         before_ours = self._own.newest.progress.extra if self._own.newest else {}
-        return replace(progress, wrote=wrote, extra={**before_ours, **progress.extra})
+        return replace(progress, wrote=wrote, groups=self._groups(), extra={**before_ours, **progress.extra})
+
+    def _groups(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """Where this transaction commits offsets, and where former owners may have left some pending that nobody has looked at since."""
+        wanted = union(self._own.unseen_groups, self._offsets_by_group())
+        return {group: {t: tuple(indexes) for t, indexes in by_topic(partitions).items()} for group, partitions in wanted.items()}
+
+    def _offsets_by_group(self) -> dict[str, set[TopicPartition]]:
+        return union(*({group.id: offsets.keys()} for group, offsets in self._offsets.items()))
 
     def _write_progress(self, progress: Progress) -> int:
+        former = self._own.predecessor
         try:
-            offset = self._own.progress.write(progress, self._own.identity, self._own.moved_from, meanwhile=self._refuse_deleted)
+            offset = self._own.progress.write(progress, self._own.identity, former.progress if former else None, meanwhile=self._refuse_deleted)
         except AbortAndRetry as error:
             self._refused(error.message, error.tag)
         reached(OwnerStep.PROGRESS_WRITTEN, self._own.transactional_id)
         return offset
 
+    def _hold_predecessor(self, former: Ownership) -> None:
+        """The record that says where the other prefix has moved to is written: who takes that id from now on waits for it. Nobody may have before."""
+        ending.refuse_succeeded(
+            former,
+            f"while this one, {self._own.transactional_id!r}, was going on from its progress. This transaction is aborted, and nothing of it is"
+            " visible. Run the query under one of the two prefixes: stop the other for good, then start this one again.",
+        )
+
     def _commit_offsets(self) -> None:
-        for group, offsets in self._offsets.items():  # all of them first: what is open there must not be what this transaction has put there
-            if any((group.id, partition) not in self._own.checked_groups for partition in offsets):
-                see_group(self._own, group.id, offsets.keys(), Healing(self._own, self._own.former), self._own.former)
         for group, offsets in self._offsets.items():
             self._sent_offsets[group.id] = {**self._sent_offsets.get(group.id, {}), **offsets}
             code = commit_offsets(self._own.client, self._own.identity, group, offsets, self._own.deadline())

@@ -10,6 +10,7 @@
 ``tokens``            tokens for SASL's OAUTHBEARER, fetched and kept
 ``versions``          which versions and features a broker has
 ``metadata``          brokers, topics, leaders, leader epochs
+``witnesses``         what each broker says of the cluster, where one may be behind
 ``deadline``          how long to repeat, and how long to pause
 ``outcome``           what each error code asks for: one table
 ``rights``            which right is missing where a broker refuses for lack of one

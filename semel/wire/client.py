@@ -27,6 +27,7 @@ from semel.wire.metadata import Leaders, Metadata, Topic, TopicPartition, by_nod
 from semel.wire.outcome import Outcome
 from semel.wire.target import ANY, Anyone, GroupCoordinator, Target, TransactionCoordinator
 from semel.wire.versions import Versions
+from semel.wire.witnesses import known_to_any
 
 __all__ = ["Client"]
 
@@ -348,6 +349,9 @@ class Client:
         while True:
             newer = Metadata.read(self.ask(ANY, metadata_request(names), (12, 13), code=lambda _: 0, deadline=deadline))
             absent = {topic.name for topic in newer.topics.values() if topic.error == _UNKNOWN_TOPIC}
+            if absent and not deadline.passed and known_to_any(self, absent, newer.brokers.keys(), deadline):
+                deadline.pause()  # the one that was asked has not heard of it yet
+                continue
             problems = {t.name: t.error for t in newer.topics.values() if t.error and names and not (may_miss and t.name in absent)}
             if not problems:
                 with self._lock:
@@ -366,27 +370,6 @@ class Client:
                 subject = f"metadata of topic {missing} was not settled within {deadline.timeout_ms:.0f} ms"
                 raise outcome.given_up(subject, outcome.name(code), "Nothing was read or written by this request.")
             deadline.pause()
-
-    def newest_leaders(self, partitions: Iterable[TopicPartition], deadline: Deadline | None = None) -> dict[TopicPartition, tuple[int, int]]:
-        """Leader and leader epoch of each partition, by the highest epoch that any reachable broker names.
-
-        One broker's answer is not enough: a deposed leader that was frozen still names itself (PROTOCOL 5.1).
-        """
-        deadline = deadline or self.deadline()
-        wanted = set(partitions)
-        newest = dict.fromkeys(wanted, (-1, -1))
-        for node in self.brokers(deadline):
-            try:
-                connection = self.connect(node, deadline)
-                request = metadata_request({topic for topic, _ in wanted})
-                told = Metadata.read(connection.call(request, connection.versions.pick(type(request), 12, 13)))
-            except Retriable:  # a broker that is down leads nothing; the others' epochs say so
-                continue
-            for topic, index in wanted:
-                known = told.topics[topic].partitions.get(index) if topic in told.topics else None
-                if known is not None and known.leader_epoch > newest[topic, index][1]:
-                    newest[topic, index] = (known.leader, known.leader_epoch)
-        return newest
 
 
 _living: weakref.WeakSet[Client] = weakref.WeakSet()

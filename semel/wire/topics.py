@@ -44,13 +44,13 @@ def broker_config(client: Client, keys: Collection[str], deadline: Deadline | No
     """Settings of one broker of the cluster: whichever answers."""
     deadline = deadline or client.deadline()
     while True:
-        problem = None
+        problem = Retriable("the cluster names no broker at the moment.")
         for node in sorted(client.brokers(deadline)):
             try:
                 return _describe(client, _BROKER, str(node), keys, client.deadline(min(client.config.request_timeout_ms, deadline.remaining * 1000)))
             except Retriable as error:  # it is going down, or has gone: the others have the same settings
                 problem = error
-        if problem is not None and deadline.passed:
+        if deadline.passed:
             raise problem
         deadline.pause()
 

@@ -27,6 +27,7 @@ from semel.wire.outcome import Outcome
 from semel.wire.target import GroupCoordinator, TransactionCoordinator
 
 __all__ = [
+    "OPEN",
     "EndAnswer",
     "Identity",
     "Marker",
@@ -40,9 +41,13 @@ __all__ = [
     "fence",
     "init_producer_id",
     "list_transactions",
+    "marker_of",
     "open_transactions",
     "write_markers",
 ]
+
+#: Kafka's words for a transaction that has begun and not ended.
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,11 @@ class Marker:
     epoch: int
     commit: bool
     coordinator_epoch: int
+
+
+def marker_of(opened: OpenTransaction, *, commit: bool) -> Marker:
+    """The marker that ends it. The coordinator's epoch is never a higher one than the partition knows: that would fence the coordinator."""
+    return Marker(opened.producer_id, opened.epoch, commit, max(0, opened.coordinator_epoch))
 
 
 def init_producer_id(client: Client, transactional_id: str, timeout_ms: int, deadline: Deadline) -> Identity:

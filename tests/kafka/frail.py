@@ -21,7 +21,10 @@ from semel.sandbox import Node, Sandbox, Secured, jars
 from semel.transaction.group import offsets_partition
 from semel.transaction.progress_topic import DEFAULT_TOPIC, PARTITIONS, ProgressTopic
 from semel.wire.client import Client
+from semel.wire.metadata import Metadata, metadata_request
+from semel.wire.offsets import live_members
 from semel.wire.target import TransactionCoordinator
+from semel.wire.transactions import fence
 from tests.secured import Right, SecuredKafka
 from tests.waiting import wait_for
 
@@ -31,8 +34,8 @@ _ONE_REPLICA = {
     "offsets.topic.replication.factor": "1",
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
-    "broker.heartbeat.interval.ms": "300",
-    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "5000",
 }
 #: All but the right to write markers.
 APP: list[Right] = [
@@ -77,6 +80,22 @@ class Frail:
             **{name.replace("_", "."): value for name, value in more.items()},
         }
 
+    def login(self, directory: Path) -> list[str]:
+        """Arguments for a command that may not heal, and comes by the secured listener."""
+        properties = self.properties(may_heal=False)
+        file = directory / "login.properties"
+        file.write_text("".join(f"{name}={properties[name]}\n" for name in ("security.protocol", "sasl.mechanism", "sasl.jaas.config")))
+        return ["--command-config", str(file), "--bootstrap-server", str(properties["bootstrap.servers"])]
+
+    def progress_topic(self, name: str) -> str:
+        """A topic for progress that never lies on the victim."""
+        replicas = [[next(node.id for node in self.kafka.nodes if node is not self.victim)]] * PARTITIONS
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
+        topic = NewTopic(name, PARTITIONS, replica_assignment=replicas, config={"cleanup.policy": "compact"})
+        admin.create_topics([topic])[name].result(60)
+        wait_for(lambda: self.led(name, range(PARTITIONS)), f"the leaders of {name}")
+        return name
+
     def names(self, *, data: bool = False, progress: bool = False, offsets: bool = False, beside: bool = True) -> Names:
         """Names for which these lie on the victim, and the rest, the coordinators too, beside it.
 
@@ -110,14 +129,24 @@ class Frail:
 
     @contextmanager
     def leaderless(self) -> Iterator[None]:
-        """The victim frozen, from the moment on when its partitions have no leader, and back again with all of them led."""
+        """The victim frozen, from the moment on when its partitions have no leader, and back again with all of them led.
+
+        Each of the other nodes knows it then: a coordinator that does not would leave its markers to the victim, which takes them when it thaws.
+        """
+        others = [node.id for node in self.kafka.nodes if node is not self.victim]
         self.victim.freeze()
         try:
-            wait_for(lambda: not self.led(DEFAULT_TOPIC, range(PARTITIONS)), "partitions without a leader")
+            wait_for(lambda: all(self._leaderless_at(node) for node in others), "partitions without a leader")
             yield
         finally:
             self.victim.thaw()
         wait_for(lambda: self.led(DEFAULT_TOPIC, range(PARTITIONS)), "the leaders to be back")
+
+    def _leaderless_at(self, node: int) -> bool:
+        connection = self.client.connect(node)
+        request = metadata_request({DEFAULT_TOPIC})
+        told = Metadata.read(connection.call(request, connection.versions.pick(type(request), 12, 13)))
+        return any(partition.leader < 0 for partition in told.topics[DEFAULT_TOPIC].partitions.values())
 
 
 def losing_version() -> str:
@@ -150,8 +179,5 @@ def frail() -> Iterator[Frail]:
 
 
 def _make_internal_topics(client: Client) -> None:
-    from semel.wire.offsets import live_members
-    from semel.wire.transactions import fence
-
     fence(client, "first")
     live_members(client, "first")

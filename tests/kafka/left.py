@@ -21,11 +21,13 @@ from semel.records.encode import encode
 from semel.steps import OwnerStep, Step
 from semel.testing.records import read
 from semel.transaction.producer import Producer
+from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.transaction import Transaction
 from semel.wire.client import Client
 from semel.wire.produce import Appender
-from semel.wire.transactions import Identity, add_partitions, fence, open_transactions
+from semel.wire.transactions import Identity, add_partitions, end, fence, open_transactions
 from tests.kafka.frail import Frail, Names, frail
+from tests.waiting import PATIENCE_S, wait_for
 
 
 class Died(BaseException):
@@ -54,9 +56,9 @@ class Scene:
         seen = read(self.frail.kafka.bootstrap_servers, [names.topic], {"value": "value"}, wait_for_open=wait_for_open)
         return sorted(seen.column("value").to_pylist())
 
-    def take_over(self, names: Names, *, may_heal: bool = True) -> None:
+    def take_over(self, names: Names, *, may_heal: bool = True, progress_topic: str = DEFAULT_TOPIC) -> None:
         """As the next owner does, from beginning to end; then a transaction that is aborted, and one that is committed."""
-        with cluster(self.frail, may_heal=may_heal) as ours, ours.producer(names.id) as producer:
+        with cluster(self.frail, may_heal=may_heal) as ours, ours.producer(names.id, progress_topic=progress_topic) as producer:
             producer.take_over([names.topic], names.group)
             go_on(producer, names)
 
@@ -83,7 +85,7 @@ def go_on(producer: Producer, names: Names) -> None:
     txn.abort()
     with producer.transaction() as txn:
         txn.send(names.topic, pa.table({"value": ["after-0"], "partition": [0]}))
-        txn.send_offsets({(names.topic, 0): 2}, group=names.group)
+        txn.send_offsets({(names.topic, 0): 9}, group=names.group)
 
 
 def write_as(client: Client, stranger: Identity, names: Names) -> None:
@@ -115,13 +117,13 @@ class Stage:
             raise Died
         if step is OwnerStep.OFFSETS_ADDED and detail in self._arrived:
             self._arrived.pop(detail).set()
-            assert self._go.wait(100)
+            assert self._go.wait(PATIENCE_S)
 
     def _begin(self, transaction: Callable[[], Transaction], names: Names, *, commit: bool) -> Transaction:
-        for text in ("before", "lost"):
+        for text, offset in (("before", 1), ("lost", 7)):
             txn = transaction()
             txn.send(names.topic, rows(text, names, self.where))
-            txn.send_offsets({(names.topic, 0): 1}, group=names.group)
+            txn.send_offsets({(names.topic, 0): offset}, group=names.group)
             if text == "before":
                 txn.commit()
         if commit:
@@ -140,9 +142,9 @@ class Stage:
             return Left(names, producer, txn.abort, lambda: None)
         return self._committing(names, producer, txn)
 
-    def dead(self, names: Names, end: str = "committed") -> Left:
+    def dead(self, names: Names, end: str = "committed", *, progress_topic: str = DEFAULT_TOPIC) -> Left:
         """Its last act is EndTxn, or TxnOffsetCommit where it is the next owner's InitProducerId that aborts it."""
-        producer = self._held.enter_context(cluster(self.where)).producer(names.id)
+        producer = self._held.enter_context(cluster(self.where)).producer(names.id, progress_topic=progress_topic)
         producer.take_over([names.topic], names.group)
         txn = self._begin(producer.transaction, names, commit=True)
         txn._ended = lambda ended: None  # nobody looks after its markers
@@ -151,14 +153,27 @@ class Stage:
             return left
         return Left(names, None, lambda: self._fence(names), lambda: None)
 
+    def strange(self, names: Names, *, commit: bool) -> Left:
+        """A transaction of a program that is not semel, which writes no progress. Committed, or aborted by whoever comes next."""
+        stranger = fence(self.where.client, names.id)
+        write_as(self.where.client, stranger, names)
+        if not commit:
+            return Left(names, None, lambda: self._fence(names), lambda: None)
+        return Left(names, None, lambda: self._commit_as(stranger), lambda: None)
+
+    def _commit_as(self, stranger: Identity) -> None:
+        assert end(self.where.client, stranger, commit=True, deadline=self.where.client.deadline()).code == 0
+
     def _fence(self, names: Names) -> None:
         fence(self.where.client, names.id)
 
     def _committing(self, names: Names, producer: Producer | None, txn: Transaction) -> Left:
         arrived = self._arrived[names.id]
         future = self._pool.submit(self._commit, txn)
-        assert arrived.wait(60)
-        return Left(names, producer, lambda: None, lambda: future.result(60))
+        wait_for(lambda: arrived.is_set() or future.done(), f"{names.id} in front of its commit")
+        if not arrived.is_set():
+            future.result()
+        return Left(names, producer, lambda: None, lambda: future.result(PATIENCE_S))
 
     def _commit(self, txn: Transaction) -> None:
         try:

@@ -5,27 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import semel
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.testing.proxy import FaultProxy
-from semel.transaction.markers import hanging, wait_seen
+from semel.transaction.markers import wait_seen
 from semel.transaction.progress import KafkaSource, Progress, TopicEnd
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.offsets import LATEST, list_offsets
 from semel.wire.target import TransactionCoordinator
-from semel.wire.transactions import Identity, OpenTransaction, open_transactions
+from semel.wire.transactions import Identity, open_transactions
+from semel.wire.witnesses import newest_leaders
+from tests.crash.strikes import leader_of
 from tests.kafka.patient import Patient
 from tests.kafka.raw import CONCURRENT, Raw
 from tests.kafka.reading import delete, delete_records, produce, topic_id
-from tests.kafka.test_read_failover import leader
 from tests.topics import create
 from tests.waiting import wait_for
 
@@ -43,7 +44,7 @@ def raw(kafka: Sandbox) -> Iterator[Raw]:
 def test_a_leader_of_another_epoch_has_no_say(raw: Raw) -> None:
     """Asked by name, it is asked alone: nobody answers in its place, so what a deposed leader said is not confirmed by its successor."""
     (partition,) = raw.at(0)
-    right = raw.client.newest_leaders([partition])
+    right = newest_leaders(raw.client, [partition])
     node, epoch = right[partition]
     for leaders in ({partition: (node, epoch + 1)}, {partition: (node + 1, epoch)}):
         assert list_offsets(raw.client, {partition: LATEST}, read_committed=True, leaders=leaders) == {}
@@ -52,13 +53,44 @@ def test_a_leader_of_another_epoch_has_no_say(raw: Raw) -> None:
     assert open_transactions(raw.client, [partition], leaders=right) == {partition: []}
 
 
+def test_one_broker_of_three_does_not_say_who_leads(kafka3: Sandbox) -> None:
+    """It may be the one that was cut off: what it takes for the newest epoch was that of a leader before."""
+    topic = create(kafka3.bootstrap_servers, "led", replication=3)
+    properties = {"request.timeout.ms": 1_000, "socket.connection.setup.timeout.ms": 500, "delivery.timeout.ms": 2_000}
+    first, *others = kafka3.nodes
+    with Client(ClientConfig.parse({"bootstrap.servers": f"127.0.0.1:{first.port}", **properties})) as client:
+        assert newest_leaders(client, [(topic, 0)])[topic, 0][0] >= 0
+        for node in others:
+            node.freeze()
+        try:
+            with pytest.raises(semel.Retriable, match="only 1 of 3 brokers said who leads"):
+                newest_leaders(client, [(topic, 0)], Deadline(3_000))
+        finally:
+            for node in others:
+                node.thaw()
+
+
+def test_a_topic_that_one_broker_has_not_heard_of_yet(kafka3: Sandbox) -> None:
+    """Right behind the answer that it is made, some broker has mostly not: another one's word counts, whoever is asked first."""
+    admin = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers})
+    with ExitStack() as held:
+        clients = [held.enter_context(Client(ClientConfig.parse({"bootstrap.servers": f"127.0.0.1:{node.port}"}))) for node in kafka3.nodes]
+        for client in clients:
+            client.versions()
+        for number in range(30):
+            topic = f"new-{number}"
+            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
+            wait_for(lambda name=topic: name in admin.list_topics(timeout=30).topics, "a broker that has heard of it")
+            assert [topic in client.existing({topic}) for client in clients] == [True] * 3
+
+
 def test_a_leader_that_dies_while_markers_are_awaited_is_followed_by_the_next(kafka3: Sandbox) -> None:
     servers = kafka3.bootstrap_servers
     topic = create(servers, "awaited", replication=3)
     partition = (topic, 0)
     properties = {"bootstrap.servers": servers, "request.timeout.ms": 2_000, "socket.connection.setup.timeout.ms": 1_000}
     with Client(ClientConfig.parse(properties)) as client, semel.Cluster(properties) as cluster:
-        victim = leader(kafka3, topic, servers)
+        victim = leader_of(kafka3, topic)
         assert victim is not None
         with cluster.producer("awaited") as producer:
             txn = producer.transaction()
@@ -75,7 +107,7 @@ def test_a_leader_that_dies_while_markers_are_awaited_is_followed_by_the_next(ka
             watching.start()
             victim.kill()
             try:
-                wait_for(lambda: client.newest_leaders([partition])[partition][1] > 0, "another leader")
+                wait_for(lambda: newest_leaders(client, [partition])[partition][1] > 0, "another leader")
                 txn.abort()
                 ended = time.monotonic()
                 watching.join(100)
@@ -135,6 +167,26 @@ def test_rows_that_were_deleted_before_their_commit_are_not_committed_in_silence
     assert raw.visible() == ["x", "y"]
 
 
+def test_a_topic_that_is_made_anew_before_the_commit_is_not_the_same(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single row: behind its marker the new topic ends where the old one would have."""
+
+    def again(step: semel.steps.Step, detail: str) -> None:
+        if step is semel.steps.OwnerStep.WRITTEN and detail == raw.id:
+            monkeypatch.undo()
+            delete(raw.servers, raw.topic)
+            create(raw.servers, raw.topic)
+
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
+        txn = producer.transaction()
+        txn.send(raw.topic, ROWS.slice(0, 1))
+        monkeypatch.setattr(semel.steps, "_observer", again)
+        with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*not the one that it was.*It is aborted"):
+            txn.commit()
+        with producer.transaction() as txn:
+            txn.send(raw.topic, ROWS)
+    assert raw.visible() == ["x", "y"]
+
+
 def test_acknowledged_rows_that_are_gone_behind_their_commit_stop_the_owner(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic is deleted and created again between the last acknowledgement and the end."""
 
@@ -161,7 +213,8 @@ def test_behind_a_commit_nobody_is_told_to_write_again(raw: Raw, waits: str) -> 
         producer.take_over([raw.topic])
         with producer.transaction() as txn:
             txn.send(raw.topic, ROWS)
-            held = [proxy.delay_request("Metadata", n) for n in range(1, 60)]
+            # the first one is the look, before the commit, whether it is the same topic still
+            held = [proxy.delay_request("Metadata", n) for n in range(2, 60)]
         with pytest.raises(semel.Retriable, match=r"COMMITTED.*do not write its rows again"):
             getattr(producer, waits)()
         for fault in held:
@@ -212,6 +265,23 @@ def test_a_group_shows_what_there_is_though_a_source_topic_is_gone(raw: Raw) -> 
     assert raw.group_offset() == 1
 
 
+def test_offsets_of_a_topic_that_is_gone_hold_nobody_up(raw: Raw) -> None:
+    """The record before names it: where the next owner looks for what may be pending, there is nothing any more."""
+    gone = create(raw.servers, f"{raw.topic}-gone")
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster:
+        with cluster.producer(raw.id) as producer, producer.transaction() as txn:
+            txn.send_offsets({(gone, 0): 1}, raw.group)
+        delete(raw.servers, gone)
+        with cluster.producer(raw.id) as producer:
+            for offset in (1, 2):
+                with producer.transaction() as txn:
+                    txn.send_offsets({(raw.topic, 0): offset}, raw.group)
+            progress = producer.progress
+    assert progress is not None
+    assert progress.groups == {raw.group: {raw.topic: (0,)}}, "what has been looked at is not handed on"
+    assert raw.group_offset() == 2
+
+
 def test_of_several_sources_that_read_one_partition_the_group_shows_the_lowest(raw: Raw) -> None:
     produce(raw.servers, raw.topic, [{"value": b"v"}] * 9)
     ident = topic_id(raw.client, raw.topic)
@@ -242,10 +312,3 @@ def test_what_a_later_version_puts_into_progress_stays_there(raw: Raw) -> None:
             found = producer.take_over()
     assert found is not None
     assert found.extra == {"colour": "blue"}
-
-
-def test_another_owners_hanging_transaction_is_named() -> None:
-    opened = [OpenTransaction(7, 1, 40, 0, 1_000), OpenTransaction(8, 1, 50, 0, 90_000)]
-    (named,) = hanging({("out", 3): opened}, longest_ms=60_000, now_ms=121_000)
-    assert "out-3 holds a transaction of producer id 7 that was last written 2 minutes ago" in named
-    assert "in front of offset 40" in named

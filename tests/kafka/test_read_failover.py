@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from confluent_kafka.admin import AdminClient
-
 from semel.config import ClientConfig
 from semel.read import Reader
 from semel.sandbox import Node, Sandbox
 from semel.testing.proxy import FaultProxy
 from semel.wire.client import Client
+from tests.crash.strikes import leader_of
 from tests.kafka.reading import Transactional, oracle, produce, ranges, rows, values
 from tests.topics import create
 from tests.waiting import wait_for
@@ -23,12 +22,6 @@ def config(servers: str) -> ClientConfig:
             "socket.connection.setup.timeout.ms": 1_000,
         }
     )
-
-
-def leader(kafka3: Sandbox, topic: str, asked: str, partition: int = 0) -> Node | None:
-    known = AdminClient({"bootstrap.servers": asked}).list_topics(topic, timeout=10)
-    broker = known.brokers.get(known.topics[topic].partitions[partition].leader)
-    return next((node for node in kafka3.nodes if broker is not None and node.port == broker.port), None)
 
 
 def others(kafka3: Sandbox, node: Node) -> str:
@@ -62,7 +55,7 @@ def test_the_leader_is_killed_in_the_middle_of_reading(kafka3: Sandbox) -> None:
         wanted = ranges(client, topic)
         batches = iter(Reader(client, wanted))
         found = [next(batches)]
-        victim = leader(kafka3, topic, servers)
+        victim = leader_of(kafka3, topic)
         assert victim is not None
         victim.kill()
         try:
@@ -79,12 +72,12 @@ def test_a_leader_that_was_frozen_and_deposed_is_not_believed(kafka3: Sandbox) -
     servers = kafka3.bootstrap_servers
     topic = create(servers, "frozen", replication=3)
     produce(servers, topic, values(500, "old"), acks="all")
-    victim = leader(kafka3, topic, servers)
+    victim = leader_of(kafka3, topic)
     assert victim is not None
     victim.freeze()
     try:
         awake = others(kafka3, victim)
-        wait_for(lambda: leader(kafka3, topic, awake) not in (None, victim), "another leader")
+        wait_for(lambda: leader_of(kafka3, topic, asked=awake) not in (None, victim), "another leader")
         produce(awake, topic, values(500, "new"), acks="all")
         with Client(config(awake)) as client:
             wanted = ranges(client, topic)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 from typer.testing import CliRunner, Result
 
 import semel
 from semel.cli import app
+from semel.transaction.markers import hanging
 from semel.transaction.progress_topic import ProgressTopic
-from semel.wire.transactions import fence, open_transactions
+from semel.transaction.remedy import look
+from semel.wire.transactions import open_transactions
+from tests.crash.epochs import LAST_EPOCH, use_up
 from tests.kafka.frail import MAY_HEAL, Names
-from tests.kafka.left import Left, Scene, Stage, rows, scene_of
+from tests.kafka.left import Left, Scene, Stage, cluster, rows, scene_of
+from tests.secured import Right
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +34,11 @@ def scene() -> Iterator[Scene]:
 def prepare(stage: Stage) -> dict[str, Left]:
     where = stage.where
     known = {what: stage.dead(where.names(data=True)) for what in ("committed", "without a right", "by its id", "contradicted", "went on")}
+    elsewhere = where.progress_topic("elsewhere")
+    known["elsewhere"] = stage.dead(where.names(data=True), progress_topic=elsewhere)
+    worn = where.names(data=True)
+    use_up(where.kafka.bootstrap_servers, worn.id, LAST_EPOCH - 1)
+    known["worn"] = stage.strange(worn, commit=False)
     unknown = {f"unknown, {end}": stage.dead(where.names(data=True, progress=True, beside=False)) for end in ("commit", "abort", "asked")}
     return known | unknown
 
@@ -86,21 +99,18 @@ def test_while_a_coordinator_has_something_open_nothing_is_written(scene: Scene)
         txn.abort()
 
 
-def test_without_the_right_it_is_named(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_without_the_right_it_is_named(scene: Scene, tmp_path: Path) -> None:
     names = scene.left["without a right"].names
-    properties = scene.frail.properties(may_heal=False)
-    file = tmp_path_factory.mktemp("login") / "login.properties"
-    kept = ("security.protocol", "sasl.mechanism", "sasl.jaas.config")
-    file.write_text("".join(f"{name}={properties[name]}\n" for name in kept))
-    (opened,) = open_transactions(scene.frail.client, [(names.topic, 0)])[names.topic, 0]
-    arguments = ["txn", "heal", names.topic, "0", "--producer-id", str(opened.producer_id), "--yes", "--command-config", str(file)]
-    arguments += ["--bootstrap-server", str(properties["bootstrap.servers"])]
-    refused = CliRunner().invoke(app, arguments)
+    login = scene.frail.login(tmp_path)
+    refused = heal(scene, names, "--yes", *login)
     assert isinstance(refused.exception, semel.ConfigError)
     assert "the right Alter on the cluster is missing" in str(refused.exception)
     assert not scene.nothing_is_open(names)
     scene.frail.secured.allow("app", [MAY_HEAL])
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    try:
+        assert heal(scene, names, "--yes", *login).exit_code == 0
+    finally:
+        scene.frail.secured.withdraw("app", MAY_HEAL)
     assert scene.nothing_is_open(names)
 
 
@@ -125,12 +135,72 @@ def test_where_nobody_knows_somebody_decides_and_the_query_goes_on(scene: Scene,
         assert producer.progress.batch == (2 if lost else 1), "before, lost where it counts, and after"
 
 
-def test_a_producer_id_that_nobody_knows_and_that_wrote_just_now_is_not_touched(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A login that may not describe the transactional id is told nothing of it: its transaction may be under way."""
-    names = scene.left["contradicted"].names
-    monkeypatch.setattr("semel.transaction.remedy.describe_all", lambda *_, **__: [])
-    unseen = heal(scene, names, "--as", "commit", "--yes")
-    assert isinstance(unseen.exception, semel.ConfigError)
-    assert unseen.exception.tag == "TRANSACTION_OPEN"
-    assert "whose producer id" in str(unseen.exception)
-    fence(scene.frail.client, names.id)
+def test_progress_that_is_kept_elsewhere(scene: Scene) -> None:
+    """The query's own message names its topic. Without it nothing is known, however often it is looked; with it, what was committed is."""
+    names = scene.left["elsewhere"].names
+    with pytest.raises(semel.ConfigError, match=rf"--transactional-id {names.id} --progress-topic elsewhere --as commit"):
+        scene.take_over(names, may_heal=False, progress_topic="elsewhere")
+    for _ in range(2):
+        unknown = heal(scene, names, "--yes")
+        assert unknown.exit_code == 2
+        assert re.search(r"it had been +not written down in semel-progress", unknown.output)
+    assert not scene.nothing_is_open(names)
+    known = heal(scene, names, "--yes", "--transactional-id", names.id, "--progress-topic", "elsewhere")
+    assert known.exit_code == 0, known.output
+    assert scene.values(names) == ["before-0", "before-1", "lost-0", "lost-1"]
+
+
+def test_records_of_the_producer_id_that_followed_say_nothing_of_the_one_before(scene: Scene) -> None:
+    """At the epochs' end the id went on with another producer id, and has committed since: compaction may have dropped the first one's."""
+    names, other = scene.left["worn"].names, scene.left["went on"].names
+    with cluster(scene.frail) as ours, ours.producer(names.id) as producer:
+        producer.take_over()
+        with producer.transaction() as txn:
+            txn.send(other.topic, pa.table({"value": ["newer"], "partition": [1]}))
+    found = look(scene.frail.client, (names.topic, 0), *whose(scene, names))
+    assert found.committed is None
+    assert heal(scene, names, "--transactional-id", names.id, "--as", "abort", "--yes").exit_code == 0
+    assert scene.values(names) == []
+
+
+def whose(scene: Scene, names: Names) -> tuple[int, str]:
+    (opened,) = open_transactions(scene.frail.client, [(names.topic, 0)])[names.topic, 0]
+    return opened.producer_id, names.id
+
+
+def test_of_whom_one_may_not_know_is_not_touched(scene: Scene, tmp_path: Path) -> None:
+    """A transaction goes on under an id that this login may not describe: brokers leave it out without a word. Its rows carry the time of their
+    source, years ago, and so say nothing of when they were written."""
+    names = scene.left["went on"].names
+    unseen: Right = (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL)
+    login = scene.frail.login(tmp_path)
+    scene.frail.secured.withdraw("app", unseen)
+    try:
+        with cluster(scene.frail) as ours, ours.producer("at-work") as stranger:
+            stranger.take_over([names.topic])
+            txn = stranger.transaction()
+            txn.send(names.topic, pa.table({"value": ["open"], "partition": [1], "timestamp": pa.array([0], pa.timestamp("ms"))}))
+            for named, tag in (((), "TRANSACTION_OPEN"), (("--transactional-id", "somebody"), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")):
+                refused = heal(scene, names, "--as", "commit", "--yes", *login, *named, at=(names.topic, 1))
+                assert isinstance(refused.exception, semel.ConfigError)
+                assert refused.exception.tag == tag
+            asked = heal(scene, names, "--as", "commit", "--owner-gone", *login, at=(names.topic, 1), answer="n\n")
+            assert "known to no broker any more" in asked.output
+            assert open_transactions(scene.frail.client, [(names.topic, 1)])[names.topic, 1]
+            txn.abort()
+    finally:
+        scene.frail.secured.allow("app", [unseen])
+
+
+def test_rows_of_others_that_nobody_ends_are_named_and_those_at_work_are_not(scene: Scene) -> None:
+    names, working = scene.left["contradicted"].names, scene.left["went on"].names
+    with cluster(scene.frail) as ours, ours.producer("at-work-too") as stranger:
+        stranger.take_over([working.topic])
+        txn = stranger.transaction()
+        txn.send(working.topic, pa.table({"value": ["open"], "partition": [1]}))
+        everywhere = open_transactions(scene.frail.client, [(names.topic, 0), (working.topic, 1)])
+        assert all(everywhere.values())
+        (named,) = hanging(scene.frail.client, everywhere, (time.time() + 60) * 1000)
+        assert f"semel txn heal {names.topic} 0 --producer-id {whose(scene, names)[0]} shows it" in named
+        assert hanging(scene.frail.client, everywhere, (time.time() - 900) * 1000) == []
+        txn.abort()

@@ -18,6 +18,7 @@ from semel.wire.client import Client
 from semel.wire.offsets import EARLIEST, LATEST, committed, end_of_epoch, list_offsets, live_members
 from semel.wire.target import ANY
 from semel.wire.transactions import describe, fence, list_transactions, open_transactions
+from semel.wire.witnesses import newest_leaders
 from tests.topics import create
 
 ROWS = pa.table({"value": ["a", "b", "c"]})
@@ -62,7 +63,7 @@ def test_a_partition_that_is_not_there_is_refused(client: Client, topic: str) ->
 
 
 def test_the_newest_leader_has_the_highest_epoch(client: Client, topic: str) -> None:
-    leaders = client.newest_leaders([(topic, 0), (topic, 1)])
+    leaders = newest_leaders(client, [(topic, 0), (topic, 1)])
     assert all(node in client.brokers() and epoch >= 0 for node, epoch in leaders.values())
 
 
@@ -93,7 +94,7 @@ TIMES = {"earliest": EARLIEST, "1500": 1500, "2100": 4_102_444_800_000, "latest"
 
 
 def test_where_a_leader_epoch_ends(client: Client, topic: str) -> None:
-    epoch = client.newest_leaders([(topic, 0)])[topic, 0][1]
+    epoch = newest_leaders(client, [(topic, 0)])[topic, 0][1]
     assert end_of_epoch(client, {(topic, 0): epoch})[topic, 0] == (epoch, 0)
 
 

@@ -29,7 +29,7 @@ def test_progress_and_offsets_alone(raw: Raw) -> None:
                     txn.send_offsets({(raw.topic, 0): batch + 1}, raw.group)
                     txn.commit(Progress(query="q", batch=batch))
         with cluster.producer(raw.id) as successor:
-            assert successor.take_over([raw.topic], raw.group) == Progress(query="q", batch=2)
+            assert successor.take_over([raw.topic], raw.group) == Progress(query="q", batch=2, groups={raw.group: {raw.topic: (0,)}})
     assert raw.offset_once(stable=True) == (0, 3)
     assert raw.visible() == []
     assert raw.ends() == (0, 0)

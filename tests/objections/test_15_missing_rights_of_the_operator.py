@@ -30,6 +30,7 @@ PROGRESS = "semel-progress"
 ID: Right = (On.TRANSACTIONAL_ID, "orders", Do.WRITE)
 NEW_ID: Right = (On.TRANSACTIONAL_ID, "carried", Do.WRITE)
 LOOK_AT_ID: Right = (On.TRANSACTIONAL_ID, "orders", Do.DESCRIBE)
+LOOK_AT_GROUP: Right = (On.GROUP, "orders-group", Do.DESCRIBE)
 OUT: Right = (On.TOPIC, "out", Do.READ)
 IN: Right = (On.TOPIC, "in", Do.READ)
 LOOK_AT_IN: Right = (On.TOPIC, "in", Do.DESCRIBE)
@@ -42,7 +43,7 @@ NEEDS: dict[str, list[Right]] = {
     "txn abort orders --yes": [ID, OUT],
     "progress list": [READ_PROGRESS, LOOK_AT_IN],
     "progress describe orders": [READ_PROGRESS, LOOK_AT_IN],
-    "progress reset orders --yes": [READ_PROGRESS, WRITE_PROGRESS, ID, OUT, LOOK_AT_IN],
+    "progress reset orders --yes": [READ_PROGRESS, WRITE_PROGRESS, ID, OUT, LOOK_AT_IN, LOOK_AT_GROUP],
     "progress import carried --checkpoint CHECKPOINT --yes": [READ_PROGRESS, WRITE_PROGRESS, NEW_ID, LOOK_AT_IN],
     "verify --topic out --id key --against in": [OUT, IN],
 }
@@ -80,6 +81,7 @@ class OnCall:
             source = KafkaSource(client.cluster, {"in": TopicEnd(id_text(client.topics({"in"})["in"].id), {0: 0})})
             with producer.transaction() as txn:
                 txn.send("out", pa.table({"key": ["a"], "value": ["x"]}))
+                txn.send_offsets({("in", 0): 0}, group="orders-group")
                 txn.commit(Progress(batch=1, sources=(source,)))
             txn = producer.transaction()
             txn.send("out", pa.table({"key": ["b"], "value": ["open"]}))

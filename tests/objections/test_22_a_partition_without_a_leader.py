@@ -6,8 +6,10 @@ healed by whoever comes. Objection 22 in all its forms; PROTOCOL 5.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 import semel
@@ -15,6 +17,8 @@ from semel.read.journal import written_by
 from semel.steps import OwnerStep, Step
 from semel.transaction.group import offsets_partition
 from semel.transaction.progress_topic import ProgressTopic
+from semel.transaction.remedy import heal_shown, look
+from semel.wire.offsets import committed
 from semel.wire.transactions import add_partitions, describe, fence, open_transactions
 from tests.crash.epochs import LAST_EPOCH, use_up
 from tests.kafka.frail import MAY_HEAL, Frail, Names
@@ -44,7 +48,10 @@ def prepare(stage: Stage) -> dict[str, Left]:
         left[f"living {place} committed"] = stage.living(where.names(**lost))
     left["living data aborted"] = stage.living(where.names(data=True), "aborted")
     for end in ENDS:
+        for what in ("another partition", "another group", "after one without offsets"):
+            left[f"{what}, {end}"] = stage.dead(where.names(offsets=True), end)
         left[f"nobody knows {end}"] = stage.dead(where.names(data=True, progress=True, beside=False), end)
+    left["of another program"] = stage.strange(where.names(data=True), commit=True)
     for what in ("mixed", "control", "no right", "dies initialised", "dies progress_read", "dies healed"):
         left[what] = stage.dead(where.names(data=True, progress=what.startswith("dies"), offsets=what.startswith("dies")))
     for step in (OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED):
@@ -125,6 +132,26 @@ def test_across_a_takeover(scene: Scene, place: str, end: str) -> None:
     assert scene.nothing_is_open(names)
 
 
+# ---- offsets of a group
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("what", ["another partition", "another group", "after one without offsets"])
+def test_pending_offsets_are_not_settled_by_somebody_elses_marker(scene: Scene, what: str, end: str) -> None:
+    """The next transaction commits other offsets on the same partition of the offsets topic: its marker would commit these all the same."""
+    names, client = scene.left[f"{what}, {end}"].names, scene.frail.client
+    where = offsets_partition(client, names.group)
+    others = (f"{names.group}-{n}" for n in itertools.count())
+    group = next(g for g in others if offsets_partition(client, g) == where) if what == "another group" else names.group
+    if what == "after one without offsets":
+        with cluster(scene.frail) as ours, ours.producer(names.id) as producer, producer.transaction() as txn:
+            txn.send(names.topic, pa.table({"value": ["between"], "partition": [1]}))
+    with cluster(scene.frail) as ours, ours.producer(names.id) as producer, producer.transaction() as txn:
+        txn.send_offsets({(names.topic, 1): 5}, group=group)
+    found = committed(client, names.group, [(names.topic, 0)], require_stable=True)
+    assert found == {(names.topic, 0): 7 if end == "committed" else 1}
+
+
 # ---- across two takeovers in a row
 
 
@@ -164,10 +191,28 @@ def test_what_nobody_knows_is_not_guessed(scene: Scene, end: str) -> None:
     """Data and progress have lost their markers, and the owner has died before it could say how it had ended."""
     names = scene.left[f"nobody knows {end}"].names
     for _ in range(2):
-        with pytest.raises(semel.DataLoss, match=rf"DECISION_UNKNOWN.*semel txn heal {names.topic} 0 --producer-id \d+ shows both outcomes"):
+        with pytest.raises(
+            semel.DataLoss,
+            match=rf"DECISION_UNKNOWN.*semel txn heal {names.topic} 0 --producer-id \d+ --transactional-id {names.id} shows both outcomes",
+        ):
             scene.take_over(names)
     assert scene.values(names, wait_for_open=False) == ["before-0"]
     assert not scene.nothing_is_open(names), "and nothing was settled"
+
+
+def test_another_programs_transaction_is_not_guessed(scene: Scene) -> None:
+    """It was committed under this id, and writes no progress. A start that stops leaves a claim, and a look too: neither says how it had ended."""
+    names, client = scene.left["of another program"].names, scene.frail.client
+    for _ in range(2):
+        with pytest.raises(semel.DataLoss, match="DECISION_UNKNOWN"):
+            scene.take_over(names)
+        (opened,) = open_transactions(client, [(names.topic, 0)])[names.topic, 0]
+        assert look(client, (names.topic, 0), opened.producer_id).committed is None
+        assert not scene.nothing_is_open(names)
+    heal_shown(client, look(client, (names.topic, 0), opened.producer_id), commit=True)
+    assert scene.values(names) == ["strange"]
+    scene.take_over(names)
+    assert scene.values(names) == ["after-0", "strange"]
 
 
 def test_rows_of_two_transactions_in_one_are_not_guessed(scene: Scene) -> None:

@@ -90,6 +90,7 @@ PROGRESS = Progress(
     moved="orders-eu",
     extra={"from a later version": {"kept": [1, None]}},
 )
+WITH_GROUPS = Progress(batch=41, groups={"orders": {"in": (0, 10), "ä": (3,)}, "other": {"in": (1,)}})
 DECIDED = Decided(4001, 7, True)
 OFFSET = SourceOffset(CLUSTER, {"in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}), "ä": TopicOffset(TOPIC_ID, {0: 1}, {0: 2})})
 IDENTITY = Identity("orders-out", 4001, 7)
@@ -117,6 +118,7 @@ def _sealed(name: str) -> Form:
 
 FORMS = [
     Form("progress", progress.VERSION, PROGRESS.encode, partial(Progress.decode, where="semel-progress-3 offset 7"), {1: PROGRESS}),
+    Form("progress-groups", progress.VERSION, WITH_GROUPS.encode, partial(Progress.decode, where="semel-progress-3 offset 7"), {1: WITH_GROUPS}),
     Form("progress-key", 1, partial(progress.progress_key, "orders-out", "query"), json.loads, {1: ["orders-out", {"scope": "query"}]}),
     Form("claim-key", 1, partial(progress.claim_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "claim"}]}),
     Form("claim", progress.VERSION, lambda: progress.CLAIM, json.loads, {1: {"v": 1}}),

@@ -20,8 +20,13 @@ CLAIM = Entry(0, -1, -1, False, claim_key("orders-out"), b'{"v":1}')
 NOBODY: Any = None
 
 
-def record(offset: int, producer: int, epoch: int, key: bytes = QUERY) -> Entry:
-    return Entry(offset, producer, epoch, True, key, Progress(batch=offset).encode())
+def record(offset: int, producer: int, epoch: int, key: bytes | None = QUERY) -> Entry:
+    """Without a key, a record that forgets."""
+    return Entry(offset, producer, epoch, True, key or QUERY, Progress(batch=offset).encode() if key else None)
+
+
+def moved(offset: int, producer: int, epoch: int) -> Entry:
+    return Entry(offset, producer, epoch, True, QUERY, Progress(moved="orders-new").encode())
 
 
 def decided(offset: int, *decision: Any, prefix: str = "orders-out") -> Entry:
@@ -31,17 +36,19 @@ def decided(offset: int, *decision: Any, prefix: str = "orders-out") -> Entry:
 @pytest.mark.parametrize(
     ("events", "committed"),
     [
-        pytest.param([CLAIM], False, id="no record: it is the last thing that is written"),
-        pytest.param([], None, id="nobody has ever taken the id over with semel: another program's rows"),
+        pytest.param([], None, id="no record of this prefix: another program's rows, or progress is kept elsewhere"),
+        pytest.param([CLAIM, CLAIM], None, id="a claim says nothing: any process writes one"),
+        pytest.param([moved(1, 6, 3), End(2, 6, 4, True)], None, id="a record that says where this prefix has moved to is of another id"),
         pytest.param([CLAIM, record(1, 7, 4), End(2, 7, 5, True)], True, id="its record is committed"),
         pytest.param([CLAIM, record(1, 7, 4), End(2, 7, 5, False)], False, id="its record is aborted"),
         pytest.param([CLAIM, record(1, 7, 4, BATCH), End(2, 7, 5, True)], True, id="its record is of another scope"),
         pytest.param([CLAIM, record(1, 7, 4)], None, id="its record is open, and names no rows"),
         pytest.param([CLAIM, record(1, 7, 4), decided(2, 7, 4, True)], True, id="its owner has written it down: committed"),
         pytest.param([CLAIM, decided(1, 7, 4, False), decided(2, 7, 3, True)], False, id="its owner has written it down: aborted"),
-        pytest.param([CLAIM, decided(1, 7, 3, True), decided(2, 8, 4, True)], False, id="what was written down is of others"),
-        pytest.param([CLAIM, decided(1, 7, 4, True, prefix="orders")], False, id="what was written down is of another prefix"),
-        pytest.param([CLAIM, record(1, 7, 3), End(2, 7, 4, True)], False, id="the newest record is older"),
+        pytest.param([CLAIM, decided(1, 7, 3, True), decided(2, 8, 4, True)], None, id="what was written down is of others"),
+        pytest.param([CLAIM, decided(1, 7, 4, True, prefix="orders")], None, id="what was written down is of another prefix"),
+        pytest.param([record(1, 7, 3), End(2, 7, 4, True)], False, id="the newest record is older: progress is the last thing that is written"),
+        pytest.param([record(1, 7, 3, None), End(2, 7, 4, True)], False, id="and it may be one that forgets"),
         pytest.param([CLAIM, record(1, 7, 5), End(2, 7, 6, False)], None, id="a newer record may have pushed its own out"),
         pytest.param([CLAIM, record(1, 7, 5, BATCH), End(2, 7, 6, True)], None, id="and so may one of another scope"),
         pytest.param([CLAIM, record(1, 6, 9), End(2, 6, 10, True)], False, id="a record of the producer id before this one is older"),
@@ -54,6 +61,12 @@ def test_by_what_was_written(events: list[Entry | End], committed: bool | None) 
 def test_a_former_producer_id_is_older_than_whatever_else_is_there() -> None:
     settled = settle([CLAIM, record(1, 7, 0), End(2, 7, 1, True)], QUERY, "here")
     assert decide(NOBODY, 6, 32_766, settled, 7, Deadline(0)) is None
+
+
+def test_who_does_not_know_the_ids_producer_id_of_now_takes_each_other_one_for_newer() -> None:
+    settled = settle([record(1, 8, 0), End(2, 8, 1, True)], QUERY, "here")
+    assert decide(NOBODY, 7, 4, settled, None, Deadline(0)) is None
+    assert decide(NOBODY, 8, 4, settled, None, Deadline(0)) is False
 
 
 def test_what_is_written_down_is_refused_when_damaged_or_newer() -> None:
