@@ -48,7 +48,8 @@ def use_up(servers: str, transactional_id: str, until: int) -> None:
         for at_once in (*[_AT_ONCE] * (left // _AT_ONCE), left % _AT_ONCE):
             for _ in range(at_once):
                 connection.send_raw([body], InitProducerIdRequest, 5, _error_code)
-            assert {connection.receive() for _ in range(at_once)} <= {0}
+            answers = {connection.receive() for _ in range(at_once)}
+            assert answers <= {0}, f"error codes of InitProducerId: {answers}"
 
 
 def _error_code(frame: memoryview, start: int) -> int:

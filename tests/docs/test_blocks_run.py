@@ -10,7 +10,7 @@ that is free. A query that would run for ever ends when it has read what is ther
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,13 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> None:
         return True
 
     monkeypatch.setattr(StreamingQuery, "awaitTermination", end)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Sandbox]:
+    """One of their own: the pages name their topics as readers would, and so do others."""
+    with Sandbox.start() as started:
+        yield started
 
 
 PAGES = [path for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]) if blocks(path)]

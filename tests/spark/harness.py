@@ -19,12 +19,13 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 
 from semel.sandbox import Sandbox
+from semel.testing.crash import CrashPlan
 from semel.testing.history import History, assert_exactly_once, check
 from semel.testing.records import read
 from semel.testing.spark import LOCAL, SparkCluster
 from tests import topics
 from tests.spark.argument import Argument
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
 PROGRESS = "semel-progress"
 _numbers = count(1)
@@ -147,6 +148,18 @@ def everything(servers: str, topic: str) -> list[str]:
 LOCAL_DRIVER = SparkCluster(LOCAL)
 
 
-def program(module: str, argument: object) -> list[str]:
+def program(module: str, *arguments: object) -> list[str]:
     """The command line of ``tests.spark.programs.<module>``."""
-    return [sys.executable, "-m", f"tests.spark.programs.{module}", str(argument)]
+    return [sys.executable, "-m", f"tests.spark.programs.{module}", *map(str, arguments)]
+
+
+def kill_when_all_are_met(argv: Sequence[str], plan: CrashPlan) -> None:
+    """Run a driver until every point of the plan has struck, and kill it with SIGKILL while those that hold are held.
+
+    Of several queries in one driver each is held at another step: one kill, and one start, strike them all where they stand.
+    """
+    with LOCAL_DRIVER.driver(argv, plan) as driver:
+        for point in plan.points:
+            wait_for(lambda point=point: plan.struck(point) or driver.process.poll() is not None, f"{point} to strike")
+            assert plan.struck(point), driver.tail()
+        assert driver.process.poll() is None, driver.tail()

@@ -21,6 +21,7 @@ FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 BATCHES, PER_BATCH = 6, 40
 
 Read = Callable[[], DataFrame]
+Plan = Callable[[Read], DataFrame]
 
 
 def produce_events(kafka: Sandbox, topic: str, *, late: bool = True) -> None:
@@ -78,7 +79,7 @@ def totals(read: Read) -> DataFrame:
 
 
 #: Name, plan, state store and its format.
-QUERIES: dict[str, tuple[Callable[[Read], DataFrame], str, int]] = {
+QUERIES: dict[str, tuple[Plan, str, int]] = {
     "windows-hdfs": (windowed, HDFS, 1),
     "windows-rocksdb": (windowed, ROCKSDB, 1),
     "distinct-hdfs": (distinct, HDFS, 1),

@@ -1,54 +1,56 @@
-"""The driver killed at every step of the owner and of the sink, a Python worker at every step of a participant: one query lives through all.
+"""The driver killed at every step of the owner and of the sink, a Python worker at every step of a participant: four queries live through all.
 
-Each restart is the next step's victim. The points are spread over the batches: the later in the protocol, the earlier in the query, so that every
-kill meets a batch of its own, with committed batches before and behind it.
+They are in one application. Each is held at another step, and then the driver is killed: one start for four kills. What has been held cannot be met
+again, so that each point of a round strikes another query.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from model.replay import replay
 from semel.sandbox import Sandbox
 from semel.steps import HEALING, OwnerStep, ParticipantStep, SinkStep, Step
 from semel.testing.crash import Action, CrashPlan, CrashPoint
-from tests.spark.harness import LOCAL_DRIVER, assert_exact, new_copy, program
+from tests.spark.harness import LOCAL_DRIVER, assert_exact, kill_when_all_are_met, new_copy, program
 
+QUERIES = 4
+#: Passings are counted over the queries, and anew in each round. By the one after the fourth there are committed batches.
+LATER = QUERIES + 1
 TAKING_OVER: list[Step] = [OwnerStep.INITIALISED, OwnerStep.CLAIMED, OwnerStep.PROGRESS_READ, OwnerStep.MARKERS_CHECKED]
 ABORTING: list[Step] = [OwnerStep.ABORT_SENT, OwnerStep.ABORT_ANSWERED]
-IN_A_BATCH: list[Step] = [
-    SinkStep.RETURNING,
-    OwnerStep.MARKERS_SEEN,
-    OwnerStep.COMMIT_ANSWERED,
-    OwnerStep.COMMIT_SENT,
-    OwnerStep.OFFSETS_ADDED,
-    OwnerStep.PROGRESS_WRITTEN,
-    OwnerStep.WRITTEN,
-    SinkStep.PROVEN,
-    SinkStep.JOB_DONE,
-    OwnerStep.PARTITIONS_ADDED,
-    OwnerStep.BEGUN,
-    SinkStep.DECIDED,
-    SinkStep.CALLED,
+IN_A_BATCH: list[list[Step]] = [
+    [SinkStep.RETURNING, OwnerStep.COMMIT_SENT, SinkStep.PROVEN, OwnerStep.BEGUN],
+    [OwnerStep.MARKERS_SEEN, OwnerStep.OFFSETS_ADDED, SinkStep.JOB_DONE, SinkStep.DECIDED],
+    [OwnerStep.COMMIT_ANSWERED, OwnerStep.PROGRESS_WRITTEN, OwnerStep.WRITTEN, OwnerStep.PARTITIONS_ADDED],
 ]
+#: The last round: workers are killed, so that batches are aborted. At each moment a query is left that goes on to the points that have not struck.
+WORKERS = [CrashPoint(step, passing) for step, passing in zip(ParticipantStep, (3, 8, 13, 18), strict=True)]
+ROUNDS: list[list[CrashPoint]] = [
+    *([CrashPoint(step, LATER, Action.HANG) for step in steps] for steps in IN_A_BATCH),
+    [CrashPoint(step, 1, Action.HANG) for step in TAKING_OVER],
+    [*(CrashPoint(step, 1, Action.HANG) for step in ABORTING), CrashPoint(SinkStep.CALLED, LATER, Action.HANG), *WORKERS],
+]
+ROWS, PER_BATCH = 4_000, 100
 
 
 def test_every_step_is_struck() -> None:
-    assert {*TAKING_OVER, *ABORTING, *IN_A_BATCH} == {*OwnerStep, *SinkStep} - {*HEALING}
+    points = list(chain.from_iterable(ROUNDS))
+    assert sorted(point.name for point in points) == sorted(str(step) for step in {*OwnerStep, *SinkStep, *ParticipantStep} - {*HEALING})
 
 
 def test_killed_at_every_step(kafka: Sandbox, tmp_path: Path) -> None:
-    copy = new_copy(kafka, tmp_path, "steps", rows=4_000, per_batch=200)
-    drivers = [
-        *(CrashPoint(step, passing, Action.DRIVER) for passing, step in enumerate(IN_A_BATCH, 1)),
-        *(CrashPoint(step, passing, Action.DRIVER) for passing, step in enumerate(TAKING_OVER, 2)),
-        *(CrashPoint(step, 1, Action.DRIVER) for step in ABORTING),
-    ]
-    workers = [CrashPoint(step, passing, Action.KILL) for step, passing in zip(ParticipantStep, (3, 8, 13, 18), strict=True)]
-    plan = CrashPlan(tmp_path / "plan", *drivers, *workers)
-    restarts = LOCAL_DRIVER.run_until_done(program("copy", copy), plan, len(drivers))
-    assert restarts == len(drivers)
-    assert_exact(copy)
+    copies = [new_copy(kafka, tmp_path, "steps", rows=ROWS, per_batch=PER_BATCH) for _ in range(QUERIES)]
+    for points in ROUNDS:
+        kill_when_all_are_met(program("copy", *copies), CrashPlan(tmp_path / "plan", *points))
+    # what nobody strikes any more is read in a few large batches
+    plan = CrashPlan(tmp_path / "plan")
+    assert LOCAL_DRIVER.run_until_done(program("copy", *(replace(copy, per_batch=ROWS) for copy in copies)), plan, 0) == 0
+    for copy in copies:
+        assert_exact(copy)
     # each step that was logged is one that the protocol allows there
     told = replay(plan.passed())
-    assert told.owners >= restarts, "all but those that were killed in front of their first step"
+    assert told.ids == QUERIES
+    assert told.owners >= QUERIES * len(ROUNDS), "all but those that were held in front of their first step, and those of the last start"

@@ -73,7 +73,7 @@ def test_plain_python(kafka: Sandbox, tmp_path: Path) -> None:
 )
 def test_demo(arguments: list[str], status: int, printed: list[str], tmp_path: Path) -> None:
     argv = [str(Path(sys.executable).with_name("semel")), "demo", *arguments]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=4 * PATIENCE_S)  # five starts of Spark
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=4 * PATIENCE_S)  # six starts of Spark
     assert done.returncode == status, done.stdout + done.stderr
     for text in printed:
         assert text in done.stdout + done.stderr

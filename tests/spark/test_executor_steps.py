@@ -1,6 +1,7 @@
 """An executor killed at every step of a participant: the driver survives, the batch is aborted and run again inside the callback, exact at the end.
 
-Executors killed at steps of the owner and of the sink are in ``tests/objections/test_02_driver_need_not_ask_tasks.py``.
+Executors killed at steps of the owner and of the sink are in ``tests/objections/test_02_driver_need_not_ask_tasks.py``. The control, which doubles
+rows where an executor is killed without a transaction, is the demo's: ``tests/spark/test_examples.py``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from semel.sandbox import Sandbox
 from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.spark import SparkCluster
-from tests.spark.harness import assert_exact, look, new_copy, program
+from tests.spark.harness import assert_exact, new_copy, program
 from tests.waiting import PATIENCE_S
 
 ROWS, PER_BATCH = 2_000, 200
@@ -30,13 +31,3 @@ def test_executor_killed_at_every_step(kafka: Sandbox, spark_cluster: SparkClust
         plan.check_all_struck()
         assert driver.said("is run again (1 of 3)") >= 4, driver.tail()
     assert_exact(copy)
-
-
-def test_control_at_least_once(kafka: Sandbox, spark_cluster: SparkCluster, tmp_path: Path) -> None:
-    """One of these kills without a transaction: what the killed executor had written stays, and is written again."""
-    copy = new_copy(kafka, tmp_path, "control", rows=ROWS, per_batch=PER_BATCH, delivery="at_least_once")
-    plan = CrashPlan(tmp_path / "plan", points()[-1])
-    spark_cluster.run_until_done(program("copy", copy), plan, len(plan.points))
-    history = look(copy)
-    assert history.duplicated, history
-    assert not history.lost, history

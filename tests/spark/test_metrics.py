@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import struct
 import time
 import urllib.request
@@ -24,7 +22,7 @@ from semel.sandbox import Sandbox
 from semel.spark import KafkaSink, MetricsListener, metrics, serve_metrics
 from semel.spark.exporter import MetricsServer
 from tests.spark.harness import group_offsets, produce, source_ends, unique, values
-from tests.spark.lines import Callback, Line, cut
+from tests.spark.lines import Callback, Line, cut, killing
 from tests.waiting import wait_for
 
 # ---- an independent look: the log files of the broker, batch by batch, in Kafka's published format
@@ -126,19 +124,6 @@ def ends(told: list[Mapping[str, Any]], prefix: str) -> list[Mapping[str, Any]]:
     return [each for each in told if each["event"] == "end" and each["run"] in runs]
 
 
-def dying(rows: DataFrame, marker: Path) -> DataFrame:
-    """The worker of one task dies, once."""
-
-    def die(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if batch.num_rows and not marker.exists():
-                marker.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            yield batch
-
-    return rows.mapInArrow(die, rows.schema)
-
-
 def counted(calls: list[int]) -> Callable[[KafkaSink], Callback]:
     """Notes which batches Spark hands to the sink. What is observed in there is in no progress of Spark's."""
 
@@ -162,7 +147,7 @@ def test_the_numbers_are_those_of_the_brokers_log(
     sink = {"partitioner": "any", "progressTopic": unique("measured-progress"), "kafka.group.id": line.prefix}
     rows = line.rows().select("key", "value")
     produce(kafka, line.source, range(250))
-    line.run(rows=dying(rows, tmp_path / "died"), around=counted(calls), **sink)
+    line.run(rows=killing(rows, tmp_path / "died"), around=counted(calls), **sink)
     assert cut(line.checkpoint, "commits", 1) == [2]
     produce(kafka, line.source, range(250, 300))
     observed = rows.observe("rows", f.count(f.lit(1)).alias("count"), f.sum(f.length("value")).alias("bytes"))

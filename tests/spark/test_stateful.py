@@ -1,12 +1,16 @@
 """Queries with state: output and state are those of a run without failures, whatever is killed, replayed or rebuilt (DESIGN rules 2 and 6).
 
-The same rows in the same batches go through two queries. One is left alone. Of the other, a Python worker is killed in one batch (the batch is
-aborted, and ``keep_running`` starts a new run), a run ends before a batch was written, and one behind a commit that Spark's log has not got.
+The same rows in the same batches go through several queries. One of each plan is left alone. Of the others, a Python worker is killed in one batch
+(the batch is aborted, and ``keep_running`` starts a new run), a run ends before a batch was written, and one behind a commit that Spark's log has
+not got; or it is in an application of which workers and drivers are killed.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +25,54 @@ from semel.sandbox import Sandbox
 from semel.spark import keep_running
 from semel.steps import OwnerStep, ParticipantStep, SinkStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
-from tests.spark.harness import LOCAL_DRIVER, create, program, values
+from tests.spark.harness import LOCAL_DRIVER, create, kill_when_all_are_met, program, values
 from tests.spark.lines import Crashed, Line, crash_before, crash_behind, killing
 from tests.spark.programs.stateful import Stateful
-from tests.spark.stateful_plans import FORMAT, PER_BATCH, PROVIDER, QUERIES, events, produce_events
+from tests.spark.stateful_plans import FORMAT, PER_BATCH, PROVIDER, QUERIES, ROCKSDB, Plan, events, produce_events
 
 VALIDATION = "spark.sql.streaming.stateStore.commitValidation.enabled"
 
 TOGETHER = ("windows-rocksdb", "distinct-hdfs", "join-hdfs", "transformWithState-rocksdb")
-#: Passings are counted over all queries: each batch passes a step of the sink once.
+#: Passings are counted over all queries: each batch passes a step of the sink once. The queries of a driver are held, each at another step, and then
+#: it is killed: the first time the first three of them, the second time with the fourth in front.
 KILLS = (
-    CrashPoint(SinkStep.DECIDED, 4, Action.DRIVER),
-    CrashPoint(ParticipantStep.SENT, 8, Action.KILL),
-    CrashPoint(SinkStep.RETURNING, 9, Action.DRIVER),
-    CrashPoint(OwnerStep.COMMIT_SENT, 15, Action.DRIVER),
+    (
+        CrashPoint(SinkStep.DECIDED, 4, Action.HANG),
+        CrashPoint(SinkStep.RETURNING, 4, Action.HANG),
+        CrashPoint(OwnerStep.COMMIT_SENT, 4, Action.HANG),
+    ),
+    (
+        CrashPoint(SinkStep.RETURNING, 3, Action.HANG),
+        CrashPoint(OwnerStep.COMMIT_SENT, 3, Action.HANG),
+    ),
 )
+WORKER = CrashPoint(ParticipantStep.SENT, 3)
+
+
+@pytest.fixture(scope="module")
+def source(kafka: Sandbox) -> str:
+    """The same rows for all: a query's batches are those of any other."""
+    topic = create(kafka, "stateful-in", 2)
+    produce_events(kafka, topic)
+    return topic
+
+
+@pytest.fixture(scope="module")
+def calm(spark: SparkSession, kafka: Sandbox, source: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Plan], list[str]]:
+    """What a plan writes that nothing happens to. Where it keeps its state makes no difference."""
+    session = spark.newSession()
+    session.conf.set(PROVIDER, ROCKSDB)
+
+    @cache
+    def output(plan: Plan) -> list[str]:
+        target = create(kafka, "calm-out", 3)
+        line = Line(session, kafka, tmp_path_factory.mktemp("calm"), source, target, target, per_batch=PER_BATCH)
+        line.run(rows=plan(line.rows))
+        written = sorted(values(kafka.bootstrap_servers, target))
+        assert written, "a query without output shows nothing"
+        return written
+
+    return output
 
 
 def run_through_failures(line: Line, plan: Any) -> None:
@@ -56,33 +93,29 @@ def run_through_failures(line: Line, plan: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["windows-hdfs", "distinct-rocksdb", "join-rocksdb-2", "transformWithState-rocksdb"])
-def test_as_if_nothing_had_failed(spark: SparkSession, kafka: Sandbox, tmp_path: Path, setting: Any, name: str) -> None:
+def test_as_if_nothing_had_failed(
+    spark: SparkSession, kafka: Sandbox, source: str, calm: Callable[[Plan], list[str]], tmp_path: Path, setting: Any, name: str
+) -> None:
     plan, provider, version = QUERIES[name]
     setting(PROVIDER, provider)
     setting(FORMAT, str(version))
-    calm = Line.new(spark, kafka, tmp_path, "calm", per_batch=PER_BATCH)
-    produce_events(kafka, calm.source)
-    calm.run(rows=plan(calm.rows))
-    expected = sorted(values(kafka.bootstrap_servers, calm.target))
-    assert expected, "a query without output shows nothing"
-    failing = Line(spark, kafka, tmp_path, calm.source, Line.new(spark, kafka, tmp_path, "failing").target, f"{calm.prefix}-f", per_batch=PER_BATCH)
+    target = create(kafka, "failing-out", 3)
+    failing = Line(spark, kafka, tmp_path, source, target, target, per_batch=PER_BATCH)
     run_through_failures(failing, plan)
-    assert sorted(values(kafka.bootstrap_servers, failing.target)) == expected
+    assert sorted(values(kafka.bootstrap_servers, target)) == calm(plan)
 
 
-def test_drivers_and_workers_are_killed(kafka: Sandbox, tmp_path: Path) -> None:
+def test_drivers_and_workers_are_killed(kafka: Sandbox, source: str, calm: Callable[[Plan], list[str]], tmp_path: Path) -> None:
     """Several of them in one application, each of which lives through what kills the others too."""
-    source = create(kafka, "stateful-in", 2)
-    produce_events(kafka, source)
-    found = {}
-    for run, points in (("calm", ()), ("killed", KILLS)):
-        outputs = {name: create(kafka, f"stateful-{run}", 3) for name in TOGETHER}
-        job = Stateful(kafka.bootstrap_servers, source, outputs, str(tmp_path / run))
-        plan = CrashPlan(tmp_path / f"{run}-plan", *points)
-        LOCAL_DRIVER.run_until_done(program("stateful", job), plan, len(points))
-        found[run] = {name: sorted(values(kafka.bootstrap_servers, topic)) for name, topic in outputs.items()}
-    assert all(found["calm"].values()), "a query without output shows nothing"
-    assert found["killed"] == found["calm"]
+    outputs = {name: create(kafka, "stateful-killed", 3) for name in TOGETHER}
+    job = Stateful(kafka.bootstrap_servers, source, outputs, str(tmp_path / "killed"))
+    turned = replace(job, outputs={name: outputs[name] for name in (TOGETHER[-1], *TOGETHER[:-1])})
+    first, second = KILLS
+    kill_when_all_are_met(program("stateful", job), CrashPlan(tmp_path / "first", *first))
+    kill_when_all_are_met(program("stateful", turned), CrashPlan(tmp_path / "second", *second))
+    assert LOCAL_DRIVER.run_until_done(program("stateful", turned), CrashPlan(tmp_path / "last", WORKER), 0) == 0
+    for name, target in outputs.items():
+        assert sorted(values(kafka.bootstrap_servers, target)) == calm(QUERIES[name][0]), name
 
 
 def test_state_belongs_to_the_output_that_was_committed(spark: SparkSession, kafka: Sandbox, tmp_path: Path, setting: Any) -> None:

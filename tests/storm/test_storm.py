@@ -1,6 +1,7 @@
 """A short storm; ``make storm`` makes long ones. And what it found, each by its name.
 
-The verdict has a control in each of its parts: an output that is spoilt, a group that is moved and a transaction that is left open must be seen.
+The verdict has a control in each of its parts: an output that is spoilt, a group that is moved, a step out of order and a transaction that is left
+open must be seen.
 """
 
 from __future__ import annotations
@@ -49,8 +50,11 @@ def test_what_is_wrong_is_seen(storm: Storm, outcome: Outcome) -> None:
     consumer = Consumer({"bootstrap.servers": storm.servers, "group.id": counted.job.group})
     consumer.commit(offsets=[TopicPartition(SOURCE, 0, 1)], asynchronous=False)
     consumer.close()
-    doubled, miscounted, moved = verdict(storm.servers, storm.keepers)
+    steps = keyed.plan.log.read_bytes().splitlines(keepends=True)
+    keyed.plan.log.write_bytes(b"".join([*steps, [line for line in steps if b"OwnerStep.COMMIT_ANSWERED" in line][-1]]))
+    doubled, forbidden, miscounted, moved = verdict(storm.servers, storm.keepers)
     assert "keyed: not exactly once" in doubled
+    assert "keyed: the protocol forbids OwnerStep.COMMIT_ANSWERED" in forbidden
     assert "counted: storm-counted-" in miscounted
     assert "counted: the progress says" in moved
 

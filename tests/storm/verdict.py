@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from model.replay import Refused, replay
 from semel.config import ClientConfig
 from semel.errors import SemelError
 from semel.testing.history import check
@@ -73,6 +74,12 @@ def _positions(servers: str, job: Job) -> Iterator[str]:
 
 
 def _steps(keeper: Keeper) -> Iterator[str]:
-    """Place for the model: the steps of all processes of this query, ``keeper.plan.passed()``, replayed, and what it forbids."""
-    if not keeper.plan.passed():
+    """Each step of all its processes is one that the model allows, in the order of the log."""
+    passed = keeper.plan.passed()
+    if not passed:
         yield "no process has logged a step: nothing can be replayed"
+        return
+    try:
+        replay(passed)
+    except Refused as refused:
+        yield str(refused)

@@ -1,6 +1,6 @@
 """The query that the crash tests kill: copies one topic to another by key, until it has read what was there when it started.
 
-Its argument is a :class:`tests.spark.harness.Copy` as JSON.
+Its argument is a :class:`tests.spark.harness.Copy` as JSON. Given several, the application runs as many queries at once.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.spark import KafkaSink
 from tests.spark.harness import Copy
+from tests.spark.programs.begin import begin
 
 
-def main(copy: Copy) -> None:
-    logging.basicConfig(level=logging.WARNING)
-    logging.getLogger("semel").setLevel(logging.DEBUG)
-    spark = SparkSession.builder.getOrCreate()
+def start(spark: SparkSession, copy: Copy) -> StreamingQuery:
     properties = {"bootstrap.servers": copy.servers, "group.id": copy.group, **copy.kafka}
     kafka = {f"kafka.{name}": value for name, value in properties.items()}
     reading: dict[str, Any] = {"subscribe": copy.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": copy.per_batch}
@@ -30,10 +29,19 @@ def main(copy: Copy) -> None:
         number = f.get_json_object(f.col("value").cast("string"), "$.id").cast("int")
         rows = rows.withColumn("topic", names[(number / 2).cast("int") % len(copy.topics)])
     sink = KafkaSink(transactionalIdPrefix=copy.prefix, **where, **kafka, **copy.sink)
-    query = rows.writeStream.foreachBatch(sink).option("checkpointLocation", copy.checkpoint).trigger(availableNow=True).start()
-    query.awaitTermination()
+    return rows.writeStream.foreachBatch(sink).option("checkpointLocation", copy.checkpoint).trigger(availableNow=True).start()
+
+
+def main(copies: list[Copy]) -> None:
+    logging.basicConfig(level=logging.WARNING)
+    logging.getLogger("semel").setLevel(logging.DEBUG)
+    spark = SparkSession.builder.getOrCreate()
+    if len(copies) > 1:
+        begin(spark, copies[0].servers, copies[0].source, f"{copies[0].checkpoint}-begin")
+    for query in [start(spark, copy) for copy in copies]:
+        query.awaitTermination()
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(Copy.parse(sys.argv[1]))
+    main([Copy.parse(text) for text in sys.argv[1:]])

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.spark import KafkaSink, keep_running
 from tests.spark.argument import Argument
+from tests.spark.programs.begin import begin
 from tests.spark.stateful_plans import FORMAT, PER_BATCH, PROVIDER, QUERIES
 
 
@@ -44,22 +45,11 @@ def keep(spark: SparkSession, job: Stateful, name: str) -> None:
     keep_running(start)
 
 
-def begin(spark: SparkSession, job: Stateful) -> None:
-    """Run a query that reads nothing, alone.
-
-    Spark 4.3 puts variables of each query into one map of the data source, without a lock (PythonStreamingSourceRunner): queries that are the first
-    ones and begin together may break it, and then none of the application plans any more ("Illegal size 5 of collection, expected 6").
-    """
-    rows = spark.readStream.format("semel").options(**{"kafka.bootstrap.servers": job.servers, "subscribe": job.source}).load()
-    writer = rows.writeStream.format("noop").option("checkpointLocation", f"{job.directory}/begin")
-    writer.trigger(availableNow=True).start().awaitTermination()
-
-
 def main(job: Stateful) -> None:
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
     spark = SparkSession.builder.getOrCreate()
-    begin(spark, job)
+    begin(spark, job.servers, job.source, f"{job.directory}/begin")
     with ThreadPoolExecutor(3) as pool:  # more at once start so many Python processes that Spark waits for some in vain
         for done in [pool.submit(keep, spark.newSession(), job, name) for name in job.outputs]:
             done.result()
