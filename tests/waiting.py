@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 #: How long anything may take.
 PATIENCE_S = 300
+#: How long a transaction that a test leaves open stays so, unless the test ends it. The broker allows no more than 15 minutes.
+TRANSACTION_MS = 600_000
 _POLL_S = 0.02
 
 

@@ -25,9 +25,9 @@ from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.transaction import Transaction
 from semel.wire.client import Client
 from semel.wire.produce import Appender
-from semel.wire.transactions import Identity, add_partitions, end, fence, open_transactions
+from semel.wire.transactions import Identity, add_partitions, end, fence, init_producer_id, open_transactions
 from tests.kafka.frail import Frail, Names, frail
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import PATIENCE_S, TRANSACTION_MS, wait_for
 
 
 class Died(BaseException):
@@ -155,7 +155,7 @@ class Stage:
 
     def strange(self, names: Names, *, commit: bool) -> Left:
         """A transaction of a program that is not semel, which writes no progress. Committed, or aborted by whoever comes next."""
-        stranger = fence(self.where.client, names.id)
+        stranger = init_producer_id(self.where.client, names.id, TRANSACTION_MS, self.where.client.deadline())
         write_as(self.where.client, stranger, names)
         if not commit:
             return Left(names, None, lambda: self._fence(names), lambda: None)

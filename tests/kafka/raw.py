@@ -22,7 +22,7 @@ from semel.wire.offsets import LATEST, committed, list_offsets
 from semel.wire.target import GroupCoordinator, Target, TransactionCoordinator
 from semel.wire.transactions import Identity
 from semel.wire.versions import Versions
-from tests.waiting import wait_for
+from tests.waiting import TRANSACTION_MS, wait_for
 
 _numbers = itertools.count(1)
 
@@ -50,7 +50,7 @@ class Raw:
 
     # ---- as our code sends them, repeated until they are settled
 
-    def init(self, timeout_ms: int = 60_000) -> Identity:
+    def init(self, timeout_ms: int = TRANSACTION_MS) -> Identity:
         return transactions.init_producer_id(self.client, self.id, timeout_ms, self.client.deadline())
 
     def add(self, identity: Identity, *indexes: int) -> int:
@@ -134,7 +134,8 @@ class Raw:
         return max(int(row.partition_error_code) for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition)
 
     def init_once(self, *, producer_id: int = -1, epoch: int = -1) -> tuple[int, Identity]:
-        request = InitProducerIdRequest(transactional_id=self.id, transaction_timeout_ms=60_000, producer_id=producer_id, producer_epoch=epoch)
+        whose = {"transactional_id": self.id, "producer_id": producer_id, "producer_epoch": epoch}
+        request = InitProducerIdRequest(**whose, transaction_timeout_ms=TRANSACTION_MS)
         answer = self.once(TransactionCoordinator(self.id), request, 5)
         return int(answer.error_code), Identity(self.id, answer.producer_id, answer.producer_epoch)
 
