@@ -29,8 +29,9 @@ __all__ = ["CPU_SECONDS", "Failure", "Report", "input_of", "run", "spare_memory"
 
 #: How long the processor may work on one input: the slowest valid one takes milliseconds.
 CPU_SECONDS = 2.0
-#: What the kernel gives beside what the process has at its start.
-SPARE = 1024 * MIB
+#: What the kernel gives beside what the process has. Python's tracemalloc keeps some 100 bytes and more of each thing that it has followed, for good:
+#: in ten minutes more than that, so the limit moves on.
+SPARE, SPARED_INPUTS = 1024 * MIB, 100_000
 #: Kept, since a pool must outlive all that was allocated from it.
 _POOLS: list[object] = []
 _WARM = 40
@@ -75,14 +76,20 @@ def input_of(target: Target, seed: int, number: int) -> bytes:
     return target.make(Random(f"{target.name}:{seed}:{number}"))
 
 
-def spare_memory(spare: int = SPARE) -> None:
-    """Let this process have no more memory than it has now and that."""
+def spare_memory() -> None:
+    """Let this process have no more memory than it has now and ``SPARE``."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + spare,) * 2)
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + SPARE, hard))
 
 
-def run(target: Target, seed: int, seconds: float, kept: Path, *, first: int = 0, most: int = 10, beat: mmap.mmap | None = None) -> Report:
-    """Feed ``target`` from input ``first`` on. Failures of one kind count once; after ``most`` kinds it ends. ``beat`` is told each input."""
+def run(
+    target: Target, seed: int, seconds: float, kept: Path, *, first: int = 0, most: int = 10, beat: mmap.mmap | None = None, limited: bool = False
+) -> Report:
+    """Feed ``target`` from input ``first`` on. Failures of one kind count once; after ``most`` kinds it ends. ``beat`` is told each input.
+
+    ``limited`` says that the kernel watches over memory as well.
+    """
     report, seen = Report(target.name, seed), set[str]()
     signal.signal(signal.SIGPROF, _hang)
     _warm_up(target, seed, beat)
@@ -92,6 +99,8 @@ def run(target: Target, seed: int, seconds: float, kept: Path, *, first: int = 0
         while time.monotonic() - began < seconds and len(report.failures) < most:
             number = first + report.inputs
             _tell(beat, number)
+            if limited and report.inputs % SPARED_INPUTS == 0:
+                spare_memory()
             data = input_of(target, seed, number)
             kind, what, peak = _fed(target, data)
             report.inputs += 1

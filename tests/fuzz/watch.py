@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.fuzz.run import CPU_SECONDS, Failure, Report, input_of, keep, run, spare_memory
+from tests.fuzz.run import CPU_SECONDS, Failure, Report, input_of, keep, run
 from tests.fuzz.targets import Target
 
 __all__ = ["table", "watched"]
@@ -91,11 +91,10 @@ def _until_over(child: subprocess.Popen[bytes], beat: Path) -> bool:
 
 def _main(names: Sequence[str], seed: int, seconds: float, kept: str, module: str, first: int, beat: str) -> None:
     targets = table(module)
-    spare_memory()
     with Path(beat).open("r+b") as file, mmap.mmap(file.fileno(), 16) as shared:
         for index, name in enumerate(names):
             shared[:] = struct.pack(">qq", 0, index)
-            report = run(targets[name], seed, seconds, Path(kept), first=first if index == 0 else 0, beat=shared)
+            report = run(targets[name], seed, seconds, Path(kept), first=first if index == 0 else 0, beat=shared, limited=True)
             print(json.dumps(asdict(report)), flush=True)
 
 
