@@ -67,9 +67,9 @@ def abort(
     command_config: Configured = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Abort the open transaction of an id, after showing what vanishes. Its owner, if it lives, is fenced and stops.
+    """Abort the open transaction of an id, after showing what vanishes. It stops no owner: stop the query itself first, where it lives.
 
-    A query that is fenced so replays its batch when it is started again: nothing of it is lost.
+    A query of semel's that lives runs its batch again, once; at the second abort in a row it stops. Nothing of it is lost.
     """
     console = Console(soft_wrap=True)
     with connect(bootstrap_server, command_config) as client:

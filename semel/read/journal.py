@@ -91,10 +91,10 @@ def _batches(client: Client, partition: TopicPartition, offset: int, end: int, d
 def _fetch(client: Client, partition: TopicPartition, position: Position, deadline: Deadline) -> Fetched:
     problem = "no leader"
     while not deadline.passed:
-        leader = client.topics({partition[0]}, deadline)[partition[0]].partitions[partition[1]].leader
+        led = client.topics({partition[0]}, deadline)[partition[0]].partitions.get(partition[1])  # made anew, a topic may have fewer
         try:
-            if leader >= 0:
-                fetched = fetch(client, leader, {partition: position}, read_committed=False, max_wait_ms=50, deadline=deadline)[partition]
+            if led is not None and led.leader >= 0:
+                fetched = fetch(client, led.leader, {partition: position}, read_committed=False, max_wait_ms=50, deadline=deadline)[partition]
                 verdict = outcome.of("Fetch", fetched.code)
                 if verdict is Outcome.OK:
                     return fetched

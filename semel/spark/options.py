@@ -65,11 +65,19 @@ class SinkOptions:
                     tag="PREFIX_MISSING",
                 )
             check_prefix(prefix)
+            _refuse_itself(prefix, options.get("previousTransactionalIdPrefix"))
         topics = tuple(dict.fromkeys(name.strip() for name in options.get("topics", "").split(",") if name.strip()))
         if "topic" in options and topics:
             raise ConfigError(
                 "topic and topics were both given. Nothing was written. Give one of them: topic sends every row there, topics lists what a topic"
                 " column may name."
+            )
+        progress_topic = options.get("progressTopic", DEFAULT_TOPIC)
+        if exactly_once and progress_topic in (*topics, options.get("topic")):
+            raise ConfigError(
+                f"{progress_topic!r} is the topic of the progress, so rows cannot be written there. Nothing was written. Name another topic for the"
+                " rows, or another progressTopic.",
+                tag="PROGRESS_TOPIC",
             )
         group = properties.pop("group.id", None)
         ClientConfig.parse(properties)
@@ -79,7 +87,7 @@ class SinkOptions:
             topics=topics,
             prefix=prefix,
             previous=options.get("previousTransactionalIdPrefix"),
-            progress_topic=options.get("progressTopic", DEFAULT_TOPIC),
+            progress_topic=progress_topic,
             exactly_once=exactly_once,
             any_partition=one_of(options, "partitioner", "default", "any") == "any",
             retries=number(options, "maxBatchRetries", 3),
@@ -139,6 +147,15 @@ def number(options: Mapping[str, str], name: str, default: int, minimum: int = 0
     if not value.isdecimal() or len(value) > _DIGITS or int(value) < minimum:
         raise ConfigError(f"{name}={value:.200} is not a whole number of at least {minimum}. Nothing was read or written. Give one in digits.")
     return int(value)
+
+
+def _refuse_itself(prefix: str, previous: str | None) -> None:
+    if previous == prefix:
+        raise ConfigError(
+            f"previousTransactionalIdPrefix is {previous!r}, as transactionalIdPrefix is: the query would fence itself. Nothing was written. Leave it"
+            " out, or name the prefix that the query had before.",
+            tag="PREVIOUS_IS_ITSELF",
+        )
 
 
 def _override(value: str | None) -> str | None:

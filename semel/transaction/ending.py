@@ -12,11 +12,12 @@ from typing import NoReturn
 from semel.errors import AbortAndRetry, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
 from semel.transaction.ownership import Ownership
+from semel.transaction.progress import Settled
 from semel.transaction.states import Event
 from semel.wire.outcome import briefly, name
 from semel.wire.transactions import EndAnswer, Identity, end
 
-__all__ = ["ENDED", "abort", "commit", "give_up", "refuse_succeeded"]
+__all__ = ["ENDED", "abort", "commit", "give_up", "newer_than", "refuse_succeeded"]
 
 _ABORTED = 48
 _FENCED = (47, 49, 90)
@@ -43,7 +44,7 @@ def commit(own: Ownership) -> None:
     elif answer.code == _ABORTED:
         give_up(own, "The commit found it aborted.", name(_ABORTED))
     elif answer.code in _FENCED:
-        raise _fenced(own)
+        raise _fenced(own, asked=True)
     else:
         give_up(own, f"the commit answered {name(answer.code)}.", name(answer.code))
 
@@ -138,23 +139,31 @@ def _ask(own: Ownership, *, commit: bool) -> EndAnswer:
         ) from None
 
 
-def _fenced(own: Ownership, identity: Identity | None = None) -> Fenced:
-    """Another owner has our id. Progress says how our transaction ended, once it is settled."""
+def _fenced(own: Ownership, identity: Identity | None = None, *, asked: bool = False) -> Fenced:
+    """Another owner has our id. Progress says how our transaction ended, once it is settled. ``asked``: its commit was asked for."""
     identity = identity or own.identity
     own.states.move(Event.FENCED)
     return Fenced(
         f"another owner has taken over transactional id {identity.transactional_id!r}. The last transaction of this one (epoch {identity.epoch})"
-        f" {_how_it_ended(own, identity)}. Stop one of the two: each prefix belongs to one query at a time."
+        f" {_how_it_ended(own, identity, asked=asked)}. Stop one of the two: each prefix belongs to one query at a time."
         " Nothing is lost: the one that goes on runs what is not committed."
     )
 
 
-def _how_it_ended(own: Ownership, identity: Identity) -> str:
+def newer_than(identity: Identity, before: Settled, now: Settled) -> bool:
+    """Whether somebody else has written progress since it was read ``before``: of a key, compaction keeps the newest record alone."""
+    known = max((record.offset for record in before.everything), default=-1)
+    return any(r.offset > known and not (r.producer_id == identity.producer_id and r.epoch <= identity.epoch) for r in now.everything)
+
+
+def _how_it_ended(own: Ownership, identity: Identity, *, asked: bool) -> str:
     deadline = own.deadline()
     try:
         while True:
             settled = own.progress.read(own.progress.claim(), deadline)
             if not any((r.producer_id, r.epoch) == (identity.producer_id, identity.epoch) for r in settled.records):
+                if asked and newer_than(identity, own.settled, settled):
+                    return "cannot be told any more: newer progress is there, and it drops what is older"
                 return "was not committed: it left no progress, and nothing of it is visible"
             ended = settled.outcome_of(identity.producer_id, identity.epoch)
             if ended is not None:

@@ -120,7 +120,7 @@ class Healing:
 
     def _stop_unknown(self, unknown: Mapping[TopicPartition, OpenTransaction]) -> NoReturn:
         own = self._own
-        if own.states.now is State.NEW:  # with a transaction open, its own abort finds a rival
+        if own.states.now is State.NEW:  # where a transaction has begun, the abort behind this finds a rival
             refuse_succeeded(own, "while this one looked at open rows of it. This one has written nothing. Run one query with this prefix, not two.")
         rows = "; ".join(opened_text(partition, opened) for partition, opened in sorted(unknown.items())[:5])
         raise DataLoss(

@@ -9,6 +9,7 @@ second attempt with other rows would lose them silently.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -58,6 +59,7 @@ class Participant:
         self._sequences: dict[TopicPartition, int] = defaultdict(int)
         self._codec = Codec.parse(client.config.compression_type)
         self._sticky = ticket.number
+        self._process = os.getpid()
         self._failed = False
         self._sealed = False
         self._lock = threading.RLock()  # sequences are given out and sent in one order: two threads at once would send two batches under one number
@@ -108,6 +110,7 @@ class Participant:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        self._refuse_forked()
         with self._lock:
             if self._sealed:
                 raise ConfigError(
@@ -135,6 +138,7 @@ class Participant:
     @property
     def receipt(self) -> Receipt:
         """The proof that all is written; nothing more can be written then. Raises :class:`AbortAndRetry` after a failure: there is none to give."""
+        self._refuse_forked()
         with self._lock:
             if self._failed:
                 raise self._no_receipt("a write failed")
@@ -149,6 +153,15 @@ class Participant:
                 raise self._no_receipt(f"{partition[0]}-{partition[1]} acknowledged {wrote[partition].records} of {count} records")
         reached(ParticipantStep.RECEIPT, str(self._ticket.number))
         return Receipt(self._ticket.number, self._ticket.identity, wrote, self._stage, self._task, self._attempt)
+
+    def _refuse_forked(self) -> None:
+        if os.getpid() != self._process:
+            raise ConfigError(
+                f"the participant of ticket {self._ticket.number} was made in process {self._process}, and this is a fork of it: both would write"
+                " under the same sequences, and rows of one of them would vanish. None of these was sent. Hand the ticket to that process, and"
+                " make the participant there.",
+                tag="FORKED",
+            )
 
     def _no_receipt(self, reason: str) -> AbortAndRetry:
         meaning = "Nothing of the transaction is visible once it is aborted: abort it, and run" if self._shared else "Some rows may be visible: run"

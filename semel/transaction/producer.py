@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 
-from semel.errors import AbortAndRetry, Fenced, Retriable
+from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable
 from semel.steps import OwnerStep, beside, reached
 from semel.transaction.ending import abort
 from semel.transaction.group import group_view, see_group, see_groups
@@ -53,6 +53,7 @@ class Producer:
         self._own = Ownership(client, transactional_id, scope=scope, progress_topic=progress_topic, accept_late_markers=accept_late_markers)
         self._outputs: frozenset[str] = frozenset()
         self._group: str | None = None
+        self._previous: str | None = None
         self._markers: _Background | None = None
         self._committed = False
 
@@ -91,22 +92,37 @@ class Producer:
         progress topic that will not do or an id that was moved, :class:`~semel.errors.DataLoss` for damaged progress or a lost marker,
         :class:`AbortAndRetry` if a partition or an offset is not settled in time, :class:`~semel.errors.Retriable` if brokers do not answer.
         """
-        self._outputs, self._group = frozenset(outputs), group
+        if previous == self.transactional_id:
+            raise ConfigError(
+                f"{previous!r} is to go on from itself, and would fence itself. Nothing was sent. Name the id that it had before, or none.",
+                tag="PREVIOUS_IS_ITSELF",
+            )
+        self._outputs, self._group, self._previous = frozenset(outputs), group, previous
         take_over(self._own, self._outputs, group)
-        if previous is not None and self._own.newest is None:
-            self._take_over_from(previous)
-        if group is not None and self.progress is not None:
-            self._restore_group(group, self.progress)
+        try:
+            if previous is not None:
+                self._take_over_from(previous)
+            if group is not None and self.progress is not None:
+                self._restore_group(group, self.progress)
+        except BaseException:
+            if self._own.states.now is State.READY:  # half of it is done: whoever asks for a transaction has all of it done again
+                self._own.states.move(Event.TAKING_OVER)
+            raise
         return self.progress
 
     def _take_over_from(self, previous: str) -> None:
-        """Go on from another id's progress. Both are fenced by now, so that nobody else moves either of them."""
+        """Go on from another id's progress, unless that has been done. Both are fenced by now, so that nobody else moves either of them."""
         own = self._own
         former = Ownership(own.client, previous, scope=own.scope, progress_topic=own.progress.name, accept_late_markers=own.accept_late_markers)
+        # an owner before this one may have marked the progress there as moved, and that marker may be lost: nobody else can tell how it ended
+        there = {former.progress.partition}
+        wait_seen(own.client, there, own.identity, own.former, last_offsets={}, deadline=own.deadline(), heal=Healing(own))
+        own.checked |= there
+        if own.newest is not None:
+            return
         take_over(former, self._outputs, None)
         see_groups(former, {})  # nobody uses that id again: what it has left pending would stay so
         own.newest, own.predecessor = former.newest, former
-        own.checked |= former.checked
 
     def _restore_group(self, group: str, progress: Progress) -> None:
         """Progress is the truth, the group a view of it: where they differ, a transaction of offsets alone writes what progress says."""
@@ -131,7 +147,7 @@ class Producer:
         :class:`~semel.errors.ConfigError` or :class:`~semel.errors.Retriable`, each saying so.
         """
         if self._own.states.now is State.NEW:
-            self.take_over(self._outputs, self._group)
+            self.take_over(self._outputs, self._group, self._previous)
         self._settle()
         return Transaction(self._own, again=self._take_over_again, ended=self._watch)
 
@@ -155,6 +171,7 @@ class Producer:
             ) from error
 
     def _settle(self) -> None:
+        self._own.states.refuse_forked()
         if self._markers is None:
             return
         try:

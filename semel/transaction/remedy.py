@@ -73,7 +73,7 @@ def look(
     told = _told(client, opened, transactional_id)
     whose = told.transactional_id if told is not None else transactional_id
     settled = _progress(client, whose, progress_topic) if whose is not None else Settled(())
-    if told is None and not owner_gone:
+    if not owner_gone and (told is None or told.producer_id != producer_id):
         _refuse_unnamed(opened, settled)
     committed = decide_open(client, partition, opened, settled, told.producer_id if told is not None else None, client.deadline())
     latest = {partition: LATEST}

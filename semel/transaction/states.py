@@ -6,6 +6,7 @@ before a byte is sent.
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 
 from semel.errors import ConfigError, Fenced, Retriable, SemelError
@@ -67,14 +68,29 @@ class States:
 
     def __init__(self, transactional_id: str) -> None:
         self._id = transactional_id
+        self._process = os.getpid()
         self.now = State.NEW
 
     def move(self, event: Event) -> None:
-        """Go where the table says. Raises, and stays, where it says nothing."""
+        """Go where the table says. Raises, and stays, where it says nothing, and in a forked child."""
+        if event is not Event.CLOSED:
+            self.refuse_forked()
         following = _MOVES.get((self.now, event))
         if following is None:
             raise self._refusal(event)
         self.now = following
+
+    def refuse_forked(self) -> None:
+        """Raises :class:`ConfigError` in a child of the process that this owner was made in.
+
+        Two processes with one identity write under the same sequences: the broker keeps the first rows, and answers OK to the others.
+        """
+        if os.getpid() != self._process:
+            raise ConfigError(
+                f"the owner of {self._id!r} was made in process {self._process}, and this is a fork of it: both would write as one, and rows"
+                " of one of them would vanish. Nothing was sent. Make a producer in each process, each with an id of its own, or hand out tickets.",
+                tag="FORKED",
+            )
 
     def _refusal(self, event: Event) -> SemelError:
         text = f"{event.value} is not possible: the owner of {self._id!r} {self.now.value}. Nothing was sent."

@@ -118,7 +118,7 @@ def _held(found: TransactionDescription, log: Mapping[TopicPartition, _Log]) -> 
 
 
 def abort_shown(client: Client, shown: Surveyed, deadline: Deadline | None = None) -> None:
-    """Abort the transaction that was shown, and return when its markers are seen. Its owner, if it lives, is fenced.
+    """Abort the transaction that was shown, and return when its markers are seen. Its owner, if it lives, finds it aborted.
 
     Raises :class:`ConfigError` when there is nothing to abort, or no longer that one, :class:`Retriable` when a marker is not seen in time.
     """

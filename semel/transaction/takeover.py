@@ -103,8 +103,8 @@ def _see_markers(own: Ownership, settled: Settled, hinted: Collection[TopicParti
     names = ({topic for topic, _ in wanted} | set(outputs)) - {OFFSETS_TOPIC}
     partitions = {(name, index) for name, topic in own.client.existing(names, own.deadline()).items() for index in topic.partitions}
     if own.progress.name in names:
-        # the other prefixes' partitions of the progress topic are no business of ours
-        partitions = {p for p in partitions if p[0] != own.progress.name or p == own.progress.partition}
+        # the other prefixes' partitions of the progress topic are no business of ours, but where the last transaction has written
+        partitions = {p for p in partitions if p[0] != own.progress.name or p == own.progress.partition or p in hinted}
     # a record that says where this prefix has moved to was written by that one, whose transactions are not for us to end
     former = {*before, *(record.producer_id for record in settled.everything if not record.progress.moved)}
     waited = former | {record.producer_id for record in settled.open}

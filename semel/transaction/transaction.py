@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
 import pyarrow as pa
 
-from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError
+from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
 from semel.transaction import ending
 from semel.transaction.group import see_groups, union
 from semel.transaction.healing import Healing
 from semel.transaction.markers import Ended, wait_seen
-from semel.transaction.outputs import look_at
+from semel.transaction.outputs import look_at, refuse_deleted
 from semel.transaction.ownership import Ownership
 from semel.transaction.participant import Participant
 from semel.transaction.progress import Progress, Recorded
 from semel.transaction.states import Event, State
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, TicketTopic, Wrote
-from semel.wire.metadata import TopicPartition, by_topic, named
-from semel.wire.offsets import EARLIEST, list_offsets
+from semel.wire.metadata import TopicPartition, by_topic
 from semel.wire.outcome import name
 from semel.wire.transactions import Identity, add_partitions, commit_offsets, describe
 
 __all__ = ["Transaction"]
 
 _ID_UNKNOWN = 49
+#: What was seen of the rows so long before the commit is looked at once more: groups and offsets may have been waited for in between.
+_LOOK_AGAIN_S = 1.0
 
 
 class Transaction:
@@ -47,6 +49,7 @@ class Transaction:
         self._sending: dict[str, Participant] = {}
         self._offsets: dict[GroupMetadata, dict[TopicPartition, int]] = {}
         self._sent_offsets: dict[str, Mapping[TopicPartition, int]] = {}
+        self._looked = 0.0
         self._done = False
         own.begin()
         reached(OwnerStep.BEGUN, own.transactional_id)
@@ -83,6 +86,7 @@ class Transaction:
         self._adding()
         wanted = [tuple(sorted(share)) for share in shares]
         self._refuse_overlap([partition for share in wanted for partition in share])
+        self._refuse_progress_topic({topic for share in wanted for topic, _ in share})
         new = {topic for share in wanted for topic, _ in share} - self._topics.keys()
         known = topics or {}
         self._topics.update({topic: known[topic] for topic in new & known.keys()})
@@ -107,6 +111,15 @@ class Transaction:
                     tag="OVERLAP",
                 )
             seen.add(partition)
+
+    def _refuse_progress_topic(self, wanted: Collection[str]) -> None:
+        """Its own record is there too, and begins at sequence 0 like theirs: the broker would keep one of the two and answer OK to both."""
+        if self._own.progress.name in wanted:
+            raise ConfigError(
+                f"{self._own.progress.name!r} holds the progress of this transaction, so its rows cannot go there too. Nothing was sent for them."
+                " Write them to another topic, or keep the progress in another one (progress_topic, in Spark progressTopic).",
+                tag="PROGRESS_TOPIC",
+            )
 
     def _issue(self, share: tuple[TopicPartition, ...]) -> Ticket:
         ticket = Ticket(len(self._issued), self._own.identity, share, {topic: self._topics[topic] for topic, _ in share})
@@ -220,8 +233,7 @@ class Transaction:
                 tag="TICKETS_OUT",
             )
         if not self._added and not self._offsets and progress is None:
-            self._own.states.move(Event.NOTHING)
-            self._done = True
+            self.abort()  # it may have begun all the same: partitions were asked for, and no answer came
             return self._own.identity, None, -1
         self._add(set())
         recorded = self._record(progress)
@@ -231,6 +243,8 @@ class Transaction:
         if self._offsets or recorded.forgotten:  # what is forgotten names no group for those who come later
             see_groups(self._own, self._offsets_by_group())
         self._commit_offsets()
+        if time.monotonic() - self._looked > _LOOK_AGAIN_S:
+            self._look_at_rows()
         identity = self._own.identity
         self._done = True
         last = {**{partition: wrote.last for partition, wrote in self._wrote.items()}, self._own.progress.partition: offset}
@@ -242,21 +256,9 @@ class Transaction:
             self._await_markers(identity, last if committed else {}, committed=committed)
         return identity, recorded, offset
 
-    def _refuse_deleted(self) -> None:
-        """Look whether the rows are still there: the broker commits a transaction whose rows retention has deleted, and says nothing (DESIGN 12)."""
-        client, wrote = self._own.client, self._wrote
-        known = client.existing({topic for topic, _ in wrote}, self._own.deadline())
-        lost = [(topic, index) for topic, index in wrote if topic not in known or known[topic].id != self._topics[topic].id]
-        if not lost:
-            starts = list_offsets(client, dict.fromkeys(wrote, EARLIEST), read_committed=False, deadline=self._own.deadline())
-            lost = [partition for partition in wrote if starts[partition].offset > wrote[partition].first]
-        if lost:
-            raise DataLoss(
-                f"rows of this transaction on {named(lost)} were deleted before it was committed (retention, DeleteRecords, or the topic is not the"
-                " one that it was). It is aborted, and nothing of it is visible."
-                " Raise the topic's retention above the length of a batch, look whether the rows carry old timestamps, then run it again.",
-                tag="ROWS_GONE",
-            )
+    def _look_at_rows(self) -> None:
+        self._looked = time.monotonic()
+        refuse_deleted(self._own.client, self._wrote, self._topics, self._own.deadline())
 
     def abort(self) -> None:
         """Abort. Nothing of it becomes visible then.
@@ -313,12 +315,12 @@ class Transaction:
         wanted = (partitions | progress) - self._added
         if not wanted:
             return
+        self._asked = True  # before it looks: where that stops, the abort behind it asks whether another owner is here
         first_time = wanted - self._own.checked
         if first_time:
             own, former = self._own, self._own.former
             wait_seen(own.client, first_time, own.identity, former, last_offsets={}, deadline=own.deadline(), heal=Healing(own))
             self._own.checked |= first_time
-        self._asked = True
         code = add_partitions(self._own.client, self._own.identity, wanted, self._own.deadline())
         if code == _ID_UNKNOWN and not self._added and describe(self._own.client, self._own.transactional_id) is None:
             self._again()
@@ -352,7 +354,7 @@ class Transaction:
     def _write_progress(self, progress: Progress) -> int:
         former = self._own.predecessor
         try:
-            offset = self._own.progress.write(progress, self._own.identity, former.progress if former else None, meanwhile=self._refuse_deleted)
+            offset = self._own.progress.write(progress, self._own.identity, former.progress if former else None, meanwhile=self._look_at_rows)
         except AbortAndRetry as error:
             self._refused(error.message, error.tag)
         reached(OwnerStep.PROGRESS_WRITTEN, self._own.transactional_id)

@@ -121,12 +121,15 @@ class Appender:
 
     def _leader(self, partition: TopicPartition, deadline: Deadline) -> int:
         topic, index = partition
-        while (leader := self._client.topics({topic}, deadline)[topic].partitions[index].leader) < 0:
+        # a topic that was made anew may have fewer partitions: then this one has no leader either
+        while True:
+            found = self._client.topics({topic}, deadline)[topic].partitions.get(index)
+            if found is not None and found.leader >= 0:
+                return found.leader
             if deadline.passed:
                 raise outcome.given_up(f"{topic}-{index} did not take the records", f"no leader for {deadline.timeout_ms:.0f} ms", self._meaning)
             deadline.pause()
             self._client.refresh({topic}, deadline)
-        return leader
 
     def _send(self, node: int, wave: _Wave, deadline: Deadline) -> None:
         if node in self._under_way and self._under_way[node][0].renewal_due:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
@@ -42,6 +42,7 @@ class Left:
     producer: Producer | None
     end: Callable[[], None]
     result: Callable[[], None]
+    former: str = ""
 
 
 @dataclass
@@ -119,15 +120,13 @@ class Stage:
             self._arrived.pop(detail).set()
             assert self._go.wait(PATIENCE_S)
 
-    def _begin(self, transaction: Callable[[], Transaction], names: Names, *, commit: bool) -> Transaction:
+    def _begin(self, transaction: Callable[[], Transaction], names: Names) -> Transaction:
         for text, offset in (("before", 1), ("lost", 7)):
             txn = transaction()
             txn.send(names.topic, rows(text, names, self.where))
             txn.send_offsets({(names.topic, 0): offset}, group=names.group)
             if text == "before":
                 txn.commit()
-        if commit:
-            self._arrived[names.id] = threading.Event()
         return txn
 
     def living(self, names: Names, end: str = "committed", *, may_heal: bool = True, dies_at: Step | None = None) -> Left:
@@ -137,7 +136,7 @@ class Stage:
         ours = self._held.enter_context(cluster(self.where, may_heal=may_heal))
         producer = ours.producer(names.id)
         producer.take_over([names.topic], names.group)
-        txn = self._begin(producer.transaction, names, commit=end == "committed")
+        txn = self._begin(producer.transaction, names)
         if end == "aborted":
             return Left(names, producer, txn.abort, lambda: None)
         return self._committing(names, producer, txn)
@@ -146,12 +145,26 @@ class Stage:
         """Its last act is EndTxn, or TxnOffsetCommit where it is the next owner's InitProducerId that aborts it."""
         producer = self._held.enter_context(cluster(self.where)).producer(names.id, progress_topic=progress_topic)
         producer.take_over([names.topic], names.group)
-        txn = self._begin(producer.transaction, names, commit=True)
+        return self._dead(names, self._begin(producer.transaction, names), end)
+
+    def _dead(self, names: Names, txn: Transaction, end: str) -> Left:
         txn._ended = lambda ended: None  # nobody looks after its markers
         left = self._committing(names, None, txn)
         if end == "committed":
             return left
         return Left(names, None, lambda: self._fence(names), lambda: None)
+
+    def moved(self, names: Names, former: str, end: str = "committed") -> Left:
+        """The first transaction of one that goes on from the progress of ``former``, which is on the victim, and is marked as moved by it."""
+        opened = self._held.enter_context(cluster(self.where))
+        with opened.producer(former) as old, old.transaction() as txn:
+            txn.send(names.topic, rows("before", names, self.where))
+        producer = opened.producer(names.id)
+        producer.take_over([names.topic], names.group, previous=former)
+        txn = producer.transaction()
+        txn.send(names.topic, rows("lost", names, self.where))
+        txn.send_offsets({(names.topic, 0): 7}, group=names.group)
+        return replace(self._dead(names, txn, end), former=former)
 
     def strange(self, names: Names, *, commit: bool) -> Left:
         """A transaction of a program that is not semel, which writes no progress. Committed, or aborted by whoever comes next."""
@@ -168,7 +181,7 @@ class Stage:
         fence(self.where.client, names.id)
 
     def _committing(self, names: Names, producer: Producer | None, txn: Transaction) -> Left:
-        arrived = self._arrived[names.id]
+        arrived = self._arrived[names.id] = threading.Event()
         future = self._pool.submit(self._commit, txn)
         wait_for(lambda: arrived.is_set() or future.done(), f"{names.id} in front of its commit")
         if not arrived.is_set():

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from semel.read import NO_END, Earliest, EndSpec, Latest, Range, Reader, StartSpec, id_text, resolve
 from semel.wire.client import Client
-from tests.waiting import wait_for
+from tests.waiting import TRANSACTION_MS, wait_for
 
 Row = tuple[int, int, bytes | None, bytes | None]
 
@@ -48,7 +48,9 @@ class Transactional:
     id: str
 
     def __post_init__(self) -> None:
-        self.producer = Producer({"bootstrap.servers": self.servers, "transactional.id": self.id, "linger.ms": 0, "transaction.timeout.ms": 60_000})
+        self.producer = Producer(
+            {"bootstrap.servers": self.servers, "transactional.id": self.id, "linger.ms": 0, "transaction.timeout.ms": TRANSACTION_MS}
+        )
         self.producer.init_transactions(30)
         self.open = False
 

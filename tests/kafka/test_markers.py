@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import semel
+import semel.transaction.transaction
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.testing.proxy import FaultProxy
@@ -165,6 +166,25 @@ def test_rows_that_were_deleted_before_their_commit_are_not_committed_in_silence
         with producer.transaction() as txn:
             txn.send(raw.topic, ROWS)
     assert raw.visible() == ["x", "y"]
+
+
+def test_rows_that_are_deleted_while_offsets_are_committed_are_looked_at_again(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were there when the progress record was sent; then the group was waited for."""
+
+    def delete_them(step: semel.steps.Step, detail: str) -> None:
+        if step is semel.steps.OwnerStep.OFFSETS_ADDED and detail == raw.id:
+            delete_records(raw.servers, raw.topic, 0, 1)
+
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
+        txn = producer.transaction()
+        txn.send(raw.topic, ROWS)
+        txn.send_offsets({(raw.topic, 0): 0}, raw.group)
+        monkeypatch.setattr(semel.transaction.transaction, "_LOOK_AGAIN_S", 0.0)
+        monkeypatch.setattr(semel.steps, "_observer", delete_them)
+        with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*were deleted before it was committed"):
+            txn.commit()
+        monkeypatch.undo()
+    assert raw.visible() == []
 
 
 def test_a_topic_that_is_made_anew_before_the_commit_is_not_the_same(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,11 @@ import semel
 import semel.steps
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, Step
-from semel.testing.proxy import FaultProxy
+from semel.testing.proxy import Fault, FaultProxy
+from semel.transaction.participant import Participant
+from semel.transaction.producer import Producer
 from semel.transaction.progress import KafkaSource, Progress, TopicEnd
+from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.wire.transactions import Identity, describe
 from tests.kafka.raw import CONCURRENT, Raw
 from tests.kafka.reading import topic_id
@@ -39,16 +42,22 @@ def abort_from_outside(raw: Raw) -> None:
     wait_for(lambda: raw.init_once(producer_id=found.producer_id, epoch=0)[0] != CONCURRENT, "the abort")
 
 
-def test_while_markers_are_not_seen_nothing_begins(raw: Raw) -> None:
+def test_while_markers_are_not_seen_nothing_begins(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait for markers that failed is waited for again by whoever wants to begin."""
     with FaultProxy(raw.servers) as proxy:
         properties = {"bootstrap.servers": proxy.bootstrap_servers, "request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
         with semel.Cluster(properties) as cluster, cluster.producer(raw.id) as producer:
             producer.take_over([raw.topic])
-            # the first one is the look, before the commit, whether the rows are still there
-            held = [proxy.delay_request("ListOffsets", n) for n in range(2, 40)]
-            with producer.transaction() as txn:
+            held: list[Fault] = []
+
+            def hold(step: Step, detail: str) -> None:
+                if step is OwnerStep.COMMIT_SENT and detail == raw.id:
+                    held.extend(proxy.delay_request("ListOffsets", n) for n in range(1, 40))
+
+            with monkeypatch.context() as patch, producer.transaction() as txn:
+                patch.setattr(semel.steps, "_observer", hold)
                 txn.send(raw.topic, ROWS)
+                txn.commit()
             for _ in range(2):
                 with pytest.raises(semel.AbortAndRetry, match="PARTITION_AWAY"):
                     producer.transaction()
@@ -243,6 +252,68 @@ def test_behind_its_receipt_a_participant_writes_nothing(raw: Raw) -> None:
         txn.accept([participant.receipt])
         with pytest.raises(semel.ConfigError, match="SEALED"):
             participant.send(raw.topic, ROWS)
+    assert raw.visible() == ["x", "y"]
+
+
+def test_a_forked_child_is_not_the_owner_and_not_the_participant(raw: Raw) -> None:
+    """Two processes with one identity write under the same sequences: the broker would answer OK to both, and keep the rows of one."""
+
+    def refused(child_of: Producer, participant: Participant) -> bool:
+        tries = (child_of.transaction, child_of.settle, lambda: participant.send(raw.topic, ROWS), lambda: participant.receipt)
+        tags = []
+        for tried in tries:
+            try:
+                tried()
+            except semel.ConfigError as error:
+                tags.append(error.tag)
+        child_of.close()  # as a ``with`` block does
+        return tags == ["FORKED"] * len(tries)
+
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer, producer.transaction() as txn:
+        (ticket,) = txn.tickets([raw.at(0, 1)])
+        participant = cluster.participant(ticket)
+        children = []
+        for _ in range(2):
+            child = os.fork()
+            if child == 0:  # nothing of pytest may run on in it
+                status = 1
+                with suppress(BaseException):
+                    status = 0 if refused(producer, participant) else 2
+                os._exit(status)
+            children.append(child)
+        assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
+        participant.send(raw.topic, ROWS)
+        txn.accept([participant.receipt])
+    assert raw.visible() == ["x", "y"]
+
+
+def test_the_topic_of_the_progress_is_no_output(raw: Raw) -> None:
+    """Of its one row and the progress record, both with sequence 0, the broker would keep the first, and answer OK to both."""
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
+        with pytest.raises(semel.ConfigError, match="PROGRESS_TOPIC"), producer.transaction() as txn:
+            txn.send(DEFAULT_TOPIC, pa.table({"value": ["x"]}))
+        with producer.transaction() as txn:
+            txn.send(raw.topic, ROWS)
+    assert raw.visible() == ["x", "y"]
+
+
+def test_a_commit_of_nothing_ends_what_it_may_have_begun(raw: Raw) -> None:
+    """Partitions were asked for and no answer came, so it may be open; the next one must not go on in it."""
+    with FaultProxy(raw.servers) as proxy:
+        properties = {"bootstrap.servers": proxy.bootstrap_servers, "request.timeout.ms": 1_000, "delivery.timeout.ms": 6_000}
+        with semel.Cluster(properties) as cluster, cluster.producer(raw.id) as producer:
+            producer.take_over([raw.topic])
+            held = [proxy.delay_reply("AddPartitionsToTxn", n) for n in range(1, 40)]
+            with producer.transaction() as txn:
+                with pytest.raises(semel.Retriable):
+                    txn.tickets([raw.at(0)])
+                for fault in held:
+                    fault.release()
+            told = describe(raw.client, raw.id)
+            assert told is not None
+            assert told.state in ("PrepareAbort", "CompleteAbort")
+            with producer.transaction() as txn:
+                txn.send(raw.topic, ROWS)
     assert raw.visible() == ["x", "y"]
 
 

@@ -77,6 +77,30 @@ def test_the_other_one_is_started_again_before_the_first_commit(raw: Raw, cluste
         assert progress.batch == 1, "a new start goes on from what the other has done"
 
 
+def test_a_start_that_stopped_half_way_goes_on_from_it_too(raw: Raw, cluster: semel.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own id was taken over, the other one not: whoever runs the work again must not begin anew."""
+
+    def away() -> None:
+        raise semel.AbortAndRetry("a partition stays away.", tag="PARTITION_AWAY")
+
+    with cluster.producer(f"{raw.id}-new") as new:
+        at(monkeypatch, OwnerStep.PROGRESS_READ, raw.id, away)
+        with pytest.raises(semel.AbortAndRetry):
+            new.take_over([raw.topic], previous=raw.id)
+        with new.transaction() as txn:
+            assert new.progress is not None
+            assert new.progress.batch == 0
+            txn.send(raw.topic, BATCH)
+        with cluster.producer(raw.id) as old, pytest.raises(semel.ConfigError, match="PREFIX_MOVED"):
+            old.take_over([raw.topic])
+    assert raw.visible() == ["before", "batch"]
+
+
+def test_it_cannot_go_on_from_itself(raw: Raw, cluster: semel.Cluster) -> None:
+    with cluster.producer(raw.id) as producer, pytest.raises(semel.ConfigError, match="PREVIOUS_IS_ITSELF"):
+        producer.take_over([raw.topic], previous=raw.id)
+
+
 @pytest.mark.parametrize("step", [OwnerStep.BEGUN, OwnerStep.PARTITIONS_ADDED, OwnerStep.PROGRESS_WRITTEN], ids=lambda step: step.value)
 def test_the_other_one_takes_its_id_back_in_the_middle(raw: Raw, cluster: semel.Cluster, monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
     """Up to the record that says where it has moved to, whoever takes the id may not have seen that: this one stops."""

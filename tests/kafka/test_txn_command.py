@@ -7,11 +7,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import Result
 from confluent_kafka import KafkaException, Producer
 from typer.testing import CliRunner
 
+import semel
 from semel import cli
 from semel.config import ClientConfig
 from semel.errors import ConfigError
@@ -22,7 +24,7 @@ from semel.wire.client import Client
 from tests import topics
 from tests.kafka.reading import delete
 from tests.spark.harness import values
-from tests.waiting import wait_for
+from tests.waiting import TRANSACTION_MS, wait_for
 
 _numbers = count(1)
 
@@ -34,7 +36,7 @@ class Owner:
         self.servers = kafka.bootstrap_servers
         self.id = self.topic = f"txn-command-{'long-' * 20}{next(_numbers)}"
         topics.create(self.servers, self.topic, 2)
-        self._producer = Producer({"bootstrap.servers": self.servers, "transactional.id": self.id, "transaction.timeout.ms": 60_000})
+        self._producer = Producer({"bootstrap.servers": self.servers, "transactional.id": self.id, "transaction.timeout.ms": TRANSACTION_MS})
         self._producer.init_transactions(30)
         self.begin("open")
 
@@ -115,6 +117,23 @@ def test_abort_asks_and_then_its_rows_are_gone_and_readers_go_on(kafka: Sandbox)
     with pytest.raises(KafkaException, match=r"FENCED|fenced|EPOCH"):
         owner.commit()
     assert owner.visible == ["behind 0", "behind 1"]
+
+
+def test_an_owner_of_ours_runs_its_work_again_once(kafka: Sandbox) -> None:
+    owner = Owner(kafka)
+    rows = pa.table({"value": ["ours"]})
+    with semel.Cluster({"bootstrap.servers": owner.servers}) as cluster, cluster.producer(f"{owner.id}-ours") as producer:
+        for tag in ("ABORTED_BY_RIVAL", None, "ABORTED_BY_RIVAL", "Fenced"):
+            txn = producer.transaction()
+            txn.send(owner.topic, rows)
+            if tag is None:
+                txn.commit()
+                continue
+            assert run(owner, "abort", producer.transactional_id, "--yes").exit_code == 0
+            with pytest.raises(semel.Fenced if tag == "Fenced" else semel.AbortAndRetry, match="another owner"):
+                txn.commit()
+    owner.commit()
+    assert sorted(owner.visible) == ["open", "ours"]
 
 
 def test_one_that_its_owner_has_begun_since_is_left_alone(kafka: Sandbox) -> None:

@@ -16,11 +16,11 @@ from typer.testing import CliRunner, Result
 import semel
 from semel.cli import app
 from semel.transaction.markers import hanging
-from semel.transaction.progress_topic import ProgressTopic
+from semel.transaction.progress_topic import DEFAULT_TOPIC, ProgressTopic
 from semel.transaction.remedy import look
-from semel.wire.transactions import open_transactions
+from semel.wire.transactions import fence, open_transactions
 from tests.crash.epochs import LAST_EPOCH, use_up
-from tests.kafka.frail import MAY_HEAL, Names
+from tests.kafka.frail import APP, MAY_HEAL, Names
 from tests.kafka.left import Left, Scene, Stage, cluster, rows, scene_of
 from tests.secured import Right
 
@@ -33,7 +33,8 @@ def scene() -> Iterator[Scene]:
 
 def prepare(stage: Stage) -> dict[str, Left]:
     where = stage.where
-    known = {what: stage.dead(where.names(data=True)) for what in ("committed", "without a right", "by its id", "contradicted", "went on")}
+    whats = ("committed", "without a right", "least rights", "by its id", "contradicted", "went on")
+    known = {what: stage.dead(where.names(data=True)) for what in whats}
     elsewhere = where.progress_topic("elsewhere")
     known["elsewhere"] = stage.dead(where.names(data=True), progress_topic=elsewhere)
     worn = where.names(data=True)
@@ -114,6 +115,33 @@ def test_without_the_right_it_is_named(scene: Scene, tmp_path: Path) -> None:
     assert scene.nothing_is_open(names)
 
 
+def test_with_its_least_rights_and_without_each_of_them(scene: Scene, tmp_path: Path) -> None:
+    """As docs/security.md has them."""
+    names, secured, login = scene.left["least rights"].names, scene.frail.secured, scene.frail.login(tmp_path)
+    on_topics = [(names.topic, AclOperation.READ), (DEFAULT_TOPIC, AclOperation.READ), (DEFAULT_TOPIC, AclOperation.WRITE)]
+    needs: list[Right] = [(ResourceType.TOPIC, name, operation) for name, operation in [*on_topics, ("__transaction_state", AclOperation.DESCRIBE)]]
+    needs += [(ResourceType.TRANSACTIONAL_ID, names.id, AclOperation.DESCRIBE), MAY_HEAL]
+    command = (scene, names, "--transactional-id", names.id, "--yes", *login)
+    for right in APP:
+        secured.withdraw("app", right)
+    try:
+        for missing in needs:
+            secured.allow("app", [right for right in needs if right != missing])
+            refused = heal(*command)
+            assert isinstance(refused.exception, semel.ConfigError), missing
+            assert re.search(r"the right [\w ]+ on ", str(refused.exception)), missing
+            assert not scene.nothing_is_open(names)
+            for right in needs:
+                secured.withdraw("app", right)
+        secured.allow("app", needs)
+        assert heal(*command).exit_code == 0
+    finally:
+        for right in needs:
+            secured.withdraw("app", right)
+        secured.allow("app", APP)
+    assert scene.values(names) == ["before-0", "before-1", "lost-0", "lost-1"]
+
+
 @pytest.mark.parametrize("end", ["commit", "abort", "asked"])
 def test_where_nobody_knows_somebody_decides_and_the_query_goes_on(scene: Scene, end: str) -> None:
     """The decision is written down: the next owner ends the transaction's other partitions alike, and its batch is run again or not by that."""
@@ -157,9 +185,12 @@ def test_records_of_the_producer_id_that_followed_say_nothing_of_the_one_before(
         producer.take_over()
         with producer.transaction() as txn:
             txn.send(other.topic, pa.table({"value": ["newer"], "partition": [1]}))
-    found = look(scene.frail.client, (names.topic, 0), *whose(scene, names))
+    unnamed = heal(scene, names, "--transactional-id", names.id, "--as", "abort", "--yes")
+    assert isinstance(unnamed.exception, semel.ConfigError)
+    assert unnamed.exception.tag == "TRANSACTION_OPEN", "that the id is known does not say that these rows are its own"
+    found = look(scene.frail.client, (names.topic, 0), *whose(scene, names), owner_gone=True)
     assert found.committed is None
-    assert heal(scene, names, "--transactional-id", names.id, "--as", "abort", "--yes").exit_code == 0
+    assert heal(scene, names, "--transactional-id", names.id, "--as", "abort", "--yes", "--owner-gone").exit_code == 0
     assert scene.values(names) == []
 
 
@@ -174,13 +205,20 @@ def test_of_whom_one_may_not_know_is_not_touched(scene: Scene, tmp_path: Path) -
     names = scene.left["went on"].names
     unseen: Right = (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL)
     login = scene.frail.login(tmp_path)
+    mine: Right = (ResourceType.TRANSACTIONAL_ID, "mine", AclOperation.ALL)
+    fence(scene.frail.client, "mine")
     scene.frail.secured.withdraw("app", unseen)
+    scene.frail.secured.allow("app", [mine])
     try:
         with cluster(scene.frail) as ours, ours.producer("at-work") as stranger:
             stranger.take_over([names.topic])
             txn = stranger.transaction()
             txn.send(names.topic, pa.table({"value": ["open"], "partition": [1], "timestamp": pa.array([0], pa.timestamp("ms"))}))
-            for named, tag in (((), "TRANSACTION_OPEN"), (("--transactional-id", "somebody"), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")):
+            for named, tag in (
+                ((), "TRANSACTION_OPEN"),
+                (("--transactional-id", "mine"), "TRANSACTION_OPEN"),
+                (("--transactional-id", "somebody"), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+            ):
                 refused = heal(scene, names, "--as", "commit", "--yes", *login, *named, at=(names.topic, 1))
                 assert isinstance(refused.exception, semel.ConfigError)
                 assert refused.exception.tag == tag
@@ -189,6 +227,7 @@ def test_of_whom_one_may_not_know_is_not_touched(scene: Scene, tmp_path: Path) -
             assert open_transactions(scene.frail.client, [(names.topic, 1)])[names.topic, 1]
             txn.abort()
     finally:
+        scene.frail.secured.withdraw("app", mine)
         scene.frail.secured.allow("app", [unseen])
 
 

@@ -43,3 +43,19 @@ def test_values_beyond_all_measure_are_refused_at_once(name: str, value: str) ->
     with pytest.raises(ConfigError) as raised:
         SinkOptions.parse(given)
     assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "tag"),
+    [
+        ({"topic": "out", "previousTransactionalIdPrefix": "p"}, "PREVIOUS_IS_ITSELF"),
+        ({"topic": "semel-progress"}, "PROGRESS_TOPIC"),
+        ({"topics": "out, semel-progress"}, "PROGRESS_TOPIC"),
+        ({"topic": "kept", "progressTopic": "kept"}, "PROGRESS_TOPIC"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_query_that_would_stand_in_its_own_way_is_refused(given: dict[str, str], tag: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        SinkOptions.parse({**SERVERS, "transactionalIdPrefix": "p", **given})
+    assert raised.value.tag == tag
