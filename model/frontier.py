@@ -6,8 +6,10 @@ land, transactions time out. A line is accepted if in some situation its owner p
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -38,6 +40,8 @@ __all__ = ["Ahead", "Allowed", "Frontier"]
 
 #: Who has the id, when owners that do not log are possible and one has just taken it: no second one needs to.
 _STRANGER = Identity(-1, -1)
+#: Who has not heard of any identity yet.
+_UNKNOWN = Identity(sys.maxsize, 0)
 #: The answer of the group's coordinator that is not what the progress says.
 _ANOTHER_OFFSET = -1
 
@@ -116,18 +120,30 @@ class Frontier:
         for situation in self._now:
             mine = [seat for seat in situation.seats if seat.pid == pid and not seat.former]
             others = [seat for seat in situation.seats if seat not in mine and not (soon and seat.last)]
-            waiting = [seat._replace(former=True) for seat in mine if seat.process.routine == "settle"]
+            # whose markers have been seen is gone: kept, each would multiply what may be the case, for good
+            waiting = [seat._replace(former=True) for seat in map(self._gone_on, mine) if seat.process.routine == "settle"]
             arrived.add(situation._replace(seats=tuple(sorted([*others, *waiting, fresh]))))
             if self._allowed.expired_ids:
                 arrived.add(situation._replace(seats=tuple(sorted([*others, *mine]))))
         self._now = arrived
 
-    def leave(self, pid: int) -> None:
+    def leave(self, pid: int, ahead: Ahead) -> None:
         """A process has logged its last line: what it has sent may still be done."""
-        self._now = {
+        left = {
             situation._replace(seats=tuple(sorted(seat._replace(last=True) if seat.pid == pid else seat for seat in situation.seats)))
             for situation in self._now
         }
+        self._now = {self._without_the_fenced(situation, ahead) for situation in left}
+
+    def _without_the_fenced(self, situation: Situation, ahead: Ahead) -> Situation:
+        """The same situation without the dead whose identity is outdated: nobody takes anything of theirs any more, but for a marker that was lost.
+
+        Kept, each would multiply what may be the case with every line of its successor.
+        """
+        if self._allowed.lost_markers and ahead.healed:
+            return situation
+        now = situation.broker.coordinator.identity
+        return situation._replace(seats=tuple(seat for seat in situation.seats if not seat.last or _identity(seat.process) >= now))
 
     def passes(self, pid: int, step: OwnerStep, ahead: Ahead) -> set[OwnerStep]:
         """A line. Returns nothing if it is allowed, else the steps that this process could have passed instead; the frontier stays then."""
@@ -146,7 +162,7 @@ class Frontier:
                     then = situation.with_seat(seat, self._behind(seat, step))
                     if step is OwnerStep.INITIALISED:
                         then = then._replace(seats=tuple(other for other in then.seats if not other.last))
-                    after.add(_pruned(then))
+                    after.add(self._without_the_fenced(_pruned(then), ahead))
                 elif possible is not None:
                     instead.add(possible)
         if after:
@@ -168,6 +184,10 @@ class Frontier:
             return None if seat.former else seat._replace(process=seat.process.hears(None))
         return seat._replace(process=seat.process.hears(seat.answer[0]), answer=()) if seat.answer else seat._replace(sent=True)
 
+    def _gone_on(self, seat: Seat) -> Seat:
+        wanted = self._routines.wants(seat.process)
+        return seat._replace(process=Process(*wanted)) if isinstance(wanted, Goto) else seat
+
     # ---- what leaves no line
 
     def _closure(self, situations: Iterable[Situation], ahead: Ahead) -> set[Situation]:
@@ -188,7 +208,7 @@ class Frontier:
     def _at_work(self, situation: Situation, seat: Seat, ahead: Ahead) -> Iterator[Situation]:
         wanted = self._routines.wants(seat.process)
         if isinstance(wanted, Goto):
-            yield situation.with_seat(seat, seat._replace(process=Process(*wanted)))
+            yield situation.with_seat(seat, self._gone_on(seat))
         elif isinstance(wanted, (Stop, Done)) or (seat.last and isinstance(wanted, (OwnerStep, Choose))):
             yield situation.with_seat(seat, None)
         elif isinstance(wanted, Choose):
@@ -246,6 +266,20 @@ class Frontier:
                 for settled in self._with_markers(after, ahead):
                     taken = settled._replace(coordinator=settled.coordinator._replace(former=_STRANGER)) if reply is not None else settled
                     yield situation._replace(broker=taken)
+
+
+@lru_cache(maxsize=50_000)
+def _identity(process: Process) -> Identity:
+    """The newest identity that a process has heard of, which is its own or a later one; one that is never outdated where it has heard of none."""
+    return max(_identities(process), default=_UNKNOWN)
+
+
+def _identities(value: Any) -> Iterator[Identity]:
+    if isinstance(value, Identity):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _identities(part)
 
 
 def _pruned(situation: Situation) -> Situation:

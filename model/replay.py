@@ -67,7 +67,7 @@ def _replay_one(lines: Sequence[Passed], allowed: Allowed | None) -> int:
         if instead:
             raise Refused(_refusal(lines, at, instead))
         if ends[line.pid] == at:
-            frontier.leave(line.pid)
+            frontier.leave(line.pid, ahead[at])
     return frontier.most
 
 

@@ -6,6 +6,7 @@ nothing. Some owners live on and look after their markers, of the others nothing
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import semel
+import semel.transaction.transaction
 from semel.errors import SemelError
 from semel.records.encode import encode
 from semel.steps import OwnerStep, Step
@@ -212,6 +214,8 @@ def scene_of(prepare: Callable[[Stage], dict[str, Left]]) -> Iterator[Scene]:
     with frail() as where, ExitStack() as held:
         stage = Stage(where, held)
         patch.setattr(semel.steps, "_observer", stage.observe)
+        # all wait for long in front of their ends: they would look at their rows again, and wait for the leaders that are taken away
+        patch.setattr(semel.transaction.transaction, "_LOOK_AGAIN_S", math.inf)
         left = prepare(stage)
         stage.lose(left)
         yield Scene(where, left)

@@ -46,11 +46,29 @@ def test_an_owner_may_be_cut_anywhere(cut: int) -> None:
         [*TAKEN_OVER, "BEGUN", "BEGUN", "WRITTEN", *COMMITTED],
         [*TAKEN_OVER, "BEGUN", "WRITTEN", "PARTITIONS_ADDED", *COMMITTED[3:]],
         [*TAKEN_OVER, *COMMITTED, *TAKEN_OVER, *COMMITTED],
+        [*TAKEN_OVER, *ABORTED[:-1], *TAKEN_OVER, "BEGUN", "PARTITIONS_ADDED", "MARKERS_SEEN", *COMMITTED[2:]],
     ],
-    ids=["sent again", "expired", "failed late", "adding refused", "nothing in it", "progress alone", "taken over again"],
+    ids=[
+        "sent again",
+        "expired",
+        "failed late",
+        "adding refused",
+        "nothing in it",
+        "progress alone",
+        "taken over again",
+        "markers of the owner before",
+    ],
 )
 def test_what_is_rare_is_allowed(steps: list[str]) -> None:
     replay(log(*steps))
+
+
+def test_a_log_of_hours_is_held_against_few_situations() -> None:
+    """An owner in the place of another in one process, again and again; and one that thaws behind its successor's first line, and is gone then."""
+    again = [*TAKEN_OVER, *COMMITTED, *ABORTED]
+    assert replay(log(*again * 20)).most < 100
+    thawed = [*of("A", [*TAKEN_OVER, *COMMITTED, *WRITES[:2]]), *of("B", TAKEN_OVER[:1]), *of("A", ["WRITTEN"]), *of("B", TAKEN_OVER[1:])]
+    assert replay(log(*thawed, *of("B", [*COMMITTED, *ABORTED] * 20))).most < 1_000
 
 
 def test_without_a_group_no_offsets_are_added() -> None:
