@@ -7,10 +7,12 @@ follow the writing ``mapInArrow``: a later stage could run it twice.
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -104,23 +106,62 @@ def _write_task(
     """What runs in each task of the writing stage: it gets rows for ``topic``, or record batches where that is None."""
     context = TaskContext.get()
     assert context is not None, "runs in a Spark task only"
-    number = context.partitionId()
-    answer: Receipt | SemelError
-    try:
+    number, attempt, stage = context.partitionId(), context.attemptNumber(), context.stageId()
+
+    def write(rows: Iterator[pa.RecordBatch]) -> Receipt:
         cluster = client(ClientConfig.parse(properties))
-        participant = Participant(cluster, tickets[number], attempt=context.attemptNumber(), stage=context.stageId(), task=number)
+        participant = Participant(cluster, tickets[number], attempt=attempt, stage=stage, task=number)
         if topic is None:
-            _write_batches(participant, batches)
+            _write_batches(participant, rows)
         else:
-            for rows in gathered(batches):
-                participant.write(topic, rows, keys=False)  # rows that come unshuffled go to any partition of this task
-        answer = participant.receipt
+            for gathered_rows in gathered(rows):
+                participant.write(topic, gathered_rows, keys=False)  # rows that come unshuffled go to any partition of this task
+        return participant.receipt
+
+    yield answered(_answer(write, batches))
+
+
+def _answer(write: Callable[[Iterator[pa.RecordBatch]], Receipt], batches: Iterator[pa.RecordBatch]) -> Receipt | SemelError:
+    """The receipt, or what stopped the writing. What is raised where rows are taken is Spark's to tell, and goes on to it."""
+    rows = _Rows(batches)
+    try:
+        return write(rows)
     except SemelError as refused:
         if refused.tag == SECOND_ATTEMPT:
             # writes nothing, but computes its rows: what ended the first attempt may end this one too, and then it is Spark that says so
             deque(batches, maxlen=0)
-        answer = refused
-    yield answered(answer)
+        return refused
+    except Exception as broken:
+        if broken is rows.raised:
+            raise
+        # raised, it would start a second attempt, and the refusal of that one would stand where this stands
+        where = traceback.extract_tb(broken.__traceback__)[-1]
+        return AbortAndRetry(
+            f"a writing task ended by {type(broken).__name__}: {broken} ({Path(where.filename).name}, line {where.lineno}), which semel does not"
+            " know. Nothing of it is visible where it was a transaction; with delivery=at_least_once some rows may be, and come again. Run it again,"
+            " and report it with this line if it stays.",
+            tag="TASK_BROKE",
+        )
+
+
+class _Rows:
+    """The rows of a task, and the exception by which taking them ended."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.raised: Exception | None = None
+
+    def __iter__(self) -> _Rows:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except Exception as raised:
+            self.raised = raised
+            raise
 
 
 def _write_batches(participant: Participant, batches: Iterable[pa.RecordBatch]) -> None:
