@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -124,10 +125,16 @@ class Keeper:
             log.seek(max(0, log.seek(0, 2) - _LAST_BYTES))
             said = log.read().decode(errors="replace")
         raised = from_text(said)
-        self.ends[raised.tag if raised is not None else f"status {status}"] += 1
+        self.ends[raised.tag if raised is not None else f"status {status} ({_named(said)})"] += 1
         if isinstance(raised, _NEVER):
             self.problems.append(f"{self.job.kind}: the query stopped for good, see {program.log}: {raised}")
             self._abandon.set()
+
+
+def _named(said: str) -> str:
+    """What it ended by, where that is not ours: the last exception that its log names, and Spark's own name for the case."""
+    found = re.findall(r"(?:[\w.]+\.)?(\w+(?:Error|Exception))(?:: (\[[A-Z_.]+\]))?", said)
+    return " ".join(found[-1]).strip() if found else "without a word"
 
 
 def _end(program: Program) -> None:
