@@ -39,10 +39,16 @@ def read_answer(text: bytes) -> Receipt | SemelError:
 
     Raises :class:`~semel.errors.DataLoss` for what is no answer, :class:`~semel.errors.ConfigError` for one in a form that is not known here.
     """
+    # what is no error is read anew, from its beginning: by then nothing of this reading may be held any more
+    error = _error_in(text)
+    return read_receipt(text) if error is None else error  # the first says what is wrong with it, where it is neither
+
+
+def _error_in(text: bytes) -> SemelError | None:
     with suppress(ValueError, KeyError, TypeError):
         value = read_object(text)
         if "error" in value and is_version(value["v"], VERSION):
             return named(*(of_kind(str, value[name]) for name in ("error", "message", "tag")))
         if "error" in value:
             refuse_other(of_kind(str, value["semel"]), "the answer of a task")
-    return read_receipt(text)  # which says what is wrong with it, where it is none
+    return None
