@@ -136,6 +136,10 @@ def _text(name: str, value: str) -> str:
     return value.strip()
 
 
+#: Of Kafka's own numbers, which have 32 bits.
+_LARGEST = 2**31 - 1
+
+
 def _number(minimum: int) -> Callable[[str, str], int]:
     def convert(name: str, value: str) -> int:
         try:
@@ -144,6 +148,8 @@ def _number(minimum: int) -> Callable[[str, str], int]:
             raise ConfigError(f"{name}={value} is not a whole number. Nothing was read or written. Give {minimum} or more.") from None
         if number < minimum:
             raise ConfigError(f"{name}={number} is below {minimum}, the least that makes sense. Nothing was read or written. Raise it.")
+        if number > _LARGEST:
+            raise ConfigError(f"{name}={number} is above {_LARGEST}, the most that Kafka takes. Nothing was read or written. Lower it.")
         return number
 
     return convert

@@ -55,7 +55,7 @@ def carry(
             if not yes and not typer.confirm("Carry it over?"):
                 console.print("Nothing was changed.")
                 raise typer.Exit(1)
-            with Producer(client, prefix, scope=_SCOPE, progress_topic=progress_topic) as owner:
+            with Producer(client, prefix, scope=_SCOPE, progress_topic=progress_topic, may_have_lost_progress=True) as owner:
                 _refuse_known(owner.take_over(), prefix)
                 _refuse_moved(found, checkpoint)
                 set_to(owner, progress)

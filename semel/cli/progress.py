@@ -18,7 +18,7 @@ from semel.transaction.lag import lags, positions
 from semel.transaction.producer import Producer
 from semel.transaction.progress import Progress
 from semel.transaction.progress_topic import DEFAULT_TOPIC
-from semel.transaction.reset import at_offsets, forget, scope_of, set_to
+from semel.transaction.reset import at_offsets, forget, is_lost, scope_of, set_to
 from semel.transaction.standings import Standing, standings
 from semel.wire.metadata import TopicPartition
 
@@ -108,10 +108,10 @@ def reset(
     offsets = _offsets(to_offsets) if to_offsets is not None else None
     with connect(bootstrap_server, command_config) as client:
         whose = scope_of(client, prefix, progress_topic, scope.value if scope is not None else None)
-        if whose is None and offsets is None:
+        if whose is None and offsets is None and not is_lost(client, prefix, progress_topic):
             raise _unknown(prefix, progress_topic)
         whose = whose or (scope or Scope.QUERY).value
-        with Producer(client, prefix, scope=whose, progress_topic=progress_topic) as owner:
+        with Producer(client, prefix, scope=whose, progress_topic=progress_topic, may_have_lost_progress=True) as owner:
             before = Standing(prefix, whose, owner.take_over(), open=False)
             after = at_offsets(client, before.progress, offsets) if offsets is not None else None
             _show(console, before, *lags(client, [before.progress]))

@@ -33,7 +33,7 @@ __all__ = ["Batch", "encode"]
 _GROUP = 2 * 1024 * 1024
 #: A batch says its length in an int32; Arrow's offsets are such, too.
 _LARGEST_BATCH = 2**31 - 4096
-_SEQUENCES = 2**31
+SEQUENCES = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def encode(
             )
             batches.append(Batch((pack(header, (body.data,)), body.data), header.size, body.count, sequence))
             if sequence >= 0:
-                sequence = (sequence + body.count) % _SEQUENCES
+                sequence = (sequence + body.count) % SEQUENCES
     return batches
 
 

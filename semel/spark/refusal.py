@@ -171,13 +171,15 @@ def _found(query: str, batch: int, stateful: bool, progress: Progress | None) ->
     if progress is None:
         return (
             f"the checkpoint plans batch {batch}, and there is no progress at all (lost, forgotten by `semel progress reset`, written under another"
-            " prefix, or this query wrote without exactly-once before)"
+            " prefix, this query wrote without exactly-once before, or did not call the sink for the batches before, as it must for empty ones too)"
         )
     whose = "the same query" if progress.query == query else f"query {progress.query}"
     reached = f"is batch {progress.batch} of {whose}" if progress.batch is not None else "was set by hand (`semel progress reset --to-offsets`)"
     state = ""
+    if progress.query == query and progress.batch is not None and batch > progress.batch + 1:
+        state = "; the sink was not called for the batches between, or wrote them elsewhere: foreachBatch must call it for every batch, empty or not"
     if stateful and (progress.query != query or progress.batch is None or batch not in (progress.batch, progress.batch + 1)):
-        state = "; this query keeps state (or cannot be told stateless), and the state that belongs to that progress is not in this checkpoint"
+        state += "; this query keeps state (or cannot be told stateless), and the state that belongs to that progress is not in this checkpoint"
     return f"the checkpoint plans batch {batch}, the progress {reached}{state}"
 
 

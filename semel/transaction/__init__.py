@@ -5,7 +5,8 @@
 ``transaction``       one transaction of it: tickets, receipts, the order in which it ends
 ``participant``       whoever writes with a ticket, in any process
 ``ticket``            what travels between the two
-``outputs``           what a ticket says of the topics that are written
+``ledger``            which tickets are out, and what came back of them
+``outputs``           what a ticket says of the topics that are written; whether the rows are there
 ``routing``           which partition a row goes to
 ``takeover``          fence, read, see markers: before the first transaction
 ``ending``            EndTxn, and what each answer means

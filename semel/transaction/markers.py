@@ -126,14 +126,15 @@ def _look(client: Client, leaders: Leaders, producer_ids: Collection[int], last_
         return {partition: row.offset for partition, row in listed.items()}
 
     ended = stable(led & last_offsets.keys())
-    settled = {partition for partition, offset in ended.items() if offset > last_offsets[partition]}
+    # behind the last row stands the marker: an end right behind the row itself is one of a log that has lost a row
+    settled = {partition for partition, offset in ended.items() if offset > last_offsets[partition] + 1}
     # another's open transaction may hold the last stable offset below our rows
     told = open_transactions(client, (led - last_offsets.keys()) | (ended.keys() - settled), deadline, leaders=leaders)
     # asked second: a deposed leader answers DescribeProducers with nothing, but refuses this epoch
     confirmed = stable(told.keys())
     ours = {partition: one for partition in confirmed for one in told[partition] if one.producer_id in producer_ids}
     others = {partition: [one for one in told[partition] if one.producer_id not in producer_ids] for partition in confirmed if told[partition]}
-    gone = {p for p in confirmed if p in last_offsets and not told[p] and confirmed[p] <= last_offsets[p]}
+    gone = {p for p in confirmed if p in last_offsets and not told[p] and confirmed[p] <= last_offsets[p] + 1}
     return _Look(settled | (confirmed.keys() - ours.keys() - gone), ours, gone, others)
 
 
@@ -178,8 +179,9 @@ def _given_up(left: set[TopicPartition], look: _Look, silence: Retriable | None,
     if look.gone:
         return DataLoss(
             f"rows that the leader of {named(look.gone)} had acknowledged are not there any more: its log ends before them."
-            " The topic was created again, or its log was cut (unclean leader election). Nothing new was written."
-            " Find out what happened to these partitions; the rows must be written again from the source.",
+            " The topic was created again, or its log was cut (unclean leader election). The rest of their transaction is committed, and nothing new"
+            " was written. Find out what happened to these partitions. Rows of an output must be written again from the source; where it is the"
+            " progress that was lost, the next start would run this work again: set it (`semel progress reset`) before anything starts.",
             tag="ROWS_GONE",
         )
     rows = "; ".join(opened_text(partition, opened) for partition, opened in sorted(look.ours.items())[:5])

@@ -39,6 +39,8 @@ class Ownership:
         self.settled = Settled(())
         #: The producer ids that those owners had, where they show.
         self.former: frozenset[int] = frozenset()
+        #: Whether to go on where progress seems lost: for who is about to set it.
+        self.may_have_lost_progress = False
         #: The ownership of the prefix that this one goes on from: its progress is marked as moved by the first transaction.
         self.predecessor: Ownership | None = None
         #: Partitions whose markers this owner has checked: what it adds for the first time is checked first.

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from semel.errors import AbortAndRetry, ConfigError
 from semel.records.codecs import Codec
-from semel.records.encode import Batch, encode
+from semel.records.encode import SEQUENCES, Batch, encode
 from semel.records.header import HEADER_SIZE, pack, scan
 from semel.steps import ParticipantStep, reached
 from semel.transaction.routing import by_partition, check_columns, targets
@@ -37,7 +37,6 @@ __all__ = ["SECOND_ATTEMPT", "Participant"]
 
 #: The tag of the refusal of a task attempt above 0.
 SECOND_ATTEMPT = "SECOND_ATTEMPT"
-_SEQUENCES = 1 << 31
 
 
 class Participant:
@@ -86,10 +85,10 @@ class Participant:
 
         Without ``keys`` a key decides nothing: rows that name no partition go to any of the ticket's.
         """
-        if not rows.num_rows:
-            return
         with self._writing():
             check_columns(rows)
+            if not rows.num_rows:
+                return
             target = self._targets(topic, rows, keys=keys)
             encoded = [[((topic, index), batch) for batch in self._encode((topic, index), part)] for index, part in by_partition(rows, target)]
             # in turn, a batch of each partition: so few requests carry them, and not one request each
@@ -172,7 +171,7 @@ class Participant:
             rows,
             producer_id=self._ticket.identity.producer_id,
             producer_epoch=self._ticket.identity.epoch,
-            base_sequence=self._sequences[partition] % _SEQUENCES if self._shared else -1,
+            base_sequence=self._sequences[partition] % SEQUENCES if self._shared else -1,
             transactional=self._shared,
             codec=self._codec,
             max_bytes=self._ticket.topics[partition[0]].max_bytes,
@@ -184,7 +183,7 @@ class Participant:
     def _stamp(self, partition: TopicPartition, batch: memoryview) -> Batch:
         (header,) = scan(batch, where=f"{partition[0]}-{partition[1]}")
         body = batch[HEADER_SIZE:]
-        sequence = self._sequences[partition] % _SEQUENCES if self._shared else -1
+        sequence = self._sequences[partition] % SEQUENCES if self._shared else -1
         identity = self._ticket.identity
         ours = replace(header, producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=sequence, transactional=self._shared)
         self._sequences[partition] += header.count

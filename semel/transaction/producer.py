@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 
-from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable
+from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, beside, reached
 from semel.transaction.ending import abort
 from semel.transaction.group import group_view, see_group, see_groups
@@ -36,7 +36,8 @@ _IN_A_TRANSACTION = (State.OPEN, State.COMMITTING, State.ABORTING)
 class Producer:
     """Owns a transactional id. Creating it sends nothing; :meth:`take_over` fences the predecessor. One thread at a time.
 
-    ``told`` hears of each transaction that has ended, and whether it was committed; not of those whose end nobody knows.
+    ``told`` hears of each transaction that has ended, and whether it was committed; not of those whose end nobody knows. With
+    ``may_have_lost_progress`` it goes on where the progress of an id that has committed before is gone: for who is about to set it.
     """
 
     def __init__(
@@ -48,20 +49,28 @@ class Producer:
         progress_topic: str = DEFAULT_TOPIC,
         accept_late_markers: bool = False,
         told: Callable[[bool], None] | None = None,
+        may_have_lost_progress: bool = False,
     ) -> None:
         self._told = told
         self._own = Ownership(client, transactional_id, scope=scope, progress_topic=progress_topic, accept_late_markers=accept_late_markers)
+        self._own.may_have_lost_progress = may_have_lost_progress
         self._outputs: frozenset[str] = frozenset()
         self._group: str | None = None
         self._previous: str | None = None
+        self._transaction: Transaction | None = None
         self._markers: _Background | None = None
         self._committed = False
 
     def __enter__(self) -> Producer:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        try:
+            self.close()
+        except SemelError as second:
+            if error is None:
+                raise
+            error.add_note(f"Closing its producer did not go well either: {second}")  # the first one is the one to see
 
     @property
     def transactional_id(self) -> str:
@@ -89,7 +98,8 @@ class Producer:
         ``outputs`` are the topics that will be written, ``group`` the group whose offsets will be committed, ``previous`` another id to go on
         from: it is fenced too, and the first transaction marks its progress as moved (PROTOCOL 6). Raises :class:`Fenced` if another owner is at
         work, :class:`~semel.errors.Unsupported` for a broker that is too old, :class:`~semel.errors.ConfigError` for a group with live members, a
-        progress topic that will not do or an id that was moved, :class:`~semel.errors.DataLoss` for damaged progress or a lost marker,
+        progress topic that will not do, an id that was moved or a ``previous`` one without progress, :class:`~semel.errors.DataLoss` for progress
+        that is damaged or gone and for a lost marker,
         :class:`AbortAndRetry` if a partition or an offset is not settled in time, :class:`~semel.errors.Retriable` if brokers do not answer.
         """
         if previous == self.transactional_id:
@@ -121,6 +131,12 @@ class Producer:
         if own.newest is not None:
             return
         take_over(former, self._outputs, None)
+        if former.newest is None:
+            raise ConfigError(
+                f"{previous!r} is to be gone on from, and has no progress in {own.progress.name!r}; {own.transactional_id!r} has none either."
+                " Nothing was written. Correct the name of the previous prefix (`semel progress list` shows all), or take the option out.",
+                tag="NO_PREVIOUS",
+            )
         see_groups(former, {})  # nobody uses that id again: what it has left pending would stay so
         own.newest, own.predecessor = former.newest, former
 
@@ -149,7 +165,8 @@ class Producer:
         if self._own.states.now is State.NEW:
             self.take_over(self._outputs, self._group, self._previous)
         self._settle()
-        return Transaction(self._own, again=self._take_over_again, ended=self._watch)
+        self._transaction = Transaction(self._own, again=self._take_over_again, ended=self._watch)
+        return self._transaction
 
     def settle(self) -> None:
         """Wait until the markers of the last transaction have been seen, and raise what that wait raised (PROTOCOL 3.8).
@@ -215,11 +232,13 @@ class Producer:
         own.newest = before
 
     def close(self) -> None:
-        """Wait for the last markers, then let go. Nothing is sent. It is closed in any case.
+        """Abort what is open, wait for the last markers, then let go. It is closed in any case.
 
-        Raises what :meth:`settle` raises.
+        Raises what :meth:`Transaction.abort` and :meth:`settle` raise.
         """
         try:
+            if self._own.states.now is State.OPEN and self._transaction is not None and not self._own.states.forked:
+                self._transaction.abort()  # left open it would hold readers back until its timeout
             if self._own.states.now is State.READY and not (self._markers and self._markers.failed):
                 self.settle()
         finally:

@@ -9,16 +9,18 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from semel.errors import ConfigError, SemelError
+from semel.errors import ConfigError, DataLoss, Retriable, SemelError
 from semel.read.journal import read_journal
 from semel.records.arrays import joined, validity
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
 from semel.transaction.progress import CLAIM, Decided, Progress, Settled, claim_key, decided_key, progress_key, settle
+from semel.transaction.ticket import Wrote
 from semel.wire import topics
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import Topic, TopicPartition
+from semel.wire.offsets import LATEST, list_offsets
 from semel.wire.produce import Appender
 from semel.wire.transactions import Identity
 
@@ -145,7 +147,7 @@ class ProgressTopic:
 
     def claim(self) -> int:
         """Write a claim and return its offset: everything that was acknowledged before is below it, on every broker that can answer."""
-        return self._append({claim_key(self._prefix): CLAIM}, None)
+        return self._append({claim_key(self._prefix): CLAIM}, None).last
 
     def write_down(self, decided: Decided) -> None:
         """Write how a transaction was ended, as a plain record: it stays, whatever becomes of its writer and of the open rows before it."""
@@ -156,24 +158,41 @@ class ProgressTopic:
         where = f"{self.partition[0]}-{self.partition[1]}"
         return settle(read_journal(self._client, self.partition, end, deadline), self.key, where)
 
+    def holds_any(self, deadline: Deadline) -> bool:
+        """Whether any record of this prefix is there, in whatever scope and however it was settled. Seen without a claim, which would be a write."""
+        end = list_offsets(self._client, {self.partition: LATEST}, read_committed=False, deadline=deadline)[self.partition].offset
+        return bool(self.read(end, deadline).everything)
+
     def write(
         self, progress: Progress, identity: Identity, moved_from: ProgressTopic | None = None, *, meanwhile: Callable[[], None] = lambda: None
-    ) -> int:
-        """Append the record to the transaction of ``identity``, as its last one on this partition. Returns its offset.
+    ) -> dict[TopicPartition, Wrote]:
+        """Append the record to the transaction of ``identity``, as its last one on this partition. Returns what was written, and where.
 
         ``moved_from`` is another prefix, whose progress is marked as moved to this one in the same transaction. ``meanwhile`` is called once when
         it has been sent, mostly with the answer still on its way, and what it raises is raised.
         """
         rows: dict[bytes, bytes | None] = {self.key: None if progress.forgotten else progress.encode()}
+        wrote = {}
         if moved_from is not None:
             moved: dict[bytes, bytes | None] = {moved_from.key: Progress(moved=self._prefix).encode()}
             if moved_from.partition == self.partition:
                 rows = moved | rows  # one batch: a second one would need the next sequence
             else:
-                moved_from._append(moved, identity)
-        return self._append(rows, identity, meanwhile)
+                wrote[moved_from.partition] = moved_from._append(moved, identity)
+        return {**wrote, self.partition: self._append(rows, identity, meanwhile)}
 
-    def _append(self, records: Mapping[bytes, bytes | None], identity: Identity | None, meanwhile: Callable[[], None] = lambda: None) -> int:
+    def _refuse_gone(self) -> None:
+        """A topic that is gone answers like one that nobody has heard of yet: said only where it takes no record any more."""
+        known = self._client.existing({self.name})
+        if self.name not in known or known[self.name].id != self.topic_id:
+            raise DataLoss(
+                f"the progress topic {self.name!r} was deleted or created again while {self._prefix!r} was at work, and the progress in it is gone."
+                " Nothing of the transaction at hand is visible. A new start is refused, and says what to do, as long as the cluster remembers this"
+                " prefix. Find out who deletes such topics, and where the output stands.",
+                tag="PROGRESS_LOST",
+            )
+
+    def _append(self, records: Mapping[bytes, bytes | None], identity: Identity | None, meanwhile: Callable[[], None] = lambda: None) -> Wrote:
         keys, values = (joined([text or b"" for text in texts], pa.binary()) for texts in (records.keys(), records.values()))
         absent = validity(np.array([text is None for text in records.values()]))
         values = pa.Array.from_buffers(values.type, len(values), [absent, *values.buffers()[1:]])
@@ -186,5 +205,10 @@ class ProgressTopic:
             )
         appender = Appender(self._client, {self.name: self.topic_id}, identity.transactional_id if identity else None)
         appender.submit((self.partition, batch) for batch in batches)
-        appender.flush(meanwhile)
-        return appender.acknowledged[self.partition][0].last
+        try:
+            appender.flush(meanwhile)
+        except Retriable:
+            self._refuse_gone()
+            raise
+        (done,) = appender.acknowledged[self.partition]
+        return Wrote(done.first, done.last, done.records, done.size)

@@ -19,12 +19,15 @@ from semel.read.plan import id_text
 from semel.read.position import AtOffsets, resolve
 from semel.transaction.producer import Producer
 from semel.transaction.progress import KafkaSource, Progress, Source, TopicEnd
+from semel.transaction.progress_topic import ProgressTopic
 from semel.transaction.standings import standings
+from semel.transaction.takeover import seems_lost
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import EARLIEST, LATEST, list_offsets
+from semel.wire.transactions import describe
 
-__all__ = ["at_offsets", "at_positions", "forget", "scope_of", "set_to"]
+__all__ = ["at_offsets", "at_positions", "forget", "is_lost", "scope_of", "set_to"]
 
 
 def scope_of(client: Client, prefix: str, progress_topic: str, chosen: str | None = None) -> str | None:
@@ -40,6 +43,12 @@ def scope_of(client: Client, prefix: str, progress_topic: str, chosen: str | Non
             f"{prefix!r} has progress of a {' and of a '.join(found)}. Nothing was changed. Say which one by --scope.", tag="SEVERAL_SCOPES"
         )
     return found[0] if found else None
+
+
+def is_lost(client: Client, prefix: str, progress_topic: str) -> bool:
+    """Whether a prefix has committed before, and its progress is gone: a new start is refused until it is set, or forgotten on purpose."""
+    deadline = client.deadline()
+    return seems_lost(ProgressTopic(client, prefix, "", progress_topic), describe(client, prefix, deadline), deadline)
 
 
 def forget(owner: Producer) -> None:

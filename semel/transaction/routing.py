@@ -49,7 +49,13 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def check_columns(rows: pa.Table | pa.RecordBatch) -> None:
-    """Raise :class:`ConfigError` for a column that nothing would be done with: it may be a header or a partition that was misspelt."""
+    """Raise :class:`ConfigError` for what is no table, and for a column without a use: a header or a partition may be misspelt there."""
+    if not isinstance(rows, pa.Table | pa.RecordBatch):
+        raise ConfigError(
+            f"{type(rows).__name__} is no pyarrow Table or RecordBatch. Nothing of it was sent. Give a table with a column value, such as"
+            ' pa.table({"value": ["one", "two"]}).',
+            tag="NO_TABLE",
+        )
     extra = sorted(set(rows.schema.names) - _COLUMNS)
     if extra:
         raise ConfigError(

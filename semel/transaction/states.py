@@ -80,12 +80,17 @@ class States:
             raise self._refusal(event)
         self.now = following
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that the owner was made in."""
+        return os.getpid() != self._process
+
     def refuse_forked(self) -> None:
         """Raises :class:`ConfigError` in a child of the process that this owner was made in.
 
         Two processes with one identity write under the same sequences: the broker keeps the first rows, and answers OK to the others.
         """
-        if os.getpid() != self._process:
+        if self.forked:
             raise ConfigError(
                 f"the owner of {self._id!r} was made in process {self._process}, and this is a fork of it: both would write as one, and rows"
                 " of one of them would vanish. Nothing was sent. Make a producer in each process, each with an id of its own, or hand out tickets.",

@@ -7,23 +7,25 @@ whichever broker answers. Then markers: no transaction of ours begins before eve
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from collections.abc import Collection
 from contextlib import suppress
 
-from semel.errors import Fenced, Retriable
+from semel.errors import DataLoss, Fenced, Retriable
 from semel.steps import OwnerStep, reached
 from semel.transaction.group import refuse_live_members
 from semel.transaction.healing import Healing
 from semel.transaction.markers import OFFSETS_TOPIC, hanging, wait_seen
 from semel.transaction.ownership import Ownership
 from semel.transaction.progress import Settled, refuse_moved
+from semel.transaction.progress_topic import ProgressTopic
 from semel.transaction.states import Event
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
-from semel.wire.transactions import describe, init_producer_id
+from semel.wire.transactions import TransactionDescription, describe, init_producer_id
 
-__all__ = ["read_progress", "take_over"]
+__all__ = ["read_progress", "seems_lost", "take_over"]
 
 log = logging.getLogger("semel")
 
@@ -32,7 +34,8 @@ def take_over(own: Ownership, outputs: Collection[str], group: str | None) -> No
     """Make ``own`` the only owner of its id, and learn what was committed under it: ``own.newest``.
 
     ``outputs`` are the topics that will be written, as far as they are known. Raises :class:`Fenced` if another owner is at work,
-    :class:`~semel.errors.Unsupported` for a broker that cannot share transactions, :class:`ConfigError` for a group with live members.
+    :class:`~semel.errors.Unsupported` for a broker that cannot share transactions, :class:`ConfigError` for a group with live members,
+    :class:`DataLoss` where the cluster remembers transactions of the id and its progress is gone.
     """
     own.states.move(Event.TAKING_OVER)  # asked first: a second InitProducerId of a fenced owner would fence its successor
     try:
@@ -48,9 +51,11 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
     client = own.client
     _check_brokers(own, deadline)
     own.settle_timeout(deadline)
+    told = describe(client, own.transactional_id, deadline)
+    if not own.may_have_lost_progress and seems_lost(own.progress, told, deadline):
+        raise _lost(own)
     own.progress.prepare(deadline)
     refuse_live_members(own, group, deadline)
-    told = describe(client, own.transactional_id, deadline)
     hinted = set(told.partitions) if told else set()
     before = {told.producer_id} if told else set()
     own.identity = init_producer_id(client, own.transactional_id, own.timeout_ms, deadline)
@@ -77,6 +82,27 @@ def _check_brokers(own: Ownership, deadline: Deadline) -> None:
     for node in own.client.brokers(deadline):
         with suppress(Retriable):
             own.client.connect(node, deadline).versions.check_shared_transactions(accept_late_markers=own.accept_late_markers)
+
+
+def seems_lost(progress: ProgressTopic, told: TransactionDescription | None, deadline: Deadline) -> bool:
+    """Whether the coordinator remembers more than the progress topic: beginning anew, everything would be written again.
+
+    Asked before the topic is created and before InitProducerId, which leaves nothing to remember: so that a second start is refused as the first was.
+    """
+    if told is None:
+        return False
+    return not progress.find(deadline) or (told.state == "CompleteCommit" and not progress.holds_any(deadline))
+
+
+def _lost(own: Ownership) -> DataLoss:
+    anew = f"semel progress reset {shlex.quote(own.transactional_id)} --scope {own.scope} --progress-topic {shlex.quote(own.progress.name)}"
+    return DataLoss(
+        f"the cluster remembers transactions of {own.transactional_id!r}, and there is no progress of it in {own.progress.name!r}: going on without"
+        " would write again what is committed. Nothing was written. If its progress is kept in another topic, name that one (progress_topic, in"
+        " Spark progressTopic). If the topic was deleted, find out by the output where this prefix stood, and set it there"
+        f" (`{anew} --to-offsets …`), or begin anew on purpose (`{anew}`). If another program has used this id, choose another one.",
+        tag="PROGRESS_LOST",
+    )
 
 
 def read_progress(own: Ownership, deadline: Deadline) -> Settled:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NoReturn
+from functools import wraps
+from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -14,8 +16,9 @@ from semel.steps import OwnerStep, reached
 from semel.transaction import ending
 from semel.transaction.group import see_groups, union
 from semel.transaction.healing import Healing
+from semel.transaction.ledger import Ledger, check_offsets, check_partitions
 from semel.transaction.markers import Ended, wait_seen
-from semel.transaction.outputs import look_at, refuse_deleted
+from semel.transaction.outputs import look_at, refuse_lost, refuse_recreated
 from semel.transaction.ownership import Ownership
 from semel.transaction.participant import Participant
 from semel.transaction.progress import Progress, Recorded
@@ -31,6 +34,21 @@ _ID_UNKNOWN = 49
 #: What was seen of the rows so long before the commit is looked at once more: groups and offsets may have been waited for in between.
 _LOOK_AGAIN_S = 1.0
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _in_turn(method: Callable[Concatenate[Transaction, _P], _R]) -> Callable[Concatenate[Transaction, _P], _R]:
+    """Threads take turns: what is asked of a transaction here is changed in the same breath, and two tickets for one partition would lose rows."""
+
+    @wraps(method)
+    def taken(self: Transaction, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        self._own.states.refuse_forked()  # the lock may have been taken when it was forked
+        with self._turn:
+            return method(self, *args, **kwargs)
+
+    return taken
+
 
 class Transaction:
     """One transaction. As a context manager it commits at the end, and aborts on an exception."""
@@ -42,15 +60,15 @@ class Transaction:
         self._added: set[TopicPartition] = set()
         self._asked = False
         self._topics: dict[str, TicketTopic] = {}
-        self._issued: list[Ticket] = []
-        self._out: set[int] = set()
-        self._withdrawn: set[int] = set()
-        self._wrote: dict[TopicPartition, Wrote] = {}
+        self._ledger = Ledger()
+        #: Who led the partitions before anything was written to them.
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._sending: dict[str, Participant] = {}
         self._offsets: dict[GroupMetadata, dict[TopicPartition, int]] = {}
         self._sent_offsets: dict[str, Mapping[TopicPartition, int]] = {}
         self._looked = 0.0
         self._done = False
+        self._turn = threading.RLock()
         own.begin()
         reached(OwnerStep.BEGUN, own.transactional_id)
 
@@ -72,6 +90,7 @@ class Transaction:
 
     # ---- writing
 
+    @_in_turn
     def tickets(self, shares: Sequence[Iterable[TopicPartition]], topics: Mapping[str, TicketTopic] | None = None) -> list[Ticket]:
         """One ticket for each share of partitions. All partitions are added to the transaction in one request, before anybody can write.
 
@@ -84,8 +103,10 @@ class Transaction:
         :class:`~semel.errors.DataLoss` for a lost marker, :class:`Retriable` if brokers stay away.
         """
         self._adding()
-        wanted = [tuple(sorted(share)) for share in shares]
-        self._refuse_overlap([partition for share in wanted for partition in share])
+        wanted = [tuple(share) for share in shares]
+        check_partitions(partition for share in wanted for partition in share)
+        wanted = [tuple(sorted(share)) for share in wanted]
+        self._ledger.refuse_overlap(wanted)
         self._refuse_progress_topic({topic for share in wanted for topic, _ in share})
         new = {topic for share in wanted for topic, _ in share} - self._topics.keys()
         known = topics or {}
@@ -99,18 +120,7 @@ class Transaction:
                     tag="UNKNOWN_PARTITION",
                 )
         self._add({partition for share in wanted for partition in share})
-        return [self._issue(share) for share in wanted]
-
-    def _refuse_overlap(self, wanted: list[TopicPartition]) -> None:
-        taken = {partition for ticket in self._issued if ticket.number not in self._withdrawn for partition in ticket.partitions}
-        seen: set[TopicPartition] = set()
-        for partition in wanted:
-            if partition in taken or partition in seen:
-                raise ConfigError(
-                    f"two tickets would write {partition[0]}-{partition[1]}. Nothing was sent for them. Give each partition to one writer.",
-                    tag="OVERLAP",
-                )
-            seen.add(partition)
+        return [self._ledger.issue(self._own.identity, share, self._topics) for share in wanted]
 
     def _refuse_progress_topic(self, wanted: Collection[str]) -> None:
         """Its own record is there too, and begins at sequence 0 like theirs: the broker would keep one of the two and answer OK to both."""
@@ -121,12 +131,7 @@ class Transaction:
                 tag="PROGRESS_TOPIC",
             )
 
-    def _issue(self, share: tuple[TopicPartition, ...]) -> Ticket:
-        ticket = Ticket(len(self._issued), self._own.identity, share, {topic: self._topics[topic] for topic, _ in share})
-        self._issued.append(ticket)
-        self._out.add(ticket.number)
-        return ticket
-
+    @_in_turn
     def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
         """Write rows from this process; acknowledged when it returns. Columns as for :meth:`Participant.send`.
 
@@ -144,12 +149,14 @@ class Transaction:
         except AbortAndRetry as error:
             self._refused(error.message, error.tag)
 
+    @_in_turn
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | GroupMetadata) -> None:
         """Put the next offsets to read into the transaction: they are committed with its rows, or not at all (KIP-447).
 
         They are sent when it commits, after everything else. Raises :class:`ConfigError` for a partition that is not there.
         """
         self._adding()
+        check_offsets(offsets)
         known = self._own.client.topics({topic for topic, _ in offsets})
         for topic, index in offsets:
             if index not in known[topic].partitions:
@@ -162,48 +169,34 @@ class Transaction:
 
     # ---- what comes back
 
+    @_in_turn
     def accept(self, receipts: Iterable[Receipt]) -> None:
         """Take receipts back. Raises :class:`ConfigError` for one of another transaction, or a second one of a ticket."""
         for receipt in receipts:
-            if receipt.identity != self._own.identity or receipt.number >= len(self._issued):
-                raise ConfigError(
-                    f"receipt {receipt.number} belongs to another transaction. Nothing was committed. Give it to the transaction of its ticket.",
-                    tag="FOREIGN_RECEIPT",
-                )
-            if receipt.number not in self._out:
-                raise ConfigError(
-                    f"ticket {receipt.number} has been returned before. Nothing was committed. Accept each receipt once.", tag="SECOND_RECEIPT"
-                )
-            self._out.discard(receipt.number)
-            self._wrote.update(receipt.wrote)
+            self._ledger.accept(receipt, self._own.identity)
 
+    @_in_turn
     def withdraw(self, tickets: Iterable[Ticket]) -> None:
         """Declare that nobody holds these tickets any more and nobody has written with them. The caller must have proof (DESIGN rule 3).
 
         Raises :class:`ConfigError` for a ticket of another transaction, and for one that has come back.
         """
         for ticket in tickets:
-            if ticket.identity != self._own.identity or ticket.number not in self._out:
-                raise ConfigError(
-                    f"ticket {ticket.number} is not out in this transaction, so it cannot be withdrawn. Nothing was committed."
-                    " Withdraw only what is outstanding.",
-                    tag="FOREIGN_TICKET",
-                )
-            self._out.discard(ticket.number)
-            self._withdrawn.add(ticket.number)
+            self._ledger.withdraw(ticket, self._own.identity)
 
     @property
     def outstanding(self) -> list[Ticket]:
         """Tickets that have neither come back nor been withdrawn."""
-        return [self._issued[number] for number in sorted(self._out)]
+        return self._ledger.outstanding
 
     @property
     def wrote(self) -> Mapping[TopicPartition, Wrote]:
         """What the accepted receipts say was written."""
-        return self._wrote
+        return self._ledger.wrote
 
     # ---- ending
 
+    @_in_turn
     def commit(self, progress: Progress | None = None) -> None:
         """Write the progress record as the last row, then the offsets, then commit.
 
@@ -226,9 +219,10 @@ class Transaction:
         self.accept([participant.receipt for participant in self._sending.values()])
         self._sending.clear()
         reached(OwnerStep.WRITTEN, self._own.transactional_id)
-        if self._out:
+        out = [ticket.number for ticket in self._ledger.outstanding]
+        if out:
             raise AbortAndRetry(
-                f"tickets {sorted(self._out)[:5]} are still out, so somebody could still write. The transaction was aborted: nothing of it is"
+                f"tickets {out[:5]} are still out, so somebody could still write. The transaction was aborted: nothing of it is"
                 " visible. Accept the receipt of every ticket or withdraw it, then commit: run the same work again.",
                 tag="TICKETS_OUT",
             )
@@ -237,29 +231,35 @@ class Transaction:
             return self._own.identity, None, -1
         self._add(set())
         recorded = self._record(progress)
-        offset = self._write_progress(recorded)
+        written = self._write_progress(recorded)
         if self._own.predecessor is not None:
             self._hold_predecessor(self._own.predecessor)
         if self._offsets or recorded.forgotten:  # what is forgotten names no group for those who come later
             see_groups(self._own, self._offsets_by_group())
         self._commit_offsets()
+        self._look_at(written)
         if time.monotonic() - self._looked > _LOOK_AGAIN_S:
             self._look_at_rows()
         identity = self._own.identity
         self._done = True
-        last = {**{partition: wrote.last for partition, wrote in self._wrote.items()}, self._own.progress.partition: offset}
+        last = {partition: wrote.last for partition, wrote in (self._ledger.wrote | written).items()}
         committed = False
         try:
             ending.commit(self._own)
             committed = True
         finally:
             self._await_markers(identity, last if committed else {}, committed=committed)
-        return identity, recorded, offset
+        return identity, recorded, written[self._own.progress.partition].last
 
     def _look_at_rows(self) -> None:
         self._looked = time.monotonic()
-        refuse_deleted(self._own.client, self._wrote, self._topics, self._own.deadline())
+        refuse_recreated(self._own.client, self._ledger.wrote, self._topics, self._own.deadline())
+        self._look_at(self._ledger.wrote)
 
+    def _look_at(self, wrote: Mapping[TopicPartition, Wrote]) -> None:
+        refuse_lost(self._own.client, self._own.identity, wrote, self._leaders, self._own.deadline())
+
+    @_in_turn
     def abort(self) -> None:
         """Abort. Nothing of it becomes visible then.
 
@@ -315,6 +315,7 @@ class Transaction:
         wanted = (partitions | progress) - self._added
         if not wanted:
             return
+        self._leaders.update(self._own.client.leaders(wanted, self._own.deadline()))
         self._asked = True  # before it looks: where that stops, the abort behind it asks whether another owner is here
         first_time = wanted - self._own.checked
         if first_time:
@@ -337,7 +338,7 @@ class Transaction:
             before = self._own.newest.progress.batch if self._own.newest else None
             progress = Progress(batch=0 if before is None else before + 1)
         wrote: dict[str, dict[int, tuple[int, int]]] = {}
-        for (topic, index), w in sorted(self._wrote.items()):
+        for (topic, index), w in sorted(self._ledger.wrote.items()):
             wrote.setdefault(topic, {})[index] = (w.first, w.last)
         # what a later version of semel has put into the record stays in it (PROTOCOL 1)
         before_ours = self._own.newest.progress.extra if self._own.newest else {}
@@ -351,14 +352,14 @@ class Transaction:
     def _offsets_by_group(self) -> dict[str, set[TopicPartition]]:
         return union(*({group.id: offsets.keys()} for group, offsets in self._offsets.items()))
 
-    def _write_progress(self, progress: Progress) -> int:
+    def _write_progress(self, progress: Progress) -> dict[TopicPartition, Wrote]:
         former = self._own.predecessor
         try:
-            offset = self._own.progress.write(progress, self._own.identity, former.progress if former else None, meanwhile=self._look_at_rows)
+            written = self._own.progress.write(progress, self._own.identity, former.progress if former else None, meanwhile=self._look_at_rows)
         except AbortAndRetry as error:
             self._refused(error.message, error.tag)
         reached(OwnerStep.PROGRESS_WRITTEN, self._own.transactional_id)
-        return offset
+        return written
 
     def _hold_predecessor(self, former: Ownership) -> None:
         """The record that says where the other prefix has moved to is written: who takes that id from now on waits for it. Nobody may have before."""

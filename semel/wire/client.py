@@ -333,6 +333,12 @@ class Client:
             metadata = self.refresh(names, deadline)
         return {name: metadata.topics[name] for name in names}
 
+    def leaders(self, partitions: Collection[TopicPartition], deadline: Deadline | None = None) -> dict[TopicPartition, tuple[int, int]]:
+        """Who leads these partitions, as of what :meth:`topics` knows; those that are not there are left out."""
+        known = self.topics({topic for topic, _ in partitions}, deadline)
+        there = ((topic, index, known[topic].partitions.get(index)) for topic, index in partitions)
+        return {(topic, index): (row.leader, row.leader_epoch) for topic, index, row in there if row is not None}
+
     def existing(self, names: Collection[str], deadline: Deadline | None = None) -> dict[str, Topic]:
         """Those of these topics that exist now."""
         if not names:

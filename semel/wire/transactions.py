@@ -89,6 +89,7 @@ class OpenTransaction:
     start_offset: int
     coordinator_epoch: int
     last_timestamp: int
+    last_sequence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +275,7 @@ def open_transactions(
     answers = client.ask_leaders(partitions, build, rows, (0, 0), leaders=leaders, deadline=deadline)
     return {
         partition: [
-            OpenTransaction(p.producer_id, p.producer_epoch, p.current_txn_start_offset, p.coordinator_epoch, p.last_timestamp)
+            OpenTransaction(p.producer_id, p.producer_epoch, p.current_txn_start_offset, p.coordinator_epoch, p.last_timestamp, p.last_sequence)
             for p in row.active_producers
             if p.current_txn_start_offset >= 0
         ]

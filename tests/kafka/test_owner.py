@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,9 +21,9 @@ from semel.transaction.participant import Participant
 from semel.transaction.producer import Producer
 from semel.transaction.progress import KafkaSource, Progress, TopicEnd
 from semel.transaction.progress_topic import DEFAULT_TOPIC
-from semel.wire.transactions import Identity, describe
+from semel.wire.transactions import Identity, describe, open_transactions
 from tests.kafka.raw import CONCURRENT, Raw
-from tests.kafka.reading import topic_id
+from tests.kafka.reading import delete, topic_id
 from tests.waiting import wait_for
 
 ROWS = pa.table({"value": ["x", "y"], "partition": [0, 1]})
@@ -340,3 +341,52 @@ def test_a_forked_child_does_not_speak_on_its_parents_connections(raw: Raw) -> N
         for _ in range(20):
             assert found(300) == [str(i) for i in range(300, 400)]
         assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("tag", "ask"),
+    [
+        ("NO_TABLE", lambda txn, raw: txn.send(raw.topic, None)),
+        ("NO_PARTITION", lambda txn, raw: txn.tickets([[(raw.topic, 1.0)]])),
+        ("NO_PARTITION", lambda txn, raw: txn.tickets([[(raw.topic, True)]])),
+        ("NO_PARTITION", lambda txn, raw: txn.tickets([[raw.topic]])),
+        ("NO_OFFSET", lambda txn, raw: txn.send_offsets({(raw.topic, 0): -5}, raw.group)),
+        ("NO_OFFSET", lambda txn, raw: txn.send_offsets({(raw.topic, 0): 2**70}, raw.group)),
+        ("NO_OFFSET", lambda txn, raw: txn.send_offsets({(raw.topic, 0): True}, raw.group)),
+    ],
+)
+def test_what_is_no_table_no_partition_and_no_offset_is_refused(raw: Raw, tag: str, ask: Callable[[Any, Raw], object]) -> None:
+    """Before anything of it is sent: an offset below 0 would be committed, and the next start would begin somewhere else."""
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
+        with pytest.raises(semel.ConfigError, match=tag), producer.transaction() as txn:
+            ask(txn, raw)
+        with producer.transaction() as txn:
+            txn.send(raw.topic, ROWS)
+    assert raw.visible() == ["x", "y"]
+
+
+def test_closing_aborts_what_is_open(raw: Raw) -> None:
+    """Left to its timeout, it would hold readers back for a quarter of an hour."""
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster:
+        with cluster.producer(raw.id) as producer:
+            producer.transaction().send(raw.topic, ROWS)
+        assert not any(open_transactions(raw.client, raw.at(0)).values())
+    assert raw.visible() == []
+
+
+def test_a_progress_topic_that_is_deleted_under_a_living_owner(raw: Raw) -> None:
+    """The broker answers as for a topic that it has not heard of yet, until the time is up: then it is said what has happened."""
+    kept = f"{raw.id}-progress"
+    short = {"bootstrap.servers": raw.servers, "delivery.timeout.ms": 4_000, "request.timeout.ms": 2_000}
+    with semel.Cluster(short) as cluster:
+        with (
+            pytest.raises(semel.DataLoss, match=rf"PROGRESS_LOST.*'{kept}' was deleted") as found,
+            cluster.producer(raw.id, progress_topic=kept) as producer,
+        ):
+            with producer.transaction() as txn:
+                txn.send(raw.topic, ROWS)
+            with producer.transaction() as txn:
+                txn.send(raw.topic, ROWS)
+                delete(raw.servers, kept)
+        assert "Closing its producer" in found.value.__notes__[-1]
+    assert raw.visible() == ["x", "y"]

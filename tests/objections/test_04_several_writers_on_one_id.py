@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ from semel.errors import ConfigError
 from semel.records.header import BatchHeader, scan
 from semel.sandbox import Sandbox
 from semel.transaction.producer import Producer
+from semel.transaction.ticket import Receipt, Wrote
 from semel.wire.client import Client
 from semel.wire.fetch import Position, fetch
 from tests.kafka.raw import Raw
@@ -127,6 +130,38 @@ def test_a_withdrawn_ticket_leaves_its_partitions_to_another(raw: Raw, producer:
             writer.send(raw.topic, pa.table({"value": ["x", "y"], "partition": [0, 1]}))
         txn.accept([writer.receipt])
     assert raw.visible() == ["x", "y"]
+
+
+def test_threads_that_ask_for_one_partition_at_once(raw: Raw, producer: Producer) -> None:
+    """One of them has it: two tickets would both begin at sequence 0, and half of the rows would be dropped with an OK."""
+    with producer.transaction() as txn, ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(txn.tickets, [raw.at(index)]) for index in (0, 1, 2, 3) for _ in range(4)]
+        refused = [future.exception() for future in asked if future.exception() is not None]
+        assert len(refused) == 12
+        assert all(isinstance(error, ConfigError) and error.tag == "OVERLAP" for error in refused)
+        assert sorted(partition for ticket in txn.outstanding for partition in ticket.partitions) == raw.at(0, 1, 2, 3)
+        txn.withdraw(txn.outstanding)
+
+
+def test_threads_that_send_take_turns(raw: Raw, producer: Producer) -> None:
+    sent = [f"row {number}" for number in range(40)]
+    with producer.transaction() as txn, ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(txn.send, raw.topic, pa.table({"value": [value]})) for value in sent]:
+            done.result()
+    assert sorted(raw.visible()) == sorted(sent)
+
+
+def test_what_is_no_receipt_of_its_ticket_is_refused(raw: Raw, producer: Producer) -> None:
+    txn = producer.transaction()
+    (ticket,) = txn.tickets([raw.at(0)])
+    wrong: list[Any] = [5, None, Receipt(ticket.number, ticket.identity, {(raw.topic, 1): Wrote(0, 0, 1, 70)}), Receipt(-1, ticket.identity, {})]
+    for receipt in wrong:
+        with pytest.raises(ConfigError, match="FOREIGN_RECEIPT"):
+            txn.accept([receipt])
+    with pytest.raises(ConfigError, match="FOREIGN_TICKET"):
+        txn.withdraw(cast(Any, [5]))
+    assert txn.outstanding == [ticket]
+    txn.abort()
 
 
 def test_tickets_and_receipts_of_another_transaction_are_refused(raw: Raw, producer: Producer) -> None:

@@ -104,6 +104,11 @@ def test_numbers_are_whole_and_make_sense(value: str) -> None:
         parse(request_timeout_ms=value)
 
 
+def test_numbers_are_no_larger_than_kafka_takes() -> None:
+    with pytest.raises(ConfigError, match=r"transaction\.timeout\.ms=1000000000000 is above 2147483647"):
+        parse(transaction_timeout_ms=10**12)
+
+
 def test_a_number_that_may_be_zero_may() -> None:
     assert parse(retry_backoff_ms="0", fetch_min_bytes=0).retry_backoff_ms == 0
 

@@ -1,0 +1,110 @@
+"""Progress that is not there though its id has committed before: the coordinator remembers, and nobody goes on as if it had never been."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import semel
+from semel.cli import app
+from semel.sandbox import Sandbox
+from semel.transaction.producer import Producer
+from tests.kafka.raw import Raw
+from tests.kafka.reading import delete
+
+_numbers = itertools.count(1)
+ROWS = pa.table({"value": ["x"]})
+
+
+@pytest.fixture
+def raw(kafka: Sandbox) -> Iterator[Raw]:
+    made = Raw(kafka.bootstrap_servers)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def kept(raw: Raw) -> str:
+    """A progress topic of its own, with what the id has committed."""
+    name = f"progress-{next(_numbers)}"
+    with cluster(raw) as opened, opened.producer(raw.id, progress_topic=name) as producer, producer.transaction() as txn:
+        txn.send(raw.topic, ROWS)
+    return name
+
+
+def cluster(raw: Raw) -> semel.Cluster:
+    return semel.Cluster({"bootstrap.servers": raw.servers})
+
+
+def refused(producer: Producer) -> str:
+    with pytest.raises(semel.DataLoss, match=r"PROGRESS_LOST.*Nothing was written") as found:
+        producer.take_over()
+    return found.value.message
+
+
+def test_a_progress_topic_that_was_deleted_is_not_made_anew(raw: Raw, kept: str) -> None:
+    """Nor by the second start: what the first one was refused by must not be wiped by it."""
+    delete(raw.servers, kept)
+    with cluster(raw) as opened:
+        for _ in range(2):
+            refused(opened.producer(raw.id, progress_topic=kept))
+    assert kept not in raw.client.existing({kept})
+    assert raw.visible() == ["x"]
+
+
+def test_a_progress_topic_that_somebody_else_made_anew(raw: Raw, kept: str) -> None:
+    delete(raw.servers, kept)
+    with cluster(raw) as opened:
+        with opened.producer(f"{raw.id}-other", progress_topic=kept) as other, other.transaction() as txn:
+            txn.send(raw.topic, ROWS)
+        for _ in range(2):
+            refused(opened.producer(raw.id, progress_topic=kept))
+
+
+def test_another_progress_topic_is_named_by_mistake(raw: Raw, kept: str) -> None:
+    with cluster(raw) as opened:
+        assert "progressTopic" in refused(opened.producer(raw.id, progress_topic=f"{kept}-mistaken"))
+        with opened.producer(raw.id, progress_topic=kept) as producer:
+            assert producer.take_over() is not None
+
+
+def test_the_command_that_the_refusal_names_begins_anew(raw: Raw, kept: str) -> None:
+    delete(raw.servers, kept)
+    with cluster(raw) as opened:
+        told = refused(opened.producer(raw.id, progress_topic=kept))
+        command = f"progress reset {raw.id} --scope producer --progress-topic {kept}"
+        assert f"(`semel {command}`)" in told
+        done = CliRunner().invoke(app, [*command.split(), "--yes", "--bootstrap-server", raw.servers])
+        assert done.exit_code == 0, done.output
+        with opened.producer(raw.id, progress_topic=kept) as producer:
+            assert producer.take_over() is None
+            with producer.transaction() as txn:
+                txn.send(raw.topic, ROWS)
+    assert raw.visible() == ["x", "x"]
+
+
+def test_an_id_that_has_committed_nothing_begins_where_it_left_off(raw: Raw) -> None:
+    """The control: taken over and aborted, and nothing is lost by its having no progress."""
+    with cluster(raw) as opened:
+        for _ in range(2):
+            with opened.producer(raw.id) as producer:
+                txn = producer.transaction()
+                txn.send(raw.topic, ROWS)
+                txn.abort()
+        with opened.producer(raw.id) as producer:
+            assert producer.take_over() is None
+
+
+def test_a_previous_id_that_has_no_progress_is_refused(raw: Raw, kept: str) -> None:
+    """A name that is mistyped, and one whose progress is in another topic."""
+    with cluster(raw) as opened:
+        with pytest.raises(semel.ConfigError, match=rf"NO_PREVIOUS.*{raw.id}-mistyped.*Nothing was written"):
+            opened.producer(f"{raw.id}-new", progress_topic=kept).take_over(previous=f"{raw.id}-mistyped")
+        with pytest.raises(semel.DataLoss, match=rf"PROGRESS_LOST.*'{raw.id}'"):
+            opened.producer(f"{raw.id}-new").take_over(previous=raw.id)
+        with opened.producer(f"{raw.id}-new", progress_topic=kept) as producer:
+            assert producer.take_over(previous=raw.id) is not None
