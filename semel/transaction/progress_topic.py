@@ -207,7 +207,7 @@ class ProgressTopic:
         appender.submit((self.partition, batch) for batch in batches)
         try:
             appender.flush(meanwhile)
-        except Retriable:
+        except (ConfigError, Retriable):
             self._refuse_gone()
             raise
         (done,) = appender.acknowledged[self.partition]

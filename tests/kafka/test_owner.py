@@ -378,15 +378,16 @@ def test_a_progress_topic_that_is_deleted_under_a_living_owner(raw: Raw) -> None
     """The broker answers as for a topic that it has not heard of yet, until the time is up: then it is said what has happened."""
     kept = f"{raw.id}-progress"
     short = {"bootstrap.servers": raw.servers, "delivery.timeout.ms": 4_000, "request.timeout.ms": 2_000}
-    with semel.Cluster(short) as cluster:
-        with (
-            pytest.raises(semel.DataLoss, match=rf"PROGRESS_LOST.*'{kept}' was deleted") as found,
-            cluster.producer(raw.id, progress_topic=kept) as producer,
-        ):
+
+    def work() -> None:
+        with semel.Cluster(short) as cluster, cluster.producer(raw.id, progress_topic=kept) as producer:
             with producer.transaction() as txn:
                 txn.send(raw.topic, ROWS)
             with producer.transaction() as txn:
                 txn.send(raw.topic, ROWS)
                 delete(raw.servers, kept)
-        assert "Closing its producer" in found.value.__notes__[-1]
+
+    with pytest.raises(semel.DataLoss, match=rf"PROGRESS_LOST.*'{kept}' was deleted") as found:
+        work()
+    assert "Closing its producer" in found.value.__notes__[-1]
     assert raw.visible() == ["x", "y"]
