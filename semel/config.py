@@ -136,11 +136,11 @@ def _text(name: str, value: str) -> str:
     return value.strip()
 
 
-#: Of Kafka's own numbers, which have 32 bits.
-_LARGEST = 2**31 - 1
+#: Kafka's own numbers have 32 bits, and some of its times 64.
+_LARGEST, _LONGEST = 2**31 - 1, 2**63 - 1
 
 
-def _number(minimum: int) -> Callable[[str, str], int]:
+def _number(minimum: int, most: int = _LARGEST) -> Callable[[str, str], int]:
     def convert(name: str, value: str) -> int:
         try:
             number = int(value)
@@ -148,8 +148,8 @@ def _number(minimum: int) -> Callable[[str, str], int]:
             raise ConfigError(f"{name}={value} is not a whole number. Nothing was read or written. Give {minimum} or more.") from None
         if number < minimum:
             raise ConfigError(f"{name}={number} is below {minimum}, the least that makes sense. Nothing was read or written. Raise it.")
-        if number > _LARGEST:
-            raise ConfigError(f"{name}={number} is above {_LARGEST}, the most that Kafka takes. Nothing was read or written. Lower it.")
+        if number > most:
+            raise ConfigError(f"{name}={number} is above {most}, the most that Kafka takes. Nothing was read or written. Lower it.")
         return number
 
     return convert
@@ -171,10 +171,10 @@ _PROPERTIES: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "request.timeout.ms": ("request_timeout_ms", _number(1)),
     "delivery.timeout.ms": ("delivery_timeout_ms", _number(1)),
     "default.api.timeout.ms": ("default_api_timeout_ms", _number(1)),
-    "socket.connection.setup.timeout.ms": ("connection_setup_timeout_ms", _number(1)),
-    "retry.backoff.ms": ("retry_backoff_ms", _number(0)),
-    "retry.backoff.max.ms": ("retry_backoff_max_ms", _number(0)),
-    "metadata.max.age.ms": ("metadata_max_age_ms", _number(0)),
+    "socket.connection.setup.timeout.ms": ("connection_setup_timeout_ms", _number(1, _LONGEST)),
+    "retry.backoff.ms": ("retry_backoff_ms", _number(0, _LONGEST)),
+    "retry.backoff.max.ms": ("retry_backoff_max_ms", _number(0, _LONGEST)),
+    "metadata.max.age.ms": ("metadata_max_age_ms", _number(0, _LONGEST)),
     "isolation.level": ("isolation_level", _one_of("read_committed", "read_uncommitted")),
     "compression.type": ("compression_type", _one_of("none", "gzip", "snappy", "lz4", "zstd")),
     "max.request.size": ("max_request_size", _number(1)),

@@ -20,6 +20,7 @@ from semel.transaction.progress import Progress
 from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.reset import at_offsets, forget, is_lost, scope_of, set_to
 from semel.transaction.standings import Standing, standings
+from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["app"]
@@ -108,24 +109,36 @@ def reset(
     offsets = _offsets(to_offsets) if to_offsets is not None else None
     with connect(bootstrap_server, command_config) as client:
         whose = scope_of(client, prefix, progress_topic, scope.value if scope is not None else None)
-        if whose is None and offsets is None and not is_lost(client, prefix, progress_topic):
+        lost = whose is None and is_lost(client, prefix, progress_topic)
+        if whose is None and offsets is None and not lost:
             raise _unknown(prefix, progress_topic)
         whose = whose or (scope or Scope.QUERY).value
-        with Producer(client, prefix, scope=whose, progress_topic=progress_topic, may_have_lost_progress=True) as owner:
-            before = Standing(prefix, whose, owner.take_over(), open=False)
-            after = at_offsets(client, before.progress, offsets) if offsets is not None else None
-            _show(console, before, *lags(client, [before.progress]))
-            if after is not None:
-                print_table(console, _moves(before, after))
-            console.print(f"\n{_meaning(whose, forgotten=after is None)}")
-            if not yes and not typer.confirm("Forget it?" if after is None else "Set it so?"):
-                console.print("Nothing was changed. Who ran under this prefix was fenced: start it again.")
-                raise typer.Exit(1)
+        before = Standing(prefix, whose, None, open=False)
+        if lost:  # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
+            after = _decided(console, client, before, offsets, yes=yes)
+        with Producer(client, prefix, scope=whose, progress_topic=progress_topic, may_have_lost_progress=lost) as owner:
+            found = owner.take_over()
+            if not lost:
+                before = Standing(prefix, whose, found, open=False)
+                after = _decided(console, client, before, offsets, yes=yes)
             forget(owner) if after is None else set_to(owner, after)
     if as_json:
         done = Standing(prefix, whose, after, open=False)
         print_json({"before": _value(before, {}), "after": None if after is None else _value(done, {})})
     console.print("forgotten" if after is None else "set")
+
+
+def _decided(console: Console, client: Client, before: Standing, offsets: dict[str, dict[int, int]] | None, *, yes: bool) -> Progress | None:
+    """Show what it would mean, and ask. Returns what the progress is to be; None where it is to be forgotten."""
+    after = at_offsets(client, before.progress, offsets) if offsets is not None else None
+    _show(console, before, *lags(client, [before.progress]))
+    if after is not None:
+        print_table(console, _moves(before, after))
+    console.print(f"\n{_meaning(before.scope, forgotten=after is None)}")
+    if not yes and not typer.confirm("Forget it?" if after is None else "Set it so?"):
+        console.print("Nothing was changed. Who ran under this prefix was fenced: start it again.")
+        raise typer.Exit(1)
+    return after
 
 
 def _offsets(text: str) -> dict[str, dict[int, int]]:

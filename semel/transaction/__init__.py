@@ -5,8 +5,10 @@
 ``transaction``       one transaction of it: tickets, receipts, the order in which it ends
 ``participant``       whoever writes with a ticket, in any process
 ``ticket``            what travels between the two
-``ledger``            which tickets are out, and what came back of them
-``outputs``           what a ticket says of the topics that are written; whether the rows are there
+``tickets``           which are out, and what came back of them
+``given``             what callers name: refused where it names nothing
+``outputs``           what a ticket says of the topics that are written
+``retained``          whether their rows are still there, before a commit
 ``routing``           which partition a row goes to
 ``takeover``          fence, read, see markers: before the first transaction
 ``ending``            EndTxn, and what each answer means
@@ -24,6 +26,7 @@
 ``lag``               how far a query is behind its sources, and readers behind what was written
 ``survey``            what stands open, who waits behind it, and its end by an operator
 ``ownership``         what the owner holds between requests
+``turns``             its threads, one at a time
 ``states``            where it stands, and the one table of moves
 ``naming``            transactional ids, parsed from the right
 ====================  =================================================================================

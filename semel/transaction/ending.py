@@ -171,5 +171,5 @@ def _how_it_ended(own: Ownership, identity: Identity, *, asked: bool) -> str:
             if deadline.passed:
                 return "is not settled yet"
             deadline.pause()
-    except Retriable as error:
+    except SemelError as error:
         return f"could not be looked up ({briefly(error.message)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from semel.errors import ConfigError
@@ -22,7 +23,7 @@ DEFAULT_TIMEOUT_MS = 900_000
 
 
 class Ownership:
-    """The owner's side of one transactional id. One thread drives it; a second one only waits for markers."""
+    """The owner's side of one transactional id. One thread at a time drives it (``turn``); a second one only waits for markers."""
 
     def __init__(
         self, client: Client, transactional_id: str, *, scope: str, progress_topic: str = DEFAULT_TOPIC, accept_late_markers: bool = False
@@ -33,6 +34,7 @@ class Ownership:
         self.progress = ProgressTopic(client, transactional_id, scope, progress_topic)
         self.accept_late_markers = accept_late_markers
         self.states = States(transactional_id)
+        self.turn = threading.RLock()
         self.identity = Identity(transactional_id, -1, -1)
         self.newest: Recorded | None = None
         #: All that was read of progress when the id was taken over: how the transactions of the owners before this one had ended.

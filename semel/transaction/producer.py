@@ -26,6 +26,7 @@ from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.states import Event, State
 from semel.transaction.takeover import take_over
 from semel.transaction.transaction import Transaction
+from semel.transaction.turns import in_turn
 from semel.wire.client import Client
 
 __all__ = ["Producer"]
@@ -34,7 +35,7 @@ _IN_A_TRANSACTION = (State.OPEN, State.COMMITTING, State.ABORTING)
 
 
 class Producer:
-    """Owns a transactional id. Creating it sends nothing; :meth:`take_over` fences the predecessor. One thread at a time.
+    """Owns a transactional id. Creating it sends nothing; :meth:`take_over` fences the predecessor. Threads take turns.
 
     ``told`` hears of each transaction that has ended, and whether it was committed; not of those whose end nobody knows. With
     ``may_have_lost_progress`` it goes on where the progress of an id that has committed before is gone: for who is about to set it.
@@ -68,8 +69,8 @@ class Producer:
         try:
             self.close()
         except SemelError as second:
-            if error is None:
-                raise
+            if error is None or (isinstance(error, AbortAndRetry) and isinstance(second, Fenced)):
+                raise  # who runs it again would fight with whoever has the id now
             error.add_note(f"Closing its producer did not go well either: {second}")  # the first one is the one to see
 
     @property
@@ -92,6 +93,7 @@ class Producer:
         """The newest progress that is known to be committed under this id, or None."""
         return self._own.newest.progress if self._own.newest else None
 
+    @in_turn
     def take_over(self, outputs: Collection[str] = (), group: str | None = None, previous: str | None = None) -> Progress | None:
         """Fence every predecessor, settle what it left, and return its committed progress (PROTOCOL 2).
 
@@ -133,8 +135,9 @@ class Producer:
         take_over(former, self._outputs, None)
         if former.newest is None:
             raise ConfigError(
-                f"{previous!r} is to be gone on from, and has no progress in {own.progress.name!r}; {own.transactional_id!r} has none either."
-                " Nothing was written. Correct the name of the previous prefix (`semel progress list` shows all), or take the option out.",
+                f"{previous!r} has no progress in {own.progress.name!r} to go on from, and {own.transactional_id!r} has none of its own."
+                " Both were taken over, and nothing was written. Correct the name of the previous prefix (`semel progress list` shows all), or take"
+                " the option out.",
                 tag="NO_PREVIOUS",
             )
         see_groups(former, {})  # nobody uses that id again: what it has left pending would stay so
@@ -155,6 +158,7 @@ class Producer:
                 txn.send_offsets(wanted, group)
                 txn.commit(progress)
 
+    @in_turn
     def transaction(self) -> Transaction:
         """A new transaction. Waits until the markers of the one before have been seen; takes the id over if that has not been done.
 
@@ -234,11 +238,13 @@ class Producer:
     def close(self) -> None:
         """Abort what is open, wait for the last markers, then let go. It is closed in any case.
 
-        Raises what :meth:`Transaction.abort` and :meth:`settle` raise.
+        Raises what :meth:`Transaction.close` and :meth:`settle` raise. In a forked child nothing is done: it is the parent's.
         """
         try:
-            if self._own.states.now is State.OPEN and self._transaction is not None and not self._own.states.forked:
-                self._transaction.abort()  # left open it would hold readers back until its timeout
+            if self._own.states.forked:  # it is the parent's, and so is what is open
+                return
+            if self._transaction is not None:
+                self._transaction.close()  # left open it would hold readers back until its timeout
             if self._own.states.now is State.READY and not (self._markers and self._markers.failed):
                 self.settle()
         finally:

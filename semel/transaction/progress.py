@@ -28,6 +28,7 @@ __all__ = [
     "TopicEnd",
     "claim_key",
     "decided_key",
+    "key_head",
     "progress_key",
     "refuse_moved",
     "settle",
@@ -222,9 +223,14 @@ def decided_key(prefix: str) -> bytes:
     return progress_key(prefix, "decided")
 
 
+def key_head(key: bytes) -> bytes:
+    """What the keys of one prefix begin with, in whatever scope, by one of them."""
+    return key[: key.rindex(b'"scope":')]
+
+
 def _notes(key: bytes) -> tuple[bytes, bytes, bytes]:
-    """What the keys of one prefix begin with, in whatever scope, and the keys of its claims and of its decisions."""
-    head = key[: key.rindex(b'"scope":')]
+    """What the keys of one prefix begin with, and the keys of its claims and of its decisions."""
+    head = key_head(key)
     return head, head + b'"scope":"claim"}]', head + b'"scope":"decided"}]'
 
 

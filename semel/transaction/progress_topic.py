@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError, DataLoss, Retriable, SemelError
-from semel.read.journal import read_journal
+from semel.read.journal import End, Entry, read_journal
 from semel.records.arrays import joined, validity
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
-from semel.transaction.progress import CLAIM, Decided, Progress, Settled, claim_key, decided_key, progress_key, settle
+from semel.transaction.progress import CLAIM, Decided, Progress, Settled, claim_key, decided_key, key_head, progress_key, settle
 from semel.transaction.ticket import Wrote
 from semel.wire import topics
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import Topic, TopicPartition
+from semel.wire.metadata import Topic, TopicPartition, named
 from semel.wire.offsets import LATEST, list_offsets
 from semel.wire.produce import Appender
 from semel.wire.transactions import Identity
+from semel.wire.witnesses import newest_leaders
 
 __all__ = ["DEFAULT_TOPIC", "PARTITIONS", "ProgressTopic", "examine"]
 
@@ -159,9 +160,25 @@ class ProgressTopic:
         return settle(read_journal(self._client, self.partition, end, deadline), self.key, where)
 
     def holds_any(self, deadline: Deadline) -> bool:
-        """Whether any record of this prefix is there, in whatever scope and however it was settled. Seen without a claim, which would be a write."""
-        end = list_offsets(self._client, {self.partition: LATEST}, read_committed=False, deadline=deadline)[self.partition].offset
-        return bool(self.read(end, deadline).everything)
+        """Whether any record of this prefix is there, a claim included: whoever has ever owned it has left one, and compaction keeps the newest.
+
+        Looked for without a claim, which would be one.
+        """
+        head = key_head(self.key)
+        return any(isinstance(event, Entry) and (event.key or b"").startswith(head) for event in self._all(deadline))
+
+    def _all(self, deadline: Deadline) -> Iterator[Entry | End]:
+        """Up to the end that the leader of the highest epoch names: a deposed one would name an older one."""
+        while True:
+            leaders = newest_leaders(self._client, [self.partition], deadline)
+            found = list_offsets(self._client, {self.partition: LATEST}, read_committed=False, leaders=leaders, deadline=deadline)
+            if found:
+                return read_journal(self._client, self.partition, found[self.partition].offset, deadline)
+            if deadline.passed:
+                raise Retriable(
+                    f"no leader of {named([self.partition])} has said in {deadline.timeout_ms:.0f} ms where it ends. Nothing was written."
+                )
+            deadline.pause()
 
     def write(
         self, progress: Progress, identity: Identity, moved_from: ProgressTopic | None = None, *, meanwhile: Callable[[], None] = lambda: None
@@ -179,11 +196,18 @@ class ProgressTopic:
                 rows = moved | rows  # one batch: a second one would need the next sequence
             else:
                 wrote[moved_from.partition] = moved_from._append(moved, identity)
-        return {**wrote, self.partition: self._append(rows, identity, meanwhile)}
+        try:
+            return {**wrote, self.partition: self._append(rows, identity, meanwhile)}
+        except (ConfigError, Retriable):
+            self.refuse_gone()
+            raise
 
-    def _refuse_gone(self) -> None:
-        """A topic that is gone answers like one that nobody has heard of yet: said only where it takes no record any more."""
-        known = self._client.existing({self.name})
+    def refuse_gone(self) -> None:
+        """Raise :class:`DataLoss` if the topic is gone, for who could not write a transaction's record: it answers like one that is new."""
+        try:
+            known = self._client.existing({self.name})
+        except Retriable:  # then what is raised already is what there is to say
+            return
         if self.name not in known or known[self.name].id != self.topic_id:
             raise DataLoss(
                 f"the progress topic {self.name!r} was deleted or created again while {self._prefix!r} was at work, and the progress in it is gone."
@@ -205,10 +229,6 @@ class ProgressTopic:
             )
         appender = Appender(self._client, {self.name: self.topic_id}, identity.transactional_id if identity else None)
         appender.submit((self.partition, batch) for batch in batches)
-        try:
-            appender.flush(meanwhile)
-        except (ConfigError, Retriable):
-            self._refuse_gone()
-            raise
+        appender.flush(meanwhile)
         (done,) = appender.acknowledged[self.partition]
         return Wrote(done.first, done.last, done.records, done.size)

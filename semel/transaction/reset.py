@@ -17,11 +17,11 @@ from dataclasses import replace
 from semel.errors import ConfigError
 from semel.read.plan import id_text
 from semel.read.position import AtOffsets, resolve
+from semel.transaction import takeover
 from semel.transaction.producer import Producer
 from semel.transaction.progress import KafkaSource, Progress, Source, TopicEnd
 from semel.transaction.progress_topic import ProgressTopic
 from semel.transaction.standings import standings
-from semel.transaction.takeover import seems_lost
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import EARLIEST, LATEST, list_offsets
@@ -48,7 +48,8 @@ def scope_of(client: Client, prefix: str, progress_topic: str, chosen: str | Non
 def is_lost(client: Client, prefix: str, progress_topic: str) -> bool:
     """Whether a prefix has committed before, and its progress is gone: a new start is refused until it is set, or forgotten on purpose."""
     deadline = client.deadline()
-    return seems_lost(ProgressTopic(client, prefix, "", progress_topic), describe(client, prefix, deadline), deadline)
+    known = describe(client, prefix, deadline) is not None
+    return known and takeover.is_lost(ProgressTopic(client, prefix, "query", progress_topic), deadline)
 
 
 def forget(owner: Producer) -> None:

@@ -23,9 +23,9 @@ from semel.transaction.progress_topic import ProgressTopic
 from semel.transaction.states import Event
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
-from semel.wire.transactions import TransactionDescription, describe, init_producer_id
+from semel.wire.transactions import describe, init_producer_id
 
-__all__ = ["read_progress", "seems_lost", "take_over"]
+__all__ = ["is_lost", "read_progress", "take_over"]
 
 log = logging.getLogger("semel")
 
@@ -51,11 +51,14 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
     client = own.client
     _check_brokers(own, deadline)
     own.settle_timeout(deadline)
-    told = describe(client, own.transactional_id, deadline)
-    if not own.may_have_lost_progress and seems_lost(own.progress, told, deadline):
+    known = describe(client, own.transactional_id, deadline) is not None
+    if known and not own.may_have_lost_progress and is_lost(own.progress, deadline):
         raise _lost(own)
     own.progress.prepare(deadline)
+    if not known:
+        own.progress.claim()  # before the coordinator knows the id: an id that is known and has left nothing here has lost its progress
     refuse_live_members(own, group, deadline)
+    told = describe(client, own.transactional_id, deadline)
     hinted = set(told.partitions) if told else set()
     before = {told.producer_id} if told else set()
     own.identity = init_producer_id(client, own.transactional_id, own.timeout_ms, deadline)
@@ -84,21 +87,19 @@ def _check_brokers(own: Ownership, deadline: Deadline) -> None:
             own.client.connect(node, deadline).versions.check_shared_transactions(accept_late_markers=own.accept_late_markers)
 
 
-def seems_lost(progress: ProgressTopic, told: TransactionDescription | None, deadline: Deadline) -> bool:
-    """Whether the coordinator remembers more than the progress topic: beginning anew, everything would be written again.
+def is_lost(progress: ProgressTopic, deadline: Deadline) -> bool:
+    """Whether the progress of an id that the coordinator knows is gone: beginning anew, what is committed would be written again.
 
-    Asked before the topic is created and before InitProducerId, which leaves nothing to remember: so that a second start is refused as the first was.
+    Asked before the topic is created and before anything is claimed in it, so that a second start is refused as the first was.
     """
-    if told is None:
-        return False
-    return not progress.find(deadline) or (told.state == "CompleteCommit" and not progress.holds_any(deadline))
+    return not progress.find(deadline) or not progress.holds_any(deadline)
 
 
 def _lost(own: Ownership) -> DataLoss:
     anew = f"semel progress reset {shlex.quote(own.transactional_id)} --scope {own.scope} --progress-topic {shlex.quote(own.progress.name)}"
     return DataLoss(
         f"the cluster remembers transactions of {own.transactional_id!r}, and there is no progress of it in {own.progress.name!r}: going on without"
-        " would write again what is committed. Nothing was written. If its progress is kept in another topic, name that one (progress_topic, in"
+        " would write again what may be committed. Nothing was written. If its progress is kept in another topic, name that one (progress_topic, in"
         " Spark progressTopic). If the topic was deleted, find out by the output where this prefix stood, and set it there"
         f" (`{anew} --to-offsets …`), or begin anew on purpose (`{anew}`). If another program has used this id, choose another one.",
         tag="PROGRESS_LOST",

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import wraps
-from typing import Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import NoReturn
 
 import pyarrow as pa
 
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
 from semel.transaction import ending
+from semel.transaction.given import check_offsets, check_partitions
 from semel.transaction.group import see_groups, union
 from semel.transaction.healing import Healing
-from semel.transaction.ledger import Ledger, check_offsets, check_partitions
 from semel.transaction.markers import Ended, wait_seen
-from semel.transaction.outputs import look_at, refuse_lost, refuse_recreated
+from semel.transaction.outputs import look_at
 from semel.transaction.ownership import Ownership
 from semel.transaction.participant import Participant
 from semel.transaction.progress import Progress, Recorded
+from semel.transaction.retained import refuse_lost, refuse_recreated
 from semel.transaction.states import Event, State
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, TicketTopic, Wrote
+from semel.transaction.tickets import Tickets
+from semel.transaction.turns import in_turn
 from semel.wire.metadata import TopicPartition, by_topic
 from semel.wire.outcome import name
 from semel.wire.transactions import Identity, add_partitions, commit_offsets, describe
@@ -33,21 +35,6 @@ __all__ = ["Transaction"]
 _ID_UNKNOWN = 49
 #: What was seen of the rows so long before the commit is looked at once more: groups and offsets may have been waited for in between.
 _LOOK_AGAIN_S = 1.0
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-def _in_turn(method: Callable[Concatenate[Transaction, _P], _R]) -> Callable[Concatenate[Transaction, _P], _R]:
-    """Threads take turns: what is asked of a transaction here is changed in the same breath, and two tickets for one partition would lose rows."""
-
-    @wraps(method)
-    def taken(self: Transaction, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        self._own.states.refuse_forked()  # the lock may have been taken when it was forked
-        with self._turn:
-            return method(self, *args, **kwargs)
-
-    return taken
 
 
 class Transaction:
@@ -60,7 +47,7 @@ class Transaction:
         self._added: set[TopicPartition] = set()
         self._asked = False
         self._topics: dict[str, TicketTopic] = {}
-        self._ledger = Ledger()
+        self._tickets = Tickets()
         #: Who led the partitions before anything was written to them.
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._sending: dict[str, Participant] = {}
@@ -68,7 +55,6 @@ class Transaction:
         self._sent_offsets: dict[str, Mapping[TopicPartition, int]] = {}
         self._looked = 0.0
         self._done = False
-        self._turn = threading.RLock()
         own.begin()
         reached(OwnerStep.BEGUN, own.transactional_id)
 
@@ -90,7 +76,7 @@ class Transaction:
 
     # ---- writing
 
-    @_in_turn
+    @in_turn
     def tickets(self, shares: Sequence[Iterable[TopicPartition]], topics: Mapping[str, TicketTopic] | None = None) -> list[Ticket]:
         """One ticket for each share of partitions. All partitions are added to the transaction in one request, before anybody can write.
 
@@ -106,7 +92,7 @@ class Transaction:
         wanted = [tuple(share) for share in shares]
         check_partitions(partition for share in wanted for partition in share)
         wanted = [tuple(sorted(share)) for share in wanted]
-        self._ledger.refuse_overlap(wanted)
+        self._tickets.refuse_overlap(wanted)
         self._refuse_progress_topic({topic for share in wanted for topic, _ in share})
         new = {topic for share in wanted for topic, _ in share} - self._topics.keys()
         known = topics or {}
@@ -120,7 +106,7 @@ class Transaction:
                     tag="UNKNOWN_PARTITION",
                 )
         self._add({partition for share in wanted for partition in share})
-        return [self._ledger.issue(self._own.identity, share, self._topics) for share in wanted]
+        return [self._tickets.issue(self._own.identity, share, self._topics) for share in wanted]
 
     def _refuse_progress_topic(self, wanted: Collection[str]) -> None:
         """Its own record is there too, and begins at sequence 0 like theirs: the broker would keep one of the two and answer OK to both."""
@@ -131,7 +117,7 @@ class Transaction:
                 tag="PROGRESS_TOPIC",
             )
 
-    @_in_turn
+    @in_turn
     def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
         """Write rows from this process; acknowledged when it returns. Columns as for :meth:`Participant.send`.
 
@@ -149,7 +135,7 @@ class Transaction:
         except AbortAndRetry as error:
             self._refused(error.message, error.tag)
 
-    @_in_turn
+    @in_turn
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | GroupMetadata) -> None:
         """Put the next offsets to read into the transaction: they are committed with its rows, or not at all (KIP-447).
 
@@ -169,39 +155,40 @@ class Transaction:
 
     # ---- what comes back
 
-    @_in_turn
+    @in_turn
     def accept(self, receipts: Iterable[Receipt]) -> None:
         """Take receipts back. Raises :class:`ConfigError` for one of another transaction, or a second one of a ticket."""
         for receipt in receipts:
-            self._ledger.accept(receipt, self._own.identity)
+            self._tickets.accept(receipt, self._own.identity)
 
-    @_in_turn
+    @in_turn
     def withdraw(self, tickets: Iterable[Ticket]) -> None:
         """Declare that nobody holds these tickets any more and nobody has written with them. The caller must have proof (DESIGN rule 3).
 
         Raises :class:`ConfigError` for a ticket of another transaction, and for one that has come back.
         """
         for ticket in tickets:
-            self._ledger.withdraw(ticket, self._own.identity)
+            self._tickets.withdraw(ticket, self._own.identity)
 
     @property
     def outstanding(self) -> list[Ticket]:
         """Tickets that have neither come back nor been withdrawn."""
-        return self._ledger.outstanding
+        return self._tickets.outstanding
 
     @property
     def wrote(self) -> Mapping[TopicPartition, Wrote]:
         """What the accepted receipts say was written."""
-        return self._ledger.wrote
+        return self._tickets.wrote
 
     # ---- ending
 
-    @_in_turn
+    @in_turn
     def commit(self, progress: Progress | None = None) -> None:
         """Write the progress record as the last row, then the offsets, then commit.
 
-        Raises :class:`AbortAndRetry` if it was aborted, :class:`~semel.errors.Fenced` if another owner is there, :class:`Retriable` tagged
-        OUTCOME_UNKNOWN if nobody said how it ended. With nothing in it, nothing is sent.
+        Raises :class:`AbortAndRetry` if it was aborted, also because a leader of what was written stays away, :class:`~semel.errors.DataLoss` if
+        rows that were acknowledged are gone, :class:`~semel.errors.Fenced` if another owner is there, :class:`Retriable` tagged OUTCOME_UNKNOWN if
+        nobody said how it ended. With nothing in it, nothing is sent.
         """
         self._adding()
         try:
@@ -219,7 +206,7 @@ class Transaction:
         self.accept([participant.receipt for participant in self._sending.values()])
         self._sending.clear()
         reached(OwnerStep.WRITTEN, self._own.transactional_id)
-        out = [ticket.number for ticket in self._ledger.outstanding]
+        out = [ticket.number for ticket in self._tickets.outstanding]
         if out:
             raise AbortAndRetry(
                 f"tickets {out[:5]} are still out, so somebody could still write. The transaction was aborted: nothing of it is"
@@ -237,12 +224,12 @@ class Transaction:
         if self._offsets or recorded.forgotten:  # what is forgotten names no group for those who come later
             see_groups(self._own, self._offsets_by_group())
         self._commit_offsets()
-        self._look_at(written)
         if time.monotonic() - self._looked > _LOOK_AGAIN_S:
             self._look_at_rows()
+        self._look_at_progress(written)
         identity = self._own.identity
         self._done = True
-        last = {partition: wrote.last for partition, wrote in (self._ledger.wrote | written).items()}
+        last = {partition: wrote.last for partition, wrote in (self._tickets.wrote | written).items()}
         committed = False
         try:
             ending.commit(self._own)
@@ -253,13 +240,19 @@ class Transaction:
 
     def _look_at_rows(self) -> None:
         self._looked = time.monotonic()
-        refuse_recreated(self._own.client, self._ledger.wrote, self._topics, self._own.deadline())
-        self._look_at(self._ledger.wrote)
+        own = self._own
+        refuse_recreated(own.client, self._tickets.wrote, self._topics, {own.progress.name}, own.deadline())
+        refuse_lost(own.client, own.identity, self._tickets.wrote, self._leaders, own.deadline())
 
-    def _look_at(self, wrote: Mapping[TopicPartition, Wrote]) -> None:
-        refuse_lost(self._own.client, self._own.identity, wrote, self._leaders, self._own.deadline())
+    def _look_at_progress(self, written: Mapping[TopicPartition, Wrote]) -> None:
+        own = self._own
+        try:
+            refuse_lost(own.client, own.identity, written, self._leaders, own.deadline())
+        except (AbortAndRetry, ConfigError):
+            own.progress.refuse_gone()
+            raise
 
-    @_in_turn
+    @in_turn
     def abort(self) -> None:
         """Abort. Nothing of it becomes visible then.
 
@@ -279,6 +272,13 @@ class Transaction:
                 tag="OUTCOME_UNKNOWN",
             )
         self._await_markers(identity, {})
+
+    @in_turn
+    def close(self) -> None:
+        """Abort it if it is open. Raises what :meth:`abort` raises but for :class:`Fenced`: whoever has fenced this owner has aborted it."""
+        if not self._done and self._own.states.now is State.OPEN:
+            with suppress(Fenced):
+                self.abort()
 
     def _await_markers(self, identity: Identity, last_offsets: Mapping[TopicPartition, int], *, committed: bool = False) -> None:
         """Have the markers watched. They are due however it ended, unless this owner can begin nothing any more."""
@@ -338,7 +338,7 @@ class Transaction:
             before = self._own.newest.progress.batch if self._own.newest else None
             progress = Progress(batch=0 if before is None else before + 1)
         wrote: dict[str, dict[int, tuple[int, int]]] = {}
-        for (topic, index), w in sorted(self._ledger.wrote.items()):
+        for (topic, index), w in sorted(self._tickets.wrote.items()):
             wrote.setdefault(topic, {})[index] = (w.first, w.last)
         # what a later version of semel has put into the record stays in it (PROTOCOL 1)
         before_ours = self._own.newest.progress.extra if self._own.newest else {}

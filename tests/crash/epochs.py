@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from kafka.protocol.producer import InitProducerIdRequest
 
+import semel
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.wire.client import Client
 from semel.wire.target import TransactionCoordinator
 from semel.wire.transactions import describe, fence
 
-__all__ = ["LAST_EPOCH", "coordinator_record", "identity", "leave_epochs", "use_up", "with_epoch"]
+__all__ = ["LAST_EPOCH", "coordinator_record", "identity", "leave_epochs", "own", "use_up", "with_epoch"]
 
 #: With this one a transaction still runs; its end brings another producer id.
 LAST_EPOCH = 32_766
@@ -38,8 +39,15 @@ def identity(servers: str, transactional_id: str) -> tuple[int, int]:
         return found.producer_id, found.epoch
 
 
+def own(servers: str, transactional_id: str) -> None:
+    """Own it once, and leave what an owner leaves: an id that is known and has left nothing is taken for one whose progress was lost."""
+    with semel.Cluster({"bootstrap.servers": servers}) as cluster, cluster.producer(transactional_id) as producer:
+        producer.take_over()
+
+
 def use_up(servers: str, transactional_id: str, until: int) -> None:
     """Let one owner follow the other until an epoch: the requests are the same, and none waits for the answer before it."""
+    own(servers, transactional_id)
     with _client(servers) as client:
         left = until - fence(client, transactional_id).epoch
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1)
@@ -58,9 +66,8 @@ def _error_code(frame: memoryview, start: int) -> int:
 
 def leave_epochs(kafka: Sandbox, epochs: Mapping[str, int]) -> None:
     """Have each id stand at its epoch: they are taken, the coordinator's last record of each is written again, and the broker is started again."""
-    with _client(kafka.bootstrap_servers) as client:
-        for name in epochs:
-            fence(client, name)
+    for name in epochs:
+        own(kafka.bootstrap_servers, name)
     _write_again(kafka.bootstrap_servers, epochs)
     (node,) = kafka.nodes
     node.stop()

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
@@ -44,7 +45,7 @@ def wait_whole(kafka3: Sandbox) -> None:
     """Return when each partition has all its replicas in sync, by the word of each broker."""
     for node in kafka3.nodes:
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{node.port}"})
-        wait_for(lambda admin=admin: _whole(admin), f"node {node.id} to see all replicas in sync")
+        wait_for(partial(_whole, admin), f"node {node.id} to see all replicas in sync")
 
 
 def _whole(admin: AdminClient) -> bool:

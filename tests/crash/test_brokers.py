@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -76,7 +77,7 @@ def test_every_broker_is_restarted_under_load(kafka3: Sandbox) -> None:
         for node in kafka3.nodes:
             before = newest(kafka3, job.prefix)
             node.stop()
-            wait_for(lambda before=before: newest(kafka3, job.prefix) > before or failures, "batches while a broker is down")
+            wait_for(partial(further, kafka3, job.prefix, before, failures), "batches while a broker is down")
             node.start()
             node.wait_ready(120, nodes=3)
             wait_whole(kafka3)
@@ -89,6 +90,11 @@ def test_every_broker_is_restarted_under_load(kafka3: Sandbox) -> None:
     copied = job.rows(0, (newest(kafka3, job.prefix) + 1) * job.chunk).column("value").to_pylist()
     seen = read(kafka3.bootstrap_servers, [job.target], {"value": "value"}).column("value").to_pylist()
     assert sorted(seen) == sorted(copied)
+
+
+def further(kafka3: Sandbox, prefix: str, before: int, failures: list[BaseException]) -> bool:
+    """Whether it has gone on since, or will not."""
+    return bool(failures) or newest(kafka3, prefix) > before
 
 
 def newest(kafka3: Sandbox, prefix: str) -> int:

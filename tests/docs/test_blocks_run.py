@@ -44,7 +44,7 @@ class Page:
         public = {name: getattr(self, name) for name in dir(self) if not name.startswith("_") and name not in ("names", "path", "text")}
         return {"__name__": "__main__", "__file__": str(self.path), **public}
 
-    def create(self, *names: str, partitions: int = 2, **config: str) -> None:
+    def create(self, *names: str, partitions: int = 2, **config: Any) -> None:
         """Topics; those that are there stay as they are."""
         for name in names:
             topics.create(self.servers, name, partitions, **config)

@@ -33,7 +33,7 @@ CPU_SECONDS = 2.0
 #: in ten minutes more than that, so the limit moves on.
 SPARE, SPARED_INPUTS = 1024 * MIB, 100_000
 #: Kept, since a pool must outlive all that was allocated from it.
-_POOLS: list[object] = []
+_POOLS: list[pa.MemoryPool] = []
 _WARM = 40
 
 

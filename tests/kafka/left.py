@@ -27,7 +27,8 @@ from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.transaction import Transaction
 from semel.wire.client import Client
 from semel.wire.produce import Appender
-from semel.wire.transactions import Identity, add_partitions, end, fence, init_producer_id, open_transactions
+from semel.wire.transactions import Identity, add_partitions, describe, end, fence, init_producer_id, open_transactions
+from tests.crash.epochs import own
 from tests.kafka.frail import Frail, Names, frail
 from tests.waiting import PATIENCE_S, TRANSACTION_MS, wait_for
 
@@ -97,8 +98,8 @@ def write_as(client: Client, stranger: Identity, names: Names) -> None:
     assert add_partitions(client, stranger, [partition], client.deadline()) == 0
     appender = Appender(client, {names.topic: client.topics({names.topic})[names.topic].id}, names.id)
     row = pa.table({"value": ["strange"]})
-    how = {"producer_id": stranger.producer_id, "producer_epoch": stranger.epoch, "base_sequence": 0, "transactional": True}
-    appender.submit((partition, batch) for batch in encode(row, **how))
+    batches = encode(row, producer_id=stranger.producer_id, producer_epoch=stranger.epoch, base_sequence=0, transactional=True)
+    appender.submit((partition, batch) for batch in batches)
     appender.flush()
 
 
@@ -170,6 +171,8 @@ class Stage:
 
     def strange(self, names: Names, *, commit: bool) -> Left:
         """A transaction of a program that is not semel, which writes no progress. Committed, or aborted by whoever comes next."""
+        if describe(self.where.client, names.id) is None:
+            own(self.where.kafka.bootstrap_servers, names.id)  # long ago
         stranger = init_producer_id(self.where.client, names.id, TRANSACTION_MS, self.where.client.deadline())
         write_as(self.where.client, stranger, names)
         if not commit:
@@ -197,6 +200,10 @@ class Stage:
             if not isinstance(error, semel.Fenced):
                 raise
 
+    def let_go(self) -> None:
+        """Nobody is held any more."""
+        self._go.set()
+
     def lose(self, left: dict[str, Left]) -> None:
         """Everything ends while the victim leads nothing."""
         with self.where.leaderless():
@@ -214,8 +221,10 @@ def scene_of(prepare: Callable[[Stage], dict[str, Left]]) -> Iterator[Scene]:
     with frail() as where, ExitStack() as held:
         stage = Stage(where, held)
         patch.setattr(semel.steps, "_observer", stage.observe)
-        # all wait for long in front of their ends: they would look at their rows again, and wait for the leaders that are taken away
+        # they stand between their last look at what they wrote and EndTxn: one that looks there waits for the leaders that are taken away
         patch.setattr(semel.transaction.transaction, "_LOOK_AGAIN_S", math.inf)
+        patch.setattr(Transaction, "_look_at_progress", lambda txn, written: None)
+        held.callback(stage.let_go)  # in front of the pool's own end, which waits for all of them
         left = prepare(stage)
         stage.lose(left)
         yield Scene(where, left)

@@ -1,10 +1,17 @@
 """Who waits for markers and heals nothing: for rows that are open and have not lost theirs."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from semel.wire.metadata import Leaders, TopicPartition
+from semel.wire.transactions import OpenTransaction
+
 
 class Patient:
     """In the place of :class:`semel.transaction.healing.Healing`."""
 
     patience_s = 1_000.0
 
-    def __call__(self, *_: object) -> None:
+    def __call__(self, lost: Mapping[TopicPartition, OpenTransaction], leaders: Leaders) -> None:
         raise AssertionError("nothing is lost here")

@@ -56,7 +56,7 @@ def test_a_log_whose_gap_others_have_filled(fragile: Sandbox) -> None:
 def test_a_log_that_lost_the_progress_record(fragile: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Committed, its rows would be there, and the next start would not know: it would write them again."""
     topic = create(fragile.bootstrap_servers, "no-progress")
-    struck = []
+    struck: list[str] = []
 
     def strike(step: semel.steps.Step, detail: str) -> None:
         if step is semel.steps.OwnerStep.PROGRESS_WRITTEN and detail == topic and not struck:
@@ -88,7 +88,9 @@ def test_a_leader_that_changes_and_loses_nothing(fragile: Sandbox) -> None:
     ):
         for number in range(5):
             txn.send(topic, pa.table({"value": [str(number)] * 3}))
+        before = _partition(cluster, topic).leader_epoch
         _cut(fragile, (topic, 0), batches=0)
+        assert _partition(cluster, topic).leader_epoch > before, "it was not looked at"
     assert _values(fragile, topic) == [str(number) for number in range(5) for _ in range(3)]
 
 
@@ -109,8 +111,7 @@ def test_an_expired_transaction_behind_another_leader_has_lost_nothing(fragile: 
 def test_a_follower_that_was_behind_is_made_the_leader() -> None:
     """Unclean leader election: the last rows were acknowledged by the one in-sync replica there was, and it is gone."""
     with Sandbox.start(nodes=3, settings={"replica.lag.time.max.ms": "3000"}) as three:
-        allowed = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-        topic = create(three.bootstrap_servers, "unclean", 1, 2, **allowed)
+        topic = create(three.bootstrap_servers, "unclean", 1, 2, unclean_leader_election_enable="true", min_insync_replicas="1")
         with semel.Cluster({"bootstrap.servers": three.bootstrap_servers, **PATIENT}) as cluster, cluster.producer(topic) as producer:
             txn = producer.transaction()
             txn.send(topic, pa.table({"value": ["everywhere"]}))

@@ -87,7 +87,7 @@ def test_what_is_not_there(doctor: Doctor) -> None:
         (3, {"cleanup_policy": "compact"}, "has 3 partitions"),
     ],
 )
-def test_a_progress_topic_that_could_lose_progress(doctor: Doctor, partitions: int, settings: dict[str, str], told: str) -> None:
+def test_a_progress_topic_that_could_lose_progress(doctor: Doctor, partitions: int, settings: dict[str, Any], told: str) -> None:
     progress = topics.create(doctor.servers, f"{doctor.name}-progress", partitions, **settings)
     found = doctor.found("--progress-topic", progress)[f"progress topic {progress}"]
     assert found["verdict"] == "refused"

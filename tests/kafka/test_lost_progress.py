@@ -10,8 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 import semel
+import semel.steps
 from semel.cli import app
 from semel.sandbox import Sandbox
+from semel.steps import OwnerStep
 from semel.transaction.producer import Producer
 from tests.kafka.raw import Raw
 from tests.kafka.reading import delete
@@ -87,6 +89,50 @@ def test_the_command_that_the_refusal_names_begins_anew(raw: Raw, kept: str) -> 
     assert raw.visible() == ["x", "x"]
 
 
+@pytest.mark.parametrize(("arguments", "answer", "status"), [([], "n", 1), (["--yes", "--to-offsets", '{"nowhere": {"0": 5}}'], "", None)])
+def test_a_reset_that_is_not_done_leaves_it_lost(raw: Raw, kept: str, arguments: list[str], answer: str, status: int | None) -> None:
+    """Taken over for it, the prefix would look like a new one to the next start."""
+    delete(raw.servers, kept)
+    command = ["progress", "reset", raw.id, "--scope", "producer", "--progress-topic", kept, "--bootstrap-server", raw.servers, *arguments]
+    done = CliRunner().invoke(app, command, input=answer)
+    assert done.exit_code == 1
+    assert (status is None) == isinstance(done.exception, semel.ConfigError)
+    with cluster(raw) as opened:
+        refused(opened.producer(raw.id, progress_topic=kept))
+
+
+@pytest.mark.parametrize("left", ["open", "aborted"])
+def test_whatever_the_last_transaction_was(raw: Raw, kept: str, left: str) -> None:
+    """The coordinator's state of it says nothing of those before."""
+    with cluster(raw) as opened:
+        producer = opened.producer(raw.id, progress_topic=kept)
+        txn = producer.transaction()
+        txn.send(raw.topic, ROWS)
+        if left == "aborted":
+            txn.abort()
+        delete(raw.servers, kept)
+        with opened.producer(f"{raw.id}-other", progress_topic=kept) as other, other.transaction() as theirs:
+            theirs.send(raw.topic, pa.table({"value": ["theirs"]}))
+        refused(opened.producer(raw.id, progress_topic=kept))
+
+
+def test_a_first_start_that_dies_at_any_step_is_no_loss(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: the coordinator knows the id, and nothing was ever committed."""
+    name = f"progress-{next(_numbers)}"
+    for step in (OwnerStep.INITIALISED, OwnerStep.CLAIMED, OwnerStep.PROGRESS_READ, OwnerStep.MARKERS_CHECKED):
+
+        def die(passed: semel.steps.Step, _: str, step: OwnerStep = step) -> None:
+            if passed is step:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(semel.steps, "_observer", die)
+        with cluster(raw) as opened, pytest.raises(KeyboardInterrupt):
+            opened.producer(f"{raw.id}-{step.name}", progress_topic=name).take_over()
+        monkeypatch.undo()
+        with cluster(raw) as opened, opened.producer(f"{raw.id}-{step.name}", progress_topic=name) as producer:
+            assert producer.take_over() is None
+
+
 def test_an_id_that_has_committed_nothing_begins_where_it_left_off(raw: Raw) -> None:
     """The control: taken over and aborted, and nothing is lost by its having no progress."""
     with cluster(raw) as opened:
@@ -102,9 +148,9 @@ def test_an_id_that_has_committed_nothing_begins_where_it_left_off(raw: Raw) -> 
 def test_a_previous_id_that_has_no_progress_is_refused(raw: Raw, kept: str) -> None:
     """A name that is mistyped, and one whose progress is in another topic."""
     with cluster(raw) as opened:
-        with pytest.raises(semel.ConfigError, match=rf"NO_PREVIOUS.*{raw.id}-mistyped.*Nothing was written"):
+        with pytest.raises(semel.ConfigError, match=rf"NO_PREVIOUS.*{raw.id}-mistyped.*nothing was written"):
             opened.producer(f"{raw.id}-new", progress_topic=kept).take_over(previous=f"{raw.id}-mistyped")
         with pytest.raises(semel.DataLoss, match=rf"PROGRESS_LOST.*'{raw.id}'"):
-            opened.producer(f"{raw.id}-new").take_over(previous=raw.id)
+            opened.producer(f"{raw.id}-elsewhere").take_over(previous=raw.id)
         with opened.producer(f"{raw.id}-new", progress_topic=kept) as producer:
             assert producer.take_over(previous=raw.id) is not None

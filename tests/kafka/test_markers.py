@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -54,6 +55,10 @@ def test_a_leader_of_another_epoch_has_no_say(raw: Raw) -> None:
     assert open_transactions(raw.client, [partition], leaders=right) == {partition: []}
 
 
+def _known(admin: AdminClient, topic: str) -> bool:
+    return topic in admin.list_topics(timeout=30).topics
+
+
 def test_one_broker_of_three_does_not_say_who_leads(kafka3: Sandbox) -> None:
     """It may be the one that was cut off: what it takes for the newest epoch was that of a leader before."""
     topic = create(kafka3.bootstrap_servers, "led", replication=3)
@@ -81,7 +86,7 @@ def test_a_topic_that_one_broker_has_not_heard_of_yet(kafka3: Sandbox) -> None:
         for number in range(30):
             topic = f"new-{number}"
             admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
-            wait_for(lambda name=topic: name in admin.list_topics(timeout=30).topics, "a broker that has heard of it")
+            wait_for(partial(_known, admin, topic), "a broker that has heard of it")
             assert [topic in client.existing({topic}) for client in clients] == [True] * 3
 
 
@@ -223,6 +228,22 @@ def test_acknowledged_rows_that_are_gone_behind_their_commit_stop_the_owner(raw:
             txn.send(raw.topic, ROWS)
         with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*not there any more"):
             producer.settle()
+
+
+@pytest.mark.parametrize("marker", [True, False])
+def test_an_end_right_behind_the_last_row_is_that_of_a_log_without_its_marker(raw: Raw, marker: bool) -> None:
+    """Two rows, and what stands where a third one had been: a marker, or nothing."""
+    produce(raw.servers, raw.topic, [{"value": b"one"}, {"value": b"two"}, *([{"value": b"in the marker's place"}] if marker else [])])
+    nobody = Identity(raw.id, 1_000_000, 0)
+
+    def wait() -> None:
+        wait_seen(raw.client, raw.at(0), nobody, (), last_offsets={(raw.topic, 0): 1}, deadline=Deadline(500), heal=Patient())
+
+    if marker:
+        wait()
+    else:
+        with pytest.raises(semel.DataLoss, match="ROWS_GONE"):
+            wait()
 
 
 @pytest.mark.parametrize("waits", ["settle", "close"])

@@ -15,9 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import typer
-from click.testing import Result
 from confluent_kafka import Producer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import semel
 from semel import cli
@@ -193,7 +192,7 @@ def test_killed_at_every_step_it_is_forgotten_or_as_it_was(worker: Worker, tmp_p
 
 def test_compaction_takes_what_was_forgotten_and_never_brings_it_back(worker: Worker) -> None:
     own = {"progress_topic": f"{worker.prefix}-progress"}
-    often = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.0001", "delete_retention_ms": "0"}
+    often: dict[str, Any] = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.0001", "delete_retention_ms": "0"}
     topics.create(worker.servers, own["progress_topic"], 16, **often)
     clean_often(worker.servers)
     worker.commit(7, **own)

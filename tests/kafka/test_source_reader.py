@@ -10,7 +10,7 @@ import logging
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -116,7 +116,13 @@ def topic() -> str:
     return f"source-{next(_numbers)}"
 
 
-def numbers(rows: list[Row] | None) -> list[bytes | None]:
+def more(seen: list[Row], rows: Iterable[Row]) -> list[Row]:
+    """What was seen, with these behind it."""
+    seen.extend(rows)
+    return seen
+
+
+def numbers(rows: list[Row] | None) -> Sequence[bytes | None]:
     assert rows is not None
     return sorted(row[3] or b"" for row in rows)
 
@@ -318,7 +324,7 @@ def test_partitions_that_are_added_while_it_runs(servers: str, topic: str, run: 
     widen(servers, topic, 3)
     produce(servers, topic, [{"value": f"v{i}".encode(), "partition": i % 3} for i in range(10, 40)])
     seen: list[Row] = []
-    wait_for(lambda: bool(seen.extend(query.rest())) or len(seen) == 30, "30 rows")
+    wait_for(lambda: len(more(seen, query.rest())) == 30, "30 rows")
     assert numbers(seen) == texts(10, 40)
     logged = parse(query.log[-1]).topics[topic]
     assert dict(logged.began) == {0: 10, 1: 0, 2: 0}
@@ -334,7 +340,7 @@ def test_a_topic_that_a_pattern_finds_later(servers: str, topic: str, run: Start
         create(servers, f"{topic}-{name}", 2)
         add(servers, f"{topic}-{name}", 0, 10, partitions=2)
     seen: list[Row] = []
-    wait_for(lambda: bool(seen.extend(query.rest())) or len(seen) == 20, "20 rows")
+    wait_for(lambda: len(more(seen, query.rest())) == 20, "20 rows")
     assert {row[0] for row in seen} == {f"{topic}-a", f"{topic}-b"}
 
 
@@ -381,7 +387,7 @@ def test_too_little_is_waited_with_no_longer_than_was_said(servers: str, topic: 
     assert query.batch() == []
     add(servers, topic, 0, 3)
     seen: list[Row] = []
-    wait_for(lambda: bool(seen.extend(query.batch() or [])) or bool(seen), "rows")
+    wait_for(lambda: more(seen, query.batch() or []), "rows")
     assert numbers(seen) == texts(0, 3)
 
 
@@ -421,7 +427,7 @@ def test_transactions_come_when_they_are_committed(servers: str, topic: str, run
     assert parse(json.dumps(reported)).topics[topic].end == {0: 0}
     one.end(commit=False)
     seen: list[Row] = []
-    wait_for(lambda: bool(seen.extend(query.rest())) or len(seen) == 3, "3 rows")
+    wait_for(lambda: len(more(seen, query.rest())) == 3, "3 rows")
     assert numbers(seen) == [b"b0", b"b1", b"b2"]
 
 

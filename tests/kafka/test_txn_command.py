@@ -9,9 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from click.testing import Result
 from confluent_kafka import KafkaException, Producer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import semel
 from semel import cli

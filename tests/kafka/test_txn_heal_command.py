@@ -47,8 +47,9 @@ def prepare(stage: Stage) -> dict[str, Left]:
 def heal(scene: Scene, names: Names, *how: str, answer: str = "", at: tuple[str, int] | None = None) -> Result:
     topic, index = at or (names.topic, 0)
     servers = scene.frail.kafka.bootstrap_servers
-    (opened,) = open_transactions(scene.frail.client, [(topic, index)])[topic, index] or [None]
-    producer_id = opened.producer_id if opened is not None else 0
+    opened = open_transactions(scene.frail.client, [(topic, index)])[topic, index]
+    assert len(opened) <= 1
+    producer_id = opened[0].producer_id if opened else 0
     arguments = ["txn", "heal", topic, str(index), "--producer-id", str(producer_id), "--bootstrap-server", servers, *how]
     return CliRunner().invoke(app, arguments, input=answer)
 
@@ -121,20 +122,20 @@ def test_with_its_least_rights_and_without_each_of_them(scene: Scene, tmp_path: 
     on_topics = [(names.topic, AclOperation.READ), (DEFAULT_TOPIC, AclOperation.READ), (DEFAULT_TOPIC, AclOperation.WRITE)]
     needs: list[Right] = [(ResourceType.TOPIC, name, operation) for name, operation in [*on_topics, ("__transaction_state", AclOperation.DESCRIBE)]]
     needs += [(ResourceType.TRANSACTIONAL_ID, names.id, AclOperation.DESCRIBE), MAY_HEAL]
-    command = (scene, names, "--transactional-id", names.id, "--yes", *login)
+    how = ("--transactional-id", names.id, "--yes", *login)
     for right in APP:
         secured.withdraw("app", right)
     try:
         for missing in needs:
             secured.allow("app", [right for right in needs if right != missing])
-            refused = heal(*command)
+            refused = heal(scene, names, *how)
             assert isinstance(refused.exception, semel.ConfigError), missing
             assert re.search(r"the right [\w ]+ on ", str(refused.exception)), missing
             assert not scene.nothing_is_open(names)
             for right in needs:
                 secured.withdraw("app", right)
         secured.allow("app", needs)
-        assert heal(*command).exit_code == 0
+        assert heal(scene, names, *how).exit_code == 0
     finally:
         for right in needs:
             secured.withdraw("app", right)

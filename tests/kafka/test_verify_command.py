@@ -7,8 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from semel import cli
 from tests import topics

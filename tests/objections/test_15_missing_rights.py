@@ -95,10 +95,10 @@ def test_what_a_sink_may_not_look_at_is_said_and_with_the_right_it_looks(cluster
 def test_a_progress_topic_that_may_not_be_created_is_named(cluster: SecuredKafka) -> None:
     """Where it is not there yet: by whoever has Create on it, or by hand."""
     own = "progress-of-app"
-    cluster.allow("app", [(On.TOPIC, own, Do.WRITE), (On.TOPIC, own, Do.READ)])
+    cluster.allow("app", [(On.TOPIC, own, Do.WRITE), (On.TOPIC, own, Do.READ), (On.TRANSACTIONAL_ID, "new-orders", Do.WRITE)])
 
     def take_over() -> None:
-        with login(cluster, "app") as ours, ours.producer("orders", progress_topic=own) as producer:
+        with login(cluster, "app") as ours, ours.producer("new-orders", progress_topic=own) as producer:
             producer.take_over()
 
     with pytest.raises(ConfigError, match=rf"'{own}' is missing.*the right Create on the topic.*kafka-topics\.sh .*--topic {own}"):

@@ -12,10 +12,9 @@ from typing import Any
 import javaproperties
 import pyarrow as pa
 import pytest
-from click.testing import Result
 from confluent_kafka.admin import AclOperation as Do
 from confluent_kafka.admin import ResourceType as On
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import semel
 from semel import cli

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 
 from semel.sandbox import Sandbox
-from semel.testing.crash import CrashPlan
+from semel.testing.crash import CrashPlan, CrashPoint
 from semel.testing.history import History, assert_exactly_once, check
+from semel.testing.program import Program
 from semel.testing.records import read
 from semel.testing.spark import LOCAL, SparkCluster
 from tests import topics
@@ -55,7 +57,7 @@ def unique(name: str) -> str:
     return f"{name}-{next(_numbers)}"
 
 
-def create(kafka: Sandbox, name: str, partitions: int, **config: str) -> str:
+def create(kafka: Sandbox, name: str, partitions: int, **config: Any) -> str:
     """A topic of its own, with leaders; ``config`` has ``_`` for ``.``. Returns its name."""
     return topics.create(kafka.bootstrap_servers, unique(name), partitions, **config)
 
@@ -153,6 +155,10 @@ def program(module: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", f"tests.spark.programs.{module}", *map(str, arguments)]
 
 
+def _struck_or_ended(plan: CrashPlan, point: CrashPoint, driver: Program) -> bool:
+    return plan.struck(point) or driver.process.poll() is not None
+
+
 def kill_when_all_are_met(argv: Sequence[str], plan: CrashPlan) -> None:
     """Run a driver until every point of the plan has struck, and kill it with SIGKILL while those that hold are held.
 
@@ -160,6 +166,6 @@ def kill_when_all_are_met(argv: Sequence[str], plan: CrashPlan) -> None:
     """
     with LOCAL_DRIVER.driver(argv, plan) as driver:
         for point in plan.points:
-            wait_for(lambda point=point: plan.struck(point) or driver.process.poll() is not None, f"{point} to strike")
+            wait_for(partial(_struck_or_ended, plan, point, driver), f"{point} to strike")
             assert plan.struck(point), driver.tail()
         assert driver.process.poll() is None, driver.tail()

@@ -144,7 +144,7 @@ def test_the_numbers_are_those_of_the_brokers_log(
     line = Line.new(spark, kafka, tmp_path, "measured")
     scrape, calls = Scrape(server, line.prefix), list[int]()
     # rows of any partition are written by the stage that reads them: a task of it that fails is one that writes
-    sink = {"partitioner": "any", "progressTopic": unique("measured-progress"), "kafka.group.id": line.prefix}
+    sink: dict[str, Any] = {"partitioner": "any", "progressTopic": unique("measured-progress"), "kafka.group.id": line.prefix}
     rows = line.rows().select("key", "value")
     produce(kafka, line.source, range(250))
     line.run(rows=killing(rows, tmp_path / "died"), around=counted(calls), **sink)

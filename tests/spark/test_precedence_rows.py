@@ -185,7 +185,7 @@ def test_progress_that_is_lost_is_refused(line: Line) -> None:
     produce(line.kafka, line.source, range(100))
     line.run()
     produce(line.kafka, line.source, range(100, 200))
-    with pytest.raises(DataLoss, match="there is no progress at all"):
+    with pytest.raises(DataLoss, match="PROGRESS_LOST"):
         line.run(progressTopic=f"{line.prefix}-progress")
 
 

@@ -62,14 +62,14 @@ def wrong_counts(source: Iterable[str], output: Sequence[dict[str, Any]]) -> lis
     seen: dict[tuple[int, str], int] = defaultdict(int)
     for each in sorted(output, key=lambda record: (int(record["partition"]), int(record["offset"]))):
         value = json.loads(each["value"])
-        group, n = (value["w"], value["user"]), value["n"]
+        of, n = (value["w"], value["user"]), value["n"]
         where = f"{each['topic']}-{each['partition']}@{each['offset']} says {each['value']}"
-        right = sums.get(group, [])
+        right = sums.get(of, [])
         if n > len(right) or value["ids"] != right[n - 1]:
             wrong.append(f"{where}, and the source says {right[:n][-1:]} of {len(right)}")
-        elif n <= seen[group]:
-            wrong.append(f"{where}, behind one that had seen {seen[group]}")
-        seen[group] = max(seen[group], n)
+        elif n <= seen[of]:
+            wrong.append(f"{where}, behind one that had seen {seen[of]}")
+        seen[of] = max(seen[of], n)
     wrong += [
         f"window {group}: {seen[group]} of {len(all_sums)} rows were counted" for group, all_sums in sums.items() if seen[group] != len(all_sums)
     ]

@@ -118,7 +118,7 @@ class Storm:
                 self.outcome.seconds[phase.__name__] = time.monotonic() - began
         except AssertionError as error:
             self.outcome.problems.append(str(error))
-        self.outcome.problems += [problem for each in (*self.keepers, self.strikers) for problem in each.problems]
+        self.outcome.problems += [problem for keeper in self.keepers for problem in keeper.problems] + self.strikers.problems
         return self.outcome
 
     def begin(self) -> None:

@@ -107,6 +107,7 @@ def test_numbers_are_whole_and_make_sense(value: str) -> None:
 def test_numbers_are_no_larger_than_kafka_takes() -> None:
     with pytest.raises(ConfigError, match=r"transaction\.timeout\.ms=1000000000000 is above 2147483647"):
         parse(transaction_timeout_ms=10**12)
+    assert parse(metadata_max_age_ms=2**63 - 1).metadata_max_age_ms == 2**63 - 1
 
 
 def test_a_number_that_may_be_zero_may() -> None:

@@ -6,6 +6,7 @@ Its argument is a :class:`tests.spark.harness.Copy` as JSON.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -15,7 +16,7 @@ from tests.spark.harness import Copy
 def main(copy: Copy) -> None:
     spark = SparkSession.builder.getOrCreate()
     kafka = {"kafka.bootstrap.servers": copy.servers}
-    reading = {"subscribe": copy.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": copy.per_batch}
+    reading: dict[str, Any] = {"subscribe": copy.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": copy.per_batch}
     rows = spark.readStream.format("kafka").options(**kafka, **reading).load().select("key", "value")
     writer = rows.writeStream.format("kafka").options(**kafka, topic=copy.target, checkpointLocation=copy.checkpoint)
     writer.trigger(availableNow=True).start().awaitTermination()

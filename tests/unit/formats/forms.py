@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 from uuid import UUID
 
 from semel import __version__
@@ -131,7 +132,11 @@ FORMS = [
     Form("receipt", ticket.VERSION, RECEIPT.encode, ticket.read_receipt, {1: RECEIPT}),
     Form("answer", answers.VERSION, partial(answer, RECEIPT), answers.read_answer, {1: RECEIPT}),
     Form(
-        "answer-error", answers.VERSION, partial(answer, ConfigError(*SAID, tag="SPECIAL")), lambda text: answers.read_answer(text).args, {1: SHOWN}
+        "answer-error",
+        answers.VERSION,
+        partial(answer, ConfigError(*SAID, tag="SPECIAL")),
+        lambda text: cast(SemelError, answers.read_answer(text)).args,
+        {1: SHOWN},
     ),
     *map(_sealed, ("SealedStage", "SealedWriting", "SealedReader", "SealedPartition")),
     Form("mismatch-token", 1, partial(token, PLANNED), bytes.decode, {1: "a99de25e6584de75"}),

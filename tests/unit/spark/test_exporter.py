@@ -27,7 +27,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
 DASHBOARD = json.loads((Path(exporter.__file__).parent / "grafana.json").read_text())
 EXPORTED = {name for metric in METRICS for name in metric.exported}
 #: A clock that is looked at only where a test says so.
-NEVER = {"every_seconds": 1_000_000.0}
+NEVER: dict[str, Any] = {"every_seconds": 1_000_000.0}
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

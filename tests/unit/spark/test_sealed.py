@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from functools import partial
+from typing import TypeVar, cast
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,9 @@ ROWS = pa.RecordBatch.from_pydict({"value": [b"x"]})
 UNREADABLE = b"not a pickle"
 
 
+_T = TypeVar("_T", bound=Sealed)
+
+
 def doubled(batches: Iterator[pa.RecordBatch], times: int) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield from [batch] * times
@@ -31,8 +35,8 @@ def untouched() -> Iterator[pa.RecordBatch]:
     yield ROWS
 
 
-def carried(one: Sealed) -> Sealed:
-    return pickle.loads(pickle.dumps(one))  # type: ignore[no-any-return]
+def carried(one: _T) -> _T:
+    return cast(_T, pickle.loads(pickle.dumps(one)))
 
 
 @pytest.mark.parametrize("kind", [SealedStage, SealedWriting])

@@ -60,6 +60,11 @@ def config(**settings: object) -> ClientConfig:
     return ClientConfig.parse({"bootstrap.servers": "localhost:1", "request.timeout.ms": 5000} | settings)
 
 
+def address(listener: socket.socket) -> tuple[str, int]:
+    host, port = listener.getsockname()
+    return host, port
+
+
 @contextmanager
 def served(script: Script, **settings: object) -> Iterator[Connection]:
     """A connection to a server that greets and then follows the script. What fails in the script fails the test."""
@@ -78,7 +83,7 @@ def served(script: Script, **settings: object) -> Iterator[Connection]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=run)
         thread.start()
-        connection = Connection(*listener.getsockname(), config(**settings))
+        connection = Connection(*address(listener), config(**settings))
         try:
             yield connection
         finally:
@@ -172,7 +177,7 @@ def test_a_broker_that_knows_no_version_4_is_asked_for_what_it_knows() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve)
         thread.start()
-        connection = Connection(*listener.getsockname(), config())
+        connection = Connection(*address(listener), config())
         assert connection.versions.ranges == {18: (0, 3), 26: (0, 1)}
         connection.close()
         thread.join(WAIT)
@@ -261,7 +266,7 @@ def test_no_answer_in_time() -> None:
         server.request()
         until_closed(server)
 
-    broken(script, "no answer in time", **{"request.timeout.ms": 100})
+    broken(script, "no answer in time", Retriable, **{"request.timeout.ms": 100})
 
 
 def test_a_call_may_have_a_time_of_its_own() -> None:
@@ -335,7 +340,7 @@ def test_nobody_listens() -> None:
 
 def test_a_listener_that_never_greets_is_left_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(Retriable, match="no answer in time"):
-        Connection(*silent.getsockname(), config(**{"request.timeout.ms": 50}))
+        Connection(*address(silent), config(**{"request.timeout.ms": 50}))
 
 
 def test_a_frame_takes_no_memory_before_it_is_there() -> None:

@@ -1,0 +1,108 @@
+"""Whether the rows of a transaction are still there when it is to be committed (DESIGN rule 12).
+
+The broker commits a transaction whose rows retention has deleted or whose log was cut, and says nothing. A log is cut only where its leader
+changes, so who led before the first row is remembered. One that still leads, in the same epoch, is asked for its first offset and no more. Another
+one must know the transaction as it should be: the offset at which it begins, and the last sequence that was acknowledged, whatever others have
+written since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from semel.errors import AbortAndRetry, DataLoss, Retriable
+from semel.records.encode import SEQUENCES
+from semel.transaction.ticket import TicketTopic, Wrote
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import Leaders, TopicPartition, named
+from semel.wire.offsets import EARLIEST, Listed, list_offsets
+from semel.wire.outcome import briefly
+from semel.wire.transactions import Identity, OpenTransaction, describe, open_transactions
+from semel.wire.witnesses import newest_leaders
+
+__all__ = ["refuse_lost", "refuse_recreated"]
+
+
+def refuse_recreated(
+    client: Client, wrote: Collection[TopicPartition], written: Mapping[str, TicketTopic], beside: Collection[str], deadline: Deadline
+) -> None:
+    """Raise :class:`DataLoss` where a topic is not the one that was ``written``. Its metadata, and that of the topics ``beside``, is fresh then."""
+    known = client.existing({topic for topic, _ in wrote}.union(beside), deadline)
+    lost = [(topic, index) for topic, index in wrote if topic not in known or known[topic].id != written[topic].id]
+    if lost:
+        raise _deleted(lost)
+
+
+def refuse_lost(client: Client, identity: Identity, wrote: Mapping[TopicPartition, Wrote], leaders: Leaders, deadline: Deadline) -> None:
+    """Raise :class:`DataLoss` if rows are gone that were acknowledged. ``leaders`` are those from before the first of them was sent.
+
+    Raises :class:`AbortAndRetry` where no leader says so in time. Nothing is said of a transaction that has ended already: its commit finds that out.
+    """
+    now = client.leaders(wrote, deadline)
+    same = {partition: leader for partition, leader in leaders.items() if partition in wrote and leader[0] >= 0 and now.get(partition) == leader}
+    left = wrote.keys() - _looked_at(client, wrote, same, deadline)
+    silence = ""
+    while left:
+        try:
+            left = left - _examined(client, identity, {partition: wrote[partition] for partition in left}, deadline)
+        except Retriable as error:  # too few brokers say who leads, or no coordinator whether it has ended
+            silence = f" ({briefly(error.message)})"
+        if left and deadline.passed:
+            raise AbortAndRetry(
+                f"no leader of {named(left)} has said within {deadline.timeout_ms:.0f} ms whether the rows of this transaction are there{silence}."
+                " It is aborted, and nothing of it is visible. Bring the brokers of these partitions back, then run it again.",
+                tag="PARTITION_AWAY",
+            )
+        if left:
+            deadline.pause()
+
+
+def _looked_at(client: Client, wrote: Mapping[TopicPartition, Wrote], leaders: Leaders, deadline: Deadline) -> set[TopicPartition]:
+    """The partitions whose leaders, in these very epochs, have answered. Raises :class:`DataLoss` where their logs begin behind the rows."""
+    starts = list_offsets(client, dict.fromkeys(leaders, EARLIEST), read_committed=False, leaders=leaders, deadline=deadline)
+    _refuse_deleted(wrote, starts)
+    return set(starts)
+
+
+def _examined(client: Client, identity: Identity, wrote: Mapping[TopicPartition, Wrote], deadline: Deadline) -> set[TopicPartition]:
+    """The partitions whose new leaders have all of the rows. Raises :class:`DataLoss` where they have not."""
+    leaders = {partition: leader for partition, leader in newest_leaders(client, wrote, deadline).items() if leader[0] >= 0}
+    told = open_transactions(client, leaders, deadline, leaders=leaders)
+    # asked second: a deposed leader says what it knew, but refuses this epoch
+    seen = _looked_at(client, wrote, {partition: leaders[partition] for partition in told}, deadline)
+    cut = {partition for partition in seen if not _whole(told[partition], identity, wrote[partition])}
+    if cut and _under_way(client, identity, deadline):
+        raise DataLoss(
+            f"rows of this transaction on {named(cut)} were acknowledged and are not there any more: the log was cut when its leader changed"
+            " (unclean election, or a broker that lost what it had not written to its disk yet). The transaction is aborted, and nothing of it is"
+            " visible. What else was lost there is for you to find out; then run it again.",
+            tag="ROWS_GONE",
+        )
+    return seen
+
+
+def _whole(opened: Collection[OpenTransaction], identity: Identity, wrote: Wrote) -> bool:
+    expected = (identity.producer_id, identity.epoch, wrote.first, (wrote.records - 1) % SEQUENCES)
+    return any((one.producer_id, one.epoch, one.start_offset, one.last_sequence) == expected for one in opened)
+
+
+def _under_way(client: Client, identity: Identity, deadline: Deadline) -> bool:
+    """Whether the coordinator still has it open, asked last: rows of a transaction that has ended are not open anywhere."""
+    told = describe(client, identity.transactional_id, deadline)
+    return told is not None and (told.state, told.producer_id, told.epoch) == ("Ongoing", identity.producer_id, identity.epoch)
+
+
+def _refuse_deleted(wrote: Mapping[TopicPartition, Wrote], starts: Mapping[TopicPartition, Listed]) -> None:
+    lost = [partition for partition, start in starts.items() if start.offset > wrote[partition].first]
+    if lost:
+        raise _deleted(lost)
+
+
+def _deleted(lost: Collection[TopicPartition]) -> DataLoss:
+    return DataLoss(
+        f"rows of this transaction on {named(lost)} were deleted before it was committed (retention, DeleteRecords, or the topic is not the one"
+        " that it was). It is aborted, and nothing of it is visible."
+        " Raise the topic's retention above the length of a batch, look whether the rows carry old timestamps, then run it again.",
+        tag="ROWS_GONE",
+    )
