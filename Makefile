@@ -62,10 +62,9 @@ test: java setup  ## run the whole test suite (ARGS are for pytest)
 	@$(BIN)/python -m semel.sandbox $(VERSIONS) $(REFUSED) > /dev/null 2>&1 & $(SUITE) $(ARGS)
 
 test-versions: java setup  ## run tests/kafka, the kills and the rollover on the other versions of Kafka that are trusted (VERSIONS)
-	@$(BIN)/python -m semel.sandbox $(VERSIONS)
 	@for version in $(VERSIONS); do \
-	echo "Apache Kafka $$version"; \
-	SEMEL_KAFKA_VERSION=$$version $(SUITE) $(ON_EACH_VERSION) $(ARGS) || exit 1; \
+	echo "Apache Kafka $$version"; export SEMEL_KAFKA_VERSION=$$version; \
+	$(BIN)/python -m semel.sandbox && $(SUITE) $(ON_EACH_VERSION) $(ARGS) || exit 1; \
 	done
 
 check: lint format types layers documents  ## lint, format, types, import rules, code in the documents (with -k: all of them, also after one failed)

@@ -19,6 +19,7 @@ import semel
 from semel import cli
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
+from semel.sandbox.jars import chosen_version
 from semel.wire.client import Client
 from semel.wire.clock import controller_clock
 from tests import topics
@@ -60,7 +61,9 @@ def test_a_cluster_that_is_fine(doctor: Doctor) -> None:
     assert "Nothing would be refused" in text
     found = doctor.found(*arguments)
     (broker,) = [one for subject, one in found.items() if subject.startswith("broker")]
-    assert broker["found"] == "Kafka 4.3 (metadata.version up to 30), transaction.version=2, WriteTxnMarkers 2"
+    release = chosen_version().rpartition(".")[0]
+    metadata = {"4.2": 29, "4.3": 30, "4.4": 33}[release]
+    assert broker["found"] == f"Kafka {release} (metadata.version up to {metadata}), transaction.version=2, WriteTxnMarkers 2"
     for subject in (f"output {out}", f"source {source}", "progress topic semel-progress", "transaction.timeout.ms", "clock", "Java", "pyspark"):
         assert found[subject]["verdict"] == "ok", subject
     assert "cannot be told" in found["KAFKA-20734"]["found"]
