@@ -34,7 +34,7 @@ class Cluster:
     """A Kafka cluster, by Kafka's own property names.
 
     Creating it checks the properties and opens no connection. Raises :class:`~semel.errors.ConfigError` for what is wrong with them. Safe to share
-    between threads; each producer belongs to one thread at a time. Close it, or use it as a context manager.
+    between threads; the threads of a producer take turns. Close it, or use it as a context manager.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:

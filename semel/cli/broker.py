@@ -1,4 +1,4 @@
-"""``semel broker start | stop | status``: a real Apache Kafka on this machine, left running in the background."""
+"""``semel broker start | topic | status | stop``: a real Apache Kafka on this machine, left running in the background."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semel.config import ClientConfig
+from semel.errors import ConfigError
 from semel.sandbox import DEFAULT_VERSION, VERSION_VARIABLE, background
 from semel.sandbox.jars import install
 from semel.wire import topics
@@ -41,6 +42,19 @@ def start(
         broker = background.start(port=port, nodes=nodes, version=version, directory=directory)
         _create(broker.bootstrap_servers, wanted)
     _show(console, broker)
+
+
+@app.command()
+def topic(
+    names: Annotated[list[str], typer.Argument(metavar="NAME[:PARTITIONS] ...", help="The topics to create; one that is there stays as it is.")],
+) -> None:
+    """Create topics on the broker that `semel broker start` left running."""
+    wanted = [_topic(text) for text in names]
+    broker = background.status()
+    if broker is None or not broker.running:
+        raise ConfigError("no broker is running. No topic was created. Start one with: semel broker start", tag="BROKER_NOT_RUNNING")
+    for name, new in _create(broker.bootstrap_servers, wanted).items():
+        Console(soft_wrap=True).print(f"{name}: {'created' if new else 'is there already, and stays as it is'}")
 
 
 @app.command()
@@ -74,10 +88,10 @@ def _topic(text: str) -> tuple[str, int]:
     return name, int(partitions or 1)
 
 
-def _create(servers: str, wanted: Sequence[tuple[str, int]]) -> None:
+def _create(servers: str, wanted: Sequence[tuple[str, int]]) -> dict[str, bool]:
+    """Whether each is new."""
     with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
-        for name, partitions in wanted:
-            topics.create(client, name, partitions=partitions, config={})
+        return {name: topics.create(client, name, partitions=partitions, config={}) for name, partitions in wanted}
 
 
 def _show(console: Console, broker: background.Background) -> None:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table
+from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table, unless_refused
 from semel.errors import ConfigError
 from semel.spark.kafka_checkpoint import KafkaCheckpoint, read
 from semel.transaction.producer import Producer
@@ -52,10 +52,10 @@ def carry(
         if not dry_run:
             _refuse_state(found, starting)
             _refuse_known(scope_of(client, prefix, progress_topic, _SCOPE), prefix)
-            if not yes and not typer.confirm("Carry it over?"):
-                console.print("Nothing was changed.")
-                raise typer.Exit(1)
-            with Producer(client, prefix, scope=_SCOPE, progress_topic=progress_topic, may_have_lost_progress=True) as owner:
+            if not yes:
+                with unless_refused(console, "Nothing was changed."):
+                    typer.confirm("Carry it over?", abort=True)
+            with Producer(client, prefix, scope=_SCOPE, progress_topic=progress_topic) as owner:
                 _refuse_known(owner.take_over(), prefix)
                 _refuse_moved(found, checkpoint)
                 set_to(owner, progress)

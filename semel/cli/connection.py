@@ -19,20 +19,45 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, SemelError
 from semel.wire.client import Client
 
-__all__ = ["AsJson", "Configured", "Servers", "connect", "could_not_look", "parse_properties", "print_error", "print_json", "print_table"]
+__all__ = [
+    "AsJson",
+    "Configured",
+    "Servers",
+    "connect",
+    "could_not_look",
+    "parse_properties",
+    "print_error",
+    "print_json",
+    "print_table",
+    "unless_refused",
+]
 
 Servers = Annotated[str, typer.Option("--bootstrap-server", help="host:port[,host:port] of the cluster.")]
 Configured = Annotated[Path | None, typer.Option("--command-config", help="A file of Kafka properties: security.protocol, sasl.jaas.config, ...")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
+#: Somebody waits for the answer: a cluster that says nothing for so long is called away. What is asked of one that answers has its usual time.
+_FIRST_ANSWER_MS = 15_000
+
+
 def connect(servers: str, configured: Path | None) -> Client:
-    """A client of the cluster. Raises :class:`ConfigError` for a file that cannot be read, and for what is wrong in it."""
+    """A client of a cluster that has answered. Raises :class:`ConfigError` for a file that cannot be read, and for what is wrong in it.
+
+    Raises :class:`~semel.errors.Retriable` where no broker answers.
+    """
     properties: dict[str, object] = {}
     if configured is not None:
         with _readable(configured):
             properties.update(parse_properties(configured.read_bytes(), configured))
-    return Client(ClientConfig.parse({**properties, "bootstrap.servers": servers}))
+    client = Client(ClientConfig.parse({**properties, "bootstrap.servers": servers}))
+    try:
+        with Console(stderr=True).status(f"waiting for {servers} ..."):
+            client.versions(client.deadline(min(client.config.default_api_timeout_ms, _FIRST_ANSWER_MS)))
+    except BaseException:
+        client.close()
+        raise
+    return client
 
 
 def parse_properties(text: bytes, path: Path) -> dict[str, str]:
@@ -50,6 +75,16 @@ def _readable(path: Path) -> Iterator[None]:
         raise ConfigError(
             f"--command-config {path} cannot be read: {type(error).__name__}. Nothing was sent. Correct the path, or the file.", tag="COMMAND_CONFIG"
         ) from None
+
+
+@contextmanager
+def unless_refused(console: Console, otherwise: str) -> Iterator[None]:
+    """For what asks somebody: no, no answer at all, or Ctrl-C ends the command with status 1, and says what stands ``otherwise``."""
+    try:
+        yield
+    except typer.Abort:
+        console.print(f"\n{otherwise} (To go on without being asked: --yes.)")
+        raise typer.Exit(1) from None
 
 
 def print_error(error: SemelError) -> None:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table
+from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table, unless_refused
 from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.remedy import Unmarked, heal_shown, look
 
@@ -47,7 +47,8 @@ def heal(
     with connect(bootstrap_server, command_config) as client:
         found = look(client, (topic, partition), producer_id, transactional_id, progress_topic=progress_topic, owner_gone=owner_gone)
         _show(console, found, progress_topic)
-        commit = _choose(console, found, end, yes=yes)
+        with unless_refused(console, "Nothing was changed: it is still open, and readers wait behind it."):
+            commit = _choose(console, found, end, yes=yes)
         heal_shown(client, found, commit=commit, progress_topic=progress_topic)
     if as_json:
         print_json({**_value(found), "healed_as": "commit" if commit else "abort"})

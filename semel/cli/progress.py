@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semel.cli.carry import carry
-from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table
+from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table, unless_refused
 from semel.errors import ConfigError
 from semel.transaction.lag import lags, positions
 from semel.transaction.producer import Producer
@@ -109,18 +109,18 @@ def reset(
     offsets = _offsets(to_offsets) if to_offsets is not None else None
     with connect(bootstrap_server, command_config) as client:
         whose = scope_of(client, prefix, progress_topic, scope.value if scope is not None else None)
-        lost = whose is None and is_lost(client, prefix, progress_topic)
+        lost = is_lost(client, prefix, progress_topic)
         if whose is None and offsets is None and not lost:
             raise _unknown(prefix, progress_topic)
         whose = whose or (scope or Scope.QUERY).value
         before = Standing(prefix, whose, None, open=False)
         if lost:  # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
-            after = _decided(console, client, before, offsets, yes=yes)
+            after = _decided(console, client, before, offsets, lost=True, yes=yes)
         with Producer(client, prefix, scope=whose, progress_topic=progress_topic, may_have_lost_progress=lost) as owner:
             found = owner.take_over()
             if not lost:
                 before = Standing(prefix, whose, found, open=False)
-                after = _decided(console, client, before, offsets, yes=yes)
+                after = _decided(console, client, before, offsets, lost=False, yes=yes)
             forget(owner) if after is None else set_to(owner, after)
     if as_json:
         done = Standing(prefix, whose, after, open=False)
@@ -128,16 +128,24 @@ def reset(
     console.print("forgotten" if after is None else "set")
 
 
-def _decided(console: Console, client: Client, before: Standing, offsets: dict[str, dict[int, int]] | None, *, yes: bool) -> Progress | None:
+def _decided(
+    console: Console, client: Client, before: Standing, offsets: dict[str, dict[int, int]] | None, *, lost: bool, yes: bool
+) -> Progress | None:
     """Show what it would mean, and ask. Returns what the progress is to be; None where it is to be forgotten."""
     after = at_offsets(client, before.progress, offsets) if offsets is not None else None
-    _show(console, before, *lags(client, [before.progress]))
+    if lost:
+        console.print(
+            f"The cluster remembers transactions of {before.prefix!r}, and none of its progress is here: it was lost. Whose it was nothing says; it"
+            f" is taken for that of a {before.scope} (another: --scope). Afterwards nothing under this prefix is refused any more for that loss."
+        )
+    else:
+        _show(console, before, *lags(client, [before.progress]))
     if after is not None:
         print_table(console, _moves(before, after))
     console.print(f"\n{_meaning(before.scope, forgotten=after is None)}")
-    if not yes and not typer.confirm("Forget it?" if after is None else "Set it so?"):
-        console.print("Nothing was changed. Who ran under this prefix was fenced: start it again.")
-        raise typer.Exit(1)
+    if not yes:
+        with unless_refused(console, f"Nothing was changed.{'' if lost else ' Who ran under this prefix was fenced: start it again.'}"):
+            typer.confirm("Forget it?" if after is None else "Set it so?", abort=True)
     return after
 
 
@@ -157,6 +165,8 @@ def _offsets(text: str) -> dict[str, dict[int, int]]:
 def _meaning(scope: str, *, forgotten: bool) -> str:
     if scope == "batch":
         return "A job that was done is then not known to be done: the same version, run again, writes its rows a second time."
+    if scope == "producer" and not forgotten:
+        return "Its program finds these positions as what it stored with its last transaction, and nothing else of what it had stored."
     if scope == "producer":
         return "What this producer stored with its last transaction is then gone: its program begins as if it had never written."
     checkpoint = (

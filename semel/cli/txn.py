@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table
+from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table, unless_refused
 from semel.cli.heal import heal
 from semel.transaction.naming import Kind
 from semel.transaction.survey import Surveyed, abort_shown, survey, survey_one
@@ -66,20 +66,26 @@ def abort(
     bootstrap_server: Servers,
     command_config: Configured = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Abort the open transaction of an id, after showing what vanishes. It stops no owner: stop the query itself first, where it lives.
 
     A query of semel's that lives runs its batch again, once; at the second abort in a row it stops. Nothing of it is lost.
     """
-    console = Console(soft_wrap=True)
+    if as_json and not yes:
+        raise typer.BadParameter("it asks, and what it asks is no JSON: give --yes too", param_hint="--json")
+    console = Console(soft_wrap=True, quiet=as_json)
     with connect(bootstrap_server, command_config) as client:
         found = survey_one(client, transactional_id)
         _show(console, found)
         if found.transaction.state == "Ongoing":
             console.print("\nIts rows will never be visible, the offsets of its groups go back, and readers go on behind it.")
             if not yes:
-                typer.confirm("Abort it?", abort=True)
+                with unless_refused(console, "Nothing was changed: it is still open, and readers wait behind it."):
+                    typer.confirm("Abort it?", abort=True)
         abort_shown(client, found)
+    if as_json:
+        print_json(_value(found))
     console.print("aborted, and its markers are on all of the partitions that were shown")
 
 

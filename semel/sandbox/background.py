@@ -72,7 +72,9 @@ def start(*, port: int = 9092, nodes: int = 1, version: str | None = None, direc
         present = _read(folder)
         if present is not None and present.running:
             raise ConfigError(
-                f"a broker is already running at {present.bootstrap_servers}. Nothing was started. Use it, or run: semel broker stop",
+                f"a broker is already running at {present.bootstrap_servers}. Nothing was started, and no topic was created. Use it, and create"
+                " topics with `semel broker topic NAME:PARTITIONS`; or end it by `semel broker stop`"
+                f"{'' if present.keeps_data else ', and its data with it'}.",
                 tag="BROKER_RUNNING",
             )
         if present is not None:

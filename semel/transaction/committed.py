@@ -1,6 +1,6 @@
 """What was committed under a transactional id, for somebody who does not own it (PROTOCOL 6, ``startingOffsets=committed``).
 
-Nothing is fenced: a claim is a plain record that any process may write. Its offset bounds the read, and the answer is given only when every record of
+Nothing is fenced: a look is a plain record that any process may write. Its offset bounds the read, and the answer is given only when every record of
 that id below it is settled. Not promised: that the answer is still the newest when it is used; a living owner goes on.
 """
 
@@ -27,7 +27,7 @@ def committed_progress(
     if not progress.find(deadline):
         return None
     while True:
-        settled = progress.read(progress.claim(), client.deadline())
+        settled = progress.read(progress.look(), client.deadline())
         refuse_moved(settled, transactional_id)
         if not settled.open:
             return settled.newest.progress if settled.newest is not None else None

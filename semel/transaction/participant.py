@@ -128,6 +128,7 @@ class Participant:
         :class:`~semel.errors.Retriable` if not all was acknowledged within ``delivery.timeout.ms``, :class:`~semel.errors.DataLoss` for an answer
         that cannot be read. There is no receipt then.
         """
+        self._refuse_forked()
         with self._lock:
             failed, self._failed = self._failed, True
             self._appender.flush()

@@ -193,14 +193,16 @@ class Producer:
 
     def _settle(self) -> None:
         self._own.states.refuse_forked()
-        if self._markers is None:
+        waited = self._markers
+        if waited is None:
             return
         try:
-            self._markers.result()
+            waited.result()
         except Fenced:
             self._own.states.move(Event.FENCED)
             raise
-        self._markers = None
+        if self._markers is waited:  # another thread may have ended another transaction meanwhile
+            self._markers = None
 
     def _watch(self, ended: Ended) -> None:
         own, now = self._own, self._own.identity
@@ -234,6 +236,11 @@ class Producer:
                 " since then. Stop one of the two."
             )
         own.newest = before
+
+    def vouch(self) -> None:
+        """Write down that nothing is missing of the progress now, for who has set what was lost. What it was set to may itself be forgotten later."""
+        self._own.progress.claim()
+        self._own.lost_progress = False
 
     def close(self) -> None:
         """Abort what is open, wait for the last markers, then let go. It is closed in any case.

@@ -29,6 +29,7 @@ __all__ = [
     "claim_key",
     "decided_key",
     "key_head",
+    "look_key",
     "progress_key",
     "refuse_moved",
     "settle",
@@ -214,8 +215,13 @@ def claim_key(prefix: str) -> bytes:
     return progress_key(prefix, "claim")
 
 
-#: A claim says nothing but that it is there: its offset is what its writer wanted.
+#: The value of claims and looks, which says nothing: their offset is what their writer wanted.
 CLAIM = write_object({"v": VERSION})
+
+
+def look_key(prefix: str) -> bytes:
+    """The key of what bounds a read as a claim does, written by somebody who does not know whether all of the prefix's progress is there."""
+    return progress_key(prefix, "look")
 
 
 def decided_key(prefix: str) -> bytes:
@@ -228,10 +234,10 @@ def key_head(key: bytes) -> bytes:
     return key[: key.rindex(b'"scope":')]
 
 
-def _notes(key: bytes) -> tuple[bytes, bytes, bytes]:
-    """What the keys of one prefix begin with, and the keys of its claims and of its decisions."""
+def _notes(key: bytes) -> tuple[bytes, tuple[bytes, bytes], bytes]:
+    """What the keys of one prefix begin with, the keys of its claims and looks, and that of its decisions."""
     head = key_head(key)
-    return head, head + b'"scope":"claim"}]', head + b'"scope":"decided"}]'
+    return head, (head + b'"scope":"claim"}]', head + b'"scope":"look"}]'), head + b'"scope":"decided"}]'
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +310,7 @@ def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
     A tombstone of a transaction is such a record: what it forgets is as it was until its transaction is committed. Older records stay in the log
     until compaction comes by, which removes them before the tombstone; so they count only as long as none follows them.
     """
-    head, claims, decisions = _notes(key)
+    head, bounds, decisions = _notes(key)
     records: list[Recorded] = []
     ours: list[bool] = []
     decided: list[Decided] = []
@@ -313,7 +319,7 @@ def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
         if isinstance(event, End):
             for index in waiting.pop(event.producer_id, ()):
                 records[index] = replace(records[index], committed=event.commit)
-        elif event.key is None or not event.key.startswith(head) or event.key == claims or (event.value is None and not event.transactional):
+        elif event.key is None or not event.key.startswith(head) or event.key in bounds or (event.value is None and not event.transactional):
             continue
         elif event.key == decisions:
             if event.value is not None:

@@ -14,7 +14,7 @@ from semel.read.journal import End, Entry, read_journal
 from semel.records.arrays import joined, validity
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
-from semel.transaction.progress import CLAIM, Decided, Progress, Settled, claim_key, decided_key, key_head, progress_key, settle
+from semel.transaction.progress import CLAIM, Decided, Progress, Settled, claim_key, decided_key, key_head, look_key, progress_key, settle
 from semel.transaction.ticket import Wrote
 from semel.wire import topics
 from semel.wire.client import Client
@@ -147,8 +147,15 @@ class ProgressTopic:
         )
 
     def claim(self) -> int:
-        """Write a claim and return its offset: everything that was acknowledged before is below it, on every broker that can answer."""
+        """Write a claim and return its offset: everything that was acknowledged before is below it, on every broker that can answer.
+
+        It stays, and says for good that nothing of this prefix was missing when it was written: who does not know that writes a :meth:`look`.
+        """
         return self._append({claim_key(self._prefix): CLAIM}, None).last
+
+    def look(self) -> int:
+        """Bound a read as :meth:`claim` does, and say nothing."""
+        return self._append({look_key(self._prefix): CLAIM}, None).last
 
     def write_down(self, decided: Decided) -> None:
         """Write how a transaction was ended, as a plain record: it stays, whatever becomes of its writer and of the open rows before it."""
@@ -160,12 +167,22 @@ class ProgressTopic:
         return settle(read_journal(self._client, self.partition, end, deadline), self.key, where)
 
     def holds_any(self, deadline: Deadline) -> bool:
-        """Whether any record of this prefix is there, a claim included: whoever has ever owned it has left one, and compaction keeps the newest.
+        """Whether a claim of this prefix is there, or a committed record: whoever has ever owned it has left one, and compaction keeps the newest.
 
-        Looked for without a claim, which would be one.
+        What is open or aborted says nothing: who sets lost progress, and dies on the way, leaves that.
         """
-        head = key_head(self.key)
-        return any(isinstance(event, Entry) and (event.key or b"").startswith(head) for event in self._all(deadline))
+        head, claims = key_head(self.key), claim_key(self._prefix)
+        unsettled = set()
+        for event in self._all(deadline):
+            if isinstance(event, End):
+                if event.commit and event.producer_id in unsettled:
+                    return True
+                unsettled.discard(event.producer_id)
+            elif event.key == claims:
+                return True
+            elif event.transactional and (event.key or b"").startswith(head):
+                unsettled.add(event.producer_id)
+        return False
 
     def _all(self, deadline: Deadline) -> Iterator[Entry | End]:
         """Up to the end that the leader of the highest epoch names: a deposed one would name an older one."""
@@ -208,6 +225,10 @@ class ProgressTopic:
             known = self._client.existing({self.name})
         except Retriable:  # then what is raised already is what there is to say
             return
+        self.refuse_other(known)
+
+    def refuse_other(self, known: Mapping[str, Topic]) -> None:
+        """As :meth:`refuse_gone`, by the topics that there are."""
         if self.name not in known or known[self.name].id != self.topic_id:
             raise DataLoss(
                 f"the progress topic {self.name!r} was deleted or created again while {self._prefix!r} was at work, and the progress in it is gone."

@@ -1,6 +1,6 @@
 """A lost marker, written by an operator: for owners that may not, and for transactions that nobody can tell the end of (PROTOCOL 5.5).
 
-Looking changes nothing but for a claim in the progress topic. Writing is refused while a coordinator has anything open or unfinished under that
+Looking changes nothing but for a look in the progress topic. Writing is refused while a coordinator has anything open or unfinished under that
 producer id: its marker may be on its way, and then it is `semel txn abort` that ends it. A producer id that no coordinator names may have expired, or
 belong to somebody whom the caller may not see: progress under the id that the caller names says whose it was, or the caller vouches for it. Nothing
 else does: the timestamps of rows are mostly those of the source, and no clock of this cluster.
@@ -185,7 +185,7 @@ def _refuse_open(found: TransactionDescription) -> None:
 def _progress(client: Client, transactional_id: str, progress_topic: str) -> Settled:
     deadline = client.deadline()
     topic = ProgressTopic(client, parse(transactional_id).prefix, "query", progress_topic)
-    return topic.read(topic.claim(), deadline) if topic.find(deadline) else Settled(())
+    return topic.read(topic.look(), deadline) if topic.find(deadline) else Settled(())
 
 
 def _still_open(client: Client, shown: Unmarked) -> bool:

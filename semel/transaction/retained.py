@@ -15,7 +15,7 @@ from semel.records.encode import SEQUENCES
 from semel.transaction.ticket import TicketTopic, Wrote
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import Leaders, TopicPartition, named
+from semel.wire.metadata import Leaders, Topic, TopicPartition, named
 from semel.wire.offsets import EARLIEST, Listed, list_offsets
 from semel.wire.outcome import briefly
 from semel.wire.transactions import Identity, OpenTransaction, describe, open_transactions
@@ -26,12 +26,13 @@ __all__ = ["refuse_lost", "refuse_recreated"]
 
 def refuse_recreated(
     client: Client, wrote: Collection[TopicPartition], written: Mapping[str, TicketTopic], beside: Collection[str], deadline: Deadline
-) -> None:
-    """Raise :class:`DataLoss` where a topic is not the one that was ``written``. Its metadata, and that of the topics ``beside``, is fresh then."""
+) -> dict[str, Topic]:
+    """Raise :class:`DataLoss` where a topic is not the one that was ``written``. Returns what there is of these, and of those ``beside``."""
     known = client.existing({topic for topic, _ in wrote}.union(beside), deadline)
     lost = [(topic, index) for topic, index in wrote if topic not in known or known[topic].id != written[topic].id]
     if lost:
         raise _deleted(lost)
+    return known
 
 
 def refuse_lost(client: Client, identity: Identity, wrote: Mapping[TopicPartition, Wrote], leaders: Leaders, deadline: Deadline) -> None:

@@ -51,12 +51,7 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
     client = own.client
     _check_brokers(own, deadline)
     own.settle_timeout(deadline)
-    known = describe(client, own.transactional_id, deadline) is not None
-    if known and not own.may_have_lost_progress and is_lost(own.progress, deadline):
-        raise _lost(own)
-    own.progress.prepare(deadline)
-    if not known:
-        own.progress.claim()  # before the coordinator knows the id: an id that is known and has left nothing here has lost its progress
+    _find_progress(own, deadline)
     refuse_live_members(own, group, deadline)
     told = describe(client, own.transactional_id, deadline)
     hinted = set(told.partitions) if told else set()
@@ -87,6 +82,20 @@ def _check_brokers(own: Ownership, deadline: Deadline) -> None:
             own.client.connect(node, deadline).versions.check_shared_transactions(accept_late_markers=own.accept_late_markers)
 
 
+def _find_progress(own: Ownership, deadline: Deadline) -> None:
+    """Have the progress topic. Raises :class:`DataLoss` where an id that the cluster or this owner has used before has nothing in it."""
+    used = own.newest is not None or describe(own.client, own.transactional_id, deadline) is not None
+    own.lost_progress = used and is_lost(own.progress, deadline)
+    if own.lost_progress and not own.may_have_lost_progress:
+        raise _lost(own)
+    looked_at = own.progress.topic_id
+    own.progress.prepare(deadline)
+    if used and not own.lost_progress and own.progress.topic_id != looked_at:  # deleted in this very moment, and made again
+        raise _lost(own)
+    if not used:
+        own.progress.claim()  # before the coordinator knows the id: an id that is known and has left nothing here has lost its progress
+
+
 def is_lost(progress: ProgressTopic, deadline: Deadline) -> bool:
     """Whether the progress of an id that the coordinator knows is gone: beginning anew, what is committed would be written again.
 
@@ -97,18 +106,24 @@ def is_lost(progress: ProgressTopic, deadline: Deadline) -> bool:
 
 def _lost(own: Ownership) -> DataLoss:
     anew = f"semel progress reset {shlex.quote(own.transactional_id)} --scope {own.scope} --progress-topic {shlex.quote(own.progress.name)}"
+    ways = (
+        "find out by the output where this prefix stood (its checkpoint knows all but perhaps the last batch), and set it there"
+        f" (`{anew} --to-offsets …`), or begin anew on purpose (`{anew}`)"
+        if own.scope == "query"
+        else f"find out by the output what it has written, and begin anew on purpose (`{anew}`)"
+    )
     return DataLoss(
-        f"the cluster remembers transactions of {own.transactional_id!r}, and there is no progress of it in {own.progress.name!r}: going on without"
-        " would write again what may be committed. Nothing was written. If its progress is kept in another topic, name that one (progress_topic, in"
-        " Spark progressTopic). If the topic was deleted, find out by the output where this prefix stood, and set it there"
-        f" (`{anew} --to-offsets …`), or begin anew on purpose (`{anew}`). If another program has used this id, choose another one.",
+        f"transactions of {own.transactional_id!r} are remembered (by the cluster, or by this owner), and there is no progress of it in"
+        f" {own.progress.name!r}: going on without would write again what may be committed. Nothing was written. If its progress is kept in another"
+        f" topic, name that one (progress_topic, in Spark progressTopic). If the topic was deleted, {ways}. If another program has used this id,"
+        " choose another one.",
         tag="PROGRESS_LOST",
     )
 
 
 def read_progress(own: Ownership, deadline: Deadline) -> Settled:
     """Claim, read everything below the claim, and refuse to go on where another owner shows."""
-    claim = own.progress.claim()
+    claim = own.progress.look() if own.lost_progress else own.progress.claim()
     reached(OwnerStep.CLAIMED, own.transactional_id)
     settled = own.progress.read(claim, deadline)
     reached(OwnerStep.PROGRESS_READ, own.transactional_id)

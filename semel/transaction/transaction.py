@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
+from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
 from semel.transaction import ending
 from semel.transaction.given import check_offsets, check_partitions
@@ -241,7 +241,7 @@ class Transaction:
     def _look_at_rows(self) -> None:
         self._looked = time.monotonic()
         own = self._own
-        refuse_recreated(own.client, self._tickets.wrote, self._topics, {own.progress.name}, own.deadline())
+        own.progress.refuse_other(refuse_recreated(own.client, self._tickets.wrote, self._topics, {own.progress.name}, own.deadline()))
         refuse_lost(own.client, own.identity, self._tickets.wrote, self._leaders, own.deadline())
 
     def _look_at_progress(self, written: Mapping[TopicPartition, Wrote]) -> None:
@@ -293,9 +293,9 @@ class Transaction:
             if isinstance(error, AbortAndRetry) and error.tag in ending.ENDED:  # a participant found it ended: by whom, our own abort tells
                 self._refused(error.message, error.tag)
             self.abort()
-        except (AbortAndRetry, Fenced) as second:  # it explains the first one
-            raise second from error
         except SemelError as second:
+            if isinstance(second, AbortAndRetry | Fenced) and not isinstance(error, DataLoss):  # it explains the first one
+                raise second from error
             error.add_note(f"The transaction could not be aborted either: {second}")
 
     # ---- requests
@@ -315,6 +315,17 @@ class Transaction:
         wanted = (partitions | progress) - self._added
         if not wanted:
             return
+        try:
+            code = self._ask_to_add(wanted)
+        except (ConfigError, Retriable):
+            self._own.progress.refuse_gone()
+            raise
+        if code:
+            self._refused(f"AddPartitionsToTxn answered {name(code)}.", name(code))
+        self._added |= wanted
+        reached(OwnerStep.PARTITIONS_ADDED, self._own.transactional_id)
+
+    def _ask_to_add(self, wanted: set[TopicPartition]) -> int:
         self._leaders.update(self._own.client.leaders(wanted, self._own.deadline()))
         self._asked = True  # before it looks: where that stops, the abort behind it asks whether another owner is here
         first_time = wanted - self._own.checked
@@ -327,10 +338,7 @@ class Transaction:
             self._again()
             self._own.begin()
             code = add_partitions(self._own.client, self._own.identity, wanted, self._own.deadline())
-        if code:
-            self._refused(f"AddPartitionsToTxn answered {name(code)}.", name(code))
-        self._added |= wanted
-        reached(OwnerStep.PARTITIONS_ADDED, self._own.transactional_id)
+        return code
 
     def _record(self, progress: Progress | None) -> Progress:
         """What the record says: the caller's position, and where the rows lie."""

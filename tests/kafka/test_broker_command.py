@@ -46,6 +46,7 @@ def semel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
 def test_it_stays_until_it_is_stopped(semel: Command, port: int) -> None:
     assert semel("broker", "status").returncode == 1
     assert "no broker is running" in semel("broker", "stop").stdout
+    assert semel("broker", "topic", "orders").stderr.startswith("[SEMEL_BROKER_NOT_RUNNING]")
 
     wrong = semel("broker", "start", "--port", str(port), "--topic", "orders:many")
     assert wrong.returncode == 2
@@ -65,9 +66,15 @@ def test_it_stays_until_it_is_stopped(semel: Command, port: int) -> None:
     for fact in ("running", f"127.0.0.1:{port}", jars.chosen_version(), str(broker.pids[0]), "since"):
         assert fact in shown.stdout
 
-    again = semel("broker", "start", "--port", str(port))
+    again = semel("broker", "start", "--port", str(port), "--topic", "later:3")
     assert again.returncode == 1
     assert again.stderr.startswith("[SEMEL_BROKER_RUNNING]")
+    assert "no topic was created" in again.stderr
+    assert "its data with it" in again.stderr
+    later = semel("broker", "topic", "later:3", "orders")
+    assert later.stdout.splitlines() == ["later: created", "orders: is there already, and stays as it is"], later.stderr
+    created = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=30).topics
+    assert {name: len(created[name].partitions) for name in ("orders", "later")} == {"orders": 2, "later": 3}
     assert "Traceback" not in again.stderr
 
     stopped = semel("broker", "stop")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,10 +12,15 @@ from typer.testing import CliRunner
 
 import semel
 import semel.steps
+import semel.transaction.transaction
 from semel.cli import app
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep
+from semel.transaction.committed import committed_progress
 from semel.transaction.producer import Producer
+from semel.transaction.progress_topic import ProgressTopic
+from semel.transaction.remedy import _progress as look_by_hand
+from semel.wire.deadline import Deadline
 from tests.kafka.raw import Raw
 from tests.kafka.reading import delete
 
@@ -97,8 +103,76 @@ def test_a_reset_that_is_not_done_leaves_it_lost(raw: Raw, kept: str, arguments:
     done = CliRunner().invoke(app, command, input=answer)
     assert done.exit_code == 1
     assert (status is None) == isinstance(done.exception, semel.ConfigError)
+    assert "fenced" not in done.output
+    assert status is None or all(told in done.output for told in ("it was lost", "Nothing was changed."))
     with cluster(raw) as opened:
         refused(opened.producer(raw.id, progress_topic=kept))
+
+
+def test_who_only_looks_does_not_say_that_nothing_is_missing(raw: Raw, kept: str) -> None:
+    """What bounds a read of ``startingOffsets=committed`` and of ``semel txn heal`` is no claim."""
+    delete(raw.servers, kept)
+    with cluster(raw) as opened:
+        with opened.producer(f"{raw.id}-other", progress_topic=kept) as other, other.transaction() as theirs:
+            theirs.send(raw.topic, ROWS)
+        assert committed_progress(raw.client, raw.id, scope="producer", progress_topic=kept) is None
+        assert committed_progress(raw.client, f"{raw.id}-other", scope="producer", progress_topic=kept) is not None, "the control"
+        assert look_by_hand(raw.client, raw.id, kept).everything == ()
+        refused(opened.producer(raw.id, progress_topic=kept))
+
+
+def test_an_import_is_refused_too(raw: Raw, kept: str, tmp_path: Path) -> None:
+    delete(raw.servers, kept)
+    folder = tmp_path / "checkpoint"
+    written = {"metadata": '{"id":"q"}', "offsets/0": f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{{}}}}\n{{"{raw.topic}":{{"0":1}}}}\n'}
+    for name, text in (written | {"commits/0": 'v1\n{"nextBatchWatermarkMs":0}'}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    arguments = ["progress", "import", raw.id, "--checkpoint", str(folder), "--progress-topic", kept, "--bootstrap-server", raw.servers, "--yes"]
+    for _ in range(2):
+        stopped = CliRunner().invoke(app, arguments).exception
+        assert isinstance(stopped, semel.DataLoss), stopped
+        assert stopped.tag == "PROGRESS_LOST"
+
+
+def test_a_topic_that_is_deleted_and_made_again_while_it_is_looked_at(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    holds_any = ProgressTopic.holds_any
+
+    def and_then_it_goes(topic: ProgressTopic, deadline: Deadline) -> bool:
+        monkeypatch.undo()
+        found = holds_any(topic, deadline)
+        delete(raw.servers, kept)
+        return found
+
+    monkeypatch.setattr(ProgressTopic, "holds_any", and_then_it_goes)
+    with cluster(raw) as opened:
+        for _ in range(2):
+            refused(opened.producer(raw.id, progress_topic=kept))
+
+
+def test_a_topic_that_is_made_again_behind_the_record_of_a_slow_commit(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new one answers like the old one: by its id it is another."""
+    monkeypatch.setattr(semel.transaction.transaction, "_LOOK_AGAIN_S", 0.0)  # as if the groups had let it wait
+    struck: list[str] = []
+
+    def strike(passed: semel.steps.Step, of: str) -> None:
+        if passed is OwnerStep.PROGRESS_WRITTEN and of == raw.id and not struck:
+            struck.append(kept)
+            delete(raw.servers, kept)
+            with cluster(raw) as opened, opened.producer(f"{raw.id}-other", progress_topic=kept) as other, other.transaction() as theirs:
+                theirs.send(raw.topic, pa.table({"value": ["theirs"]}))
+
+    with cluster(raw) as opened:
+        producer = opened.producer(raw.id, progress_topic=kept)
+        txn = producer.transaction()
+        txn.send(raw.topic, ROWS)
+        monkeypatch.setattr(semel.steps, "_observer", strike)
+        with pytest.raises(semel.DataLoss, match="PROGRESS_LOST"):
+            txn.commit()
+        monkeypatch.undo()
+        refused(opened.producer(raw.id, progress_topic=kept))
+    assert raw.visible() == ["x", "theirs"]
+    assert struck
 
 
 @pytest.mark.parametrize("left", ["open", "aborted"])

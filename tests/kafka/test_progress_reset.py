@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from semel.transaction.committed import committed_progress
 from semel.transaction.progress import KafkaSource, Progress, TopicEnd
 from semel.wire.client import Client
 from tests import topics
-from tests.kafka.reading import collect, ranges
+from tests.kafka.reading import collect, delete, ranges
 from tests.kafka.test_read import clean_often
 from tests.spark.harness import values
 from tests.waiting import wait_for
@@ -129,7 +130,8 @@ def test_whoever_runs_is_fenced_and_with_no_nothing_is_forgotten(worker: Worker)
 def test_another_owner_that_comes_while_it_asks_keeps_its_progress(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     worker.commit(7)
 
-    def meanwhile(_: str) -> bool:
+    def meanwhile(_: str, *, abort: bool) -> bool:
+        assert abort
         worker.commit(8)
         return True
 
@@ -170,17 +172,29 @@ for line in sys.stdin:
 """
 
 
-def test_killed_at_every_step_it_is_forgotten_or_as_it_was(worker: Worker, tmp_path: Path) -> None:
+@contextmanager
+def killing(tmp_path: Path) -> Iterator[Callable[[OwnerStep, list[str]], None]]:
+    """Runs a command, which dies at a step."""
     variables = {**os.environ, "SEMEL_STEPS": "semel.testing.crash:observe"}
     with subprocess.Popen([sys.executable, "-c", PROGRAM], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdin is not None
         assert program.stdout is not None
+        orders, ended = program.stdin, program.stdout
+
+        def kill(step: OwnerStep, command: list[str]) -> None:
+            plan = CrashPlan(tmp_path / step.name, CrashPoint(step))
+            orders.write(json.dumps({"command": command, "plan": plan.environment()}) + "\n")
+            orders.flush()
+            assert int(ended.readline()) == -signal.SIGKILL, step
+
+        yield kill
+
+
+def test_killed_at_every_step_it_is_forgotten_or_as_it_was(worker: Worker, tmp_path: Path) -> None:
+    with killing(tmp_path) as kill:
         for batch, step in enumerate(STEPS):
             worker.commit(batch)
-            plan = CrashPlan(tmp_path / step.name, CrashPoint(step))
-            program.stdin.write(json.dumps({"command": worker.command("--yes"), "plan": plan.environment()}) + "\n")
-            program.stdin.flush()
-            assert int(program.stdout.readline()) == -signal.SIGKILL, step
+            kill(step, worker.command("--yes"))
             found = worker.progress()
             if STEPS.index(step) < STEPS.index(OwnerStep.COMMIT_SENT):
                 assert found is not None, step
@@ -188,6 +202,28 @@ def test_killed_at_every_step_it_is_forgotten_or_as_it_was(worker: Worker, tmp_p
             elif step is not OwnerStep.COMMIT_SENT:  # whether what was sent had arrived, nobody knows
                 assert found is None, step
     assert values(worker.servers, worker.target) == ["one"] * len(STEPS)
+
+
+def test_killed_at_every_step_what_was_lost_stays_refused_until_it_is_set(worker: Worker, tmp_path: Path) -> None:
+    """Whoever starts behind it, or beside it, must not find in what it has left that nothing is missing."""
+    prefix, to = worker.prefix, json.dumps({worker.source: {"0": 8, "1": 9}})
+    with killing(tmp_path) as kill:
+        for step in STEPS:
+            worker.prefix = f"{prefix}-{step.name}"
+            own = {"progress_topic": f"{worker.prefix}-progress"}
+            worker.commit(7, **own)
+            delete(worker.servers, own["progress_topic"])
+            command = worker.command("--yes", "--scope", "producer", "--progress-topic", own["progress_topic"], "--to-offsets", to)
+            kill(step, command)
+            if STEPS.index(step) < STEPS.index(OwnerStep.COMMIT_SENT):
+                for _ in range(2):
+                    with pytest.raises(semel.DataLoss, match="PROGRESS_LOST"):
+                        worker.progress(**own)
+            if step is not OwnerStep.COMMIT_SENT:  # whether what was sent had arrived, nobody knows
+                assert CliRunner().invoke(cli.app, command).exit_code == 0, step
+                found = worker.progress(**own)
+                assert found is not None, step
+                assert found.sources == worker.at(7).sources
 
 
 def test_compaction_takes_what_was_forgotten_and_never_brings_it_back(worker: Worker) -> None:

@@ -107,10 +107,14 @@ def test_an_id_that_nobody_has_used(kafka: Sandbox) -> None:
 def test_abort_asks_and_then_its_rows_are_gone_and_readers_go_on(kafka: Sandbox) -> None:
     owner = Owner(kafka)
     owner.write_behind(2)
-    asked = run(owner, "abort", owner.id, answer="n\n")
-    assert asked.exit_code == 1
-    assert "will never be visible" in asked.output
-    assert shown(owner)["records_waiting"] == 3
+    for answer in ("n\n", ""):
+        asked = run(owner, "abort", owner.id, answer=answer)
+        assert asked.exit_code == 1
+        assert "will never be visible" in asked.output
+        assert "Nothing was changed: it is still open" in asked.output
+        assert "borted" not in asked.output, "not even in the word of whoever asks"
+        assert shown(owner)["records_waiting"] == 3
+    assert run(owner, "abort", owner.id, "--json").exit_code == 2, "it would have to ask"
     done = run(owner, "abort", owner.id, answer="y\n")
     assert done.exit_code == 0, done.output
     assert owner.visible == ["behind 0", "behind 1"]
@@ -129,7 +133,9 @@ def test_an_owner_of_ours_runs_its_work_again_once(kafka: Sandbox) -> None:
             if tag is None:
                 txn.commit()
                 continue
-            assert run(owner, "abort", producer.transactional_id, "--yes").exit_code == 0
+            ended = json.loads(run(owner, "abort", producer.transactional_id, "--yes", "--json").output)
+            assert ended["state"] == "Ongoing", "as it was found"
+            assert owner.topic in [held["topic"] for held in ended["held"]]
             with pytest.raises(semel.Fenced if tag == "Fenced" else semel.AbortAndRetry, match="another owner"):
                 txn.commit()
     owner.commit()

@@ -60,6 +60,7 @@ def test_it_shows_and_asks_and_writes_what_was_decided(scene: Scene) -> None:
     assert refused.exit_code == 1
     assert re.search(r"it had been +committed", refused.output)
     assert "Write the marker, as commit?" in refused.output
+    assert "Nothing was changed: it is still open" in refused.output
     assert scene.values(names, wait_for_open=False) == ["before-0", "before-1", "lost-1"], "nothing is done before the answer"
     assert heal(scene, names, answer="y\n").exit_code == 0
     assert scene.values(names) == ["before-0", "before-1", "lost-0", "lost-1"]

@@ -14,6 +14,7 @@ from semel.wire.transactions import describe
 from tests.crash.arena import assert_whole, new_job
 from tests.crash.pipeline import Job, copy_next, position, write_here
 from tests.kafka.raw import Raw
+from tests.kafka.reading import delete
 from tests.waiting import wait_for
 
 FORGETFUL = {"transactional.id.expiration.ms": "1500", "transaction.remove.expired.transaction.cleanup.interval.ms": "200"}
@@ -51,6 +52,24 @@ def test_it_goes_on(forgetful: Sandbox, before: str) -> None:
                 raise KeyError("the user's own")
         finish(producer, cluster, job)
     assert_whole(job)
+
+
+@pytest.mark.parametrize("then", ["deleted", "made again"])
+def test_progress_that_was_deleted_meanwhile_is_named_and_no_other_owner(forgetful: Sandbox, then: str) -> None:
+    """The coordinator has forgotten, and this owner has not: what it committed must be there."""
+    job = new_job(forgetful, "quiet", chunks=4)
+    kept = f"{job.prefix}-progress"
+    with semel.Cluster({**job.properties(), **SHORT}) as cluster, cluster.producer(job.prefix, progress_topic=kept) as producer:
+        producer.take_over([job.target], job.group)
+        copy_next(producer, job, write_here(cluster, job))
+        producer.settle()
+        delete(job.servers, kept)
+        if then == "made again":
+            with cluster.producer(f"{job.prefix}-other", progress_topic=kept) as other:
+                other.take_over()
+        wait_until_forgotten(job)
+        with pytest.raises(semel.DataLoss, match="PROGRESS_LOST"):
+            copy_next(producer, job, write_here(cluster, job))
 
 
 def test_both_stop_where_another_owner_came_and_was_forgotten_too(forgetful: Sandbox) -> None:

@@ -115,7 +115,8 @@ def test_an_old_query_that_still_runs_is_noticed(old: Copy, tmp_path: Path, monk
     checkpoint = Path(shutil.copytree(old.checkpoint, tmp_path / "running"))
     (batch,) = cut(checkpoint, "commits", 1)
 
-    def answer(_: str) -> bool:
+    def answer(_: str, *, abort: bool) -> bool:
+        assert abort
         (checkpoint / "commits" / str(batch)).write_text("v1\n{}")
         return True
 
