@@ -6,7 +6,6 @@ when the node is back, and dies in the middle of that. Its successor goes by wha
 
 from __future__ import annotations
 
-import itertools
 import signal
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,7 +22,7 @@ from semel.transaction.group import offsets_partition
 from tests.crash.arena import assert_whole, new_job
 from tests.crash.nursery import Nursery
 from tests.crash.pipeline import Job
-from tests.kafka.frail import Frail, frail
+from tests.kafka.frail import MANY, Frail, frail
 from tests.waiting import PATIENCE_S, TRANSACTION_MS, wait_for
 
 
@@ -59,7 +58,7 @@ def test_killed_while_it_heals(where: Frail, tmp_path: Path, dies_at: OwnerStep)
 def fragile_job(where: Frail, name: str) -> Job:
     """Progress and the group's offsets lie on the victim, as one of the three output partitions does; the coordinator does not."""
     job = new_job(where.kafka, name, chunks=6)
-    ids = (f"{job.prefix}-{n}" for n in itertools.count())
+    ids = (f"{job.prefix}-{n}" for n in range(MANY))
     chosen = next(i for i in ids if where.fits(i, on_victim=True) and where.leads(*offsets_partition(where.client, f"{i}-group")))
     # the freeze takes seconds, and the commit waits for it: neither it nor the transaction may come to its end meanwhile
     return replace(job, prefix=chosen, request_timeout_ms=60_000, delivery_timeout_ms=120_000, transaction_timeout_ms=TRANSACTION_MS)

@@ -32,6 +32,8 @@ _ONE_REPLICA = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "offsets.topic.replication.factor": "1",
+    # of no common divisor with those of the transaction log: else the partition of NAME-group follows from that of NAME
+    "offsets.topic.num.partitions": "7",
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
     "broker.heartbeat.interval.ms": "500",
@@ -47,6 +49,8 @@ APP: list[Right] = [
 ]
 MAY_HEAL: Right = (ResourceType.BROKER, "kafka-cluster", AclOperation.ALTER)
 _numbers = itertools.count(1)
+#: So many names are tried before none is said to fit.
+MANY = 10_000
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,8 @@ class Frail:
         topic = f"frail-{number}"
         admin.create_topics([NewTopic(topic, len(replicas), replica_assignment=replicas)])[topic].result(60)
         wait_for(lambda: self.led(topic, range(len(replicas))), f"the leaders of {topic}")
-        ids = (f"frail-{number}-{n}" for n in itertools.count())
-        groups = (f"group-{number}-{n}" for n in itertools.count())
+        ids = (f"frail-{number}-{n}" for n in range(MANY))
+        groups = (f"group-{number}-{n}" for n in range(MANY))
         transactional_id = next(i for i in ids if self.fits(i, on_victim=progress))
         return Names(topic, transactional_id, next(g for g in groups if self.leads(*offsets_partition(self.client, g)) == offsets))
 
