@@ -12,6 +12,8 @@ from pyspark.sql import functions as f
 from semel.spark import KafkaSink
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark starts its workers with the python3 of the PATH
+if len(sys.argv) != 4:
+    sys.exit(__doc__)
 servers, topic, version = sys.argv[1:4]
 spark = SparkSession.builder.appName("daily-report").getOrCreate()
 

@@ -13,6 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from semel.spark import KafkaSink, keep_running
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark starts its workers with the python3 of the PATH
+if len(sys.argv) != 5:
+    sys.exit(__doc__)
 servers, source, target, checkpoint = sys.argv[1:5]
 logging.basicConfig()
 logging.getLogger("semel").setLevel(logging.INFO)  # one line a commit

@@ -10,6 +10,8 @@ import pyarrow as pa
 
 import semel
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 servers, topic = sys.argv[1:3]
 PROPERTIES = {"bootstrap.servers": servers}
 
@@ -36,4 +38,7 @@ if __name__ == "__main__":
             txn.accept(pool.map(write, tickets))
 
     assert producer.progress is not None
-    print("committed:", {name: f"{sum(last - first + 1 for first, last in parts.values())} rows" for name, parts in producer.progress.wrote.items()})
+    print(
+        "committed last:",
+        {name: f"{sum(last - first + 1 for first, last in parts.values())} rows" for name, parts in producer.progress.wrote.items()},
+    )

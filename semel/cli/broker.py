@@ -33,7 +33,8 @@ def start(
 ) -> None:
     """Start it on 127.0.0.1 and leave it running.
 
-    Apache Kafka is fetched the first time (45 MB), and kept in the cache folder.
+    Apache Kafka is fetched the first time (45 MB), and kept in the cache folder. As Kafka does by itself, it makes a topic of one partition for a
+    producer that names one which is not there: a mistyped name is not noticed.
     """
     console = Console()
     wanted = [_topic(text) for text in topic or []]

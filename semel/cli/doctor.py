@@ -69,7 +69,8 @@ def _show(console: Console, findings: Sequence[Finding], silence: SemelError | N
     if silence is not None:
         print_error(silence)
     elif refused:
-        console.print("[bold red]Something would be refused.[/]")
+        what = [finding.subject for finding in findings if finding.verdict is Verdict.REFUSED]
+        console.print(f"[bold red]{len(what)} would be refused:[/] {', '.join(what)}", soft_wrap=True)
     else:
         console.print("Nothing would be refused, as far as it was checked.")
 

@@ -208,7 +208,7 @@ def _show(console: Console, one: Standing, lag: Mapping[TopicPartition, int]) ->
         table = Table("reads", "next offset", "lag", box=None, header_style="bold", padding=(0, 2))
         for (topic, index), offset in sorted(positions(one.progress).items()):
             behind = lag.get((topic, index))
-            table.add_row(f"{topic}-{index}", str(offset), "gone" if behind is None else f"{behind:,}")
+            table.add_row(f"{topic}-{index}", str(offset), "gone, or created again" if behind is None else f"{behind:,}")
         print_table(console, table)
     wrote = Table("wrote last", "first offset", "last offset", box=None, header_style="bold", padding=(0, 2))
     for topic, ranges in _wrote(one).items():

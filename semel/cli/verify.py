@@ -108,7 +108,7 @@ def _show(console: Console, found: Verified) -> None:
     table = Table("looked for", "found", "", box=None, header_style="bold", padding=(0, 2))
     table.add_row("duplicates", _ids(found.duplicated), f"{_records(found.surplus)} too many" if found.surplus else "")
     if found.lost is None:
-        table.add_row("losses", "loss: not checked", "name the topic that it was made from: --against TOPIC")
+        table.add_row("losses", "not checked", "name the topic that it was made from: --against TOPIC")
     else:
         table.add_row("losses", _ids(found.lost), "in the source, and not in the topic" if found.lost else "")
         table.add_row("strangers", _ids(found.strangers or 0), "in the topic, and not in the source" if found.strangers else "")
@@ -146,6 +146,7 @@ def _notes(found: Verified) -> Iterator[str]:
         yield f"{found.fewer:,} ids are in the source more often than in the topic: whether rows of them are missing, this id cannot tell"
     if found.lost:
         yield "what the source got only just now, and its pipeline has not brought over yet, counts as lost: `semel progress list` shows the lag"
+        yield "so does what the pipeline leaves out on purpose (a filter): compare with a topic that has the same ids, or look for duplicates alone"
 
 
 def _examples(found: Verified, title: str, examples: Sequence[Example]) -> Table:
@@ -177,8 +178,8 @@ def _value(found: Verified) -> dict[str, Any]:
         "surplus_records": found.surplus,
         "lost": found.lost,
         "strangers": found.strangers,
-        "repeated_in_source": found.repeated,
-        "fewer_than_in_source": found.fewer,
+        "repeated_in_source": found.repeated if found.source is not None else None,
+        "fewer_than_in_source": found.fewer if found.source is not None else None,
         "examples": {
             kind: [
                 {"id": _text(one.id), "times": one.times, "times_in_source": one.in_source, "first": _place_values(one.places)} for one in examples

@@ -29,19 +29,27 @@ __all__ = ["Checked", "Loss", "check_ranges", "report"]
 
 log = logging.getLogger("semel")
 
+_PASS_OVER = "failOnDataLoss=false goes on without them"
+_ANEW = (
+    "to read the new topic from its beginning with a query that writes with semel, forget its progress (`semel progress reset PREFIX`), and start it"
+    " with a new, empty checkpoint and startingOffsets=earliest; with failOnDataLoss=false and the checkpoint that it has, its sink asks for a token"
+    " first"
+)
+
 #: So often is a topic looked for before it counts as gone: a broker that has just come back may not have heard of it yet.
 LOOKS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets of a planned range that cannot be read any more, and why. ``end`` is exclusive."""
+    """Offsets of a planned range that cannot be read any more, and why. ``end`` is exclusive. ``anew``: the topic is another one now."""
 
     topic: str
     partition: int
     start: int
     end: int
     reason: str
+    anew: bool = False
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.start}, {'…' if self.end == NO_END else self.end}): {self.reason}"
@@ -80,8 +88,8 @@ def report(lost: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
     if lost and fail_on_data_loss:
         shown = "; ".join(str(loss) for loss in lost[:5]) + (f"; and {len(lost) - 5} more" if len(lost) > 5 else "")
         raise DataLoss(
-            f"offsets that were to be read are gone: {shown}. Their rows, if they were not read before, are lost for this reader. Find out"
-            " what removed them; failOnDataLoss=false goes on without them.",
+            f"offsets that were to be read are gone: {shown}. Their rows, if they were not read before, are lost for this reader. Find out what"
+            f" removed them; {_ANEW if any(loss.anew for loss in lost) else _PASS_OVER}.",
             tag="OFFSETS_GONE",
         )
     for loss in lost:
@@ -94,9 +102,10 @@ def _check(one: Range, topic_id: uuid.UUID | None, bounds: tuple[int, int] | Non
     earliest, end = bounds
     if topic_id != parse_id(one.topic_id):
         reason = f"the topic was deleted and created again: its id was {one.topic_id} and is {id_text(topic_id)}"
+        lost = _lost(one, one.start, one.end, reason, anew=True)
         if one.bounded:
-            return replace(one, end=one.start), _lost(one, one.start, one.end, reason)
-        return replace(one, topic_id=id_text(topic_id), start=earliest), _lost(one, one.start, one.end, reason)
+            return replace(one, end=one.start), lost
+        return replace(one, topic_id=id_text(topic_id), start=earliest), lost
     losses: list[Loss] = []
     first, last = one.start, one.end
     if one.start < earliest:
@@ -109,8 +118,8 @@ def _check(one: Range, topic_id: uuid.UUID | None, bounds: tuple[int, int] | Non
     return replace(one, start=first, end=last), losses
 
 
-def _lost(one: Range, start: int, end: int, reason: str) -> list[Loss]:
-    return [Loss(one.topic, one.partition, start, end, reason)] if end > start else []
+def _lost(one: Range, start: int, end: int, reason: str, *, anew: bool = False) -> list[Loss]:
+    return [Loss(one.topic, one.partition, start, end, reason, anew)] if end > start else []
 
 
 def _ids(client: Client, ranges: Iterable[Range], deadline: Deadline) -> dict[TopicPartition, uuid.UUID]:

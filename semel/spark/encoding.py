@@ -99,6 +99,12 @@ def by_topic(rows: pa.Table, topic: str | None, known: Mapping[str, object]) -> 
     names = rows.column("topic")
     found = {one.as_py(): one for one in names.unique()}
     unknown = [name for name in found if name not in known]
+    if None in unknown:
+        raise ConfigError(
+            "a row has no topic: its column topic is null. Nothing of this batch is visible. Give it one (coalesce), leave such rows out, or give the"
+            " sink the option topic.",
+            tag="NO_TOPIC",
+        )
     if unknown:
         raise ConfigError(
             f"a row names topic {unknown[0]!r}, which is not among topics={','.join(sorted(known))}. Nothing of this batch is visible."

@@ -68,11 +68,12 @@ def decide(
     *,
     logged: Sequence[Source | None] | None = None,
     override: str | None = None,
+    prefix: str = "<transactionalIdPrefix>",
 ) -> Decision:
     """What to do with a batch, given the newest committed progress record.
 
     ``logged`` is this checkpoint's own end of batch P, by source, where its offset log has one. ``override`` is the token of
-    ``onProgressMismatch=checkpoint:<token>``.
+    ``onProgressMismatch=checkpoint:<token>``, ``prefix`` is for the words of a refusal.
     """
     if progress is None:
         if planned.batch == 0:
@@ -90,7 +91,7 @@ def decide(
         findings += [refusal.added_finding(_label(planned.sources[index].name, index)) for index in match.added] + earlier
     ends = [source.end for source in planned.sources]
     starts = [source.start for source in planned.sources]
-    refused = refusal.refuse(planned.query, planned.batch, planned.stateful, starts, ends, progress, findings, override)
+    refused = refusal.refuse(planned.query, planned.batch, planned.stateful, starts, ends, progress, findings, override, prefix)
     return Run(forced=refused) if override == refused.token else refused
 
 

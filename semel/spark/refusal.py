@@ -8,11 +8,12 @@ cluster, a topic that was created again, sources that are not semel's); the text
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from semel.errors import DataLoss
-from semel.transaction.progress import Progress, Source, TopicEnd
+from semel.transaction.progress import KafkaSource, Progress, Source, TopicEnd
 
 __all__ = [
     "Finding",
@@ -37,7 +38,6 @@ NAMED = 20
 _GO_ON = (
     "to go on from the progress, start with a new, empty checkpoint, and give the source startingOffsets=committed and this transactionalIdPrefix"
 )
-_FORGET = "`semel progress reset <transactionalIdPrefix>` forgets the progress, for a new checkpoint that begins by its startingOffsets"
 _RENAMED = "if the prefix was changed, previousTransactionalIdPrefix=<the former one> takes that one over"
 
 
@@ -56,12 +56,16 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that keeps the batch from being run, in words and, for rows, as ranges. ``lost``: rows may be gone from the input."""
+    """One thing that keeps the batch from being run, in words and, for rows, as ranges.
+
+    ``lost``: rows may be gone from the input. ``apart``: where the progress ends means nothing for what the query reads now.
+    """
 
     text: str
     repeated: Rows | None = None
     missed: Rows | None = None
     lost: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +90,12 @@ def other_finding(label: str, start: str, recorded: str) -> Finding:
 
 def kind_finding(label: str) -> Finding:
     """A source was exchanged for one of another kind."""
-    return Finding(f"{label} is of another kind than in the progress, so their positions cannot be compared")
+    return Finding(f"{label} is of another kind than in the progress, so their positions cannot be compared", apart=True)
 
 
 def cluster_finding(label: str, found: str, recorded: str) -> Finding:
     """A source reads another cluster now."""
-    return Finding(f"{label} reads cluster {found} and the progress is of cluster {recorded}, so their offsets cannot be compared")
+    return Finding(f"{label} reads cluster {found} and the progress is of cluster {recorded}, so their offsets cannot be compared", apart=True)
 
 
 def added_finding(label: str) -> Finding:
@@ -120,7 +124,7 @@ def topic_findings(label: str, topic: str, start: TopicEnd | None, end: TopicEnd
     changed = next((id for id in ids if id != ids[0]), None)
     if changed is not None:
         text = f"{label}: topic {topic!r} was deleted and created again (id {ids[0]}, now {changed}), so its offsets cannot be compared"
-        return [Finding(text, lost=True)]
+        return [Finding(text, lost=True, apart=True)]
     starts = start.end if start is not None else {}
     ends = recorded.end if recorded is not None else {}
     found = [_partition_finding(label, topic, p, starts.get(p), ends.get(p)) for p in sorted(starts.keys() | ends.keys())]
@@ -152,6 +156,7 @@ def refuse(
     progress: Progress | None,
     findings: Sequence[Finding],
     override: str | None,
+    prefix: str,
 ) -> Refuse:
     """Put a refusal together."""
     token = _token(query, batch, starts, ends, progress)
@@ -160,9 +165,10 @@ def refuse(
     spent = ""
     if override is not None and override != token:
         spent = f" The token that was given, {override!r}, is for another batch or another progress record."
+    ways = "; ".join(_ways_out(token, query, prefix, _topics([*starts, *ends]), progress, findings))
     message = (
-        f"batch {batch} of query {query} does not go on from the progress of this transactionalIdPrefix: {_found(query, batch, stateful, progress)}"
-        f"{_listed(findings)}. {_effect(repeated, missed)} Nothing was written.{spent} {_ways_out(token, progress)}"
+        f"batch {batch} of query {query} does not go on from the progress of transactionalIdPrefix {prefix!r}:"
+        f" {_found(query, batch, stateful, progress)}{_listed(findings)}. {_effect(repeated, missed)} Nothing was written.{spent} Ways out: {ways}."
     )
     return Refuse(message, token, repeated, missed, "DATA_LOSS" if any(finding.lost for finding in findings) else "PROGRESS_MISMATCH")
 
@@ -178,6 +184,8 @@ def _found(query: str, batch: int, stateful: bool, progress: Progress | None) ->
     state = ""
     if progress.query == query and progress.batch is not None and batch > progress.batch + 1:
         state = "; the sink was not called for the batches between, or wrote them elsewhere: foreachBatch must call it for every batch, empty or not"
+    elif progress.query == query and progress.batch is not None and batch <= progress.batch:
+        state = "; the checkpoint is behind it: an older copy, or one whose newest files are gone"
     if stateful and (progress.query != query or progress.batch is None or batch not in (progress.batch, progress.batch + 1)):
         state += "; this query keeps state (or cannot be told stateless), and the state that belongs to that progress is not in this checkpoint"
     return f"the checkpoint plans batch {batch}, the progress {reached}{state}"
@@ -202,12 +210,26 @@ def _rows(verb: str, ranges: Sequence[Rows]) -> str:
     return f"{verb} rows {', '.join(map(str, ranges[:NAMED]))}{more} ({sum(r.end - r.first for r in ranges)} offsets)"
 
 
-def _ways_out(token: str, progress: Progress | None) -> str:
-    others = f"; {_FORGET}" if progress is not None else ""
-    return (
-        f"Ways out: {_GO_ON if progress is not None else _RENAMED};"
-        f" onProgressMismatch=checkpoint:{token} runs this batch as the checkpoint has it, once{others}."
-    )
+def _ways_out(token: str, query: str, prefix: str, topics: set[str], progress: Progress | None, findings: Sequence[Finding]) -> Iterator[str]:
+    by_hand = f"onProgressMismatch=checkpoint:{token} runs this batch as the checkpoint has it, once"
+    if progress is None:
+        yield _RENAMED
+        yield by_hand
+        return
+    theirs = _topics(progress.sources)
+    if progress.query != query and topics and theirs and not topics & theirs:
+        yield (
+            f"if the progress is another query's (it reads {', '.join(sorted(theirs))}), give this one a transactionalIdPrefix of its own: what"
+            " follows would be done to that query"
+        )
+    elif not any(finding.apart for finding in findings):
+        yield _GO_ON
+    yield by_hand
+    yield f"`semel progress reset {shlex.quote(prefix)}` forgets the progress, for a new, empty checkpoint that begins by its startingOffsets"
+
+
+def _topics(sources: Iterable[Source | None]) -> set[str]:
+    return {topic for source in sources if isinstance(source, KafkaSource) for topic in source.topics}
 
 
 def _token(query: str, batch: int, starts: Sequence[Source | None], ends: Sequence[Source | None], progress: Progress | None) -> str:

@@ -185,7 +185,7 @@ class KafkaSink:
 
     def _decide(self, query: Query, batch: MicroBatch, progress: Progress | None) -> Run | Skip | Rebuild:
         logged = positions_of(query, batch, progress.batch) if progress is not None and progress.batch is not None else None
-        decision = decide(planned(query, batch), progress, logged=logged, override=self._options.override)
+        decision = decide(planned(query, batch), progress, logged=logged, override=self._options.override, prefix=self._options.prefix)
         if isinstance(decision, Refuse):
             raise decision.error()
         return decision

@@ -156,7 +156,8 @@ class SourceTopics:
             for index, end in at.end.items():
                 topic_id = selected.get((name, index))
                 if topic_id is not None and topic_id != at.id:
-                    lost.append(Loss(name, index, end, NO_END, f"the topic was deleted and created again: its id was {at.id} and is {topic_id}"))
+                    reason = f"the topic was deleted and created again: its id was {at.id} and is {topic_id}"
+                    lost.append(Loss(name, index, end, NO_END, reason, anew=True))
                 elif topic_id is not None:
                     found[name, index] = min(end, found.get((name, index), end))
         report(lost, fail_on_data_loss=self._options.fail_on_data_loss)

@@ -5,12 +5,13 @@ Both are counted in offsets, as brokers give them: markers and aborted rows are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from semel.read.plan import id_text
 from semel.transaction.progress import KafkaSource, Progress
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import TopicPartition
+from semel.wire.metadata import Topic, TopicPartition
 from semel.wire.offsets import LATEST, list_offsets
 
 __all__ = ["held_back", "lags", "positions"]
@@ -23,8 +24,10 @@ def positions(progress: Progress | None) -> dict[TopicPartition, int]:
 
 def lags(client: Client, found: Sequence[Progress | None], deadline: Deadline | None = None) -> list[dict[TopicPartition, int]]:
     """For each, how many offsets a read_committed reader has before it, where the source is of this cluster and still there. Asked once for all."""
-    here = [_read_here(client, progress) for progress in found]
-    asked = set(_there(client, {topic for read in here for topic, _ in read}, deadline)) & {partition for read in here for partition in read}
+    topics = {topic for progress in found for source in _own(progress) for topic in source.topics}
+    known = client.existing(topics, deadline)
+    here = [_read_here(client, progress, known) for progress in found]
+    asked = {(topic, index) for read in here for topic, index in read if index in known[topic].partitions}
     latest = list_offsets(client, dict.fromkeys(asked, LATEST), read_committed=True, deadline=deadline) if asked else {}
     return [{partition: max(latest[partition].offset - offset, 0) for partition, offset in read.items() if partition in latest} for read in here]
 
@@ -44,8 +47,11 @@ def _there(client: Client, topics: Collection[str], deadline: Deadline | None) -
     return [(name, index) for name, topic in known.items() for index in topic.partitions]
 
 
-def _read_here(client: Client, progress: Progress | None) -> dict[TopicPartition, int]:
-    return _lowest(source for source in _own(progress) if source.cluster == client.cluster)
+def _read_here(client: Client, progress: Progress | None, known: Mapping[str, Topic]) -> dict[TopicPartition, int]:
+    """What it reads in this cluster, of topics that are those that it has read: offsets of one that was created again mean nothing."""
+    here = [source for source in _own(progress) if source.cluster == client.cluster]
+    same = {name for source in here for name, end in source.topics.items() if name in known and id_text(known[name].id) == end.id}
+    return {(topic, index): offset for (topic, index), offset in _lowest(here).items() if topic in same}
 
 
 def _own(progress: Progress | None) -> list[KafkaSource]:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import semel
 from semel import cli
 from semel.errors import ConfigError
+from semel.read import id_text
 from semel.sandbox import Sandbox
 from semel.transaction.progress import KafkaSource, Progress, TopicEnd
 from tests import topics
@@ -37,7 +38,7 @@ class Worker:
     def read_to(self, offset: int, batch: int, *, commit: bool = True) -> None:
         client = self.cluster._client
         topic = client.topics({self.source})[self.source]
-        at = TopicEnd(str(topic.id), {0: offset, 1: 5})
+        at = TopicEnd(id_text(topic.id), {0: offset, 1: 5})
         progress = Progress(query="the-query", run="the-run", batch=batch, sources=(KafkaSource(client.cluster, {self.source: at}),))
         with self.cluster.producer(self.prefix) as producer, producer.transaction() as txn:
             txn.send(self.target, pa.table({"value": ["one"], "partition": pa.array([1], pa.int32())}))
@@ -89,6 +90,15 @@ def test_a_source_that_is_gone_is_said(worker: Worker) -> None:
     delete(worker.servers, worker.source)
     assert [row["lag"] for row in worker.value()["reads"]] == [None, None]
     assert "gone" in worker.shown("describe", worker.prefix)
+
+
+def test_a_source_that_was_created_again_has_no_lag(worker: Worker) -> None:
+    """Its offsets are another topic's."""
+    worker.read_to(3, 7)
+    delete(worker.servers, worker.source)
+    topics.create(worker.servers, worker.source, 2)
+    assert [row["lag"] for row in worker.value()["reads"]] == [None, None]
+    assert "created again" in worker.shown("describe", worker.prefix)
 
 
 def test_a_prefix_that_has_written_nothing(worker: Worker) -> None:

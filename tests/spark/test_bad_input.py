@@ -95,6 +95,13 @@ def test_topic_of_a_row_that_was_not_listed(kafka: Sandbox, topic: str, rows: Da
     assert_nothing(kafka, topic)
 
 
+def test_topic_of_a_row_that_is_null(kafka: Sandbox, topic: str, rows: DataFrame) -> None:
+    with pytest.raises(ConfigError, match="column topic is null") as refused:
+        sink(kafka, topics=topic).write(rows.withColumn("topic", f.lit(None).cast("string")), version=1)
+    assert refused.value.tag == "NO_TOPIC"
+    assert_nothing(kafka, topic)
+
+
 @pytest.mark.parametrize("options", [{"topic": "not-there"}, {"topics": "not-there"}])
 def test_topic_that_is_not_there(kafka: Sandbox, rows: DataFrame, options: dict[str, str]) -> None:
     df = rows if "topic" in options else rows.withColumn("topic", f.lit("not-there"))

@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
 
+from semel import cli
 from semel.errors import ConfigError, DataLoss
 from semel.sandbox import Sandbox
+from tests import topics
+from tests.kafka.reading import delete
 from tests.spark.harness import create, everything, produce, values
 from tests.spark.lines import Crashed, Line, backup, crash_before, crash_behind, cut, restore
 
@@ -144,6 +148,34 @@ def test_checkpoint_is_deleted(line: Line) -> None:
     produce(line.kafka, line.source, range(200, 300))
     line.run(reading={"startingOffsets": "committed", "transactionalIdPrefix": line.prefix})
     line.assert_exact()
+
+
+@pytest.mark.parametrize("way", ["reset", "token"])
+def test_source_topic_is_created_again(line: Line, way: str) -> None:
+    """Nothing is taken for read that is another topic's, and both ways out lead on."""
+    servers = line.kafka.bootstrap_servers
+    produce(line.kafka, line.source, range(100))
+    line.run()
+    delete(servers, line.source)
+    topics.create(servers, line.source, 2)
+    produce(line.kafka, line.source, range(100, 250))
+    with pytest.raises(DataLoss, match=r"OFFSETS_GONE.*created again.*semel progress reset.*startingOffsets=earliest"):
+        line.run()
+    if way == "reset":
+        reset = ["progress", "reset", line.prefix, "--yes", "--bootstrap-server", servers]
+        assert CliRunner().invoke(cli.app, reset).exit_code == 0
+        shutil.rmtree(line.checkpoint)
+        line.run()
+    else:
+        reading = {"failOnDataLoss": "false"}
+        with pytest.raises(DataLoss, match="created again") as refused:
+            line.run(reading=reading)
+        assert "startingOffsets=committed" not in refused.value.message
+        line.run(reading=reading, onProgressMismatch=token(refused.value))
+    produce(line.kafka, line.source, range(250, 300))
+    line.run()
+    seen = sorted(json.loads(value)["id"] for value in values(servers, line.target))
+    assert seen == list(range(300))
 
 
 def test_query_is_renamed(line: Line) -> None:

@@ -122,6 +122,7 @@ FORMS = [
     Form("progress-groups", progress.VERSION, WITH_GROUPS.encode, partial(Progress.decode, where="semel-progress-3 offset 7"), {1: WITH_GROUPS}),
     Form("progress-key", 1, partial(progress.progress_key, "orders-out", "query"), json.loads, {1: ["orders-out", {"scope": "query"}]}),
     Form("claim-key", 1, partial(progress.claim_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "claim"}]}),
+    Form("look-key", 1, partial(progress.look_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "look"}]}),
     Form("claim", progress.VERSION, lambda: progress.CLAIM, json.loads, {1: {"v": 1}}),
     Form("decided-key", 1, partial(progress.decided_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "decided"}]}),
     Form("decided", progress.VERSION, DECIDED.encode, partial(Decided.decode, where="semel-progress-3 offset 8"), {1: DECIDED}),

@@ -184,6 +184,7 @@ def test_topic_created_again_is_refused_as_data_loss(batch: int, stateful: bool,
     """The new topic's offsets look like old ones: neither running nor skipping by them is right."""
     found = refused(decide(plan(batch, part(at({0: 100}, id=start_id), at({0: 100}, id="t2")), stateful=stateful), P41))
     assert "created again" in found.message
+    assert "startingOffsets=committed" not in found.message, "where the progress ends means nothing for the new topic"
     assert (found.tag, found.repeated, found.missed) == ("DATA_LOSS", (), ())
 
 
@@ -364,6 +365,19 @@ def test_message_is_one_line_that_says_what_is_where_and_the_ways_out() -> None:
         "semel progress reset",
     ):
         assert word in str(error)
+
+
+def test_message_to_a_query_that_reads_other_topics_asks_whose_the_prefix_is() -> None:
+    elsewhere = part(at({0: 0}, topic="other"), at({0: 9}, topic="other"))
+    message = refused(decide(plan(0, elsewhere, query="another"), P41, prefix="orders' own")).message
+    assert "if the progress is another query's (it reads in), give this one a transactionalIdPrefix of its own" in message
+    assert "startingOffsets=committed" not in message, "there is nothing of these topics to go on from"
+    assert "`semel progress reset 'orders'\"'\"' own'`" in message
+    assert "another query's" not in refused(decide(plan(43, elsewhere), P41)).message
+
+
+def test_message_to_an_older_checkpoint_says_so() -> None:
+    assert "the checkpoint is behind it" in refused(decide(simple(41, 80, 120), P41)).message
 
 
 def test_message_without_progress_names_the_former_prefix() -> None:
