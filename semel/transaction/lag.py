@@ -24,12 +24,12 @@ def positions(progress: Progress | None) -> dict[TopicPartition, int]:
 
 def lags(client: Client, found: Sequence[Progress | None], deadline: Deadline | None = None) -> list[dict[TopicPartition, int]]:
     """For each, how many offsets a read_committed reader has before it, where the source is of this cluster and still there. Asked once for all."""
-    topics = {topic for progress in found for source in _own(progress) for topic in source.topics}
-    known = client.existing(topics, deadline)
-    here = [_read_here(client, progress, known) for progress in found]
-    asked = {(topic, index) for read in here for topic, index in read if index in known[topic].partitions}
+    read = [[source for source in _own(progress) if source.cluster == client.cluster] for progress in found]
+    known = client.existing({topic for sources in read for source in sources for topic in source.topics}, deadline)
+    here = [_comparable(sources, known) for sources in read]
+    asked = {(topic, index) for read_to in here for topic, index in read_to if index in known[topic].partitions}
     latest = list_offsets(client, dict.fromkeys(asked, LATEST), read_committed=True, deadline=deadline) if asked else {}
-    return [{partition: max(latest[partition].offset - offset, 0) for partition, offset in read.items() if partition in latest} for read in here]
+    return [{p: max(latest[p].offset - offset, 0) for p, offset in read_to.items() if p in latest} for read_to in here]
 
 
 def held_back(client: Client, topics: Collection[str], deadline: Deadline | None = None) -> dict[TopicPartition, int]:
@@ -47,11 +47,10 @@ def _there(client: Client, topics: Collection[str], deadline: Deadline | None) -
     return [(name, index) for name, topic in known.items() for index in topic.partitions]
 
 
-def _read_here(client: Client, progress: Progress | None, known: Mapping[str, Topic]) -> dict[TopicPartition, int]:
-    """What it reads in this cluster, of topics that are those that it has read: offsets of one that was created again mean nothing."""
-    here = [source for source in _own(progress) if source.cluster == client.cluster]
-    same = {name for source in here for name, end in source.topics.items() if name in known and id_text(known[name].id) == end.id}
-    return {(topic, index): offset for (topic, index), offset in _lowest(here).items() if topic in same}
+def _comparable(sources: Sequence[KafkaSource], known: Mapping[str, Topic]) -> dict[TopicPartition, int]:
+    """Of topics that are those that were read: offsets of one that was created again mean nothing."""
+    same = {name for source in sources for name, end in source.topics.items() if name in known and id_text(known[name].id) == end.id}
+    return {(topic, index): offset for (topic, index), offset in _lowest(sources).items() if topic in same}
 
 
 def _own(progress: Progress | None) -> list[KafkaSource]:

@@ -203,6 +203,9 @@ class Producer:
             raise
         if self._markers is waited:  # another thread may have ended another transaction meanwhile
             self._markers = None
+        if self._own.lost_progress and self._committed:
+            self._own.progress.claim()  # it is there now; a record that forgets goes with compaction, and the claim stays
+            self._own.lost_progress = False
 
     def _watch(self, ended: Ended) -> None:
         own, now = self._own, self._own.identity
@@ -236,11 +239,6 @@ class Producer:
                 " since then. Stop one of the two."
             )
         own.newest = before
-
-    def vouch(self) -> None:
-        """Write down that nothing is missing of the progress now, for who has set what was lost. What it was set to may itself be forgotten later."""
-        self._own.progress.claim()
-        self._own.lost_progress = False
 
     def close(self) -> None:
         """Abort what is open, wait for the last markers, then let go. It is closed in any case.

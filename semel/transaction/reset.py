@@ -69,7 +69,6 @@ def _commit(owner: Producer, progress: Progress) -> None:
     with owner.transaction() as txn:
         txn.commit(progress)
     owner.settle()
-    owner.vouch()
 
 
 def at_offsets(client: Client, before: Progress | None, offsets: Mapping[str, Mapping[int, int]]) -> Progress:
