@@ -36,6 +36,7 @@ _PEERS = {"at_least_once": "same query, at-least-once", JVM: "Spark's JVM source
 _BEFORE = 3_000
 _LOT, _PAUSE_S = 100, 0.1
 _PATIENCE_S = 120.0
+_QUIET_S = 1.0
 #: What ends each part of the way to the first commit.
 _PARTS = (("Spark's start", SinkStep.CALLED), ("taking over", OwnerStep.MARKERS_CHECKED), ("the first batch", OwnerStep.COMMIT_ANSWERED))
 
@@ -67,9 +68,7 @@ class Recovery:
                 _read(rig.servers, [TopicPartition(target, index, 0) for index in range(PARTITIONS)], _BEFORE, first)
             killed = time.monotonic()
             with _driver(pipeline, plan) as second:
-                # the first one's last requests have been answered by now, and the second one's first are seconds away
-                ends = list_offsets(rig.client, {(target, index): LATEST for index in range(PARTITIONS)}, read_committed=False)
-                _read(rig.servers, [TopicPartition(topic, index, found.offset) for (topic, index), found in ends.items()], 1, second)
+                _read(rig.servers, _quiet_ends(rig, target), 1, second)
                 seen = time.monotonic()
             if way == _OURS and number:
                 self._split(killed, plan.passed())
@@ -81,6 +80,16 @@ class Recovery:
             after = min(each.time for each in passed if each.time > before and each.step == step_name(step))
             self._parts[name].append(after - before)
             before = after
+
+
+def _quiet_ends(rig: Rig, topic: str) -> list[TopicPartition]:
+    """Where nothing is written any more: Python workers outlive the first driver's Java a little. The second one's rows are seconds away."""
+    partitions = {(topic, index): LATEST for index in range(PARTITIONS)}
+    before, ends = {}, list_offsets(rig.client, partitions, read_committed=False)
+    while ends != before:
+        time.sleep(_QUIET_S)
+        before, ends = ends, list_offsets(rig.client, partitions, read_committed=False)
+    return [TopicPartition(topic, index, found.offset) for (topic, index), found in ends.items()]
 
 
 def _driver(pipeline: Pipeline, plan: CrashPlan) -> Program:
