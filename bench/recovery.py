@@ -85,7 +85,8 @@ class Recovery:
 def _quiet_ends(rig: Rig, topic: str) -> list[TopicPartition]:
     """Where nothing is written any more: Python workers outlive the first driver's Java a little. The second one's rows are seconds away."""
     partitions = {(topic, index): LATEST for index in range(PARTITIONS)}
-    before, ends = {}, list_offsets(rig.client, partitions, read_committed=False)
+    before: object = None
+    ends = list_offsets(rig.client, partitions, read_committed=False)
     while ends != before:
         time.sleep(_QUIET_S)
         before, ends = ends, list_offsets(rig.client, partitions, read_committed=False)
