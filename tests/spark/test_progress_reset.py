@@ -26,7 +26,7 @@ def test_forgotten_and_set_to_other_offsets(spark: SparkSession, kafka: Sandbox,
     line = Line.new(spark, kafka, tmp_path, "reset")
     produce(kafka, line.source, range(300))
     line.run()
-    with pytest.raises(DataLoss, match="`semel progress reset <transactionalIdPrefix>` forgets the progress"):
+    with pytest.raises(DataLoss, match=f"`semel progress reset {line.prefix}` forgets the progress"):
         line.run(checkpoint=tmp_path / "new")
     reset(line)
     produce(kafka, line.source, range(300, 350))
