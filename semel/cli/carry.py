@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table, unless_refused
+from semel.cli.connection import AsJson, Configured, Servers, agree, connect, print_json, print_table, refuse_to_ask_in_json
 from semel.errors import ConfigError
 from semel.spark.kafka_checkpoint import KafkaCheckpoint, read
 from semel.transaction.producer import Producer
@@ -41,8 +41,7 @@ def carry(
     Stop the old query first. Reads the newest batch that its checkpoint has as committed, and writes these offsets as the progress of PREFIX, which
     must have none yet. Nothing is skipped; what an at-least-once sink may have written of the batch behind it is shown: that is written again.
     """
-    if as_json and not (yes or dry_run):
-        raise typer.BadParameter("it asks, and what it asks is no JSON: give --yes or --dry-run too", param_hint="--json")
+    refuse_to_ask_in_json(as_json=as_json, asks=not (yes or dry_run), instead="--yes or --dry-run")
     console = Console(soft_wrap=True, quiet=as_json)
     found = read(checkpoint)
     with connect(bootstrap_server, command_config) as client:
@@ -52,9 +51,7 @@ def carry(
         if not dry_run:
             _refuse_state(found, starting)
             _refuse_known(scope_of(client, prefix, progress_topic, _SCOPE), prefix)
-            if not yes:
-                with unless_refused(console, "Nothing was changed."):
-                    typer.confirm("Carry it over?", abort=True)
+            agree(console, "Carry it over?", "Nothing was changed.", yes=yes)
             with Producer(client, prefix, scope=_SCOPE, progress_topic=progress_topic) as owner:
                 _refuse_known(owner.take_over(), prefix)
                 _refuse_moved(found, checkpoint)

@@ -23,12 +23,14 @@ __all__ = [
     "AsJson",
     "Configured",
     "Servers",
+    "agree",
     "connect",
     "could_not_look",
     "parse_properties",
     "print_error",
     "print_json",
     "print_table",
+    "refuse_to_ask_in_json",
     "unless_refused",
 ]
 
@@ -85,6 +87,19 @@ def unless_refused(console: Console, otherwise: str) -> Iterator[None]:
     except typer.Abort:
         console.print(f"\n{otherwise} (To go on without being asked: --yes.)")
         raise typer.Exit(1) from None
+
+
+def agree(console: Console, question: str, otherwise: str, *, yes: bool) -> None:
+    """Ask, unless the answer was given by ``yes``. As :func:`unless_refused` where it is no."""
+    if not yes:
+        with unless_refused(console, otherwise):
+            typer.confirm(question, abort=True)
+
+
+def refuse_to_ask_in_json(*, as_json: bool, asks: bool, instead: str = "--yes") -> None:
+    """Raise the error of a command line that wants a document, and would get a question in front of it."""
+    if as_json and asks:
+        raise typer.BadParameter(f"it asks, and what it asks is no JSON: give {instead} too", param_hint="--json")
 
 
 def print_error(error: SemelError) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semel.cli.carry import carry
-from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table, unless_refused
+from semel.cli.connection import AsJson, Configured, Servers, agree, connect, print_json, print_table, refuse_to_ask_in_json
 from semel.errors import ConfigError
 from semel.transaction.lag import lags, positions
 from semel.transaction.producer import Producer
@@ -103,8 +103,7 @@ def reset(
 
     Rows that were written stay. What is forgotten is that they were: whoever starts again from earlier offsets writes them a second time.
     """
-    if as_json and not yes:
-        raise typer.BadParameter("it asks, and what it asks is no JSON: give --yes too", param_hint="--json")
+    refuse_to_ask_in_json(as_json=as_json, asks=not yes)
     console = Console(soft_wrap=True, quiet=as_json)
     offsets = _offsets(to_offsets) if to_offsets is not None else None
     with connect(bootstrap_server, command_config) as client:
@@ -143,9 +142,8 @@ def _decided(
     if after is not None:
         print_table(console, _moves(before, after))
     console.print(f"\n{_meaning(before.scope, forgotten=after is None)}")
-    if not yes:
-        with unless_refused(console, f"Nothing was changed.{'' if lost else ' Who ran under this prefix was fenced: start it again.'}"):
-            typer.confirm("Forget it?" if after is None else "Set it so?", abort=True)
+    otherwise = "Nothing was changed." if lost else "Nothing was changed. Who ran under this prefix was fenced: start it again."
+    agree(console, "Forget it?" if after is None else "Set it so?", otherwise, yes=yes)
     return after
 
 

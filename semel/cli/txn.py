@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.cli.connection import AsJson, Configured, Servers, connect, print_json, print_table, unless_refused
+from semel.cli.connection import AsJson, Configured, Servers, agree, connect, print_json, print_table, refuse_to_ask_in_json
 from semel.cli.heal import heal
 from semel.transaction.naming import Kind
 from semel.transaction.survey import Surveyed, abort_shown, survey, survey_one
@@ -72,17 +72,14 @@ def abort(
 
     A query of semel's that lives runs its batch again, once; at the second abort in a row it stops. Nothing of it is lost.
     """
-    if as_json and not yes:
-        raise typer.BadParameter("it asks, and what it asks is no JSON: give --yes too", param_hint="--json")
+    refuse_to_ask_in_json(as_json=as_json, asks=not yes)
     console = Console(soft_wrap=True, quiet=as_json)
     with connect(bootstrap_server, command_config) as client:
         found = survey_one(client, transactional_id)
         _show(console, found)
         if found.transaction.state == "Ongoing":
             console.print("\nIts rows will never be visible, the offsets of its groups go back, and readers go on behind it.")
-            if not yes:
-                with unless_refused(console, "Nothing was changed: it is still open, and readers wait behind it."):
-                    typer.confirm("Abort it?", abort=True)
+            agree(console, "Abort it?", "Nothing was changed: it is still open, and readers wait behind it.", yes=yes)
         abort_shown(client, found)
     if as_json:
         print_json(_value(found))

@@ -241,7 +241,8 @@ class Transaction:
     def _look_at_rows(self) -> None:
         self._looked = time.monotonic()
         own = self._own
-        own.progress.refuse_other(refuse_recreated(own.client, self._tickets.wrote, self._topics, {own.progress.name}, own.deadline()))
+        known = refuse_recreated(own.client, self._tickets.wrote, self._topics, {own.progress.name}, own.deadline())
+        own.progress.refuse_other(known)
         refuse_lost(own.client, own.identity, self._tickets.wrote, self._leaders, own.deadline())
 
     def _look_at_progress(self, written: Mapping[TopicPartition, Wrote]) -> None:
