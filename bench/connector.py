@@ -14,7 +14,7 @@ __all__ = ["CLIENTS_VERSION", "VERSION", "connector_jars"]
 VERSION = "4.2.0"
 #: The Kafka client that this connector is built with.
 CLIENTS_VERSION = "3.9.2"
-_PARTS = (
+PARTS = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", VERSION),
     # not published with 4.2.0
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
@@ -25,15 +25,4 @@ _PARTS = (
 
 def connector_jars(*, progress: bool) -> list[Path]:
     """The connector and what Spark does not ship of its dependencies. Fetched the first time."""
-    home = jars.cache_directory() / "connector" / VERSION
-    if not home.exists():
-        with ivy.scratch(home.parent) as folder:
-            ivy.retrieve(module(), f"Spark's Kafka connector {VERSION}", folder / "jars", cache=folder / "ivy", progress=progress)
-            (folder / "jars").rename(home)
-    return sorted(home.glob("*.jar"))
-
-
-def module() -> str:
-    """What Ivy is asked for: each part alone, since Spark has the rest."""
-    lines = "".join(f'<dependency org="{org}" name="{name}" rev="{rev}" conf="default->default" transitive="false"/>' for org, name, rev in _PARTS)
-    return f'<ivy-module version="2.0"><info organisation="semel" module="bench"/><dependencies>{lines}</dependencies></ivy-module>'
+    return ivy.kept(jars.cache_directory() / "connector" / VERSION, PARTS, f"Spark's Kafka connector {VERSION}", progress=progress)

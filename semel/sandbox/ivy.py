@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,7 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from semel.errors import ConfigError
 from semel.sandbox.java import find_java
 
-__all__ = ["resolve", "retrieve", "scratch"]
+__all__ = ["kept", "resolve", "retrieve", "scratch"]
 
 #: Kafka names log4j's core, but not the piece that leads its own logging there.
 _LOG4J = "2.25.4"
@@ -63,6 +63,18 @@ def retrieve(wanted: str, name: str, into: Path, *, cache: Path, progress: bool)
         command += ["-settings", str(configuration)]
     command += ["-types", "jar", "bundle", "-retrieve", str(into / "[artifact]-[revision](-[classifier]).[ext]")]
     _run(command, name, progress=progress)
+
+
+def kept(home: Path, parts: Sequence[tuple[str, str, str]], name: str, *, progress: bool) -> list[Path]:
+    """The jars of these modules (organisation, name, version), each without what it depends on, in a folder that is filled the first time."""
+    if not home.exists():
+        alone = 'conf="default->default" transitive="false"'
+        lines = "".join(f'<dependency org="{organisation}" name="{module}" rev="{version}" {alone}/>' for organisation, module, version in parts)
+        wanted = f'<ivy-module version="2.0"><info organisation="semel" module="kept"/><dependencies>{lines}</dependencies></ivy-module>'
+        with scratch(home.parent) as folder:
+            retrieve(wanted, name, folder / "jars", cache=folder / "ivy", progress=progress)
+            (folder / "jars").rename(home)
+    return sorted(home.glob("*.jar"))
 
 
 def _ivy_jar() -> Path:

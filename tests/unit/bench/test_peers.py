@@ -1,12 +1,9 @@
-"""The peers: what is fetched, and what Kafka's tool reports."""
+"""The peers: what Kafka's tool reports."""
 
 from __future__ import annotations
 
-from xml.etree import ElementTree
-
 import pytest
 
-from bench.connector import module
 from bench.perf_tool import rate_in
 
 REPORTED = """\
@@ -23,9 +20,3 @@ def test_the_rate_is_that_of_the_whole_run() -> None:
 def test_a_tool_that_reports_nothing_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="reported no rate"):
         rate_in("usage: producer-performance\n")
-
-
-def test_each_part_of_the_connector_is_asked_for_alone() -> None:
-    wanted = ElementTree.fromstring(module()).findall("dependencies/dependency")
-    assert {part.get("name") for part in wanted} >= {"spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13", "kafka-clients"}
-    assert {part.get("transitive") for part in wanted} == {"false"}

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from semel.sandbox import ivy
+
 THINGS = 12
 FETCH = """
 import sys
@@ -63,3 +65,13 @@ def test_elsewhere_there_is_a_line_now_and_then(command: list[str]) -> None:
     assert first == "fetching Things (tens of megabytes, the first time only)"
     assert more == [f"fetching Things: 10 of {THINGS} files"]
     assert len(list(Path("jars").iterdir())) == THINGS
+
+
+def test_jars_are_fetched_alone_and_kept(command: list[str]) -> None:
+    pom = Path("repository/example/thing0/1/thing0-1.pom")
+    other = "<dependencies><dependency><groupId>example</groupId><artifactId>thing1</artifactId><version>1</version></dependency></dependencies>"
+    pom.write_text(pom.read_text().replace("</project>", f"{other}</project>"))
+    for _ in range(2):
+        (jar,) = ivy.kept(Path("home"), [("example", "thing0", "1")], "Things", progress=False)
+        assert jar.name == "thing0-1.jar"
+        pom.unlink(missing_ok=True)  # the second time nothing is asked for
