@@ -20,6 +20,10 @@ SUITE = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-load
 ON_EACH_VERSION := tests/spark/test_driver_steps.py tests/objections/test_12_epochs_and_producer_ids_roll_over.py tests/crash tests/kafka \
 	--ignore=tests/kafka/test_versions.py
 
+# uv does not read where pip is told to fetch from.
+INDEX = index="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}}"; \
+	if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$$index"; fi;
+
 export UV_HTTP_TIMEOUT ?= 300
 export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
@@ -37,9 +41,7 @@ $(READY): requirements.txt requirements-setup.txt pyproject.toml
 	@echo "setting up $(VENV): about 1 GB the first time, most of it PySpark"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-setup.txt
-	@index="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}}"; \
-	if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$$index"; fi; \
-	export VIRTUAL_ENV="$(CURDIR)/$(VENV)"; \
+	@$(INDEX) export VIRTUAL_ENV="$(CURDIR)/$(VENV)"; \
 	$(BIN)/uv pip sync --no-build-isolation --require-hashes requirements.txt && \
 	$(BIN)/uv pip install --no-build-isolation --no-deps --config-setting editable_mode=compat --editable .
 	@touch $(READY)
@@ -82,7 +84,7 @@ layers: setup
 	$(BIN)/lint-imports --no-cache
 
 documents: kafka
-	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist worksteal tests/docs
+	@$(INDEX) $(BIN)/python -m pytest --quiet --numprocesses 2 --dist worksteal tests/docs
 
 demo: kafka  ## see it: kills of driver and executors, and not one record lost or doubled (ARGS are for semel demo)
 	@$(BIN)/semel demo $(ARGS)

@@ -28,10 +28,10 @@ from semel.sandbox.ports import Ports
 from semel.spark import error
 from semel.testing.records import read
 from tests import topics
-from tests.docs.shell import Shell, session, squeezed
+from tests.docs.shell import Shell, session, squeezed, steps
 
 SERVERS, FOLDER = "localhost:9092", "/data/"
-SHELL = ("bash", "console")
+SHELL = ("bash", "console", "dockerfile")
 _GIVEN = ("servers", "folder", "instead", "during", "create", "produce", "values", "failure", "shows", "with_status")
 _START = "semel broker start"
 _NOT_RUN = re.compile(r"<!--- not run: ([^\n]+) --->\s*\Z")
@@ -51,6 +51,14 @@ def not_run(block: Example) -> str | None:
     """Why not, as the page has it; None for a block that is run."""
     found = _NOT_RUN.search(block.document.text[: block.start])
     return found[1] if found else None
+
+
+def _read(block: Example) -> tuple[str, str, list[str]]:
+    """As :func:`session`, of a shell block in any of the languages."""
+    language = block.document.text[block.start :].partition("\n")[0].removeprefix("```")
+    if language == "console":
+        return session(block.parsed)
+    return steps(block.parsed) if language == "dockerfile" else block.parsed, "", []
 
 
 class Page:
@@ -82,7 +90,7 @@ class Page:
         if not_run(block) is not None:
             return
         shell, numbers = self._shell, not _OTHER_NUMBERS.search(block.document.text[: block.start])
-        commands, typed, shown = session(block.parsed) if block.document.text.startswith("```console", block.start) else (block.parsed, "", [])
+        commands, typed, shown = _read(block)
         printed = shell.run(self._in_place(commands), typed or "y\n")
         for line in map(self._in_place, shown):
             where = f"line {block.line} of {self._path.name} shows:\n{line}\nwas printed:\n{printed}"

@@ -1,7 +1,7 @@
 """Shell blocks of the pages, run as a reader types them into the checkout, with nothing of this project's tests on the way.
 
 A ``console`` block is a session: commands behind ``$ ``, what they print, and what is typed behind their questions. A ``bash`` block is commands
-alone.
+alone, and so are the ``RUN`` lines of a ``dockerfile``.
 """
 
 from __future__ import annotations
@@ -83,6 +83,12 @@ def session(block: str) -> tuple[str, str, list[str]]:
         elif line.strip() and line != "...":
             printed.append(line)
     return "\n".join(commands), "".join(f"{answer}\n" for answer in typed), printed
+
+
+def steps(block: str) -> str:
+    """The commands of a Dockerfile."""
+    lines = block.replace("\\\n", " ").splitlines()
+    return "\n".join(line.removeprefix("RUN ") for line in lines if line.startswith("RUN "))
 
 
 def squeezed(text: str, *, numbers: bool = True) -> str:

@@ -101,6 +101,8 @@ def test_a_query_that_fails_is_seen(spark: SparkSession, tmp_path: Path, ending:
         ("console\n$ echo one\ntwo", "two"),
         ("console\n$ false\n$ true", "status 1"),
         ("bash\nfalse | true", "status 1"),
+        ("dockerfile\nFROM nowhere\nRUN test -f LICENSE && \\\n    true", None),
+        ("dockerfile\nRUN false", "status 1"),
     ],
 )
 def test_a_shell_block_that_is_wrong_is_seen(fence: str, wrong: str | None, kafka: Sandbox, tmp_path: Path) -> None:
@@ -141,6 +143,6 @@ def test_every_fence_is_of_a_language_that_is_run_or_of_one_that_is_shown() -> N
                 if inside:
                     languages.setdefault(line.removeprefix("```"), []).append(path.name)
     shown = {name for name in languages if name not in ("python", *SHELL)}
-    assert shown == {"", "diff", "dockerfile", "json", "text", "yaml"}
+    assert shown == {"", "diff", "json", "text", "yaml"}
     bare = [match for path in DOCUMENTS for match in re.findall(r"^```\n((?:(?!```).*\n)+)```$", path.read_text(), re.MULTILINE)]
     assert [text for text in bare if "$ " in text or "make " in text] == []
