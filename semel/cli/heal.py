@@ -67,7 +67,7 @@ def _choose(console: Console, found: Unmarked, end: End | None, *, yes: bool) ->
             "\nNothing is written down of how it had ended. Look whether the same rows were written again behind these (then abort), or are missing"
             " otherwise (then commit): a wrong answer doubles or loses them."
         )
-        end = typer.prompt("End it as (commit, abort)", type=End)
+        end = typer.prompt("End it as (commit, abort)", type=End, show_choices=False)
     elif not yes:
         typer.confirm(f"Write the marker, as {end.value}?", abort=True)
     return end is End.commit

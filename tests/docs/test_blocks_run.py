@@ -127,7 +127,6 @@ def test_what_is_not_run() -> None:
     found = [(path.name, why) for path in PAGES for block in blocks(path, *SHELL) if (why := not_run(block)) is not None]
     assert found == [
         ("README.md", "they run this check themselves, and `tests/spark/test_examples.py` runs the demo"),
-        ("operations.md", "a marker is lost by three brokers and a partition without a leader: `tests/kafka/test_txn_heal_command.py`"),
         ("reliability.md", "half an hour and two hours; a short one is `tests/storm/test_storm.py`"),
         ("versions.md", "half an hour for each version, and its outcome is above"),
     ]

@@ -153,6 +153,7 @@ def test_where_nobody_knows_somebody_decides_and_the_query_goes_on(scene: Scene,
     assert "nothing is written down of how it had ended" in undecided.output
     done = heal(scene, names, answer="commit\n") if end == "asked" else heal(scene, names, "--as", end, "--yes")
     assert done.exit_code == 0, done.output
+    assert done.output.count("(commit, abort)") == (end == "asked")
     lost = [] if end == "abort" else ["lost-0"]
     assert scene.values(names) == ["before-0", *lost]
     progress = ProgressTopic(scene.frail.client, names.id, "producer").partition
