@@ -120,7 +120,10 @@ class _Server:
             yield _Server(process, log)
         finally:
             process.terminate()  # a node ends its containers
-            process.wait(60)
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
 
     def wait_until(self, address: str, holds: Callable[[Any], bool]) -> None:
         """For what a page of JSON tells; an end of the process is one."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from semel.sandbox import chosen_version
 from semel.sandbox.jars import cache_directory, classpath
@@ -49,18 +51,17 @@ class Shell:
 
     def run(self, script: str, typed: str = "") -> str:
         """What all of it printed. Raises :class:`AssertionError` with that where a command fails."""
-        done = subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", script],
-            cwd=self.folder,
-            env={**outside(), "SEMEL_CACHE": str(self.folder / "cache"), "COLUMNS": "160"},
-            input=typed,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_PATIENCE_S,
-        )
-        assert done.returncode == 0, f"status {done.returncode} of:\n{script}\n{done.stdout[-6000:]}"
-        return done.stdout
+        argv = ["bash", "-e", "-o", "pipefail", "-c", script]
+        variables = {**outside(), "SEMEL_CACHE": str(self.folder / "cache"), "COLUMNS": "160"}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        with subprocess.Popen(argv, cwd=self.folder, env=variables, start_new_session=True, **pipes) as process:
+            try:
+                printed, _ = process.communicate(typed, timeout=_PATIENCE_S)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)  # what a command has started would go on without it
+                raise
+        assert process.returncode == 0, f"status {process.returncode} of:\n{script}\n{printed[-6000:]}"
+        return str(printed)
 
 
 def outside() -> dict[str, str]:
