@@ -160,7 +160,7 @@ def _how_it_ended(own: Ownership, identity: Identity, *, asked: bool) -> str:
     deadline = own.deadline()
     try:
         while True:
-            settled = own.progress.read(own.progress.claim(), deadline)
+            settled = own.progress.read(own.progress.look(), deadline)
             if not any((r.producer_id, r.epoch) == (identity.producer_id, identity.epoch) for r in settled.records):
                 if asked and newer_than(identity, own.settled, settled):
                     return "cannot be told any more: newer progress is there, and it drops what is older"

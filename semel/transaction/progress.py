@@ -17,7 +17,7 @@ from semel.read.journal import End, Entry
 from semel.wire.metadata import TopicPartition
 
 __all__ = [
-    "CLAIM",
+    "LOOK",
     "Decided",
     "KafkaSource",
     "OtherSource",
@@ -27,6 +27,8 @@ __all__ = [
     "Source",
     "TopicEnd",
     "claim_key",
+    "claim_value",
+    "claimed_from",
     "decided_key",
     "key_head",
     "look_key",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 VERSION = 1
+CLAIM_VERSION = 2
 _SIMPLE: dict[str, type] = {"query": str, "run": str, "batch": int, "moved": str}
 
 
@@ -145,10 +148,10 @@ class Decided:
             raise _damaged(where, error) from None
 
 
-def _refuse_newer(version: object, where: str) -> None:
-    if not is_version(version, VERSION):
+def _refuse_newer(version: object, where: str, known: int = VERSION) -> None:
+    if not is_version(version, known):
         raise Unsupported(
-            f"the progress record at {where} has version {version!r:.100}, and this semel knows {VERSION}: a newer semel wrote it. Nothing was"
+            f"the progress record at {where} has version {version!r:.100}, and this semel knows {known}: a newer semel wrote it. Nothing was"
             " written. Run this query with that version or a newer one."
         )
 
@@ -215,8 +218,25 @@ def claim_key(prefix: str) -> bytes:
     return progress_key(prefix, "claim")
 
 
-#: The value of claims and looks, which says nothing: their offset is what their writer wanted.
-CLAIM = write_object({"v": VERSION})
+def claim_value(begins: int) -> bytes:
+    """The value of a claim: where the log began, at the latest, when nothing of its prefix was missing."""
+    return write_object({"v": CLAIM_VERSION, "begins": begins})
+
+
+def claimed_from(text: bytes, where: str) -> int:
+    """Where the log began when a claim was written. Raises as :meth:`Progress.decode` does."""
+    try:
+        value = read_object(text)
+        if is_version(value["v"], 1):  # which did not say it: a log begins at 0 unless something cut it
+            return 0
+        _refuse_newer(value["v"], where, CLAIM_VERSION)
+        return of_kind(int, value["begins"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(where, error) from None
+
+
+#: The value of looks, which says nothing: their offset is what their writer wanted.
+LOOK = write_object({"v": VERSION})
 
 
 def look_key(prefix: str) -> bytes:

@@ -14,13 +14,26 @@ from semel.read.journal import End, Entry, read_journal
 from semel.records.arrays import joined, validity
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
-from semel.transaction.progress import CLAIM, Decided, Progress, Settled, claim_key, decided_key, key_head, look_key, progress_key, settle
+from semel.transaction.progress import (
+    LOOK,
+    Decided,
+    Progress,
+    Settled,
+    claim_key,
+    claim_value,
+    claimed_from,
+    decided_key,
+    key_head,
+    look_key,
+    progress_key,
+    settle,
+)
 from semel.transaction.ticket import Wrote
 from semel.wire import topics
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import Topic, TopicPartition, named
-from semel.wire.offsets import LATEST, list_offsets
+from semel.wire.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.produce import Appender
 from semel.wire.transactions import Identity
 from semel.wire.witnesses import newest_leaders
@@ -82,6 +95,8 @@ class ProgressTopic:
         self.key = progress_key(prefix, scope)
         self.partition: TopicPartition = (name, (murmur2(prefix.encode()) & 0x7FFFFFFF) % PARTITIONS)
         self.topic_id = UUID(int=0)
+        #: Where the log began when it was looked at; None before that. Compaction does not move it: what does so, has cut records off.
+        self._begins: int | None = None
 
     def prepare(self, deadline: Deadline) -> None:
         """Create the topic where it is missing, refuse one that could lose progress. Raises :class:`ConfigError`."""
@@ -104,6 +119,7 @@ class ProgressTopic:
         if self.partition[1] not in topic.partitions:
             raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
         self.topic_id = topic.id
+        self._begins = None
         return True
 
     def _create(self, log_settings: dict[str, str | None], deadline: Deadline) -> None:
@@ -149,13 +165,16 @@ class ProgressTopic:
     def claim(self) -> int:
         """Write a claim and return its offset: everything that was acknowledged before is below it, on every broker that can answer.
 
-        It stays, and says for good that nothing of this prefix was missing when it was written: who does not know that writes a :meth:`look`.
+        It stays, and says that nothing of this prefix was missing when the log began where it did then: who does not know that writes a
+        :meth:`look`.
         """
-        return self._append({claim_key(self._prefix): CLAIM}, None).last
+        if self._begins is None:
+            self._begins = self._beginning(self._client.deadline())
+        return self._append({claim_key(self._prefix): claim_value(self._begins)}, None).last
 
     def look(self) -> int:
         """Bound a read as :meth:`claim` does, and say nothing."""
-        return self._append({look_key(self._prefix): CLAIM}, None).last
+        return self._append({look_key(self._prefix): LOOK}, None).last
 
     def write_down(self, decided: Decided) -> None:
         """Write how a transaction was ended, as a plain record: it stays, whatever becomes of its writer and of the open rows before it."""
@@ -169,9 +188,12 @@ class ProgressTopic:
     def holds_any(self, deadline: Deadline) -> bool:
         """Whether a claim of this prefix is there, or a committed record: whoever has ever owned it has left one, and compaction keeps the newest.
 
-        What is open or aborted says nothing: who sets lost progress, and dies on the way, leaves that.
+        What is open or aborted says nothing: who sets lost progress, and dies on the way, leaves that. Nor does a claim in front of which the log
+        has been cut off since: what it spoke of may be gone. Raises :class:`~semel.errors.Unsupported` for a claim of a newer version.
         """
         head, claims = key_head(self.key), claim_key(self._prefix)
+        begins = self._begins = self._beginning(deadline)
+        where = f"{self.partition[0]}-{self.partition[1]}"
         unsettled = set()
         for event in self._all(deadline):
             if isinstance(event, End):
@@ -179,10 +201,18 @@ class ProgressTopic:
                     return True
                 unsettled.discard(event.producer_id)
             elif event.key == claims:
-                return True
+                if claimed_from(event.value or b"", f"{where} offset {event.offset}") >= begins:
+                    return True
             elif event.transactional and (event.key or b"").startswith(head):
                 unsettled.add(event.producer_id)
         return False
+
+    def was_cut(self, deadline: Deadline) -> bool:
+        """Whether the log begins later than when it was looked at: records have been deleted meanwhile."""
+        return self._begins is not None and self._beginning(deadline) > self._begins
+
+    def _beginning(self, deadline: Deadline) -> int:
+        return list_offsets(self._client, {self.partition: EARLIEST}, read_committed=False, deadline=deadline)[self.partition].offset
 
     def _all(self, deadline: Deadline) -> Iterator[Entry | End]:
         """Up to the end that the leader of the highest epoch names: a deposed one would name an older one."""

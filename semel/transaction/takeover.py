@@ -134,6 +134,8 @@ def read_progress(own: Ownership, deadline: Deadline) -> Settled:
                 " another owner is alive. This one has written nothing. Run one query with this prefix, not two."
             )
     refuse_moved(settled, own.transactional_id)
+    if settled.newest is None and not own.lost_progress and own.progress.was_cut(deadline):
+        raise _lost(own)
     own.settled = settled
     return settled
 

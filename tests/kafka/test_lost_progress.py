@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from typer.testing import CliRunner
 
 import semel
@@ -21,8 +22,12 @@ from semel.transaction.producer import Producer
 from semel.transaction.progress_topic import ProgressTopic
 from semel.transaction.remedy import _progress as look_by_hand
 from semel.wire.deadline import Deadline
+from semel.wire.offsets import LATEST, list_offsets
+from semel.wire.topics import topic_config
+from semel.wire.transactions import fence
 from tests.kafka.raw import Raw
-from tests.kafka.reading import delete
+from tests.kafka.reading import delete, delete_records
+from tests.waiting import wait_for
 
 _numbers = itertools.count(1)
 ROWS = pa.table({"value": ["x"]})
@@ -46,6 +51,25 @@ def kept(raw: Raw) -> str:
 
 def cluster(raw: Raw) -> semel.Cluster:
     return semel.Cluster({"bootstrap.servers": raw.servers})
+
+
+def policy(raw: Raw, topic: str, wanted: str) -> None:
+    """Returns when the brokers answer by it."""
+    admin = AdminClient({"bootstrap.servers": raw.servers})
+    entry = ConfigEntry("cleanup.policy", wanted, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for changed in admin.incremental_alter_configs([resource]).values():
+        changed.result(60)
+    wait_for(lambda: topic_config(raw.client, topic, ["cleanup.policy"])["cleanup.policy"] == wanted, f"cleanup.policy={wanted}")
+
+
+def cut(raw: Raw, topic: str, *, but: int = 0) -> None:
+    """Delete all records of this id's partition but the last ones, as whoever sets a policy of deleting for a while."""
+    partition = ProgressTopic(raw.client, raw.id, "producer", topic).partition
+    end = list_offsets(raw.client, {partition: LATEST}, read_committed=False)[partition].offset
+    policy(raw, topic, "compact,delete")
+    delete_records(raw.servers, *partition, end - but)
+    policy(raw, topic, "compact")
 
 
 def refused(producer: Producer) -> str:
@@ -173,6 +197,58 @@ def test_a_topic_that_is_made_again_behind_the_record_of_a_slow_commit(raw: Raw,
         refused(opened.producer(raw.id, progress_topic=kept))
     assert raw.visible() == ["x", "theirs"]
     assert struck
+
+
+def start(raw: Raw, topic: str) -> bool:
+    """Whether a start that writes nothing finds progress."""
+    with cluster(raw) as opened, opened.producer(raw.id, progress_topic=topic) as producer:
+        return producer.take_over() is not None
+
+
+def test_a_claim_says_nothing_of_what_was_cut_off_before_it(raw: Raw, kept: str) -> None:
+    assert start(raw, kept), "it leaves a claim behind the progress"
+    cut(raw, kept, but=1)
+    with cluster(raw) as opened:
+        for _ in range(2):
+            refused(opened.producer(raw.id, progress_topic=kept))
+    reset = ["progress", "reset", raw.id, "--scope", "producer", "--progress-topic", kept, "--yes", "--bootstrap-server", raw.servers]
+    assert CliRunner().invoke(app, reset).exit_code == 0
+    assert not any(start(raw, kept) for _ in range(2)), "what was set claims for the log that there is"
+
+
+def test_a_log_that_is_cut_and_still_has_the_progress(raw: Raw, kept: str) -> None:
+    """The control."""
+    start(raw, kept)
+    with cluster(raw) as opened, opened.producer(raw.id, progress_topic=kept) as producer, producer.transaction() as txn:
+        txn.send(raw.topic, ROWS)
+    cut(raw, kept, but=2)
+    assert all(start(raw, kept) for _ in range(2))
+
+
+def test_a_log_that_is_cut_while_it_is_taken_over(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def strike(passed: semel.steps.Step, of: str) -> None:
+        if passed is OwnerStep.INITIALISED and of == raw.id:
+            monkeypatch.undo()
+            cut(raw, kept)
+
+    monkeypatch.setattr(semel.steps, "_observer", strike)
+    with cluster(raw) as opened:
+        for _ in range(2):
+            refused(opened.producer(raw.id, progress_topic=kept))
+
+
+def test_who_is_fenced_does_not_say_that_nothing_is_missing(raw: Raw, kept: str) -> None:
+    """It looks how its transaction has ended, in a log of which it knows nothing any more."""
+    with cluster(raw) as opened:
+        txn = opened.producer(raw.id, progress_topic=kept).transaction()
+        txn.send(raw.topic, ROWS)
+        cut(raw, kept)
+        fence(raw.client, raw.id)
+        with pytest.raises(semel.Fenced):
+            txn.commit()
+        for _ in range(2):
+            refused(opened.producer(raw.id, progress_topic=kept))
+    assert raw.visible() == ["x"]
 
 
 @pytest.mark.parametrize("left", ["open", "aborted"])
