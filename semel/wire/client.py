@@ -9,6 +9,7 @@ Safe to share between threads; not between processes.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import weakref
@@ -33,6 +34,8 @@ __all__ = ["Client"]
 
 _UNKNOWN_TOPIC = 3
 
+log = logging.getLogger("semel")
+
 
 class Client:
     """Speaks to a cluster. Closed with :meth:`close` or as a context manager."""
@@ -45,6 +48,7 @@ class Client:
         self._leased: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._coordinators: dict[GroupCoordinator | TransactionCoordinator, int] = {}
         self._metadata: Metadata | None = None
+        self._unreachable = False
         _living.add(self)
 
     def __enter__(self) -> Client:
@@ -275,9 +279,14 @@ class Client:
                 return self._keep((node, purpose), Connection(host, port, self.config))
             except Retriable as error:
                 problems.append(error.message)
-        raise Retriable("no broker could be reached: " + " ".join(problems[-3:]), tag="CONNECTION")
+        told = "no broker could be reached: " + " ".join(problems[-3:])
+        if not self._unreachable:  # what asks may go on trying for minutes before it says so
+            self._unreachable = True
+            log.warning("%s It is tried again.", told)
+        raise Retriable(told, tag="CONNECTION")
 
     def _keep(self, key: tuple[int, str], connection: Connection) -> Connection:
+        self._unreachable = False
         with self._lock:
             rival = self._connections.get(key)
             if rival is not None and not rival.closed:

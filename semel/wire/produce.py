@@ -211,7 +211,7 @@ class Appender:
         """What a failure means for the records that were sent before it, or with it."""
         if self._transactional_id is None:
             return "Some of these records may be in it, and visible."
-        return "Nothing of this transaction is visible before it is committed."
+        return "Nothing of this transaction is visible, and without these records it is not committed."
 
     # ---- one at a time, after something failed
 

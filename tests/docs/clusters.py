@@ -35,6 +35,29 @@ _ADDRESSES = (
 )
 
 
+_PIPELINE = """
+import semel
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from semel.spark import KafkaSink
+
+kafka = {{"kafka.bootstrap.servers": {servers!r}}}
+spark = SparkSession.builder.getOrCreate()
+home = f.udf(lambda: __import__("semel").__file__)
+homes = {{semel.__file__, *(row[0] for row in spark.range(9).select(home()).collect())}}
+assert all("/env/lib/" in found for found in homes), homes
+rows = spark.readStream.format("semel").options(**kafka).option("subscribe", {source!r}).option("startingOffsets", "earliest").load()
+sink = KafkaSink(topic={target!r}, transactionalIdPrefix={target!r}, **kafka)
+writer = rows.selectExpr("key", "upper(cast(value as string)) as value").writeStream.foreachBatch(sink)
+writer.option("checkpointLocation", {checkpoint!r}).trigger(availableNow=True).start().awaitTermination()
+"""
+
+
+def write_pipeline(path: Path, servers: str, source: str, target: str) -> None:
+    """A program that writes one topic to another, and fails where its driver or an executor has semel from anywhere but an archive ``#env``."""
+    path.write_text(_PIPELINE.format(servers=servers, source=source, target=target, checkpoint=str(path.parent / "checkpoints" / target)))
+
+
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
     """The address of a master that has a worker with two cores."""
