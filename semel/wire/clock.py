@@ -35,8 +35,10 @@ def controller_clock(client: Client, deadline: Deadline | None = None) -> Clock:
     """The clock of the active controller. Raises :class:`~semel.errors.ConfigError` without the right to ask."""
     make = DescribeQuorumRequest.TopicData
     request = DescribeQuorumRequest(topics=[make(topic_name=_LOG, partitions=[make.PartitionData(partition_index=0)])])
-    sent = [time.time()]
-    answer = client.ask(ANY, request, (1, 2), deadline=deadline, sent=lambda: sent.append(time.time()))
+    client.versions(deadline)  # so that no connection has to be made in between
+    # not between the sending and its answer: on a busy machine, the answer may be there before this thread has looked at its clock
+    asked = time.time()
+    answer = client.ask(ANY, request, (1, 2), deadline=deadline)
     received = time.time()
     if answer.error_code:
         raise outcome.error("DescribeQuorum", answer.error_code, "asking for the controller's clock", "Nothing was changed.")
@@ -44,4 +46,4 @@ def controller_clock(client: Client, deadline: Deadline | None = None) -> Clock:
     told = [voter.last_caught_up_timestamp for voter in row.current_voters if voter.replica_id == row.leader_id]
     if row.error_code or not told or told[0] <= 0:
         raise Unsupported("the controller does not tell its time. Nothing was changed.", tag="NO_CLOCK")
-    return Clock(row.leader_id, told[0] - (sent[-1] + received) * 500, (received - sent[-1]) * 500)
+    return Clock(row.leader_id, told[0] - (asked + received) * 500, (received - asked) * 500)

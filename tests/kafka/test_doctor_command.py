@@ -133,7 +133,6 @@ def test_a_prefix_that_cannot_be_one_and_one_that_is_at_work(doctor: Doctor) -> 
 def test_the_clock_is_the_brokers_own(doctor: Doctor, kafka: Sandbox) -> None:
     """On this machine both are one."""
     with Client(ClientConfig.parse({"bootstrap.servers": kafka.bootstrap_servers})) as client:
-        client.versions()
         clock = controller_clock(client)
     assert abs(clock.ahead_ms) <= clock.doubt_ms + 5
     assert clock.node == 1
