@@ -14,7 +14,7 @@ __all__ = ["CLIENTS_VERSION", "VERSION", "connector_jars"]
 VERSION = "4.2.0"
 #: The Kafka client that this connector is built with.
 CLIENTS_VERSION = "3.9.2"
-PARTS = (
+_PARTS = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", VERSION),
     # not published with 4.2.0
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
@@ -25,4 +25,4 @@ PARTS = (
 
 def connector_jars(*, progress: bool) -> list[Path]:
     """The connector and what Spark does not ship of its dependencies. Fetched the first time."""
-    return ivy.kept(jars.cache_directory() / "connector" / VERSION, PARTS, f"Spark's Kafka connector {VERSION}", progress=progress)
+    return ivy.kept(jars.cache_directory() / "connector" / VERSION, _PARTS, f"Spark's Kafka connector {VERSION}", progress=progress)

@@ -48,9 +48,13 @@ class Recovery:
         self._parts: dict[str, list[float]] = {name: [] for name, _ in _PARTS}
 
     def __str__(self) -> str:
-        total = sum(median(values) for values in self._parts.values())
-        parts = ", ".join(f"{name} {median(values):.1f} s ({min(values):.1f} to {max(values):.1f})" for name, values in self._parts.items())
-        return f"{total:.1f} s: {parts}"
+        # taking over is some 50 ms: with one digit it would be printed as nothing at all
+        parts = ", ".join(f"{name} {median(values):.2f} s ({min(values):.2f} to {max(values):.2f})" for name, values in self._parts.items())
+        return f"{sum(self.split().values()):.1f} s: {parts}"
+
+    def split(self) -> dict[str, float]:
+        """Seconds of each part, the median of all kills."""
+        return {name: median(values) for name, values in self._parts.items()}
 
     def measure(self, rig: Rig, rounds: range) -> list[Figure]:
         """Milliseconds, one kill each."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 import sys
@@ -54,9 +53,8 @@ def test_a_driver_is_killed_and_the_way_to_its_next_commit_is_split(kafka: Sandb
     with Client(ClientConfig.parse({"bootstrap.servers": kafka.bootstrap_servers})) as client:
         recovery = Recovery()
         milliseconds = recovery.kill(Rig(kafka, secured, plain, spark, tmp_path, admin, client, Console(quiet=True)), "exactly_once", 1)
-    found = re.fullmatch(r"(\S+) s: Spark's start (\S+) s .*, taking over (\S+) s .*, the first batch (\S+) s .*", str(recovery))
-    assert found is not None, str(recovery)
-    total, *parts = map(float, found.groups())
-    assert all(part > 0 for part in parts)
-    assert abs(total - sum(parts)) < 0.3, "but for rounding"
-    assert milliseconds > 900 * total, "rows are read behind their commit"
+    split = recovery.split()
+    assert list(split) == ["Spark's start", "taking over", "the first batch"]
+    assert all(part > 0 for part in split.values())
+    assert milliseconds > 900 * sum(split.values()), "rows are read at their commit, at which a marker may be a little earlier than the answer"
+    assert str(recovery) == f"{sum(split.values()):.1f} s: " + ", ".join(f"{name} {s:.2f} s ({s:.2f} to {s:.2f})" for name, s in split.items())
