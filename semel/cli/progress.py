@@ -107,11 +107,11 @@ def reset(
     console = Console(soft_wrap=True, quiet=as_json)
     offsets = _offsets(to_offsets) if to_offsets is not None else None
     with connect(bootstrap_server, command_config) as client:
-        whose = scope_of(client, prefix, progress_topic, scope.value if scope is not None else None)
-        lost = is_lost(client, prefix, progress_topic)
-        if whose is None and offsets is None and not lost:
+        known = scope_of(client, prefix, progress_topic, scope.value if scope is not None else None)
+        whose = known or (scope or Scope.QUERY).value
+        lost = is_lost(client, prefix, whose, progress_topic)
+        if known is None and offsets is None and not lost:
             raise _unknown(prefix, progress_topic)
-        whose = whose or (scope or Scope.QUERY).value
         before = Standing(prefix, whose, None, open=False)
         if lost:  # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
             after = _decided(console, client, before, offsets, lost=True, yes=yes)

@@ -30,7 +30,6 @@ __all__ = [
     "claim_value",
     "claimed_from",
     "decided_key",
-    "key_head",
     "look_key",
     "progress_key",
     "refuse_moved",
@@ -249,14 +248,9 @@ def decided_key(prefix: str) -> bytes:
     return progress_key(prefix, "decided")
 
 
-def key_head(key: bytes) -> bytes:
-    """What the keys of one prefix begin with, in whatever scope, by one of them."""
-    return key[: key.rindex(b'"scope":')]
-
-
 def _notes(key: bytes) -> tuple[bytes, tuple[bytes, bytes], bytes]:
     """What the keys of one prefix begin with, the keys of its claims and looks, and that of its decisions."""
-    head = key_head(key)
+    head = key[: key.rindex(b'"scope":')]
     return head, (head + b'"scope":"claim"}]', head + b'"scope":"look"}]'), head + b'"scope":"decided"}]'
 
 

@@ -23,7 +23,6 @@ from semel.transaction.progress import (
     claim_value,
     claimed_from,
     decided_key,
-    key_head,
     look_key,
     progress_key,
     settle,
@@ -97,6 +96,8 @@ class ProgressTopic:
         self.topic_id = UUID(int=0)
         #: Where the log began when it was looked at; None before that. Compaction does not move it: what does so, has cut records off.
         self._begins: int | None = None
+        #: The beginning that a claim of this owner names: an older one than the log has, where that may have taken other scopes' progress away.
+        self._claims = 0
 
     def prepare(self, deadline: Deadline) -> None:
         """Create the topic where it is missing, refuse one that could lose progress. Raises :class:`ConfigError`."""
@@ -165,12 +166,12 @@ class ProgressTopic:
     def claim(self) -> int:
         """Write a claim and return its offset: everything that was acknowledged before is below it, on every broker that can answer.
 
-        It stays, and says that nothing of this prefix was missing when the log began where it did then: who does not know that writes a
+        It stays, and says that nothing of this prefix was missing when the log began at the offset that it names: who does not know that writes a
         :meth:`look`.
         """
         if self._begins is None:
-            self._begins = self._beginning(self._client.deadline())
-        return self._append({claim_key(self._prefix): claim_value(self._begins)}, None).last
+            self._begins = self._claims = self._beginning(self._client.deadline())
+        return self._append({claim_key(self._prefix): claim_value(self._claims)}, None).last
 
     def look(self) -> int:
         """Bound a read as :meth:`claim` does, and say nothing."""
@@ -185,27 +186,30 @@ class ProgressTopic:
         where = f"{self.partition[0]}-{self.partition[1]}"
         return settle(read_journal(self._client, self.partition, end, deadline), self.key, where)
 
-    def holds_any(self, deadline: Deadline) -> bool:
-        """Whether a claim of this prefix is there, or a committed record: whoever has ever owned it has left one, and compaction keeps the newest.
+    def holds_progress(self, deadline: Deadline) -> bool:
+        """Whether a claim of this prefix is there, or a committed record of this key: every owner leaves a claim, and compaction keeps the newest.
 
         What is open or aborted says nothing: who sets lost progress, and dies on the way, leaves that. Nor does a claim in front of which the log
-        has been cut off since: what it spoke of may be gone. Raises :class:`~semel.errors.Unsupported` for a claim of a newer version.
+        has been cut off since: what it spoke of may be gone. Where the record speaks for itself, claims go on naming what that one did: of other
+        scopes nothing is known. Raises :class:`~semel.errors.Unsupported` for a claim of a newer version.
         """
-        head, claims = key_head(self.key), claim_key(self._prefix)
-        begins = self._begins = self._beginning(deadline)
+        begins = self._begins = self._claims = self._beginning(deadline)
         where = f"{self.partition[0]}-{self.partition[1]}"
-        unsettled = set()
+        claims, claimed = claim_key(self._prefix), 0
+        unsettled, committed = set(), False
         for event in self._all(deadline):
             if isinstance(event, End):
-                if event.commit and event.producer_id in unsettled:
-                    return True
+                committed |= event.commit and event.producer_id in unsettled
                 unsettled.discard(event.producer_id)
             elif event.key == claims:
-                if claimed_from(event.value or b"", f"{where} offset {event.offset}") >= begins:
+                claimed = max(claimed, claimed_from(event.value or b"", f"{where} offset {event.offset}"))
+                if claimed >= begins:
                     return True
-            elif event.transactional and (event.key or b"").startswith(head):
+            elif event.transactional and event.key == self.key:
                 unsettled.add(event.producer_id)
-        return False
+        if committed:
+            self._claims = claimed
+        return committed
 
     def was_cut(self, deadline: Deadline) -> bool:
         """Whether the log begins later than when it was looked at: records have been deleted meanwhile."""

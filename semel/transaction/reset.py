@@ -45,11 +45,11 @@ def scope_of(client: Client, prefix: str, progress_topic: str, chosen: str | Non
     return found[0] if found else None
 
 
-def is_lost(client: Client, prefix: str, progress_topic: str) -> bool:
+def is_lost(client: Client, prefix: str, scope: str, progress_topic: str) -> bool:
     """Whether a prefix has committed before, and its progress is gone: a new start is refused until it is set, or forgotten on purpose."""
     deadline = client.deadline()
     known = describe(client, prefix, deadline) is not None
-    return known and takeover.is_lost(ProgressTopic(client, prefix, "query", progress_topic), deadline)
+    return known and takeover.is_lost(ProgressTopic(client, prefix, scope, progress_topic), deadline)
 
 
 def forget(owner: Producer) -> None:

@@ -101,7 +101,7 @@ def is_lost(progress: ProgressTopic, deadline: Deadline) -> bool:
 
     Asked before the topic is created and before anything is claimed in it, so that a second start is refused as the first was.
     """
-    return not progress.find(deadline) or not progress.holds_any(deadline)
+    return not progress.find(deadline) or not progress.holds_progress(deadline)
 
 
 def _lost(own: Ownership) -> DataLoss:

@@ -160,15 +160,15 @@ def test_an_import_is_refused_too(raw: Raw, kept: str, tmp_path: Path) -> None:
 
 
 def test_a_topic_that_is_deleted_and_made_again_while_it_is_looked_at(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    holds_any = ProgressTopic.holds_any
+    holds_progress = ProgressTopic.holds_progress
 
     def and_then_it_goes(topic: ProgressTopic, deadline: Deadline) -> bool:
         monkeypatch.undo()
-        found = holds_any(topic, deadline)
+        found = holds_progress(topic, deadline)
         delete(raw.servers, kept)
         return found
 
-    monkeypatch.setattr(ProgressTopic, "holds_any", and_then_it_goes)
+    monkeypatch.setattr(ProgressTopic, "holds_progress", and_then_it_goes)
     with cluster(raw) as opened:
         for _ in range(2):
             refused(opened.producer(raw.id, progress_topic=kept))
@@ -214,6 +214,24 @@ def test_a_claim_says_nothing_of_what_was_cut_off_before_it(raw: Raw, kept: str)
     reset = ["progress", "reset", raw.id, "--scope", "producer", "--progress-topic", kept, "--yes", "--bootstrap-server", raw.servers]
     assert CliRunner().invoke(app, reset).exit_code == 0
     assert not any(start(raw, kept) for _ in range(2)), "what was set claims for the log that there is"
+
+
+def test_another_scopes_record_says_nothing_of_what_was_cut_off_before_it(raw: Raw, kept: str) -> None:
+    """Nor does the start of its owner, which claims in a log that is shorter."""
+    batch = ["--scope", "batch", "--progress-topic", kept, "--bootstrap-server", raw.servers]
+
+    def start_batch() -> bool:
+        with Producer(raw.client, raw.id, scope="batch", progress_topic=kept) as owner:
+            return owner.take_over() is not None
+
+    assert not start_batch(), "nothing was cut: a scope that is new begins anew"
+    offsets = f'{{"{raw.topic}": {{"0": 0}}}}'
+    assert CliRunner().invoke(app, ["progress", "reset", raw.id, *batch, "--to-offsets", offsets, "--yes"]).exit_code == 0
+    cut(raw, kept, but=2)
+    with cluster(raw) as opened:
+        for _ in range(2):
+            refused(opened.producer(raw.id, progress_topic=kept))
+            assert start_batch(), "the control: its own record is there"
 
 
 def test_a_log_that_is_cut_and_still_has_the_progress(raw: Raw, kept: str) -> None:
