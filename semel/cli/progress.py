@@ -117,6 +117,8 @@ def reset(
             after = _decided(console, client, before, offsets, lost=True, yes=yes)
         with Producer(client, prefix, scope=whose, progress_topic=progress_topic, may_have_lost_progress=lost) as owner:
             found = owner.take_over()
+            if lost and found is not None:
+                raise _no_longer_lost(prefix)
             if not lost:
                 before = Standing(prefix, whose, found, open=False)
                 after = _decided(console, client, before, offsets, lost=False, yes=yes)
@@ -134,8 +136,8 @@ def _decided(
     after = at_offsets(client, before.progress, offsets) if offsets is not None else None
     if lost:
         console.print(
-            f"The cluster remembers transactions of {before.prefix!r}, and none of its progress is here: it was lost. Whose it was nothing says; it"
-            f" is taken for that of a {before.scope} (another: --scope). Afterwards nothing under this prefix is refused any more for that loss."
+            f"Transactions of {before.prefix!r} are remembered, and no progress of its {before.scope} is here: it was lost. If it was not that of a"
+            f" {before.scope}, say whose by --scope. Afterwards nothing under this prefix is refused any more for that loss."
         )
     else:
         _show(console, before, *lags(client, [before.progress]))
@@ -190,6 +192,14 @@ def _moves(before: Standing, after: Progress) -> Table:
 def _unknown(prefix: str, progress_topic: str) -> ConfigError:
     return ConfigError(
         f"{progress_topic} holds no progress of {prefix!r}. Nothing was changed. `semel progress list` shows whose it holds.", tag="UNKNOWN_PREFIX"
+    )
+
+
+def _no_longer_lost(prefix: str) -> ConfigError:
+    return ConfigError(
+        f"{prefix!r} has progress: somebody has set it, or gone on, since it was found lost. Nothing was changed; who ran under this prefix was"
+        " fenced: start it again. `semel progress describe` shows what it has.",
+        tag="NO_LONGER_LOST",
     )
 
 

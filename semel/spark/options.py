@@ -106,7 +106,8 @@ def kafka_properties(given: Mapping[str, object]) -> dict[str, str]:
     """The ``kafka.`` options without their prefix. Spark's own connector lower-cases them too."""
     found = {name[6:].lower(): str(value) for name, value in given.items() if name.lower().startswith("kafka.")}
     if not found.get("bootstrap.servers"):
-        near = next((name for name in given if name.lower().replace("_", ".").endswith("bootstrap.servers")), None)
+        alike = (name for name in given if name.lower().replace("_", ".").endswith("bootstrap.servers"))
+        near = next((name for name in alike if name.lower() != "kafka.bootstrap.servers"), None)
         hint = f" {near!r} was given: did you mean kafka.bootstrap.servers?" if near else ""
         raise ConfigError(f"kafka.bootstrap.servers is missing. Nothing was read or written. Give it as host:port[,host:port].{hint}")
     return found

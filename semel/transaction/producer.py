@@ -201,11 +201,11 @@ class Producer:
         except Fenced:
             self._own.states.move(Event.FENCED)
             raise
-        if self._markers is waited:  # another thread may have ended another transaction meanwhile
-            self._markers = None
         if self._own.lost_progress and self._committed:
             self._own.progress.claim()  # it is there now; a record that forgets goes with compaction, and the claim stays
             self._own.lost_progress = False
+        if self._markers is waited:  # another thread may have ended another transaction meanwhile
+            self._markers = None
 
     def _watch(self, ended: Ended) -> None:
         own, now = self._own, self._own.identity

@@ -150,7 +150,7 @@ class Decided:
 def _refuse_newer(version: object, where: str, known: int = VERSION) -> None:
     if not is_version(version, known):
         raise Unsupported(
-            f"the progress record at {where} has version {version!r:.100}, and this semel knows {known}: a newer semel wrote it. Nothing was"
+            f"the record of progress at {where} has version {version!r:.100}, and this semel knows {known}: a newer semel wrote it. Nothing was"
             " written. Run this query with that version or a newer one."
         )
 
@@ -248,10 +248,10 @@ def decided_key(prefix: str) -> bytes:
     return progress_key(prefix, "decided")
 
 
-def _notes(key: bytes) -> tuple[bytes, tuple[bytes, bytes], bytes]:
-    """What the keys of one prefix begin with, the keys of its claims and looks, and that of its decisions."""
+def _notes(key: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """What the keys of one prefix begin with, and the keys of its claims, its looks and its decisions."""
     head = key[: key.rindex(b'"scope":')]
-    return head, (head + b'"scope":"claim"}]', head + b'"scope":"look"}]'), head + b'"scope":"decided"}]'
+    return head, head + b'"scope":"claim"}]', head + b'"scope":"look"}]', head + b'"scope":"decided"}]'
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
     A tombstone of a transaction is such a record: what it forgets is as it was until its transaction is committed. Older records stay in the log
     until compaction comes by, which removes them before the tombstone; so they count only as long as none follows them.
     """
-    head, bounds, decisions = _notes(key)
+    head, claims, looks, decisions = _notes(key)
     records: list[Recorded] = []
     ours: list[bool] = []
     decided: list[Decided] = []
@@ -333,8 +333,10 @@ def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
         if isinstance(event, End):
             for index in waiting.pop(event.producer_id, ()):
                 records[index] = replace(records[index], committed=event.commit)
-        elif event.key is None or not event.key.startswith(head) or event.key in bounds or (event.value is None and not event.transactional):
+        elif event.key is None or not event.key.startswith(head) or event.key == looks or (event.value is None and not event.transactional):
             continue
+        elif event.key == claims:
+            claimed_from(event.value or b"", f"{where} offset {event.offset}")  # a newer semel's is refused: it may mean another thing
         elif event.key == decisions:
             if event.value is not None:
                 decided.append(Decided.decode(event.value, f"{where} offset {event.offset}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from uuid import UUID
 
 import numpy as np
@@ -37,11 +38,13 @@ from semel.wire.produce import Appender
 from semel.wire.transactions import Identity
 from semel.wire.witnesses import newest_leaders
 
-__all__ = ["DEFAULT_TOPIC", "PARTITIONS", "ProgressTopic", "examine"]
+__all__ = ["DEFAULT_TOPIC", "PARTITIONS", "ProgressTopic", "Trace", "examine"]
 
 DEFAULT_TOPIC = "semel-progress"
 #: A prefix lives on partition murmur2(prefix) mod this, however many partitions more the topic has: adding some moves nobody.
 PARTITIONS = 16
+#: What a claim names that says nothing of other scopes: no log begins there.
+_NOWHERE = -1
 _CHECKED = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.replicas")
 _BROKER = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 
@@ -84,6 +87,14 @@ def _faults(replication: int, settings: Mapping[str, str | None], log_settings: 
     return found
 
 
+class Trace(Enum):
+    """What the owners of a prefix before have left, for one scope: nothing, as if there had been none; all that there was; less than that."""
+
+    NONE = "none"
+    THERE = "there"
+    LOST = "lost"
+
+
 class ProgressTopic:
     """The progress of one prefix and scope."""
 
@@ -94,10 +105,10 @@ class ProgressTopic:
         self.key = progress_key(prefix, scope)
         self.partition: TopicPartition = (name, (murmur2(prefix.encode()) & 0x7FFFFFFF) % PARTITIONS)
         self.topic_id = UUID(int=0)
-        #: Where the log began when it was looked at; None before that. Compaction does not move it: what does so, has cut records off.
-        self._begins: int | None = None
+        #: Where the log began when it was looked at; one that is made begins at 0. Compaction does not move it: what does so, has cut records off.
+        self._begins = 0
         #: The beginning that a claim of this owner names: an older one than the log has, where that may have taken other scopes' progress away.
-        self._claims = 0
+        self._claim_begins = 0
 
     def prepare(self, deadline: Deadline) -> None:
         """Create the topic where it is missing, refuse one that could lose progress. Raises :class:`ConfigError`."""
@@ -114,13 +125,13 @@ class ProgressTopic:
 
     def find(self, deadline: Deadline) -> bool:
         """Look for the topic without creating it, for who only reads. Raises :class:`ConfigError` for one that cannot be ours."""
+        self._begins = self._claim_begins = 0
         topic = self._client.existing({self.name}, deadline).get(self.name)
         if topic is None:
             return False
         if self.partition[1] not in topic.partitions:
             raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
         self.topic_id = topic.id
-        self._begins = None
         return True
 
     def _create(self, log_settings: dict[str, str | None], deadline: Deadline) -> None:
@@ -169,9 +180,7 @@ class ProgressTopic:
         It stays, and says that nothing of this prefix was missing when the log began at the offset that it names: who does not know that writes a
         :meth:`look`.
         """
-        if self._begins is None:
-            self._begins = self._claims = self._beginning(self._client.deadline())
-        return self._append({claim_key(self._prefix): claim_value(self._claims)}, None).last
+        return self._append({claim_key(self._prefix): claim_value(self._claim_begins)}, None).last
 
     def look(self) -> int:
         """Bound a read as :meth:`claim` does, and say nothing."""
@@ -186,34 +195,39 @@ class ProgressTopic:
         where = f"{self.partition[0]}-{self.partition[1]}"
         return settle(read_journal(self._client, self.partition, end, deadline), self.key, where)
 
-    def holds_progress(self, deadline: Deadline) -> bool:
-        """Whether a claim of this prefix is there, or a committed record of this key: every owner leaves a claim, and compaction keeps the newest.
+    def trace(self, deadline: Deadline) -> Trace:
+        """What is left of the owners before: each has left a claim, of which compaction keeps the newest, and who has committed a record.
 
-        What is open or aborted says nothing: who sets lost progress, and dies on the way, leaves that. Nor does a claim in front of which the log
-        has been cut off since: what it spoke of may be gone. Where the record speaks for itself, claims go on naming what that one did: of other
-        scopes nothing is known. Raises :class:`~semel.errors.Unsupported` for a claim of a newer version.
+        What is open or aborted says nothing: who sets lost progress, and dies on the way, leaves that. A claim in front of which the log has been
+        cut off since says that there was more. Where the record of this key is there all the same, it speaks for its own scope, and claims go on
+        naming what the last one did: of other scopes nothing is known. The topic is not made where it is missing.
         """
-        begins = self._begins = self._claims = self._beginning(deadline)
+        if not self.find(deadline):
+            return Trace.NONE
+        begins = self._begins = self._claim_begins = self._beginning(deadline)
         where = f"{self.partition[0]}-{self.partition[1]}"
-        claims, claimed = claim_key(self._prefix), 0
+        claims, claimed = claim_key(self._prefix), None
         unsettled, committed = set(), False
         for event in self._all(deadline):
             if isinstance(event, End):
                 committed |= event.commit and event.producer_id in unsettled
                 unsettled.discard(event.producer_id)
             elif event.key == claims:
-                claimed = max(claimed, claimed_from(event.value or b"", f"{where} offset {event.offset}"))
+                names = claimed_from(event.value or b"", f"{where} offset {event.offset}")
+                claimed = names if claimed is None else max(claimed, names)
                 if claimed >= begins:
-                    return True
-            elif event.transactional and event.key == self.key:
+                    self._claim_begins = claimed
+                    return Trace.THERE
+            elif event.transactional and event.key == self.key and event.offset >= begins:
                 unsettled.add(event.producer_id)
         if committed:
-            self._claims = claimed
-        return committed
+            self._claim_begins = _NOWHERE if claimed is None else claimed
+            return Trace.THERE
+        return Trace.NONE if claimed is None else Trace.LOST
 
     def was_cut(self, deadline: Deadline) -> bool:
         """Whether the log begins later than when it was looked at: records have been deleted meanwhile."""
-        return self._begins is not None and self._beginning(deadline) > self._begins
+        return self._beginning(deadline) > self._begins
 
     def _beginning(self, deadline: Deadline) -> int:
         return list_offsets(self._client, {self.partition: EARLIEST}, read_committed=False, deadline=deadline)[self.partition].offset

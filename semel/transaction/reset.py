@@ -17,15 +17,14 @@ from dataclasses import replace
 from semel.errors import ConfigError
 from semel.read.plan import id_text
 from semel.read.position import AtOffsets, resolve
-from semel.transaction import takeover
 from semel.transaction.producer import Producer
 from semel.transaction.progress import KafkaSource, Progress, Source, TopicEnd
-from semel.transaction.progress_topic import ProgressTopic
+from semel.transaction.progress_topic import ProgressTopic, Trace
 from semel.transaction.standings import standings
+from semel.transaction.takeover import trace_of
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import EARLIEST, LATEST, list_offsets
-from semel.wire.transactions import describe
 
 __all__ = ["at_offsets", "at_positions", "forget", "is_lost", "scope_of", "set_to"]
 
@@ -46,10 +45,8 @@ def scope_of(client: Client, prefix: str, progress_topic: str, chosen: str | Non
 
 
 def is_lost(client: Client, prefix: str, scope: str, progress_topic: str) -> bool:
-    """Whether a prefix has committed before, and its progress is gone: a new start is refused until it is set, or forgotten on purpose."""
-    deadline = client.deadline()
-    known = describe(client, prefix, deadline) is not None
-    return known and takeover.is_lost(ProgressTopic(client, prefix, scope, progress_topic), deadline)
+    """Whether a prefix was used before, and its progress is gone: a new start is refused until it is set, or forgotten on purpose."""
+    return trace_of(client, prefix, ProgressTopic(client, prefix, scope, progress_topic), client.deadline()) is Trace.LOST
 
 
 def forget(owner: Producer) -> None:

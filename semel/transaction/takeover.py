@@ -19,13 +19,14 @@ from semel.transaction.healing import Healing
 from semel.transaction.markers import OFFSETS_TOPIC, hanging, wait_seen
 from semel.transaction.ownership import Ownership
 from semel.transaction.progress import Settled, refuse_moved
-from semel.transaction.progress_topic import ProgressTopic
+from semel.transaction.progress_topic import ProgressTopic, Trace
 from semel.transaction.states import Event
+from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 from semel.wire.transactions import describe, init_producer_id
 
-__all__ = ["is_lost", "read_progress", "take_over"]
+__all__ = ["read_progress", "take_over", "trace_of"]
 
 log = logging.getLogger("semel")
 
@@ -83,25 +84,30 @@ def _check_brokers(own: Ownership, deadline: Deadline) -> None:
 
 
 def _find_progress(own: Ownership, deadline: Deadline) -> None:
-    """Have the progress topic. Raises :class:`DataLoss` where an id that the cluster or this owner has used before has nothing in it."""
-    used = own.newest is not None or describe(own.client, own.transactional_id, deadline) is not None
-    own.lost_progress = used and is_lost(own.progress, deadline)
+    """Have the progress topic. Raises :class:`DataLoss` where an id that was used before has lost what it had in it."""
+    trace = trace_of(own.client, own.transactional_id, own.progress, deadline, used=own.newest is not None)
+    own.lost_progress = trace is Trace.LOST
     if own.lost_progress and not own.may_have_lost_progress:
         raise _lost(own)
     looked_at = own.progress.topic_id
     own.progress.prepare(deadline)
-    if used and not own.lost_progress and own.progress.topic_id != looked_at:  # deleted in this very moment, and made again
+    if trace is Trace.THERE and own.progress.topic_id != looked_at:  # deleted in this very moment, and made again
         raise _lost(own)
-    if not used:
+    if trace is Trace.NONE:
         own.progress.claim()  # before the coordinator knows the id: an id that is known and has left nothing here has lost its progress
 
 
-def is_lost(progress: ProgressTopic, deadline: Deadline) -> bool:
-    """Whether the progress of an id that the coordinator knows is gone: beginning anew, what is committed would be written again.
+def trace_of(client: Client, transactional_id: str, progress: ProgressTopic, deadline: Deadline, *, used: bool = False) -> Trace:
+    """What is left of an id's progress: lost, too, where nothing is, and the coordinator knows the id, or whoever asks has ``used`` it.
 
-    Asked before the topic is created and before anything is claimed in it, so that a second start is refused as the first was.
+    Beginning anew, what is committed would be written again. Asked before the topic is created and before anything is claimed in it, so that a
+    second start is refused as the first was.
     """
-    return not progress.find(deadline) or not progress.holds_progress(deadline)
+    trace = progress.trace(deadline)  # before the coordinator is asked: whoever comes between the two is known to it then
+    if trace is not Trace.NONE or not (used or describe(client, transactional_id, deadline) is not None):
+        return trace
+    trace = progress.trace(deadline)  # and has claimed before that: two first starts at once have lost nothing
+    return Trace.LOST if trace is Trace.NONE else trace
 
 
 def _lost(own: Ownership) -> DataLoss:
@@ -113,10 +119,10 @@ def _lost(own: Ownership) -> DataLoss:
         else f"find out by the output what it has written, and begin anew on purpose (`{anew}`)"
     )
     return DataLoss(
-        f"transactions of {own.transactional_id!r} are remembered (by the cluster, or by this owner), and there is no progress of it in"
-        f" {own.progress.name!r}: going on without would write again what may be committed. Nothing was written. If its progress is kept in another"
-        f" topic, name that one (progress_topic, in Spark progressTopic). If the topic was deleted, {ways}. If another program has used this id,"
-        " choose another one.",
+        f"transactions of {own.transactional_id!r} are remembered (by the cluster, by this owner, or by what is left in the progress topic), and"
+        f" there is no progress of its {own.scope} in {own.progress.name!r}: going on without would write again what may be committed. Nothing was"
+        " written. If its progress is kept in another topic, name that one (progress_topic, in Spark progressTopic). If the topic, or records of"
+        f" it, were deleted, {ways}. If another program has used this id, choose another one.",
         tag="PROGRESS_LOST",
     )
 
@@ -134,7 +140,7 @@ def read_progress(own: Ownership, deadline: Deadline) -> Settled:
                 " another owner is alive. This one has written nothing. Run one query with this prefix, not two."
             )
     refuse_moved(settled, own.transactional_id)
-    if settled.newest is None and not own.lost_progress and own.progress.was_cut(deadline):
+    if not (settled.newest or settled.forgotten or own.lost_progress) and own.progress.was_cut(deadline):
         raise _lost(own)
     own.settled = settled
     return settled

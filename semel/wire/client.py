@@ -97,6 +97,7 @@ class Client:
         """
         deadline = deadline or self.deadline()
         api = type(request).__name__.removesuffix("Request")
+        problem = ""
         while True:
             try:
                 connection = self.connect(target, deadline)
@@ -110,7 +111,7 @@ class Client:
                 if verdict is Outcome.COORDINATOR:
                     self.forget(target)
             except Retriable as error:
-                problem = error.message
+                problem = problem if problem and deadline.passed else error.message  # a last try may have had no time to learn anything
                 self.forget(target)
             if deadline.passed:
                 raise self._timeout(api, target, problem, deadline)

@@ -24,7 +24,7 @@ _LOG = "__cluster_metadata"
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """By how many ms the clock of ``node`` is ahead of this machine's (behind, if negative), give or take half of the way there and back."""
+    """By how many ms the clock of ``node`` is ahead of this machine's (behind, if negative), give or take half the time that the question took."""
 
     node: int
     ahead_ms: float

@@ -249,4 +249,5 @@ def unanswered(api: str) -> str:
 
 def briefly(problem: str) -> str:
     """A message of :func:`given_up` without its advice, or the name of a code: what can stand in another message."""
-    return problem.removesuffix(_CHECK).rstrip(" .") + "."
+    told = problem.removesuffix(_CHECK).rstrip(" .")
+    return told if told.endswith("?") else f"{told}."

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from typer.testing import CliRunner
 
 import semel
 import semel.steps
 import semel.transaction.transaction
 from semel.cli import app
+from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep
+from semel.testing.proxy import FaultProxy
 from semel.transaction.committed import committed_progress
 from semel.transaction.producer import Producer
-from semel.transaction.progress_topic import ProgressTopic
+from semel.transaction.progress import Progress
+from semel.transaction.progress_topic import ProgressTopic, Trace
 from semel.transaction.remedy import _progress as look_by_hand
+from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.offsets import LATEST, list_offsets
-from semel.wire.topics import topic_config
 from semel.wire.transactions import fence
+from tests.kafka.cutting import cut
 from tests.kafka.raw import Raw
-from tests.kafka.reading import delete, delete_records
-from tests.waiting import wait_for
+from tests.kafka.reading import delete
 
 _numbers = itertools.count(1)
 ROWS = pa.table({"value": ["x"]})
+SHORT = {"request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
 
 
 @pytest.fixture
@@ -51,25 +53,6 @@ def kept(raw: Raw) -> str:
 
 def cluster(raw: Raw) -> semel.Cluster:
     return semel.Cluster({"bootstrap.servers": raw.servers})
-
-
-def policy(raw: Raw, topic: str, wanted: str) -> None:
-    """Returns when the brokers answer by it."""
-    admin = AdminClient({"bootstrap.servers": raw.servers})
-    entry = ConfigEntry("cleanup.policy", wanted, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for changed in admin.incremental_alter_configs([resource]).values():
-        changed.result(60)
-    wait_for(lambda: topic_config(raw.client, topic, ["cleanup.policy"])["cleanup.policy"] == wanted, f"cleanup.policy={wanted}")
-
-
-def cut(raw: Raw, topic: str, *, but: int = 0) -> None:
-    """Delete all records of this id's partition but the last ones, as whoever sets a policy of deleting for a while."""
-    partition = ProgressTopic(raw.client, raw.id, "producer", topic).partition
-    end = list_offsets(raw.client, {partition: LATEST}, read_committed=False)[partition].offset
-    policy(raw, topic, "compact,delete")
-    delete_records(raw.servers, *partition, end - but)
-    policy(raw, topic, "compact")
 
 
 def refused(producer: Producer) -> str:
@@ -159,19 +142,65 @@ def test_an_import_is_refused_too(raw: Raw, kept: str, tmp_path: Path) -> None:
         assert stopped.tag == "PROGRESS_LOST"
 
 
-def test_a_topic_that_is_deleted_and_made_again_while_it_is_looked_at(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    holds_progress = ProgressTopic.holds_progress
+def behind_the_first_look(monkeypatch: pytest.MonkeyPatch, strike: Callable[[], None]) -> None:
+    """Do this when a start has looked what is left in the progress topic, and not yet asked anybody else."""
+    trace = ProgressTopic.trace
 
-    def and_then_it_goes(topic: ProgressTopic, deadline: Deadline) -> bool:
+    def and_then(topic: ProgressTopic, deadline: Deadline) -> Trace:
         monkeypatch.undo()
-        found = holds_progress(topic, deadline)
-        delete(raw.servers, kept)
+        found = trace(topic, deadline)
+        strike()
         return found
 
-    monkeypatch.setattr(ProgressTopic, "holds_progress", and_then_it_goes)
+    monkeypatch.setattr(ProgressTopic, "trace", and_then)
+
+
+def test_a_topic_that_is_deleted_and_made_again_while_it_is_looked_at(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    behind_the_first_look(monkeypatch, lambda: delete(raw.servers, kept))
     with cluster(raw) as opened:
         for _ in range(2):
             refused(opened.producer(raw.id, progress_topic=kept))
+
+
+@pytest.mark.parametrize("then", ["died", "committed", "committed, and was cut off"])
+def test_another_first_start_between_two_looks(raw: Raw, monkeypatch: pytest.MonkeyPatch, then: str) -> None:
+    """The first look finds nothing, and the coordinator knows the id: nothing is lost by that, unless something is."""
+    topic = f"progress-{next(_numbers)}"
+    with cluster(raw) as opened:
+
+        def first() -> None:
+            with opened.producer(raw.id, progress_topic=topic) as producer:
+                producer.take_over()
+                if then != "died":
+                    with producer.transaction() as txn:
+                        txn.send(raw.topic, ROWS)
+            if "cut" in then:
+                cut(raw.servers, raw.id, topic)
+
+        behind_the_first_look(monkeypatch, first)
+        if "cut" in then:
+            for _ in range(2):
+                refused(opened.producer(raw.id, progress_topic=topic))
+        else:
+            with opened.producer(raw.id, progress_topic=topic) as producer:
+                assert (producer.take_over() is not None) == (then == "committed")
+
+
+def test_another_first_start_that_is_cut_off_behind_the_last_look(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The id was new when the coordinator was asked; where the log began before that shows what has been taken away since."""
+    topic, prepare = f"progress-{next(_numbers)}", ProgressTopic.prepare
+    with cluster(raw) as opened:
+
+        def freeze(progress: ProgressTopic, deadline: Deadline) -> None:
+            monkeypatch.undo()
+            with opened.producer(raw.id, progress_topic=topic) as producer, producer.transaction() as txn:
+                txn.send(raw.topic, ROWS)
+            cut(raw.servers, raw.id, topic)
+            prepare(progress, deadline)
+
+        monkeypatch.setattr(ProgressTopic, "prepare", freeze)
+        for _ in range(2):
+            refused(opened.producer(raw.id, progress_topic=topic))
 
 
 def test_a_topic_that_is_made_again_behind_the_record_of_a_slow_commit(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +236,7 @@ def start(raw: Raw, topic: str) -> bool:
 
 def test_a_claim_says_nothing_of_what_was_cut_off_before_it(raw: Raw, kept: str) -> None:
     assert start(raw, kept), "it leaves a claim behind the progress"
-    cut(raw, kept, but=1)
+    cut(raw.servers, raw.id, kept, but=1)
     with cluster(raw) as opened:
         for _ in range(2):
             refused(opened.producer(raw.id, progress_topic=kept))
@@ -227,7 +256,7 @@ def test_another_scopes_record_says_nothing_of_what_was_cut_off_before_it(raw: R
     assert not start_batch(), "nothing was cut: a scope that is new begins anew"
     offsets = f'{{"{raw.topic}": {{"0": 0}}}}'
     assert CliRunner().invoke(app, ["progress", "reset", raw.id, *batch, "--to-offsets", offsets, "--yes"]).exit_code == 0
-    cut(raw, kept, but=2)
+    cut(raw.servers, raw.id, kept, but=2)
     with cluster(raw) as opened:
         for _ in range(2):
             refused(opened.producer(raw.id, progress_topic=kept))
@@ -239,15 +268,37 @@ def test_a_log_that_is_cut_and_still_has_the_progress(raw: Raw, kept: str) -> No
     start(raw, kept)
     with cluster(raw) as opened, opened.producer(raw.id, progress_topic=kept) as producer, producer.transaction() as txn:
         txn.send(raw.topic, ROWS)
-    cut(raw, kept, but=2)
+    cut(raw.servers, raw.id, kept, but=2)
     assert all(start(raw, kept) for _ in range(2))
+
+
+def test_the_claim_behind_a_reset_is_written_again_until_it_is_there(raw: Raw, kept: str) -> None:
+    """It outlives the record that forgets, which goes with compaction."""
+    start(raw, kept)
+    cut(raw.servers, raw.id, kept, but=1)
+    others = ProgressTopic(raw.client, raw.id, "batch", kept)  # sees the claims alone
+    assert others.trace(raw.client.deadline()) is Trace.LOST
+    with FaultProxy(raw.servers) as proxy, Client(ClientConfig.parse({"bootstrap.servers": proxy.bootstrap_servers, **SHORT})) as client:
+        owner = Producer(client, raw.id, scope="producer", progress_topic=kept, may_have_lost_progress=True)
+        owner.take_over()
+        with owner.transaction() as txn:
+            txn.commit(Progress(forgotten=True))
+        dropped = [proxy.drop_request("Produce", n) for n in range(1, 30)]
+        with pytest.raises(semel.Retriable, match="COMMITTED"):
+            owner.settle()
+        for fault in dropped:
+            proxy.withdraw(fault)
+        assert others.trace(raw.client.deadline()) is Trace.LOST
+        owner.settle()
+        assert others.trace(raw.client.deadline()) is Trace.THERE
+        owner.close()
 
 
 def test_a_log_that_is_cut_while_it_is_taken_over(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def strike(passed: semel.steps.Step, of: str) -> None:
         if passed is OwnerStep.INITIALISED and of == raw.id:
             monkeypatch.undo()
-            cut(raw, kept)
+            cut(raw.servers, raw.id, kept)
 
     monkeypatch.setattr(semel.steps, "_observer", strike)
     with cluster(raw) as opened:
@@ -260,7 +311,7 @@ def test_who_is_fenced_does_not_say_that_nothing_is_missing(raw: Raw, kept: str)
     with cluster(raw) as opened:
         txn = opened.producer(raw.id, progress_topic=kept).transaction()
         txn.send(raw.topic, ROWS)
-        cut(raw, kept)
+        cut(raw.servers, raw.id, kept)
         fence(raw.client, raw.id)
         with pytest.raises(semel.Fenced):
             txn.commit()

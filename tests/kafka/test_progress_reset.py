@@ -142,6 +142,26 @@ def test_another_owner_that_comes_while_it_asks_keeps_its_progress(worker: Worke
     assert found.batch == 8
 
 
+def test_progress_that_somebody_else_sets_while_it_asks_is_kept_where_it_was_lost(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"progress_topic": f"{worker.prefix}-progress"}
+    worker.commit(7, **own)
+    delete(worker.servers, own["progress_topic"])
+    lost = ("--scope", "producer", "--progress-topic", own["progress_topic"])
+
+    def meanwhile(_: str, *, abort: bool) -> bool:
+        assert abort
+        subprocess.run([sys.executable, "-c", "from semel.cli import main; main()", *worker.command(*lost, "--yes")], check=True, capture_output=True)
+        worker.commit(8, **own)
+        return True
+
+    monkeypatch.setattr(typer, "confirm", meanwhile)
+    assert isinstance(error := worker.reset(*lost).exception, ConfigError)
+    assert error.tag == "NO_LONGER_LOST"
+    found = worker.progress(**own)
+    assert found is not None
+    assert found.batch == 8
+
+
 STEPS = [
     OwnerStep.INITIALISED,
     OwnerStep.CLAIMED,

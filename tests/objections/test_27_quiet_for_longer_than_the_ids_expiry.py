@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from typer.testing import CliRunner
 
 import semel
+from semel.cli import app
 from semel.sandbox import Sandbox
 from semel.testing.proxy import FaultProxy
 from semel.transaction.producer import Producer
 from semel.wire.transactions import describe
 from tests.crash.arena import assert_whole, new_job
 from tests.crash.pipeline import Job, copy_next, position, write_here
+from tests.kafka.cutting import cut
 from tests.kafka.raw import Raw
 from tests.kafka.reading import delete
 from tests.waiting import wait_for
@@ -70,6 +73,32 @@ def test_progress_that_was_deleted_meanwhile_is_named_and_no_other_owner(forgetf
         wait_until_forgotten(job)
         with pytest.raises(semel.DataLoss, match="PROGRESS_LOST"):
             copy_next(producer, job, write_here(cluster, job))
+
+
+@pytest.mark.parametrize("scope", ["producer", "batch"])
+def test_progress_that_was_cut_off_stays_lost_when_the_id_is_forgotten(forgetful: Sandbox, scope: str) -> None:
+    """A claim is left in front of which records are gone: this one does not expire. The other scope, which has never committed, knows no better."""
+    job = new_job(forgetful, "quiet", chunks=4)
+    kept = f"{job.prefix}-progress"
+    arguments = ["progress", "reset", job.prefix, "--scope", scope, "--progress-topic", kept, "--bootstrap-server", job.servers, "--yes"]
+    with semel.Cluster(job.properties()) as cluster:
+        with cluster.producer(job.prefix, progress_topic=kept) as producer:
+            producer.take_over([job.target], job.group)
+            copy_next(producer, job, write_here(cluster, job))
+        with cluster.producer(job.prefix, progress_topic=kept) as producer:
+            assert producer.take_over() is not None, "it leaves a claim behind the progress"
+        cut(job.servers, job.prefix, kept, but=1)
+        wait_until_forgotten(job)
+        for _ in range(2):
+            with (
+                pytest.raises(semel.DataLoss, match="PROGRESS_LOST"),
+                Producer(cluster._client, job.prefix, scope=scope, progress_topic=kept) as owner,
+            ):
+                owner.take_over()
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+        with Producer(cluster._client, job.prefix, scope=scope, progress_topic=kept) as owner:
+            assert owner.take_over() is None
 
 
 def test_both_stop_where_another_owner_came_and_was_forgotten_too(forgetful: Sandbox) -> None:

@@ -45,6 +45,8 @@ def assert_nothing(kafka: Sandbox, topic: str) -> None:
         ({"topic": "a", "kafka.request.timeout": "1"}, "UNKNOWN_OPTION", "request.timeout.ms"),
         ({"topic": "a", "transactionalIdPrefix": None}, "PREFIX_MISSING", "delivery=at_least_once"),
         ({"topic": "a", "kafka.bootstrap.servers": None}, "CONFIG", "kafka.bootstrap.servers is missing"),
+        ({"topic": "a", "kafka.bootstrap.servers": None, "bootstrap.servers": "a:1"}, "CONFIG", "did you mean kafka.bootstrap.servers"),
+        ({"topic": "a", "kafka.bootstrap.servers": ""}, "CONFIG", "host:port[,host:port]."),
         ({"topic": "a", "kafka.bootstrap.servers": "nowhere"}, "CONFIG", "not host:port"),
         ({"topic": "a", "delivery": "twice"}, "CONFIG", "exactly_once"),
         ({"topic": "a", "kafka.acks": "1"}, "CONFIG", "contradicts exactly-once"),

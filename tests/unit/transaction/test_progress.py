@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 from semel.errors import DataLoss, Unsupported
 from semel.read.journal import End, Entry
-from semel.transaction.progress import KafkaSource, OtherSource, Progress, Recorded, TopicEnd, claim_key, progress_key, settle
+from semel.transaction.progress import (
+    KafkaSource,
+    OtherSource,
+    Progress,
+    Recorded,
+    Settled,
+    TopicEnd,
+    claim_key,
+    claim_value,
+    progress_key,
+    settle,
+)
 
 KEY = progress_key("orders-out", "query")
 NUMBERS = st.integers(0, 2**40)
@@ -130,6 +141,14 @@ def record(offset: int, producer: int, epoch: int = 0, batch: int = 0, key: byte
 
 def outcomes(*events: Entry | End) -> list[bool | None]:
     return [found.committed for found in settle(events, KEY, "here").records]
+
+
+def test_a_claim_of_a_newer_version_is_refused_wherever_it_stands() -> None:
+    """It may mean something else there, and one of this version in front of it speaks of another time."""
+    claims = [Entry(number, -1, -1, False, claim_key("orders-out"), value) for number, value in enumerate([claim_value(0), b'{"v":3,"begins":0}'])]
+    with pytest.raises(Unsupported, match="here offset 1 has version 3"):
+        settle(claims, KEY, "here")
+    assert settle(claims[:1], KEY, "here") == Settled(())
 
 
 def test_a_record_without_a_marker_is_open() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 
 from semel.config import ClientConfig
@@ -18,3 +21,21 @@ def test_a_question_that_nobody_answers_has_changed_nothing(caplog: pytest.LogCa
     (warned,) = caplog.messages
     assert warned.startswith("no broker could be reached: 127.0.0.1:1 could not be reached"), "once, and before the time is over"
     assert warned.endswith("It is tried again.")
+
+
+def test_a_last_try_that_learns_nothing_does_not_hide_what_was_seen_before_it() -> None:
+    """The listener turns the first connection away and lets the next ones wait, for longer than there is time."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def turn_away() -> None:
+            met, _ = listener.accept()
+            met.recv(100)
+            met.close()
+
+        thread = threading.Thread(target=turn_away)
+        thread.start()
+        patience = {"default.api.timeout.ms": 50, "request.timeout.ms": 100, "retry.backoff.ms": 5}
+        config = ClientConfig.parse({"bootstrap.servers": "{}:{}".format(*listener.getsockname()), **patience})
+        with Client(config) as client, pytest.raises(Retriable, match=r"another security\.protocol\? Nothing was read"):
+            client.topics(["orders"])
+        thread.join()
