@@ -35,7 +35,8 @@ _PEERS = {"at_least_once": "same query, at-least-once", JVM: "Spark's JVM source
 #: The driver is killed when so many rows have come out, which are some seconds of rows that arrive.
 _BEFORE = 3_000
 _LOT, _PAUSE_S = 100, 0.1
-_PATIENCE_S = 120.0
+_PATIENCE_S = 300.0
+_POLL_S = 0.05
 _QUIET_S = 1.0
 #: What ends each part of the way to the first commit.
 _PARTS = (("Spark's start", SinkStep.CALLED), ("taking over", OwnerStep.MARKERS_CHECKED), ("the first batch", OwnerStep.COMMIT_ANSWERED))
@@ -74,6 +75,9 @@ class Recovery:
             with _driver(pipeline, plan) as second:
                 _read(rig.servers, _quiet_ends(rig, target), 1, second)
                 seen = time.monotonic()
+                while way == _OURS and not _answered(plan, killed):  # a reader may have the rows before the driver has its answer
+                    _refuse_ended(second, seen + _PATIENCE_S)
+                    time.sleep(_POLL_S)
             if way == _OURS and number:
                 self._split(killed, plan.passed())
         return (seen - killed) * 1000
@@ -109,10 +113,18 @@ def _read(servers: str, begin: list[TopicPartition], rows: int, program: Program
     try:
         while rows > 0:
             rows -= len(consumer.consume(_BEFORE, timeout=0.01))
-            if program.process.poll() is not None or time.monotonic() > end:
-                raise Incomplete(f"no new rows came from the driver within {_PATIENCE_S:.0f} s:\n{program.tail()}")
+            _refuse_ended(program, end)
     finally:
         consumer.close()
+
+
+def _answered(plan: CrashPlan, killed: float) -> bool:
+    return any(each.time > killed and each.step == step_name(OwnerStep.COMMIT_ANSWERED) for each in plan.passed())
+
+
+def _refuse_ended(program: Program, end: float) -> None:
+    if program.process.poll() is not None or time.monotonic() > end:
+        raise Incomplete(f"the driver has ended, or nothing new came from it within {_PATIENCE_S:.0f} s:\n{program.tail()}")
 
 
 @contextmanager

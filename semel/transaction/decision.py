@@ -33,7 +33,7 @@ def decide(client: Client, producer_id: int, epoch: int, settled: Settled, curre
         newest = max(own, key=lambda record: record.offset)
         return newest.committed if newest.committed is not None else _by_its_rows(client, newest, deadline)
     # progress is written last, so without a record nothing was committed; yet compaction drops a record behind a newer one, and where there is none
-    # at all, whoever wrote these rows may write none, or keep it in another topic. A claim says nothing of that: who has never committed leaves one too
+    # at all, whoever wrote these rows may write none, or keep it in another topic. A claim says nothing of that: every owner leaves one
     written = [record for record in settled.everything if not record.progress.moved]
     if not written or any(_newer(record, producer_id, epoch, current) for record in written):
         return None

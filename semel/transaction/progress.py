@@ -30,6 +30,7 @@ __all__ = [
     "claim_value",
     "claimed_from",
     "decided_key",
+    "key_head",
     "look_key",
     "progress_key",
     "refuse_moved",
@@ -248,9 +249,14 @@ def decided_key(prefix: str) -> bytes:
     return progress_key(prefix, "decided")
 
 
+def key_head(key: bytes) -> bytes:
+    """What the keys of one prefix begin with, in whatever scope, by one of them."""
+    return key[: key.rindex(b'"scope":')]
+
+
 def _notes(key: bytes) -> tuple[bytes, bytes, bytes, bytes]:
     """What the keys of one prefix begin with, and the keys of its claims, its looks and its decisions."""
-    head = key[: key.rindex(b'"scope":')]
+    head = key_head(key)
     return head, head + b'"scope":"claim"}]', head + b'"scope":"look"}]', head + b'"scope":"decided"}]'
 
 

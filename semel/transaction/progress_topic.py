@@ -24,6 +24,7 @@ from semel.transaction.progress import (
     claim_value,
     claimed_from,
     decided_key,
+    key_head,
     look_key,
     progress_key,
     settle,
@@ -105,23 +106,31 @@ class ProgressTopic:
         self.key = progress_key(prefix, scope)
         self.partition: TopicPartition = (name, (murmur2(prefix.encode()) & 0x7FFFFFFF) % PARTITIONS)
         self.topic_id = UUID(int=0)
+        #: The topic that was found fit to keep progress.
+        self._fit = UUID(int=0)
         #: Where the log began when it was looked at; one that is made begins at 0. Compaction does not move it: what does so, has cut records off.
         self._begins = 0
         #: The beginning that a claim of this owner names: an older one than the log has, where that may have taken other scopes' progress away.
         self._claim_begins = 0
 
+    def check(self, deadline: Deadline) -> None:
+        """Raise :class:`ConfigError` for a topic that could lose progress or is another program's, before all of it is read. It may be missing."""
+        topic = self._client.existing({self.name}, deadline).get(self.name)
+        if topic is not None:
+            self._check(topic, self._readable_broker_settings(deadline), deadline)
+
     def prepare(self, deadline: Deadline) -> None:
-        """Create the topic where it is missing, refuse one that could lose progress. Raises :class:`ConfigError`."""
+        """Have the topic: one that is missing is made, and one that was not there when it was checked is checked. Raises :class:`ConfigError`."""
         known = self._client.existing({self.name}, deadline)
-        log_settings = self._readable_broker_settings(deadline)
         if self.name not in known:
-            self._create(log_settings, deadline)
+            self._create(self._readable_broker_settings(deadline), deadline)
             known = self._client.topics({self.name}, deadline)
         topic = known[self.name]
+        if topic.id != self._fit:
+            self._check(topic, self._readable_broker_settings(deadline), deadline)
+        if topic.id != self.topic_id:  # what was seen of one that is gone is not true of it
+            self._begins = self._claim_begins = 0
         self.topic_id = topic.id
-        if len(topic.partitions) < PARTITIONS:
-            raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
-        self._check(_replication(topic), log_settings, deadline)
 
     def find(self, deadline: Deadline) -> bool:
         """Look for the topic without creating it, for who only reads. Raises :class:`ConfigError` for one that cannot be ours."""
@@ -152,14 +161,17 @@ class ProgressTopic:
                 tag="PROGRESS_TOPIC",
             ) from None
 
-    def _check(self, replication: int, log_settings: dict[str, str | None], deadline: Deadline) -> None:
+    def _check(self, topic: Topic, log_settings: dict[str, str | None], deadline: Deadline) -> None:
+        if len(topic.partitions) < PARTITIONS:
+            raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
         try:
             settings = topics.topic_config(self._client, self.name, _CHECKED, deadline)
         except ConfigError as error:
             log.warning("the settings of progress topic %s are not checked: %s", self.name, error.message)
             return
-        for fault in _faults(replication, settings, log_settings):
+        for fault in _faults(_replication(topic), settings, log_settings):
             raise self._refused(fault)
+        self._fit = topic.id
 
     def _readable_broker_settings(self, deadline: Deadline) -> dict[str, str | None]:
         try:
@@ -198,32 +210,34 @@ class ProgressTopic:
     def trace(self, deadline: Deadline) -> Trace:
         """What is left of the owners before: each has left a claim, of which compaction keeps the newest, and who has committed a record.
 
-        What is open or aborted says nothing: who sets lost progress, and dies on the way, leaves that. A claim in front of which the log has been
-        cut off since says that there was more. Where the record of this key is there all the same, it speaks for its own scope, and claims go on
-        naming what the last one did: of other scopes nothing is known. The topic is not made where it is missing.
+        What is open or aborted is not all: who sets lost progress, and dies on the way, leaves that. Nor is a claim in front of which the log has
+        been cut off since, nor another scope's record: they say that there was more. Where the record of this key is there all the same, it speaks
+        for its own scope, and claims go on naming what the last one did: of other scopes nothing is known. The topic is not made where it is missing.
         """
         if not self.find(deadline):
             return Trace.NONE
         begins = self._begins = self._claim_begins = self._beginning(deadline)
         where = f"{self.partition[0]}-{self.partition[1]}"
-        claims, claimed = claim_key(self._prefix), None
-        unsettled, committed = set(), False
+        head, claims, claimed = key_head(self.key), claim_key(self._prefix), None
+        unsettled, committed, others = set(), False, False
         for event in self._all(deadline):
             if isinstance(event, End):
                 committed |= event.commit and event.producer_id in unsettled
                 unsettled.discard(event.producer_id)
-            elif event.key == claims:
-                names = claimed_from(event.value or b"", f"{where} offset {event.offset}")
+            elif event.key == claims and event.value is not None:
+                names = claimed_from(event.value, f"{where} offset {event.offset}")
                 claimed = names if claimed is None else max(claimed, names)
                 if claimed >= begins:
                     self._claim_begins = claimed
                     return Trace.THERE
-            elif event.transactional and event.key == self.key and event.offset >= begins:
-                unsettled.add(event.producer_id)
+            elif event.transactional and event.offset >= begins:
+                if event.key == self.key:
+                    unsettled.add(event.producer_id)
+                others |= (event.key or b"").startswith(head)
         if committed:
             self._claim_begins = _NOWHERE if claimed is None else claimed
             return Trace.THERE
-        return Trace.NONE if claimed is None else Trace.LOST
+        return Trace.LOST if others or claimed is not None else Trace.NONE
 
     def was_cut(self, deadline: Deadline) -> bool:
         """Whether the log begins later than when it was looked at: records have been deleted meanwhile."""

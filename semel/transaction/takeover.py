@@ -61,7 +61,7 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
     reached(OwnerStep.INITIALISED, own.transactional_id)
     own.checked = set()
     own.checked_groups = set()
-    settled = read_progress(own, deadline)
+    settled = read_progress(own, own.deadline())
     while True:
         _see_markers(own, settled, hinted, outputs, before)
         if not settled.open:
@@ -85,6 +85,7 @@ def _check_brokers(own: Ownership, deadline: Deadline) -> None:
 
 def _find_progress(own: Ownership, deadline: Deadline) -> None:
     """Have the progress topic. Raises :class:`DataLoss` where an id that was used before has lost what it had in it."""
+    own.progress.check(deadline)
     trace = trace_of(own.client, own.transactional_id, own.progress, deadline, used=own.newest is not None)
     own.lost_progress = trace is Trace.LOST
     if own.lost_progress and not own.may_have_lost_progress:

@@ -22,6 +22,7 @@ from semel.testing.step_log import Passed
 from tests.crash.arena import assert_whole, look, new_job
 from tests.crash.nursery import Nursery
 from tests.crash.pipeline import FENCED, copy_next, position, write_here
+from tests.waiting import PATIENCE_S
 
 TAKING_OVER = [OwnerStep.INITIALISED, OwnerStep.CLAIMED, OwnerStep.PROGRESS_READ, OwnerStep.MARKERS_CHECKED]
 OWNER_STEPS = [step for step in OwnerStep if step not in HEALING]
@@ -111,7 +112,7 @@ def test_another_owner_goes_on_at_every_step(kafka: Sandbox, nursery: Nursery, t
             plan = CrashPlan(tmp_path / step.name, point)
             owner = nursery.start(job, plan, tmp_path / f"{step}.log")
             with closing(owner), cluster.producer(job.prefix) as rival:
-                plan.wait(point, 60)
+                plan.wait(point, PATIENCE_S)
                 rival.take_over([job.target], job.group)
                 copy_next(rival, job, write_here(cluster, job))
                 plan.release(point)

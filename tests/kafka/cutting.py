@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from semel.config import ClientConfig
@@ -21,8 +22,19 @@ def cut(servers: str, prefix: str, topic: str, *, but: int = 0) -> None:
         partition = ProgressTopic(client, prefix, "producer", topic).partition
         end = list_offsets(client, {partition: LATEST}, read_committed=False)[partition].offset
         _set_policy(client, servers, topic, "compact,delete")
-        delete_records(servers, *partition, end - but)
+        wait_for(lambda: _deleted(servers, *partition, end - but), "the records' deletion")
         _set_policy(client, servers, topic, "compact")
+
+
+def _deleted(servers: str, topic: str, partition: int, before: int) -> bool:
+    """Whether the log goes by the new policy already: brokers tell it a moment earlier."""
+    try:
+        delete_records(servers, topic, partition, before)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.POLICY_VIOLATION:
+            raise
+        return False
+    return True
 
 
 def _set_policy(client: Client, servers: str, topic: str, wanted: str) -> None:

@@ -23,7 +23,7 @@ from tests.waiting import wait_for
 
 IMPATIENT = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    "transactional.id.expiration.ms": "2000",
+    "transactional.id.expiration.ms": "5000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
     "offsets.retention.minutes": "1",
     "offsets.retention.check.interval.ms": "500",

@@ -20,15 +20,16 @@ from semel.steps import OwnerStep
 from semel.testing.proxy import FaultProxy
 from semel.transaction.committed import committed_progress
 from semel.transaction.producer import Producer
-from semel.transaction.progress import Progress
+from semel.transaction.progress import Progress, claim_key
 from semel.transaction.progress_topic import ProgressTopic, Trace
 from semel.transaction.remedy import _progress as look_by_hand
+from semel.wire import topics
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.transactions import fence
 from tests.kafka.cutting import cut
 from tests.kafka.raw import Raw
-from tests.kafka.reading import delete
+from tests.kafka.reading import delete, produce
 
 _numbers = itertools.count(1)
 ROWS = pa.table({"value": ["x"]})
@@ -69,6 +70,16 @@ def test_a_progress_topic_that_was_deleted_is_not_made_anew(raw: Raw, kept: str)
             refused(opened.producer(raw.id, progress_topic=kept))
     assert kept not in raw.client.existing({kept})
     assert raw.visible() == ["x"]
+
+
+def test_a_topic_of_the_wrong_kind_is_refused_before_all_of_it_is_read(raw: Raw) -> None:
+    """It may be another program's, and large."""
+    name = f"{raw.id}-not-ours"
+    topics.create(raw.client, name, partitions=16, config={"cleanup.policy": "delete"})
+    row = {"key": claim_key(raw.id), "value": b"not ours", "partition": ProgressTopic(raw.client, raw.id, "producer", name).partition[1]}
+    produce(raw.servers, name, [row])
+    with cluster(raw) as opened, pytest.raises(semel.ConfigError, match=r"cleanup\.policy=delete"):
+        opened.producer(raw.id, progress_topic=name).take_over()
 
 
 def test_a_progress_topic_that_somebody_else_made_anew(raw: Raw, kept: str) -> None:

@@ -178,7 +178,7 @@ def test_an_open_transaction_bounds_the_latest_offset_and_holds_an_end_beyond_it
     one.write(topic, values(5, "open"))
     (stable,), (all_of_it,) = ranges(client, topic), ranges(client, topic, read_committed=False)
     assert (stable.end, all_of_it.end) == (5, 10)
-    with Reader(client, [all_of_it], timeout_ms=1_500) as reader:
+    with Reader(client, [all_of_it], timeout_ms=4_000) as reader:
         batches = iter(reader)
         assert next(batches).num_rows == 5
         with pytest.raises(Retriable, match=r"\[SEMEL_OPEN_TRANSACTION\] open-0 could not be read to offset 10 .* last stable offset at 5"):

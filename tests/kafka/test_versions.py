@@ -28,6 +28,7 @@ from tests.crash.arena import assert_whole, new_job
 from tests.crash.nursery import Nursery
 from tests.crash.pipeline import FENCED, PARTITIONS, Job, copy_next, position, write_here
 from tests.kafka.raw import INVALID_EPOCH, Raw
+from tests.waiting import PATIENCE_S
 
 TRUSTED = ["4.2.1", "4.4.0"]
 REFUSED = ["4.0.2", "4.1.2"]
@@ -70,7 +71,7 @@ def live(job: Job, nursery: Nursery, directory: Path) -> str:
     frozen = CrashPlan(directory / "frozen", held)
     owner = nursery.start(job, frozen, log)
     with closing(owner), semel.Cluster(job.properties()) as cluster:
-        frozen.wait(held, 60)
+        frozen.wait(held, PATIENCE_S)
         with cluster.producer(job.prefix, accept_late_markers=job.accept_late_markers) as rival:
             rival.take_over([job.target], job.group)
             copy_next(rival, job, write_here(cluster, job))

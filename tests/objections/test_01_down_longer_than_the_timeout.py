@@ -18,7 +18,7 @@ from semel.wire.client import Client
 from semel.wire.transactions import describe
 from tests.crash.arena import assert_whole, group_offset, new_job
 from tests.crash.nursery import Nursery
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 #: The broker looks for expired transactions often, so that a short timeout is one.
 HASTY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
@@ -44,11 +44,11 @@ def expired(servers: str, transactional_id: str) -> bool:
 
 @pytest.mark.parametrize("action", [Action.KILL, Action.STOP], ids=["died", "slept"])
 def test_it_rolls_back_and_replays(hasty: Sandbox, nursery: Nursery, tmp_path: Path, action: Action) -> None:
-    job = replace(new_job(hasty, "down", chunks=6), transaction_timeout_ms=5_000, abort_every=1000)
+    job = replace(new_job(hasty, "down", chunks=6), transaction_timeout_ms=8_000, abort_every=1000)
     plan = CrashPlan(tmp_path / "plan", point := CrashPoint(OwnerStep.OFFSETS_ADDED, 4, action))
     owner = nursery.start(job, plan, tmp_path / "log")
     with closing(owner):
-        plan.wait(point, 60)
+        plan.wait(point, PATIENCE_S)
         wait_for(lambda: expired(job.servers, job.prefix), "the expiry of the transaction")
         seen = check(job.servers, job.target, expected=map(str, range(3 * job.chunk)), id="json:$.id")
         assert seen.exact, f"the fourth chunk is in doubt:\n{seen}"

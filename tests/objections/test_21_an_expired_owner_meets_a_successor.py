@@ -33,7 +33,7 @@ def expired(raw: Raw, job: Job) -> bool:
 
 @pytest.mark.parametrize("wakes_with", ["commit", "abort", "write"])
 def test_it_stops_and_its_successor_goes_on(hasty: Sandbox, wakes_with: str) -> None:
-    job = replace(new_job(hasty, "slept", chunks=6), transaction_timeout_ms=4_000)
+    job = replace(new_job(hasty, "slept", chunks=6), transaction_timeout_ms=8_000)
     raw = Raw(job.servers)
     with (
         semel.Cluster(job.properties()) as cluster,
@@ -68,7 +68,7 @@ def test_it_stops_and_its_successor_goes_on(hasty: Sandbox, wakes_with: str) -> 
 
 
 def test_it_goes_on_by_itself_where_nobody_came(hasty: Sandbox) -> None:
-    job = replace(new_job(hasty, "slept", chunks=3), transaction_timeout_ms=4_000)
+    job = replace(new_job(hasty, "slept", chunks=3), transaction_timeout_ms=8_000)
     raw = Raw(job.servers)
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as sleeper:
         sleeper.take_over([job.target], job.group)

@@ -12,6 +12,7 @@ from semel.cli import app
 from semel.sandbox import Sandbox
 from semel.testing.proxy import FaultProxy
 from semel.transaction.producer import Producer
+from semel.transaction.progress import Progress
 from semel.wire.transactions import describe
 from tests.crash.arena import assert_whole, new_job
 from tests.crash.pipeline import Job, copy_next, position, write_here
@@ -99,6 +100,23 @@ def test_progress_that_was_cut_off_stays_lost_when_the_id_is_forgotten(forgetful
         assert done.exit_code == 0, done.output
         with Producer(cluster._client, job.prefix, scope=scope, progress_topic=kept) as owner:
             assert owner.take_over() is None
+
+
+def test_another_scopes_record_alone_says_that_the_id_is_not_new(forgetful: Sandbox) -> None:
+    """Nobody knows the id, and no claim is left in the log."""
+    job = new_job(forgetful, "quiet", chunks=4)
+    kept = f"{job.prefix}-progress"
+    with semel.Cluster(job.properties()) as cluster:
+        for scope in ("producer", "batch"):
+            with Producer(cluster._client, job.prefix, scope=scope, progress_topic=kept) as owner, owner.transaction() as txn:
+                txn.commit(Progress(batch=1))
+        cut(job.servers, job.prefix, kept, but=2)
+        wait_until_forgotten(job)
+        for _ in range(2):
+            with pytest.raises(semel.DataLoss, match="PROGRESS_LOST"), cluster.producer(job.prefix, progress_topic=kept) as producer:
+                producer.take_over()
+        with Producer(cluster._client, job.prefix, scope="batch", progress_topic=kept) as owner:
+            assert owner.take_over() is not None, "the control"
 
 
 def test_both_stop_where_another_owner_came_and_was_forgotten_too(forgetful: Sandbox) -> None:
