@@ -106,8 +106,8 @@ class ProgressTopic:
         self.key = progress_key(prefix, scope)
         self.partition: TopicPartition = (name, (murmur2(prefix.encode()) & 0x7FFFFFFF) % PARTITIONS)
         self.topic_id = UUID(int=0)
-        #: The topic that was found fit to keep progress.
-        self._fit = UUID(int=0)
+        #: The topic that was checked, as far as that is allowed.
+        self._checked = UUID(int=0)
         #: Where the log began when it was looked at; one that is made begins at 0. Compaction does not move it: what does so, has cut records off.
         self._begins = 0
         #: The beginning that a claim of this owner names: an older one than the log has, where that may have taken other scopes' progress away.
@@ -126,7 +126,7 @@ class ProgressTopic:
             self._create(self._readable_broker_settings(deadline), deadline)
             known = self._client.topics({self.name}, deadline)
         topic = known[self.name]
-        if topic.id != self._fit:
+        if topic.id != self._checked:
             self._check(topic, self._readable_broker_settings(deadline), deadline)
         if topic.id != self.topic_id:  # what was seen of one that is gone is not true of it
             self._begins = self._claim_begins = 0
@@ -164,6 +164,7 @@ class ProgressTopic:
     def _check(self, topic: Topic, log_settings: dict[str, str | None], deadline: Deadline) -> None:
         if len(topic.partitions) < PARTITIONS:
             raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
+        self._checked = topic.id
         try:
             settings = topics.topic_config(self._client, self.name, _CHECKED, deadline)
         except ConfigError as error:
@@ -171,7 +172,6 @@ class ProgressTopic:
             return
         for fault in _faults(_replication(topic), settings, log_settings):
             raise self._refused(fault)
-        self._fit = topic.id
 
     def _readable_broker_settings(self, deadline: Deadline) -> dict[str, str | None]:
         try:
