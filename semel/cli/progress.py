@@ -111,7 +111,7 @@ def reset(
         whose = known or (scope or Scope.QUERY).value
         lost = is_lost(client, prefix, whose, progress_topic)
         if known is None and offsets is None and not lost:
-            raise _unknown(prefix, progress_topic)
+            raise _unknown(prefix, progress_topic, "What starts under it begins anew as it is; --to-offsets has it begin elsewhere. ")
         before = Standing(prefix, whose, None, open=False)
         if lost:  # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
             after = _decided(console, client, before, offsets, lost=True, yes=yes)
@@ -189,9 +189,10 @@ def _moves(before: Standing, after: Progress) -> Table:
     return table
 
 
-def _unknown(prefix: str, progress_topic: str) -> ConfigError:
+def _unknown(prefix: str, progress_topic: str, meaning: str = "") -> ConfigError:
     return ConfigError(
-        f"{progress_topic} holds no progress of {prefix!r}. Nothing was changed. `semel progress list` shows whose it holds.", tag="UNKNOWN_PREFIX"
+        f"{progress_topic} holds no progress of {prefix!r}. Nothing was changed. {meaning}`semel progress list` shows whose it holds.",
+        tag="UNKNOWN_PREFIX",
     )
 
 

@@ -360,6 +360,7 @@ def refuse_moved(settled: Settled, transactional_id: str) -> None:
     for record in settled.records:
         if record.committed and record.progress.moved:
             raise ConfigError(
-                f"{transactional_id!r} was taken over by {record.progress.moved!r}. Nothing was written. Use that prefix.",
+                f"{transactional_id!r} was taken over by {record.progress.moved!r}. Nothing was written. Use that prefix. Where it is the one in use,"
+                " and was reset, take the previous prefix (previous, in Spark previousTransactionalIdPrefix) out: that move is done.",
                 tag="PREFIX_MOVED",
             )

@@ -120,7 +120,10 @@ class ProgressTopic:
             self._check(topic, self._readable_broker_settings(deadline), deadline)
 
     def prepare(self, deadline: Deadline) -> None:
-        """Have the topic: one that is missing is made, and one that was not there when it was checked is checked. Raises :class:`ConfigError`."""
+        """Have the topic: one that is missing is made, and one that was not there when it was checked is checked. Raises :class:`ConfigError`.
+
+        What was seen of another one, by its id, is not true of it: it wants a :meth:`trace` of its own.
+        """
         known = self._client.existing({self.name}, deadline)
         if self.name not in known:
             self._create(self._readable_broker_settings(deadline), deadline)
@@ -128,8 +131,6 @@ class ProgressTopic:
         topic = known[self.name]
         if topic.id != self._checked:
             self._check(topic, self._readable_broker_settings(deadline), deadline)
-        if topic.id != self.topic_id:  # what was seen of one that is gone is not true of it
-            self._begins = self._claim_begins = 0
         self.topic_id = topic.id
 
     def find(self, deadline: Deadline) -> bool:

@@ -86,14 +86,17 @@ def _check_brokers(own: Ownership, deadline: Deadline) -> None:
 def _find_progress(own: Ownership, deadline: Deadline) -> None:
     """Have the progress topic. Raises :class:`DataLoss` where an id that was used before has lost what it had in it."""
     own.progress.check(deadline)
-    trace = trace_of(own.client, own.transactional_id, own.progress, deadline, used=own.newest is not None)
-    own.lost_progress = trace is Trace.LOST
-    if own.lost_progress and not own.may_have_lost_progress:
-        raise _lost(own)
-    looked_at = own.progress.topic_id
-    own.progress.prepare(deadline)
-    if trace is Trace.THERE and own.progress.topic_id != looked_at:  # deleted in this very moment, and made again
-        raise _lost(own)
+    used = own.newest is not None
+    while True:
+        trace = trace_of(own.client, own.transactional_id, own.progress, deadline, used=used)
+        own.lost_progress = trace is Trace.LOST
+        if own.lost_progress and not own.may_have_lost_progress:
+            raise _lost(own)
+        looked_at = own.progress.topic_id
+        own.progress.prepare(deadline)
+        if own.progress.topic_id == looked_at:
+            break
+        used |= trace is not Trace.NONE  # it is another topic, maybe made behind progress that somebody has committed meanwhile: look again
     if trace is Trace.NONE:
         own.progress.claim()  # before the coordinator knows the id: an id that is known and has left nothing here has lost its progress
 

@@ -15,6 +15,7 @@ import semel.steps
 import semel.transaction.transaction
 from semel.cli import app
 from semel.config import ClientConfig
+from semel.read import journal
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep
 from semel.testing.proxy import FaultProxy
@@ -26,6 +27,7 @@ from semel.transaction.remedy import _progress as look_by_hand
 from semel.wire import topics
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition
 from semel.wire.transactions import fence
 from tests.kafka.cutting import cut
 from tests.kafka.raw import Raw
@@ -214,6 +216,34 @@ def test_another_first_start_that_is_cut_off_behind_the_last_look(raw: Raw, monk
             refused(opened.producer(raw.id, progress_topic=topic))
 
 
+@pytest.mark.parametrize("made_anew", [False, True])
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_topic_that_is_deleted_behind_the_look_of_a_first_start(
+    raw: Raw, monkeypatch: pytest.MonkeyPatch, was_there: bool, made_anew: bool
+) -> None:
+    """The id was new when the coordinator was asked, and is known by now: what was looked at is another topic than the one that is there."""
+    topic, prepare = f"progress-{next(_numbers)}", ProgressTopic.prepare
+    with cluster(raw) as opened:
+
+        def commit(prefix: str) -> None:
+            with opened.producer(prefix, progress_topic=topic) as producer, producer.transaction() as txn:
+                txn.send(raw.topic, ROWS)
+
+        def freeze(progress: ProgressTopic, deadline: Deadline) -> None:
+            monkeypatch.undo()
+            commit(raw.id)
+            delete(raw.servers, topic)
+            if made_anew:
+                commit(f"{raw.id}-later")
+            prepare(progress, deadline)
+
+        if was_there:
+            commit(f"{raw.id}-before")
+        monkeypatch.setattr(ProgressTopic, "prepare", freeze)
+        for _ in range(2):
+            refused(opened.producer(raw.id, progress_topic=topic))
+
+
 def test_a_topic_that_is_made_again_behind_the_record_of_a_slow_commit(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new one answers like the old one: by its id it is another."""
     monkeypatch.setattr(semel.transaction.transaction, "_LOOK_AGAIN_S", 0.0)  # as if the groups had let it wait
@@ -315,6 +345,24 @@ def test_a_log_that_is_cut_while_it_is_taken_over(raw: Raw, kept: str, monkeypat
     with cluster(raw) as opened:
         for _ in range(2):
             refused(opened.producer(raw.id, progress_topic=kept))
+
+
+def test_a_log_that_is_cut_while_it_is_read(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind where it began, and before it is fetched from there."""
+    with cluster(raw) as opened, opened.producer(raw.id, progress_topic=kept) as producer, producer.transaction() as txn:
+        txn.send(raw.topic, ROWS)
+    beginning = journal._start
+
+    def strike(client: Client, partition: TopicPartition, deadline: Deadline) -> int:
+        monkeypatch.undo()
+        found = beginning(client, partition, deadline)
+        cut(raw.servers, raw.id, kept, but=2)
+        return found
+
+    monkeypatch.setattr(journal, "_start", strike)
+    with pytest.raises(semel.DataLoss, match=r"OFFSET_OUT_OF_RANGE.*were deleted meanwhile.*Start again"):
+        start(raw, kept)
+    assert start(raw, kept)
 
 
 def test_who_is_fenced_does_not_say_that_nothing_is_missing(raw: Raw, kept: str) -> None:

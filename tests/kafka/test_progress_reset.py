@@ -102,7 +102,9 @@ def test_it_shows_asks_and_forgets(worker: Worker) -> None:
         assert committed_progress(client, worker.prefix, scope="producer") is None
     listed = CliRunner().invoke(cli.app, ["progress", "list", "--bootstrap-server", worker.servers]).output
     assert not [line for line in listed.splitlines() if worker.prefix in line.split()]
-    assert worker.refused().tag == "UNKNOWN_PREFIX"
+    refused = worker.refused()
+    assert refused.tag == "UNKNOWN_PREFIX"
+    assert "begins anew as it is" in refused.message
     worker.commit(0)
     assert worker.progress() == Progress(**{**_fields(worker.at(0)), "wrote": {worker.target: {0: (2, 2)}}})
     assert values(worker.servers, worker.target) == ["one", "one"], "what was written stays"
@@ -272,6 +274,12 @@ def test_a_prefix_that_was_moved_is_refused(worker: Worker) -> None:
     refused = worker.refused()
     assert refused.tag == "PREFIX_MOVED"
     assert successor in refused.message
+    reset = CliRunner().invoke(cli.app, ["progress", "reset", successor, "--yes", "--bootstrap-server", worker.servers])
+    assert reset.exit_code == 0, reset.output
+    with worker.cluster.producer(successor) as producer:
+        with pytest.raises(ConfigError, match=r"PREFIX_MOVED.*was reset, take the previous prefix .* out"):
+            producer.take_over([worker.target], previous=worker.prefix)
+        assert producer.take_over([worker.target]) is None
 
 
 def test_it_is_set_to_other_offsets(worker: Worker) -> None:
