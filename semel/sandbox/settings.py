@@ -61,6 +61,7 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": str(replicas),
         "share.coordinator.state.topic.min.isr": str(in_sync),
         "group.initial.rebalance.delay.ms": "0",
+        "log.retention.ms": "-1",  # Kafka's week goes by the rows' own time: what a test has dated 1970 went whenever the broker came by
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
     }
     if len(controllers) > 1:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from semel.read import NO_END, Earliest, EndSpec, Latest, Range, Reader, StartSpec, id_text, resolve
@@ -102,9 +102,15 @@ def collect(client: Client, wanted: Sequence[Range], **options: Any) -> list[Row
 
 def oracle(servers: str, wanted: Sequence[Range], *, read_committed: bool = True) -> list[Row]:
     """The same by librdkafka: read from each start until its position is at the end."""
-    isolation = "read_committed" if read_committed else "read_uncommitted"
     consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "oracle", "isolation.level": isolation, "enable.partition.eof": True, "enable.auto.commit": False}
+        {
+            "bootstrap.servers": servers,
+            "group.id": "oracle",
+            "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",  # it would go to the end without a word, and have read nothing
+        }
     )
     consumer.assign([TopicPartition(one.topic, one.partition, one.start) for one in wanted])
     ends = {(one.topic, one.partition): one.end for one in wanted}
@@ -114,9 +120,10 @@ def oracle(servers: str, wanted: Sequence[Range], *, read_committed: bool = True
         message = consumer.poll(20)
         assert message is not None, f"the oracle got nothing, {len(done)} of {len(ends)} done"
         partition = (message.topic(), message.partition())
-        if message.error() or message.offset() >= ends[partition]:
+        assert message.error() is None or message.error().code() == KafkaError._PARTITION_EOF, message.error()
+        if message.offset() >= ends[partition]:
             done.add(partition)
-        elif partition not in done:
+        elif partition not in done and message.error() is None:
             found.append((message.partition(), message.offset(), message.key(), message.value()))
     consumer.close()
     return sorted(found, key=lambda row: row[0])

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from semel.sandbox import Sandbox
@@ -126,7 +126,8 @@ def values(servers: str, topic: str) -> list[str]:
 
 def everything(servers: str, topic: str) -> list[str]:
     """The values that a read_uncommitted reader sees, sorted: partitions come in any order."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", "isolation.level": "read_uncommitted", "enable.partition.eof": True})
+    raw = {"isolation.level": "read_uncommitted", "enable.partition.eof": True, "auto.offset.reset": "error"}
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", **raw})
     found: list[str] = []
     try:
         left = set(consumer.list_topics(topic, 30).topics[topic].partitions)
@@ -135,10 +136,11 @@ def everything(servers: str, topic: str) -> list[str]:
         while left:
             assert time.monotonic() < end, f"{topic} was not read to its end"
             for message in consumer.consume(1000, 1):
-                if message.error():
-                    left.discard(message.partition())
-                else:
+                if message.error() is None:
                     found.append(message.value().decode())
+                else:
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    left.discard(message.partition())
     finally:
         consumer.close()
     return sorted(found)
