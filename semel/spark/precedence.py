@@ -82,13 +82,13 @@ def decide(
     else:
         match = _match(planned, progress)
         findings = [finding for index, recorded in match.pairs for finding in _compare_start(planned.sources[index], index, recorded)]
-        findings += [refusal.gone_finding(_label(recorded.name, index)) for index, recorded in match.gone]
+        findings += [refusal.gone_finding(refusal.source_label(recorded.name, index)) for index, recorded in match.gone]
         ours = match.pairs if progress.query == planned.query else []  # where another query began says nothing of this one
         earlier = [finding for index, recorded in ours for finding in _begins_earlier(planned.sources[index], index, recorded)]
         allowed = _by_the_table(planned, progress, match, logged, starts_there=not findings, began_there=not earlier)
         if allowed is not None:
             return allowed
-        findings += [refusal.added_finding(_label(planned.sources[index].name, index)) for index in match.added] + earlier
+        findings += [refusal.added_finding(refusal.source_label(planned.sources[index].name, index)) for index in match.added] + earlier
     ends = [source.end for source in planned.sources]
     starts = [source.start for source in planned.sources]
     refused = refusal.refuse(planned.query, planned.batch, planned.stateful, starts, ends, progress, findings, override, prefix)
@@ -134,13 +134,9 @@ def _by_the_table(
     return Run() if ours and not planned.stateful and starts_there and not match.added else None
 
 
-def _label(name: str | None, index: int) -> str:
-    return f"source {name!r}" if name is not None else f"source {index}"
-
-
 def _compare_start(source: SourceBatch, index: int, recorded: Source) -> list[Finding]:
     """All that keeps a source's start from being exactly where the progress ends."""
-    label, start = _label(source.name, index), source.start
+    label, start = refusal.source_label(source.name, index), source.start
     if start is None:
         return [refusal.unknown_start_finding(label)]
     if isinstance(start, OtherSource) and isinstance(recorded, OtherSource):
@@ -161,7 +157,7 @@ def _begins_earlier(source: SourceBatch, index: int, recorded: Source) -> list[F
     """What a source would read in front of where the query once began, as after the loss of an offset log: no progress speaks of those rows."""
     if source.began is None or not isinstance(recorded, KafkaSource):
         return []
-    label = _label(source.name, index)
+    label = refusal.source_label(source.name, index)
     known = {name: topic.began for name, topic in recorded.topics.items() if topic.began is not None}
     return [
         refusal.began_finding(label, name, partition, offset, known[name][partition])

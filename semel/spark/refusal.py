@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from semel.errors import DataLoss
+from semel.plain_json import write_object
 from semel.transaction.progress import KafkaSource, Progress, Source, TopicEnd
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "kind_finding",
     "other_finding",
     "refuse",
+    "source_label",
     "topic_findings",
     "unknown_start_finding",
 ]
@@ -91,6 +93,11 @@ def other_finding(label: str, start: str, recorded: str) -> Finding:
 def kind_finding(label: str) -> Finding:
     """A source was exchanged for one of another kind."""
     return Finding(f"{label} is of another kind than in the progress, so their positions cannot be compared", apart=True)
+
+
+def source_label(name: str | None, index: int) -> str:
+    """A source in a message: by its name where it has one, else by its position."""
+    return f"source {name!r}" if name is not None else f"source {index}"
 
 
 def cluster_finding(label: str, found: str, recorded: str) -> Finding:
@@ -223,9 +230,24 @@ def _ways_out(token: str, query: str, prefix: str, topics: set[str], progress: P
             " follows would be done to that query"
         )
     elif not any(finding.apart for finding in findings):
-        yield _GO_ON
+        yield _go_on(progress)
     yield by_hand
     yield f"`semel progress reset {shlex.quote(prefix)}` forgets the progress, for a new, empty checkpoint that begins by its startingOffsets"
+
+
+def _go_on(progress: Progress) -> str:
+    """``committed`` finds no source's own place in a progress where several read one partition, and stand at different offsets."""
+    places: dict[tuple[str, str, int], int] = {}
+    ours = [(index, source) for index, source in enumerate(progress.sources) if isinstance(source, KafkaSource)]
+    rows = [((source.cluster, name, p), end) for _, source in ours for name, topic in source.topics.items() for p, end in topic.end.items()]
+    if all(places.setdefault(place, end) == end for place, end in rows):
+        return _GO_ON
+    given = "; ".join(f"{source_label(source.name, index)} {_offsets(source)}" for index, source in ours)
+    return f"to go on from the progress, start with a new, empty checkpoint, and give each source its own startingOffsets: {given}"
+
+
+def _offsets(source: KafkaSource) -> str:
+    return write_object({name: {str(p): end for p, end in topic.end.items()} for name, topic in source.topics.items()}).decode()
 
 
 def _topics(sources: Iterable[Source | None]) -> set[str]:

@@ -1,7 +1,8 @@
 """Where the micro-batches of a streaming query start and end (PROTOCOL 6).
 
 ``began`` goes from offset to offset unchanged. A partition that is found later begins at its earliest offset, which is 0 unless something is
-lost. What the start names and the cluster lacks is looked at again before it counts as lost: see :mod:`semel.read.loss`. Losses are judged here,
+lost. One that the options ask for no more stays where it is, and is read on from there when they do. What the start names and the cluster lacks
+is looked at again before it counts as lost: see :mod:`semel.read.loss`. Losses are judged here,
 before the offset goes into Spark's log: with failOnDataLoss nothing is logged, without it the log holds what is left, and a replay does not
 judge anew.
 
@@ -10,6 +11,7 @@ Not promised: to see here that retention has overtaken a start that was logged l
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 
@@ -25,6 +27,8 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["StreamPlan"]
 
+log = logging.getLogger("semel")
+
 
 class StreamPlan:
     """One source of one run of a query."""
@@ -38,6 +42,7 @@ class StreamPlan:
         self._target: dict[TopicPartition, Seen] | None = None
         self._last_trigger: float | None = None
         self._checked = False
+        self._known_to_rest: set[TopicPartition] = set()
         #: Where all that is there now would end, for the query's progress; None before the first batch was planned.
         self.reported: SourceOffset | None = None
 
@@ -46,8 +51,9 @@ class StreamPlan:
         if self._initial is None:
             selected = self._topics.select()
             starts = self._topics.starts(selected, self._start)
-            parts = {p: Part(selected[p], starts[p], starts[p], starts[p]) for p in selected}
-            self._initial = assembled(self._topics.cluster, parts, starts, initial=True)
+            begins = {p: (selected[p], starts[p]) for p in selected} | self._topics.left_out()
+            parts = {p: Part(topic_id, offset, offset, offset) for p, (topic_id, offset) in begins.items()}
+            self._initial = assembled(self._topics.cluster, parts, {p: part.position for p, part in parts.items()}, initial=True)
         return self._initial
 
     def freeze(self) -> None:
@@ -93,19 +99,27 @@ class StreamPlan:
 
     def _looked_at_again(self, doubtful: Mapping[TopicPartition, Part]) -> dict[TopicPartition, Part]:
         """What is left of partitions that seem to be gone, created anew, or shorter than they were."""
-        unselected = {partition for partition in doubtful if not self._topics.selects(partition)}
-        reason = "the options do not ask for it any more, and this query was reading it"
-        report([Loss(*p, doubtful[p].position, NO_END, reason) for p in sorted(unselected)], fail_on_data_loss=self._options.fail_on_data_loss)
-        asked = {p: Range(p[0], part.topic_id, p[1], part.position, NO_END) for p, part in doubtful.items() if p not in unselected}
-        checked = check_ranges(self._client, list(asked.values()), fail_on_data_loss=self._options.fail_on_data_loss)
-        kept: dict[TopicPartition, Part] = {}
-        for left in checked.ranges:
+        resting = self._resting(doubtful)
+        kept = {p: Part(part.topic_id, part.began, part.position, part.position) for p, part in doubtful.items() if p in resting}
+        asked = [Range(p[0], part.topic_id, p[1], part.position, NO_END) for p, part in doubtful.items() if p not in resting]
+        checked = check_ranges(self._client, asked, fail_on_data_loss=self._options.fail_on_data_loss).ranges if asked else []
+        for left in checked:
             part = doubtful[left.topic_partition]
             if left.bounded or left.topic_id != part.topic_id:
                 continue
             # nothing new for now: the broker that was asked first is behind, or the log was cut and goes on from there
             kept[left.topic_partition] = Part(part.topic_id, min(part.began, left.start), left.start, left.start)
         return kept
+
+    def _resting(self, doubtful: Mapping[TopicPartition, Part]) -> set[TopicPartition]:
+        """Those that are there and that the options ask for no more: they stay in the offsets, so that who names them again goes on there."""
+        left_out = {p: part.topic_id for p, part in doubtful.items() if not self._topics.selects(p)}
+        unknown = {p: topic_id for p, topic_id in left_out.items() if p not in self._known_to_rest}
+        if unknown and (there := self._topics.there(unknown)):
+            places = ", ".join(f"{topic}-{index} at {doubtful[topic, index].position}" for topic, index in sorted(there))
+            log.warning("the options ask no more for what this query was reading; named again, it is read from where it stands: %s", places)
+            self._known_to_rest |= there
+        return left_out.keys() & self._known_to_rest
 
     def _found(self, found: Mapping[TopicPartition, Seen], lost: set[TopicPartition]) -> dict[TopicPartition, Part]:
         earliest = self._topics.earliest(found) if found else {}

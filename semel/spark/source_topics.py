@@ -44,6 +44,7 @@ class SourceTopics:
         self._options = options
         self._selected: dict[TopicPartition, str] = {}
         self._looked = float("-inf")
+        self._resumed: Progress | None = None
 
     @property
     def cluster(self) -> str:
@@ -90,6 +91,15 @@ class SourceTopics:
             case SubscribePattern(pattern):
                 # its own progress would be new input for a query that reads everything, for ever
                 return partition[0] != self._options.progress_topic and re.fullmatch(pattern, partition[0]) is not None
+
+    def there(self, ids: Mapping[TopicPartition, str]) -> set[TopicPartition]:
+        """Which of these partitions exist in the topics of these ids, be they asked for or not. What may not be looked at counts as there."""
+        try:
+            known = self._client.existing({name for name, _ in ids})
+        except ConfigError:
+            return set(ids)
+        found = {(name, index): id_text(topic.id) for name, topic in known.items() for index in topic.partitions}
+        return {partition for partition, topic_id in ids.items() if found.get(partition) == topic_id}
 
     def latest(self, known: Collection[TopicPartition], *, fresh: bool = False) -> dict[TopicPartition, Seen]:
         """The partitions to read and where they end now. ``known`` are those that were read before; what of them is gone is left out."""
@@ -138,6 +148,7 @@ class SourceTopics:
         progress = committed_progress(self._client, resume.prefix, progress_topic=resume.progress_topic) if resume.prefix is not None else None
         positions = self._positions(progress, selected) if progress is not None else None
         if positions is not None:
+            self._resumed = progress
             return self.earliest([partition for partition in selected if partition not in positions]) | positions
         if resume.group is not None:
             return resolve(self._client, selected, Committed(resume.group), read_committed=self._options.read_committed)
@@ -146,6 +157,18 @@ class SourceTopics:
             " to ask instead. Nothing was read. Correct the prefix, name the group, or start from earliest, latest or given offsets.",
             tag="NOTHING_COMMITTED",
         )
+
+    def left_out(self) -> dict[TopicPartition, tuple[str, int]]:
+        """What the progress that was resumed has and the options do not ask for, if it is there: the topic's id and the next offset.
+
+        Nothing of a progress of several sources, which does not say which of them this one is.
+        """
+        sources = self._resumed.sources if self._resumed is not None else ()
+        if len(sources) != 1 or not isinstance(sources[0], KafkaSource) or sources[0].cluster != self.cluster:
+            return {}
+        ends = {(name, index): (at.id, end) for name, at in sources[0].topics.items() for index, end in at.end.items()}
+        there = self.there({partition: topic_id for partition, (topic_id, _) in ends.items() if not self.selects(partition)})
+        return {partition: ends[partition] for partition in there}
 
     def _positions(self, progress: Progress, selected: Mapping[TopicPartition, str]) -> dict[TopicPartition, int] | None:
         """The lowest position of each partition among the sources that read it; None if none of them read any of these topics."""

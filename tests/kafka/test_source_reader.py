@@ -510,16 +510,54 @@ def test_one_of_two_topics_is_deleted(servers: str, topic: str, run: Start, capl
     assert set(parse(log[-1]).topics) == {topic}
 
 
-def test_a_topic_that_the_options_leave_out_all_at_once(servers: str, topic: str, run: Start) -> None:
+def test_a_topic_that_the_options_leave_out_goes_on_where_it_was(servers: str, topic: str, run: Start, caplog: pytest.LogCaptureFixture) -> None:
     other = f"{topic}-other"
     for name in (topic, other):
         create(servers, name)
         add(servers, name, 0, 10)
-    query = run([], subscribe=f"{topic},{other}")
-    assert query.batch() == []
-    with pytest.raises(DataLoss, match=rf"{other}-0 \[10, …\): the options do not ask for it any more"):
-        run(list(query.log), subscribe=topic).plan()
-    assert run(query.log, subscribe=topic, failOnDataLoss=False).batch() == []
+    log: list[str] = []
+    both = f"{topic},{other}"
+    assert len(run(log, subscribe=both, startingOffsets="earliest").rest()) == 20
+    for name in (topic, other):
+        add(servers, name, 10, 20)
+    with caplog.at_level(logging.WARNING, "semel"):
+        without = run(log, subscribe=topic)
+        assert numbers(without.batch()) == texts(10, 20)
+        add(servers, topic, 20, 30)
+        assert numbers(without.batch()) == texts(20, 30)
+    assert [record.message.count(f"{other}-0 at 10") for record in caplog.records] == [1], "said once"
+    again = run(log, subscribe=both)
+    assert [row[:3] for row in again.rest()] == [(other, 0, offset) for offset in range(10, 20)]
+    assert run(log, subscribe=both).batch() is None
+
+
+def test_a_partition_that_the_options_leave_out_goes_on_where_it_was(servers: str, topic: str, run: Start) -> None:
+    create(servers, topic, 2)
+    add(servers, topic, 0, 20, partitions=2)
+    log: list[str] = []
+    assert len(run(log, subscribe=topic, startingOffsets="earliest").rest()) == 20
+    add(servers, topic, 20, 40, partitions=2)
+    assert {row[1] for row in run(log, assign=json.dumps({topic: [0]})).rest()} == {0}
+    assert sorted(row[1:3] for row in run(log, assign=json.dumps({topic: [0, 1]})).rest()) == [(1, offset) for offset in range(10, 20)]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_topic_that_the_options_leave_out_and_that_is_gone(servers: str, topic: str, run: Start, anew: bool) -> None:
+    other = f"{topic}-other"
+    for name in (topic, other):
+        create(servers, name)
+        add(servers, name, 0, 10)
+    log: list[str] = []
+    assert len(run(log, subscribe=f"{topic},{other}", startingOffsets="earliest").rest()) == 20
+    assert run(log, subscribe=topic).batch() is None
+    delete(servers, other)
+    if anew:
+        create(servers, other)
+    with pytest.raises(DataLoss, match=rf"{other}-0 \[10, …\): "):
+        run(list(log), subscribe=topic).plan()
+    run(log, subscribe=topic, failOnDataLoss=False).plan()
+    assert set(parse(log[-1]).topics) == {topic}
+    assert run(log, subscribe=topic).batch() is None
 
 
 def test_a_topic_that_is_found_later_and_does_not_start_at_0(servers: str, topic: str, run: Start) -> None:

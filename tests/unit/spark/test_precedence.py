@@ -250,7 +250,11 @@ def test_source_used_twice_is_two_sources() -> None:
     twice = progress(41, at({0: 100}), at({0: 100}))
     one = part(at({0: 100}), at({0: 110}), at({0: 0}))
     assert decide(plan(42, one, one), twice) == Run()
-    refused(decide(plan(42, one), twice))
+    assert "startingOffsets=committed" in refused(decide(plan(42, one), twice)).message
+    ahead = progress(41, at({0: 100}), at({0: 130}, name="ahead"))
+    told = refused(decide(plan(0, one, one, query="other"), ahead)).message
+    assert "startingOffsets=committed" not in told, "it would begin at 100 for both"
+    assert """its own startingOffsets: source 0 {"in":{"0":100}}; source 'ahead' {"in":{"0":130}};""" in told
 
 
 # Sources that are not semel's: equal or not
