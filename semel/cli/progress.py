@@ -14,7 +14,7 @@ from rich.table import Table
 from semel.cli.carry import carry
 from semel.cli.connection import AsJson, Configured, Servers, agree, connect, print_json, print_table, refuse_to_ask_in_json
 from semel.errors import ConfigError
-from semel.transaction.lag import lags, positions
+from semel.transaction.lag import lags, paused, positions
 from semel.transaction.producer import Producer
 from semel.transaction.progress import Progress
 from semel.transaction.progress_topic import DEFAULT_TOPIC
@@ -215,9 +215,10 @@ def _show(console: Console, one: Standing, lag: Mapping[TopicPartition, int]) ->
     print_table(console, facts)
     if positions(one.progress):
         table = Table("reads", "next offset", "lag", box=None, header_style="bold", padding=(0, 2))
+        unread = "left out by the options", "gone, or created again"
         for (topic, index), offset in sorted(positions(one.progress).items()):
             behind = lag.get((topic, index))
-            table.add_row(f"{topic}-{index}", str(offset), "gone, or created again" if behind is None else f"{behind:,}")
+            table.add_row(f"{topic}-{index}", str(offset), unread[(topic, index) not in paused(one.progress)] if behind is None else f"{behind:,}")
         print_table(console, table)
     wrote = Table("wrote last", "first offset", "last offset", box=None, header_style="bold", padding=(0, 2))
     for topic, ranges in _wrote(one).items():
@@ -248,8 +249,8 @@ def _value(one: Standing, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
         "batch": progress.batch if progress is not None else None,
         "moved": progress.moved if progress is not None else None,
         "reads": [
-            {"topic": topic, "partition": index, "next_offset": offset, "lag": lag.get((topic, index))}
-            for (topic, index), offset in sorted(positions(one.progress).items())
+            {"topic": at[0], "partition": at[1], "next_offset": offset, "lag": lag.get(at), "paused": at in paused(one.progress)}
+            for at, offset in sorted(positions(one.progress).items())
         ],
         "wrote": [
             {"topic": topic, "partition": index, "first_offset": first, "last_offset": last}

@@ -8,6 +8,7 @@ A micro-batch goes through these, in this order:
 ``source_stream``     where the batches of a streaming query start and end
 ``source_topics``     what the cluster has of the topics that are read
 ``source_plan``       the arithmetic of micro-batches
+``left_out``          what was read and the options ask for no more: refused, or paused
 ``sink``              what ``foreachBatch`` calls
 ``query``             what the sink knows of its query and of the batch that calls it
 ``precedence``        checkpoint against progress: run, skip, rebuild or refuse (PROTOCOL 6)

@@ -3,8 +3,9 @@
     {"v":1,"cluster":"<cluster id>","topics":{"in":{"id":"<topic id>","began":{"0":5},"end":{"0":42}}}}
 
 ``began`` is the offset at which this source first started a partition, unchanged in every later offset; a partition that is found later begins
-at its earliest. ``"initial":true`` stands in the answer of ``initialOffset`` only, where ``began`` equals ``end``: Spark asks for that answer
-several times and logs none of them, so a reader that is given such a start reads from the end's ``began`` instead.
+at its earliest. Where the options leave out partitions that were read, their topic has ``"paused":[0]`` too: they stay at their ``end``.
+``"initial":true`` stands in the answer of ``initialOffset`` only, where ``began`` equals ``end``: Spark asks for that answer several times and
+logs none of them, so a reader that is given such a start reads from the end's ``began`` instead.
 
 The form is canonical, always the same keys in the same order: Spark compares offsets as text, and a key that comes or goes makes an extra, empty
 batch. Python sources hand dictionaries to Spark, which prints them with its own spaces: :func:`as_dict` gives the canonical one, and
@@ -27,11 +28,12 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class TopicOffset:
-    """One topic: its id, where each partition began, and the next offset to read of each."""
+    """One topic: its id, where each partition began, and the next offset to read of each; ``paused`` are those that are not read for now."""
 
     id: str
     began: Mapping[int, int]
     end: Mapping[int, int]
+    paused: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def parse(text: str, where: str = "Spark's offset log") -> SourceOffset:
 
 
 def _topic_dict(topic: TopicOffset) -> dict[str, Any]:
-    return {"began": _partitions_dict(topic.began), "end": _partitions_dict(topic.end), "id": topic.id}
+    mark = {"paused": sorted(topic.paused)} if topic.paused else {}
+    return {"began": _partitions_dict(topic.began), "end": _partitions_dict(topic.end), "id": topic.id, **mark}
 
 
 def _partitions_dict(offsets: Mapping[int, int]) -> dict[str, int]:
@@ -100,9 +103,10 @@ def _source(value: Mapping[str, Any]) -> SourceOffset:
 
 
 def _topic(name: str, row: Mapping[str, Any]) -> TopicOffset:
-    if row.keys() != {"id", "began", "end"} or not isinstance(row["id"], str):
+    if row.keys() - {"paused"} != {"id", "began", "end"} or not isinstance(row["id"], str):
         raise ValueError(f"topic {name!r} is {row!r}")
-    return TopicOffset(row["id"], _partitions(row["began"]), _partitions(row["end"]))
+    paused = frozenset(of_kind(int, index) for index in of_kind(list, row.get("paused", [])))
+    return TopicOffset(row["id"], _partitions(row["began"]), _partitions(row["end"]), paused)
 
 
 def _partitions(row: Mapping[str, Any]) -> dict[int, int]:
@@ -116,6 +120,8 @@ def _checked(offset: SourceOffset, where: str) -> SourceOffset:
         wrong = [p for p, began in topic.began.items() if p < 0 or not 0 <= began <= topic.end[p]]
         if wrong:
             raise _damaged(where, f"{name}-{wrong[0]} ends at {topic.end[wrong[0]]} and began at {topic.began[wrong[0]]}")
+        if not topic.paused <= topic.end.keys():
+            raise _damaged(where, f"topic {name!r} has partitions in paused that end does not have")
         if offset.initial and topic.began != topic.end:
             raise _damaged(where, f"it is marked as initial, and topic {name!r} does not end where it began")
     return offset

@@ -82,6 +82,7 @@ def decide(
     else:
         match = _match(planned, progress)
         findings = [finding for index, recorded in match.pairs for finding in _compare_start(planned.sources[index], index, recorded)]
+        findings += _moved(planned, progress, match)
         findings += [refusal.gone_finding(refusal.source_label(recorded.name, index)) for index, recorded in match.gone]
         ours = match.pairs if progress.query == planned.query else []  # where another query began says nothing of this one
         earlier = [finding for index, recorded in ours for finding in _begins_earlier(planned.sources[index], index, recorded)]
@@ -151,6 +152,28 @@ def _compare_start(source: SourceBatch, index: int, recorded: Source) -> list[Fi
     for topic in sorted(start.topics.keys() | recorded.topics.keys()):
         findings += refusal.topic_findings(label, topic, start.topics.get(topic), end.topics.get(topic), recorded.topics.get(topic))
     return findings
+
+
+def _moved(planned: Planned, progress: Progress, match: _Match) -> list[Finding]:
+    """What a source would read that another one has read and reads no more: the two of a union exchanged, a topic moved between them."""
+    recorded = dict(match.pairs)
+    readers = [(source, planned.sources[index].end) for index, source in match.pairs] + [(source, None) for _, source in match.gone]
+    given_up = [place for source, now in readers for place in _places(source).items() if place[0] not in _places(now, reading=True)]
+    findings: list[Finding] = []
+    for index, source in enumerate(planned.sources):
+        starts = _places(source.start)
+        new = _places(source.end, reading=True).keys() & starts.keys() - _places(recorded.get(index)).keys()
+        label = refusal.source_label(source.name, index)
+        findings += [refusal.moved_finding(label, place[1], place[3], starts[place], end) for place, end in sorted(given_up) if place in new]
+    return [finding for finding in findings if finding.repeated or finding.missed]
+
+
+def _places(source: Source | None, *, reading: bool = False) -> dict[tuple[str, str, str, int], int]:
+    """The offsets of a source's partitions by cluster, topic, the topic's id and number; of sources that are not semel's nothing is known."""
+    if not isinstance(source, KafkaSource):
+        return {}
+    rows = [(name, topic, topic.reading if reading else topic.end) for name, topic in source.topics.items()]
+    return {(source.cluster, name, topic.id, p): offset for name, topic, ends in rows for p, offset in ends.items()}
 
 
 def _begins_earlier(source: SourceBatch, index: int, recorded: Source) -> list[Finding]:

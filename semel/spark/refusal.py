@@ -25,6 +25,7 @@ __all__ = [
     "cluster_finding",
     "gone_finding",
     "kind_finding",
+    "moved_finding",
     "other_finding",
     "refuse",
     "source_label",
@@ -60,7 +61,8 @@ class Rows:
 class Finding:
     """One thing that keeps the batch from being run, in words and, for rows, as ranges.
 
-    ``lost``: rows may be gone from the input. ``apart``: where the progress ends means nothing for what the query reads now.
+    ``lost``: rows may be gone from the input. ``apart``: where the progress ends means nothing for what the query reads now. ``by_source``: it
+    counts which of several sources stands where.
     """
 
     text: str
@@ -68,6 +70,7 @@ class Finding:
     missed: Rows | None = None
     lost: bool = False
     apart: bool = False
+    by_source: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,16 @@ def began_finding(label: str, topic: str, partition: int, now: int, before: int)
     return Finding(f"{label}: {topic}-{partition} begins at {now} now and began at {before}: this query has never read the rows between")
 
 
+def moved_finding(label: str, topic: str, partition: int, start: int, recorded: int) -> Finding:
+    """A source begins with what another one has read and reads no more. With no rows where it begins exactly there."""
+    text = (
+        f"{label}: {topic}-{partition} was read up to {recorded} by another source of the query, which reads it no more, and starts at {start} here"
+    )
+    repeated = Rows(topic, partition, start, recorded) if start < recorded else None
+    missed = Rows(topic, partition, recorded, start) if start > recorded else None
+    return Finding(text, repeated=repeated, missed=missed, by_source=True)
+
+
 def unknown_start_finding(label: str) -> Finding:
     """Nothing says where the batch starts to read a source."""
     return Finding(f"where the batch starts to read {label} is not in the checkpoint")
@@ -141,7 +154,7 @@ def topic_findings(label: str, topic: str, start: TopicEnd | None, end: TopicEnd
 def _partition_finding(label: str, topic: str, partition: int, start: int | None, recorded: int | None) -> Finding | None:
     where = f"{label}: {topic}-{partition}"
     if start is None:
-        return Finding(f"{where} is in the progress (up to {recorded}) and not in the batch")
+        return Finding(f"{where} is in the progress (up to {recorded}) and not in the batch", by_source=True)
     if recorded is None:
         if start == 0:
             return None
@@ -230,20 +243,24 @@ def _ways_out(token: str, query: str, prefix: str, topics: set[str], progress: P
             " follows would be done to that query"
         )
     elif not any(finding.apart for finding in findings):
-        yield _go_on(progress)
+        yield _go_on(progress, by_source=any(finding.by_source for finding in findings))
     yield by_hand
     yield f"`semel progress reset {shlex.quote(prefix)}` forgets the progress, for a new, empty checkpoint that begins by its startingOffsets"
 
 
-def _go_on(progress: Progress) -> str:
-    """``committed`` finds no source's own place in a progress where several read one partition, and stand at different offsets."""
+def _go_on(progress: Progress, *, by_source: bool) -> str:
+    """``committed`` finds no source's own place in a progress of several where they were exchanged, or read one partition at different offsets."""
     places: dict[tuple[str, str, int], int] = {}
     ours = [(index, source) for index, source in enumerate(progress.sources) if isinstance(source, KafkaSource)]
     rows = [((source.cluster, name, p), end) for _, source in ours for name, topic in source.topics.items() for p, end in topic.end.items()]
-    if all(places.setdefault(place, end) == end for place, end in rows):
+    agree = all(places.setdefault(place, end) == end for place, end in rows)
+    if len(ours) == 1 or (agree and not by_source):
         return _GO_ON
     given = "; ".join(f"{source_label(source.name, index)} {_offsets(source)}" for index, source in ours)
-    return f"to go on from the progress, start with a new, empty checkpoint, and give each source its own startingOffsets: {given}"
+    return (
+        f"to go on from the progress, start with a new, empty checkpoint, and give each source its own startingOffsets: {given} (let each read all"
+        " that its offsets name; topics and partitions can be left out again after that)"
+    )
 
 
 def _offsets(source: KafkaSource) -> str:

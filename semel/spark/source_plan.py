@@ -19,12 +19,13 @@ __all__ = ["Part", "assembled", "between", "divided", "parts_of", "shared_out"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One partition of a source: where it began, the next offset to read, and where what is there now ends."""
+    """One partition of a source: where it began, the next offset to read, where what is there now ends, and whether the options leave it out."""
 
     topic_id: str
     began: int
     position: int
     latest: int
+    paused: bool = False
 
     @property
     def waiting(self) -> int:
@@ -34,7 +35,8 @@ class Part:
 
 def parts_of(offset: SourceOffset) -> dict[TopicPartition, Part]:
     """The partitions of an offset; what is there now is not known to it, so ``latest`` is the position."""
-    return {(name, index): Part(topic.id, topic.began[index], end, end) for name, topic in offset.topics.items() for index, end in topic.end.items()}
+    rows = ((name, index, topic) for name, topic in offset.topics.items() for index in topic.end)
+    return {(name, i): Part(topic.id, topic.began[i], topic.end[i], topic.end[i], i in topic.paused) for name, i, topic in rows}
 
 
 def assembled(cluster: str, parts: Mapping[TopicPartition, Part], ends: Mapping[TopicPartition, int], *, initial: bool = False) -> SourceOffset:
@@ -42,7 +44,8 @@ def assembled(cluster: str, parts: Mapping[TopicPartition, Part], ends: Mapping[
     topics: dict[str, TopicOffset] = {}
     for name, topic_id in {topic: part.topic_id for (topic, _), part in parts.items()}.items():
         mine = {index: part for (topic, index), part in parts.items() if topic == name}
-        topics[name] = TopicOffset(topic_id, {i: part.began for i, part in mine.items()}, {i: ends[name, i] for i in mine})
+        paused = frozenset(i for i, part in mine.items() if part.paused)
+        topics[name] = TopicOffset(topic_id, {i: part.began for i, part in mine.items()}, {i: ends[name, i] for i in mine}, paused)
     return SourceOffset(cluster, topics, initial)
 
 

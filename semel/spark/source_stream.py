@@ -1,23 +1,23 @@
 """Where the micro-batches of a streaming query start and end (PROTOCOL 6).
 
 ``began`` goes from offset to offset unchanged. A partition that is found later begins at its earliest offset, which is 0 unless something is
-lost. One that the options ask for no more stays where it is, and is read on from there when they do. What the start names and the cluster lacks
-is looked at again before it counts as lost: see :mod:`semel.read.loss`. Losses are judged here,
-before the offset goes into Spark's log: with failOnDataLoss nothing is logged, without it the log holds what is left, and a replay does not
-judge anew.
+lost. One that the options ask for no more is paused: it stays where it is, and is read on from there when they do. What the start names and the
+cluster lacks is looked at again before it counts as lost: see :mod:`semel.read.loss`. Losses are judged here, before the offset goes into Spark's
+log: with failOnDataLoss nothing is logged, without it the log holds what is left, and a replay does not judge anew.
 
 Not promised: to see here that retention has overtaken a start that was logged long ago; the tasks do, when they read.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from semel.errors import ConfigError
 from semel.read import NO_END, Loss, Range, check_ranges
 from semel.read.loss import report
+from semel.spark.left_out import refuse_left_out, say_paused
 from semel.spark.offsets import SourceOffset
 from semel.spark.source_options import Limits, SourceOptions
 from semel.spark.source_plan import Part, assembled, between, divided, parts_of, shared_out
@@ -26,8 +26,6 @@ from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["StreamPlan"]
-
-log = logging.getLogger("semel")
 
 
 class StreamPlan:
@@ -42,7 +40,7 @@ class StreamPlan:
         self._target: dict[TopicPartition, Seen] | None = None
         self._last_trigger: float | None = None
         self._checked = False
-        self._known_to_rest: set[TopicPartition] = set()
+        self._paused: set[TopicPartition] = set()
         #: Where all that is there now would end, for the query's progress; None before the first batch was planned.
         self.reported: SourceOffset | None = None
 
@@ -51,8 +49,7 @@ class StreamPlan:
         if self._initial is None:
             selected = self._topics.select()
             starts = self._topics.starts(selected, self._start)
-            begins = {p: (selected[p], starts[p]) for p in selected} | self._topics.left_out()
-            parts = {p: Part(topic_id, offset, offset, offset) for p, (topic_id, offset) in begins.items()}
+            parts = {p: Part(selected[p], starts[p], starts[p], starts[p]) for p in selected} | self._topics.left_out(selected)
             self._initial = assembled(self._topics.cluster, parts, {p: part.position for p, part in parts.items()}, initial=True)
         return self._initial
 
@@ -91,19 +88,21 @@ class StreamPlan:
                 kept[partition] = Part(part.topic_id, part.began, part.position, now.latest)
             else:
                 doubtful[partition] = part
-        if doubtful:
-            kept |= self._looked_at_again(doubtful)
+        left_out = {partition: part for partition, part in doubtful.items() if not self._topics.selects(partition)}
+        if left_out:
+            # an initial offset is the progress that is resumed: what it has must be in the first batch, be it there or not
+            kept |= left_out if start.initial else self._still_paused(left_out, seen)
+        if doubtful.keys() - left_out.keys():
+            kept |= self._looked_at_again({p: part for p, part in doubtful.items() if p not in left_out})
         ids = {topic: part.topic_id for (topic, _), part in kept.items()}
         found = {p: now for p, now in seen.items() if p not in kept and ids.get(p[0], now.topic_id) == now.topic_id}
         return kept | self._found(found, lost=doubtful.keys() - kept.keys())
 
     def _looked_at_again(self, doubtful: Mapping[TopicPartition, Part]) -> dict[TopicPartition, Part]:
         """What is left of partitions that seem to be gone, created anew, or shorter than they were."""
-        resting = self._resting(doubtful)
-        kept = {p: Part(part.topic_id, part.began, part.position, part.position) for p, part in doubtful.items() if p in resting}
-        asked = [Range(p[0], part.topic_id, p[1], part.position, NO_END) for p, part in doubtful.items() if p not in resting]
-        checked = check_ranges(self._client, asked, fail_on_data_loss=self._options.fail_on_data_loss).ranges if asked else []
-        for left in checked:
+        asked = [Range(p[0], part.topic_id, p[1], part.position, NO_END) for p, part in doubtful.items()]
+        kept: dict[TopicPartition, Part] = {}
+        for left in check_ranges(self._client, asked, fail_on_data_loss=self._options.fail_on_data_loss).ranges:
             part = doubtful[left.topic_partition]
             if left.bounded or left.topic_id != part.topic_id:
                 continue
@@ -111,15 +110,17 @@ class StreamPlan:
             kept[left.topic_partition] = Part(part.topic_id, min(part.began, left.start), left.start, left.start)
         return kept
 
-    def _resting(self, doubtful: Mapping[TopicPartition, Part]) -> set[TopicPartition]:
-        """Those that are there and that the options ask for no more: they stay in the offsets, so that who names them again goes on there."""
-        left_out = {p: part.topic_id for p, part in doubtful.items() if not self._topics.selects(p)}
-        unknown = {p: topic_id for p, topic_id in left_out.items() if p not in self._known_to_rest}
-        if unknown and (there := self._topics.there(unknown)):
-            places = ", ".join(f"{topic}-{index} at {doubtful[topic, index].position}" for topic, index in sorted(there))
-            log.warning("the options ask no more for what this query was reading; named again, it is read from where it stands: %s", places)
-            self._known_to_rest |= there
-        return left_out.keys() & self._known_to_rest
+    def _still_paused(self, left_out: Mapping[TopicPartition, Part], seen: Mapping[TopicPartition, Seen]) -> dict[TopicPartition, Part]:
+        """Of what the options ask for no more, all that is there. Once a run it is said, and looked whether it is."""
+        unknown = {partition: part for partition, part in left_out.items() if partition not in self._paused}
+        if unknown:
+            news = {p: part.position for p, part in unknown.items() if not part.paused}
+            refuse_left_out(news, fail_on_data_loss=self._options.fail_on_data_loss)
+            there = self._topics.there({p: part.topic_id for p, part in unknown.items()})
+            say_paused({p: unknown[p].position for p in there}, {p: unknown[p].position for p in unknown.keys() - there})
+            self._paused |= there
+        ids = {topic: now.topic_id for (topic, _), now in seen.items()}
+        return {p: replace(part, paused=True) for p, part in left_out.items() if p in self._paused and ids.get(p[0], part.topic_id) == part.topic_id}
 
     def _found(self, found: Mapping[TopicPartition, Seen], lost: set[TopicPartition]) -> dict[TopicPartition, Part]:
         earliest = self._topics.earliest(found) if found else {}

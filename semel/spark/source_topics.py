@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from semel.errors import ConfigError
 from semel.read import NO_END, Committed, Earliest, EndSpec, Latest, Loss, id_text, resolve
 from semel.read.loss import report
+from semel.spark.left_out import refuse_left_out, say_paused
 from semel.spark.source_options import Assign, Resume, SourceOptions, Start, Subscribe, SubscribePattern
+from semel.spark.source_plan import Part
 from semel.transaction.committed import committed_progress
 from semel.transaction.progress import KafkaSource, Progress
 from semel.wire.client import Client
@@ -94,12 +96,15 @@ class SourceTopics:
 
     def there(self, ids: Mapping[TopicPartition, str]) -> set[TopicPartition]:
         """Which of these partitions exist in the topics of these ids, be they asked for or not. What may not be looked at counts as there."""
+        return {partition for name in {name for name, _ in ids} for partition in self._partitions_there(name, ids)}
+
+    def _partitions_there(self, name: str, ids: Mapping[TopicPartition, str]) -> list[TopicPartition]:
+        mine = [partition for partition in ids if partition[0] == name]
         try:
-            known = self._client.existing({name for name, _ in ids})
-        except ConfigError:
-            return set(ids)
-        found = {(name, index): id_text(topic.id) for name, topic in known.items() for index in topic.partitions}
-        return {partition for partition, topic_id in ids.items() if found.get(partition) == topic_id}
+            topic = self._client.existing({name}).get(name)
+        except ConfigError:  # the right to describe what is not read may be gone
+            return mine
+        return [(name, index) for _, index in mine if topic and index in topic.partitions and id_text(topic.id) == ids[name, index]]
 
     def latest(self, known: Collection[TopicPartition], *, fresh: bool = False) -> dict[TopicPartition, Seen]:
         """The partitions to read and where they end now. ``known`` are those that were read before; what of them is gone is left out."""
@@ -118,14 +123,27 @@ class SourceTopics:
         try:
             return self.select(ready=known)
         except ConfigError as error:
-            if error.tag not in _GONE or not known:
+            # with nothing left to read it is a wrong name, and no topic that was deleted
+            if error.tag not in _GONE or not any(self.selects(partition) for partition in known):
                 raise
+            unknown = error
         # one of several topics was deleted: the others are read on, and what is missing is the caller's to judge
         known_topics = self._client.refresh(None).topics
         there = {(name, index): id_text(topic.id) for name, topic in known_topics.items() for index in topic.partitions}
+        if self._options.fail_on_data_loss and self._never_seen({*there, *known}):
+            raise unknown
         self._selected = {partition: topic_id for partition, topic_id in there.items() if self.selects(partition)}
         self._looked = time.monotonic()
         return self._selected
+
+    def _never_seen(self, seen: Collection[TopicPartition]) -> bool:
+        """Whether the options name a topic or partition that is not there, and that was not read before."""
+        match self._options.selection:
+            case Subscribe(topics):
+                return not set(topics) <= {name for name, _ in seen}
+            case Assign(partitions):
+                return not set(partitions) <= set(seen)
+        return False
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that each log still has."""
@@ -158,26 +176,34 @@ class SourceTopics:
             tag="NOTHING_COMMITTED",
         )
 
-    def left_out(self) -> dict[TopicPartition, tuple[str, int]]:
-        """What the progress that was resumed has and the options do not ask for, if it is there: the topic's id and the next offset.
+    def left_out(self, selected: Mapping[TopicPartition, str]) -> dict[TopicPartition, Part]:
+        """What the progress that was resumed has and the options do not ask for, be it there or not: the sink compares all of it.
 
-        Nothing of a progress of several sources, which does not say which of them this one is.
+        Nothing of a progress of several sources, which does not say which of them this one is. Raises :class:`DataLoss` as
+        :func:`~semel.spark.left_out.refuse_left_out` for what was not paused before.
         """
         sources = self._resumed.sources if self._resumed is not None else ()
         if len(sources) != 1 or not isinstance(sources[0], KafkaSource) or sources[0].cluster != self.cluster:
             return {}
-        ends = {(name, index): (at.id, end) for name, at in sources[0].topics.items() for index, end in at.end.items()}
-        there = self.there({partition: topic_id for partition, (topic_id, _) in ends.items() if not self.selects(partition)})
-        return {partition: ends[partition] for partition in there}
+        anew = {name for (name, _), topic_id in selected.items() if name in sources[0].topics and sources[0].topics[name].id != topic_id}
+        rows = [(name, at, index) for name, at in sources[0].topics.items() if name not in anew for index in at.end]
+        unread = {(name, index): at for name, at, index in rows if not self.selects((name, index))}
+        news = {(name, index): at.end[index] for (name, index), at in unread.items() if index not in at.paused}
+        refuse_left_out(news, fail_on_data_loss=self._options.fail_on_data_loss)
+        say_paused({(name, index): at.end[index] for (name, index), at in unread.items()}, {})
+        return {(name, index): Part(at.id, at.end[index], at.end[index], at.end[index], paused=True) for (name, index), at in unread.items()}
 
     def _positions(self, progress: Progress, selected: Mapping[TopicPartition, str]) -> dict[TopicPartition, int] | None:
         """The lowest position of each partition among the sources that read it; None if none of them read any of these topics."""
         found: dict[TopicPartition, int] = {}
         lost: list[Loss] = []
         here = [source for source in progress.sources if isinstance(source, KafkaSource) and source.cluster == self.cluster]
-        for name, at in (row for source in here for row in source.topics.items()):
+        rows = [row for source in here for row in source.topics.items()]
+        read = {(name, index) for name, at in rows for index in at.reading}
+        for name, at in rows:
             for index, end in at.end.items():
-                topic_id = selected.get((name, index))
+                # where another source reads it on, the place of one that has left it out is an old one
+                topic_id = selected.get((name, index)) if index not in at.paused or (name, index) not in read else None
                 if topic_id is not None and topic_id != at.id:
                     reason = f"the topic was deleted and created again: its id was {at.id} and is {topic_id}"
                     lost.append(Loss(name, index, end, NO_END, reason, anew=True))

@@ -114,13 +114,14 @@ def group_view(progress: Progress, client: Client) -> dict[TopicPartition, int]:
     """What the group should say by the progress: of several sources that read one partition, the lowest (DESIGN rule 5).
 
     Partitions that the cluster has lost, or has anew under the same name, are left out: the group is a view, and of these there is nothing to see.
+    So are those that nobody reads for now, of whose topics the right may be gone.
     """
     offsets: dict[TopicPartition, int] = {}
     sources = [source for source in progress.sources if isinstance(source, KafkaSource) and source.cluster == client.cluster]
-    known = _existing(client, {topic for source in sources for topic in source.topics})
+    known = _existing(client, {topic for source in sources for topic, at in source.topics.items() if at.reading})
     for topic, at in (row for source in sources for row in source.topics.items()):
         if topic in known and id_text(known[topic].id) == at.id:
-            for index in at.end.keys() & known[topic].partitions.keys():
+            for index in at.reading.keys() & known[topic].partitions.keys():
                 offsets[topic, index] = min(at.end[index], offsets.get((topic, index), at.end[index]))
     return offsets
 

@@ -14,18 +14,25 @@ from semel.wire.deadline import Deadline
 from semel.wire.metadata import Topic, TopicPartition
 from semel.wire.offsets import LATEST, list_offsets
 
-__all__ = ["held_back", "lags", "positions"]
+__all__ = ["held_back", "lags", "paused", "positions"]
 
 
 def positions(progress: Progress | None) -> dict[TopicPartition, int]:
     """The next offset to read of each partition of semel's own sources, in whatever cluster; of sources that read the same one, the lowest."""
-    return _lowest(_own(progress))
+    return paused(progress) | _lowest(_own(progress))
+
+
+def paused(progress: Progress | None) -> dict[TopicPartition, int]:
+    """The next offset of each partition that the query's options leave out: nobody reads it, so it has no lag."""
+    read = _lowest(_own(progress))
+    return {partition: offset for partition, offset in _lowest(_own(progress), paused=True).items() if partition not in read}
 
 
 def lags(client: Client, found: Sequence[Progress | None], deadline: Deadline | None = None) -> list[dict[TopicPartition, int]]:
     """For each, how many offsets a read_committed reader has before it, where the source is of this cluster and still there. Asked once for all."""
     read = [[source for source in _own(progress) if source.cluster == client.cluster] for progress in found]
-    known = client.existing({topic for sources in read for source in sources for topic in source.topics}, deadline)
+    # topics that are left out are not asked for: the right to describe them may be gone
+    known = client.existing({topic for sources in read for source in sources for topic, at in source.topics.items() if at.reading}, deadline)
     here = [_comparable(sources, known) for sources in read]
     asked = {(topic, index) for read_to in here for topic, index in read_to if index in known[topic].partitions}
     latest = list_offsets(client, dict.fromkeys(asked, LATEST), read_committed=True, deadline=deadline) if asked else {}
@@ -57,9 +64,9 @@ def _own(progress: Progress | None) -> list[KafkaSource]:
     return [source for source in (progress.sources if progress is not None else ()) if isinstance(source, KafkaSource)]
 
 
-def _lowest(sources: Iterable[KafkaSource]) -> dict[TopicPartition, int]:
+def _lowest(sources: Iterable[KafkaSource], *, paused: bool = False) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for name, topic in (row for source in sources for row in source.topics.items()):
-        for index, offset in topic.end.items():
+        for index, offset in (topic.end if paused else topic.reading).items():
             found[name, index] = min(offset, found.get((name, index), offset))
     return found

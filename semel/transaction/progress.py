@@ -47,11 +47,18 @@ class TopicEnd:
     """How far one topic was read: the topic's id, and for each partition the next offset to read.
 
     ``began`` is where the query first started each partition. It says nothing of how far it was read, and is not compared; None where nobody knows.
+    ``paused`` are partitions that were read once and that the query's options leave out: they stay where they are.
     """
 
     id: str
     end: Mapping[int, int]
     began: Mapping[int, int] | None = field(default=None, compare=False)
+    paused: frozenset[int] = field(default=frozenset(), compare=False)
+
+    @property
+    def reading(self) -> dict[int, int]:
+        """The next offsets of the partitions that are read on."""
+        return {partition: offset for partition, offset in self.end.items() if partition not in self.paused}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +180,8 @@ def _source_value(source: Source) -> dict[str, Any]:
 
 def _topic_value(topic: TopicEnd) -> dict[str, Any]:
     began = {"began": _by_text(topic.began)} if topic.began is not None else {}
-    return {"id": topic.id, "end": _by_text(topic.end), **began}
+    paused = {"paused": sorted(topic.paused)} if topic.paused else {}
+    return {"id": topic.id, "end": _by_text(topic.end), **began, **paused}
 
 
 def _by_text(offsets: Mapping[int, int]) -> dict[str, int]:
@@ -201,7 +209,8 @@ def _source(row: dict[str, Any]) -> Source:
 
 
 def _topic(row: dict[str, Any]) -> TopicEnd:
-    return TopicEnd(of_kind(str, row["id"]), _by_number(row["end"]), _by_number(row["began"]) if "began" in row else None)
+    began = _by_number(row["began"]) if "began" in row else None
+    return TopicEnd(of_kind(str, row["id"]), _by_number(row["end"]), began, frozenset(_indexes(row.get("paused", []))))
 
 
 def _by_number(offsets: Mapping[str, Any]) -> dict[int, int]:

@@ -317,8 +317,18 @@ TARGETS = {
         # the buffer of a frame is made before it is there
         Target("frames", make_stream, read_stream, factor=200, slack=65 * MIB),
         Target("proxy", make_frame, read_frames, factor=200, slack=256 * KIB, allowed=(ConnectionError, ValueError)),
-        json_target("offsets", written("source-offset.v1", "source-offset-initial.v1"), read_offset, lambda offset: offsets.dump(offset).encode()),
-        json_target("progress", written("progress.v1", "progress-groups.v1"), lambda data: Progress.decode(data, "p-0 offset 1"), Progress.encode),
+        json_target(
+            "offsets",
+            written("source-offset.v1", "source-offset-initial.v1", "source-offset-paused.v1"),
+            read_offset,
+            lambda offset: offsets.dump(offset).encode(),
+        ),
+        json_target(
+            "progress",
+            written("progress.v1", "progress-groups.v1", "progress-paused.v1"),
+            lambda data: Progress.decode(data, "p-0 offset 1"),
+            Progress.encode,
+        ),
         json_target("tickets", written("ticket.v1"), read_ticket_also_pickled, write_any),
         json_target("receipts", written("receipt.v1"), read_receipt, write_any),
         json_target("task-answers", written("answer.v1", "answer-error.v1"), read_any_answer, write_any),

@@ -326,7 +326,8 @@ def test_offsets_of_a_topic_that_is_gone_hold_nobody_up(raw: Raw) -> None:
 def test_of_several_sources_that_read_one_partition_the_group_shows_the_lowest(raw: Raw) -> None:
     produce(raw.servers, raw.topic, [{"value": b"v"}] * 9)
     ident = topic_id(raw.client, raw.topic)
-    sources = tuple(KafkaSource(raw.client.cluster, {raw.topic: TopicEnd(ident, {0: end})}) for end in (7, 4, 9))
+    ends = (TopicEnd(ident, {0: 7}), TopicEnd(ident, {0: 4}), TopicEnd(ident, {0: 2}, None, frozenset({0})), TopicEnd(ident, {0: 9}))
+    sources = tuple(KafkaSource(raw.client.cluster, {raw.topic: end}) for end in ends)
     with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster:
         with cluster.producer(raw.id) as producer, producer.transaction() as txn:
             txn.commit(Progress(batch=0, sources=sources))

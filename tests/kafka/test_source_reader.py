@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 import semel
 from semel.errors import ConfigError, DataLoss, Retriable
-from semel.spark.offsets import parse
+from semel.spark.offsets import TopicOffset, parse
 from semel.spark.source import SemelSource, Slice
 from semel.transaction.producer import Producer
 from semel.transaction.progress import KafkaSource, Progress, TopicEnd
@@ -510,24 +510,48 @@ def test_one_of_two_topics_is_deleted(servers: str, topic: str, run: Start, capl
     assert set(parse(log[-1]).topics) == {topic}
 
 
-def test_a_topic_that_the_options_leave_out_goes_on_where_it_was(servers: str, topic: str, run: Start, caplog: pytest.LogCaptureFixture) -> None:
-    other = f"{topic}-other"
-    for name in (topic, other):
-        create(servers, name)
-        add(servers, name, 0, 10)
+# ---- what the options leave out
+
+
+@pytest.fixture
+def other(servers: str, topic: str) -> str:
+    """A second topic beside the first: both have ten rows."""
+    name = f"{topic}-other"
+    for one in (topic, name):
+        create(servers, one)
+        add(servers, one, 0, 10)
+    return name
+
+
+def test_a_topic_that_the_options_leave_out_stops_the_query(topic: str, other: str, run: Start) -> None:
+    """As with Spark's own source: a name may be mistyped, or the topic moved to another source of the query."""
+    log: list[str] = []
+    assert len(run(log, subscribe=f"{topic},{other}", startingOffsets="earliest").rest()) == 20
+    before = list(log)
+    with pytest.raises(DataLoss, match=rf"\[SEMEL_LEFT_OUT\].*was reading: {other}-0 at 10\. Nothing was read"):
+        run(log, subscribe=topic).plan()
+    assert log == before
+
+
+def test_a_topic_that_the_options_leave_out_goes_on_where_it_was(
+    servers: str, topic: str, other: str, run: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     log: list[str] = []
     both = f"{topic},{other}"
     assert len(run(log, subscribe=both, startingOffsets="earliest").rest()) == 20
     for name in (topic, other):
         add(servers, name, 10, 20)
     with caplog.at_level(logging.WARNING, "semel"):
-        without = run(log, subscribe=topic)
+        without = run(log, subscribe=topic, failOnDataLoss=False)
         assert numbers(without.batch()) == texts(10, 20)
         add(servers, topic, 20, 30)
         assert numbers(without.batch()) == texts(20, 30)
     assert [record.message.count(f"{other}-0 at 10") for record in caplog.records] == [1], "said once"
+    assert parse(log[-1]).topics[other].paused == {0}
+    assert run(log, subscribe=topic).batch() is None, "it needs no consent any more"
     again = run(log, subscribe=both)
     assert [row[:3] for row in again.rest()] == [(other, 0, offset) for offset in range(10, 20)]
+    assert parse(log[-1]).topics[other].paused == set()
     assert run(log, subscribe=both).batch() is None
 
 
@@ -537,27 +561,61 @@ def test_a_partition_that_the_options_leave_out_goes_on_where_it_was(servers: st
     log: list[str] = []
     assert len(run(log, subscribe=topic, startingOffsets="earliest").rest()) == 20
     add(servers, topic, 20, 40, partitions=2)
-    assert {row[1] for row in run(log, assign=json.dumps({topic: [0]})).rest()} == {0}
+    with pytest.raises(DataLoss, match=rf"\[SEMEL_LEFT_OUT\].*{topic}-1 at 10"):
+        run(log, assign=json.dumps({topic: [0]})).plan()
+    assert {row[1] for row in run(log, assign=json.dumps({topic: [0]}), failOnDataLoss=False).rest()} == {0}
     assert sorted(row[1:3] for row in run(log, assign=json.dumps({topic: [0, 1]})).rest()) == [(1, offset) for offset in range(10, 20)]
 
 
 @pytest.mark.parametrize("anew", [False, True])
-def test_a_topic_that_the_options_leave_out_and_that_is_gone(servers: str, topic: str, run: Start, anew: bool) -> None:
-    other = f"{topic}-other"
-    for name in (topic, other):
-        create(servers, name)
-        add(servers, name, 0, 10)
+def test_a_topic_that_the_options_leave_out_and_that_is_gone(
+    servers: str, topic: str, other: str, run: Start, anew: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     log: list[str] = []
     assert len(run(log, subscribe=f"{topic},{other}", startingOffsets="earliest").rest()) == 20
-    assert run(log, subscribe=topic).batch() is None
+    assert run(log, subscribe=topic, failOnDataLoss=False).batch() == []
     delete(servers, other)
     if anew:
         create(servers, other)
-    with pytest.raises(DataLoss, match=rf"{other}-0 \[10, …\): "):
-        run(list(log), subscribe=topic).plan()
-    run(log, subscribe=topic, failOnDataLoss=False).plan()
+    run(log, subscribe=topic).plan()
+    assert f"deleted or created again: {other}-0 at 10" in caplog.records[-1].message
     assert set(parse(log[-1]).topics) == {topic}
-    assert run(log, subscribe=topic).batch() is None
+
+
+def test_a_topic_of_which_a_part_is_left_out_is_created_anew(servers: str, topic: str, run: Start) -> None:
+    """The place of the part that is left out is one of the old topic: it must not keep the new one from being read."""
+    create(servers, topic, 2)
+    add(servers, topic, 0, 20, partitions=2)
+    log: list[str] = []
+    assert len(run(log, subscribe=topic, startingOffsets="earliest").rest()) == 20
+    part = run(log, assign=json.dumps({topic: [0]}), failOnDataLoss=False)
+    assert part.batch() == []
+    delete(servers, topic)
+    create(servers, topic, 2)
+    add(servers, topic, 0, 8, partitions=2)
+
+    seen: list[Row] = []
+    wait_for(lambda: len(more(seen, part.rest())) >= 4, "the new topic's rows")
+    assert sorted(row[1:3] for row in seen) == [(0, offset) for offset in range(4)]
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_a_wrong_name_is_refused_although_the_checkpoint_has_another(topic: str, other: str, run: Start, fail_on_data_loss: bool) -> None:
+    log: list[str] = []
+    assert len(run(log, subscribe=f"{topic},{other}", startingOffsets="earliest").rest()) == 20
+    before = list(log)
+    for wrong in ({"subscribe": f"{topic}-mistyped"}, {"assign": json.dumps({topic: [7]})}):
+        with pytest.raises(ConfigError, match=r"\[SEMEL_UNKNOWN_(TOPIC|PARTITION)\]"):
+            run(log, **wrong, failOnDataLoss=fail_on_data_loss).plan()
+    assert log == before
+
+
+def test_a_wrong_name_beside_a_right_one_is_refused(topic: str, other: str, run: Start) -> None:
+    log: list[str] = []
+    assert len(run(log, subscribe=topic, startingOffsets="earliest").rest()) == 10
+    for wrong in ({"subscribe": f"{topic},{other}-mistyped"}, {"assign": json.dumps({topic: [0, 7]})}):
+        with pytest.raises(ConfigError, match=r"\[SEMEL_UNKNOWN_(TOPIC|PARTITION)\]"):
+            run(log, **wrong).plan()
 
 
 def test_a_topic_that_is_found_later_and_does_not_start_at_0(servers: str, topic: str, run: Start) -> None:
@@ -613,8 +671,12 @@ def test_the_reader_leaves_no_thread_and_no_connection_behind(servers: str, topi
 
 def committed_run(servers: str, client: Client, prefix: str, topic: str, end: dict[int, int], *, named: str | None = None) -> None:
     """What a sink leaves behind: progress of a query that has read so far."""
-    at = TopicEnd(named or topic_id(client, topic), end)
-    progress = Progress(query="q", run="r", batch=3, sources=(KafkaSource(client.cluster, {topic: at}),))
+    committed_source(client, prefix, {topic: TopicEnd(named or topic_id(client, topic), end)})
+
+
+def committed_source(client: Client, prefix: str, *topics: dict[str, TopicEnd]) -> None:
+    sources = tuple(KafkaSource(client.cluster, ends) for ends in topics)
+    progress = Progress(query="q", run="r", batch=3, sources=sources)
     producer = Producer(client, prefix, scope="query")
     producer.take_over()
     with producer.transaction() as txn:
@@ -628,6 +690,39 @@ def test_committed_is_the_progress_of_the_prefix(servers: str, client: Client, t
     committed_run(servers, client, topic, topic, {0: 4})
     query = run([], subscribe=topic, startingOffsets="committed", transactionalIdPrefix=topic)
     assert sorted((p, o) for _, p, o, _ in query.rest()) == [*((0, i) for i in range(4, 10)), *((1, i) for i in range(10))]
+
+
+@pytest.mark.parametrize("was", ["read", "paused", "paused and deleted"])
+def test_committed_of_a_progress_with_a_topic_that_the_options_leave_out(
+    servers: str, client: Client, topic: str, other: str, run: Start, was: str
+) -> None:
+    """The first batch must have all that the progress has, be it there or not: the sink compares it."""
+    ends = {
+        name: TopicEnd(topic_id(client, name), {0: 4}, None, frozenset({0} if name == other and was != "read" else ())) for name in (topic, other)
+    }
+    committed_source(client, topic, ends)
+    if was == "paused and deleted":
+        delete(servers, other)
+    options = {"subscribe": topic, "startingOffsets": "committed", "transactionalIdPrefix": topic}
+    if was == "read":
+        with pytest.raises(DataLoss, match=rf"\[SEMEL_LEFT_OUT\].*{other}-0 at 4"):
+            run([], **options).plan()
+        options["failOnDataLoss"] = "false"
+    query = run([], **options)
+    assert numbers(query.batch()) == texts(4, 10)
+    left_out = parse(query.log[0]).topics[other]
+    assert left_out == TopicOffset(left_out.id, {0: 4}, {0: 4}, frozenset({0}))
+    assert query.batch() == ([] if was == "paused and deleted" else None)
+    assert set(parse(query.log[-1]).topics) == ({topic} if was == "paused and deleted" else {topic, other})
+
+
+def test_committed_goes_by_the_source_that_still_reads(servers: str, client: Client, topic: str, run: Start) -> None:
+    create(servers, topic)
+    add(servers, topic, 0, 20)
+    topic_is = topic_id(client, topic)
+    committed_source(client, topic, {topic: TopicEnd(topic_is, {0: 4}, None, frozenset({0}))}, {topic: TopicEnd(topic_is, {0: 15})})
+    query = run([], subscribe=topic, startingOffsets="committed", transactionalIdPrefix=topic)
+    assert numbers(query.rest()) == texts(15, 20)
 
 
 def test_committed_falls_back_to_the_group_and_then_refuses(servers: str, client: Client, topic: str, run: Start) -> None:

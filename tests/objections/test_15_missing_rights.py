@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AclOperation as Do
 from confluent_kafka.admin import ResourceType as On
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import semel
 from semel.errors import ConfigError
+from semel.read import id_text
+from semel.spark.offsets import SourceOffset, TopicOffset, as_dict, parse
+from semel.spark.source import SemelSource
+from semel.transaction.group import group_view
+from semel.transaction.lag import lags
+from semel.transaction.progress import KafkaSource, Progress, TopicEnd
+from semel.wire.metadata import TopicPartition
 from tests import topics
 from tests.secured import Right, SecuredKafka, secured_kafka
 from tests.spark.harness import values
@@ -130,3 +140,32 @@ def test_a_right_that_is_withdrawn_while_a_query_runs_stops_it(cluster: SecuredK
         with producer.transaction() as txn:
             txn.send("out", pa.table({"value": ["three"]}))
     assert values(cluster.kafka.bootstrap_servers, "out") == [*before, "one", "three"]
+
+
+def test_a_topic_that_the_options_leave_out_needs_no_right_any_more(cluster: SecuredKafka) -> None:
+    """Not to plan batches, nor to show the group's offsets or a lag. Control: one that is read does."""
+    topics.create(cluster.kafka.bootstrap_servers, "closed")
+    with semel.Cluster({"bootstrap.servers": cluster.kafka.bootstrap_servers}) as admin:
+        ids = {name: id_text(admin._client.topics({name})[name].id) for name in ("in", "closed")}
+    options = {f"kafka.{name}": value for name, value in cluster.login("SCRAM-SHA-256", "reader", PASSWORD).items()}
+    source = SemelSource(CaseInsensitiveDict({**options, "subscribe": "in", "failOnDataLoss": "false"}))
+    reader = source.streamReader(source.schema())
+
+    with login(cluster, "reader") as ours:
+        client = ours._client
+        for paused in (frozenset({0}), frozenset[int]()):
+            start = SourceOffset(
+                client.cluster, {name: TopicOffset(ids[name], {0: 0}, {0: 0}, paused if name == "closed" else frozenset()) for name in ids}
+            )
+            end = parse(json.dumps(reader.latestOffset(as_dict(start), ReadAllAvailable())))
+            assert end.topics["closed"] == TopicOffset(ids["closed"], {0: 0}, {0: 0}, frozenset({0}))
+            assert end.topics["in"].end[0] > 0
+        for paused, refused in ((frozenset({0}), False), (frozenset[int](), True)):
+            at = {name: TopicEnd(ids[name], {0: 0}, None, paused if name == "closed" else frozenset()) for name in ids}
+            progress = Progress(sources=(KafkaSource(client.cluster, at),))
+            looks: list[Callable[[Progress], Mapping[TopicPartition, int]]]
+            looks = [lambda seen: group_view(seen, client), lambda seen: lags(client, [seen])[0]]
+            for look in looks:
+                with pytest.raises(ConfigError, match="topic closed") if refused else nullcontext():
+                    assert look(progress).keys() == {("in", 0)}
+    reader.stop()

@@ -32,7 +32,7 @@ def test_a_topic_is_left_out_and_named_again(line: Line, checkpoint: str) -> Non
     def run(number: int, *topics: str) -> None:
         resumed = {"startingOffsets": "committed", "transactionalIdPrefix": line.prefix} if number and checkpoint == "new ones" else {}
         where = line.directory / f"cp-{number}" if checkpoint == "new ones" else None
-        line.run(reading={"subscribe": ",".join(topics), **resumed}, checkpoint=where)
+        line.run(reading={"subscribe": ",".join(topics), "failOnDataLoss": len(topics) == 2, **resumed}, checkpoint=where)
 
     produce(line.kafka, line.source, range(40))
     produce(line.kafka, other, range(100, 140))
@@ -47,6 +47,34 @@ def test_a_topic_is_left_out_and_named_again(line: Line, checkpoint: str) -> Non
     produce(line.kafka, other, range(180, 190))
     run(90, other)
     assert_once(line, 170)
+
+
+@pytest.mark.parametrize("consent", [False, True])
+def test_the_two_of_a_union_are_exchanged(line: Line, consent: bool) -> None:
+    """By position each source reads on what the other one has read: refused by the source, and behind it by the sink."""
+    other = create(line.kafka, f"{line.prefix}-other", 2)
+    produce(line.kafka, line.source, range(40))
+    produce(line.kafka, other, range(100, 140))
+
+    def union(first: str, second: str, **options: Any) -> DataFrame:
+        one, two = (line.rows(subscribe=topic, **options).select("key", "value") for topic in (first, second))
+        return one.unionAll(two)
+
+    line.run(rows=union(line.source, other))
+    produce(line.kafka, line.source, range(40, 50))
+    with pytest.raises(DataLoss) as refused:
+        line.run(rows=union(other, line.source, failOnDataLoss=not consent))
+    assert refused.value.tag == ("PROGRESS_MISMATCH" if consent else "LEFT_OUT")
+    if not consent:
+        line.run(rows=union(line.source, other))
+        return assert_once(line, 90)
+    assert f"{line.source}-0 was read up to 20 by another source of the query" in refused.value.message
+    places = re.findall(r"source \d (\{.*?\}\})", refused.value.message)
+    resumed = [
+        line.rows(subscribe=topic, startingOffsets=place).select("key", "value") for topic, place in zip((line.source, other), places, strict=True)
+    ]
+    line.run(rows=resumed[0].unionAll(resumed[1]), checkpoint=line.directory / "given")
+    return assert_once(line, 90)
 
 
 def test_two_sources_of_one_topic_that_stand_at_different_offsets(line: Line) -> None:

@@ -94,6 +94,10 @@ PROGRESS = Progress(
 WITH_GROUPS = Progress(batch=41, groups={"orders": {"in": (0, 10), "ä": (3,)}, "other": {"in": (1,)}})
 DECIDED = Decided(4001, 7, True)
 OFFSET = SourceOffset(CLUSTER, {"in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}), "ä": TopicOffset(TOPIC_ID, {0: 1}, {0: 2})})
+PAUSED_OFFSET = SourceOffset(CLUSTER, {"in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}, frozenset({2, 10}))})
+PAUSED = Progress(
+    batch=41, sources=(KafkaSource(CLUSTER, {"in": TopicEnd(TOPIC_ID, {0: 42, 2: 0, 10: 7}, {0: 5, 2: 0, 10: 0}, frozenset({2, 10}))}),)
+)
 IDENTITY = Identity("orders-out", 4001, 7)
 TICKET = Ticket(
     3,
@@ -120,6 +124,7 @@ def _sealed(name: str) -> Form:
 FORMS = [
     Form("progress", progress.VERSION, PROGRESS.encode, partial(Progress.decode, where="semel-progress-3 offset 7"), {1: PROGRESS}),
     Form("progress-groups", progress.VERSION, WITH_GROUPS.encode, partial(Progress.decode, where="semel-progress-3 offset 7"), {1: WITH_GROUPS}),
+    Form("progress-paused", progress.VERSION, PAUSED.encode, partial(Progress.decode, where="semel-progress-3 offset 7"), {1: PAUSED}),
     Form("progress-key", 1, partial(progress.progress_key, "orders-out", "query"), json.loads, {1: ["orders-out", {"scope": "query"}]}),
     Form("claim-key", 1, partial(progress.claim_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "claim"}]}),
     Form("look-key", 1, partial(progress.look_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "look"}]}),
@@ -135,6 +140,13 @@ FORMS = [
     Form("decided", progress.VERSION, DECIDED.encode, partial(Decided.decode, where="semel-progress-3 offset 8"), {1: DECIDED}),
     Form("source-offset", offsets.VERSION, lambda: offsets.dump(OFFSET).encode(), lambda text: offsets.parse(text.decode()), {1: OFFSET}),
     Form("source-offset-initial", offsets.VERSION, lambda: offsets.dump(INITIAL).encode(), lambda text: offsets.parse(text.decode()), {1: INITIAL}),
+    Form(
+        "source-offset-paused",
+        offsets.VERSION,
+        lambda: offsets.dump(PAUSED_OFFSET).encode(),
+        lambda text: offsets.parse(text.decode()),
+        {1: PAUSED_OFFSET},
+    ),
     Form("ticket", ticket.VERSION, TICKET.encode, ticket.read_ticket, {1: TICKET}),
     Form("ticket-pickled", ticket.VERSION, partial(pickled, FOREIGN), lambda text: pickle.loads(text).version, {1: OTHER}),
     Form("receipt", ticket.VERSION, RECEIPT.encode, ticket.read_receipt, {1: RECEIPT}),

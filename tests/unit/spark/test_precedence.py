@@ -254,7 +254,63 @@ def test_source_used_twice_is_two_sources() -> None:
     ahead = progress(41, at({0: 100}), at({0: 130}, name="ahead"))
     told = refused(decide(plan(0, one, one, query="other"), ahead)).message
     assert "startingOffsets=committed" not in told, "it would begin at 100 for both"
-    assert """its own startingOffsets: source 0 {"in":{"0":100}}; source 'ahead' {"in":{"0":130}};""" in told
+    assert """its own startingOffsets: source 0 {"in":{"0":100}}; source 'ahead' {"in":{"0":130}} (let each read all""" in told
+
+
+def both(*ends: tuple[str, int], paused: str = "", name: str | None = None) -> KafkaSource:
+    """A source of several topics, each with one partition."""
+    return KafkaSource("c1", {topic: TopicEnd(f"id-{topic}", {0: end}, None, frozenset({0} if topic in paused else ())) for topic, end in ends}, name)
+
+
+A_AND_B = progress(41, both(("a", 100)), both(("b", 200)))
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_two_sources_that_are_exchanged_are_refused_with_what_they_would_repeat(stateful: bool) -> None:
+    """As where the two of a union are given in the other order: by position each reads on what the other has read."""
+    first = part(both(("a", 100), ("b", 0)), both(("a", 100), ("b", 50), paused="a"), both(("a", 0), ("b", 0)))
+    second = part(both(("b", 200), ("a", 0)), both(("b", 200), ("a", 50), paused="b"), both(("a", 0), ("b", 0)))
+    found = refused(decide(plan(42, first, second, stateful=stateful), A_AND_B))
+    assert "source 0: b-0 was read up to 200 by another source of the query, which reads it no more, and starts at 0 here" in found.message
+    assert set(found.repeated) == {Rows("a", 0, 0, 100), Rows("b", 0, 0, 200)}
+    assert decide(plan(42, first, second, stateful=stateful), A_AND_B, override=found.token) == Run(forced=found)
+
+
+@pytest.mark.parametrize("given_up", [{"paused": "b"}, {}], ids=["paused", "dropped"])
+@pytest.mark.parametrize(("start", "repeated", "missed"), [(0, (Rows("b", 0, 0, 200),), ()), (250, (), (Rows("b", 0, 200, 250),))])
+def test_a_topic_that_is_moved_to_a_new_source(given_up: dict[str, str], start: int, repeated: tuple[Rows], missed: tuple[Rows]) -> None:
+    done = progress(41, both(("a", 100), ("b", 200), name="x"))
+    ends = [("a", 110), ("b", 200)] if given_up else [("a", 110)]
+    old = part(both(("a", 100), ("b", 200), name="x"), both(*ends, **given_up, name="x"), both(("a", 0), ("b", 0), name="x"))
+
+    def taken_up_at(offset: int) -> Planned:
+        began = both(("b", offset), name="y")
+        return plan(42, old, part(began, both(("b", offset + 9), name="y"), began))
+
+    found = refused(decide(taken_up_at(start), done))
+    assert (found.repeated, found.missed) == (repeated, missed)
+    assert decide(taken_up_at(200), done) == Run(), "exactly there nothing is read twice, and nothing is passed over"
+
+
+def test_a_topic_that_is_moved_from_a_paused_place_is_refused_too() -> None:
+    done = progress(41, both(("a", 100), ("b", 200), paused="b"), both(("c", 7)))
+    old = part(both(("a", 100), ("b", 200), paused="b"), both(("a", 110), ("b", 200), paused="b"))
+    new = part(both(("c", 7), ("b", 0)), both(("c", 7), ("b", 50)), both(("c", 0), ("b", 0)))
+    assert refused(decide(plan(42, old, new), done)).repeated == (Rows("b", 0, 0, 200),)
+
+
+def test_a_topic_that_two_sources_read_is_no_moved_one() -> None:
+    old = part(both(("a", 100)), both(("a", 110)), both(("a", 0)))
+    new = part(both(("b", 200), ("a", 0)), both(("b", 200), ("a", 50)), both(("b", 0), ("a", 0)))
+    assert decide(plan(42, old, new), A_AND_B) == Run()
+
+
+def test_message_to_several_sources_of_which_one_lacks_something_gives_each_its_offsets() -> None:
+    lacking = part(both(("b", 200)), both(("b", 210)), both(("b", 200)))
+    done = progress(41, both(("a", 100)), both(("b", 200), ("c", 5), paused="c"))
+    told = refused(decide(plan(0, part(both(("a", 100)), both(("a", 110))), lacking, query="other"), done)).message
+    assert "startingOffsets=committed" not in told, "it does not know which source left c out"
+    assert """source 1 {"b":{"0":200},"c":{"0":5}} (let each read all""" in told
 
 
 # Sources that are not semel's: equal or not

@@ -84,6 +84,13 @@ def test_began_goes_from_offset_to_offset() -> None:
     assert after == offset({0: 3, 1: 0}, {0: 8, 1: 2})
 
 
+def test_a_paused_partition_goes_from_offset_to_offset() -> None:
+    before = SourceOffset("c", {"in": TopicOffset("id", {0: 3, 1: 0}, {0: 5, 1: 0}, frozenset({1}))})
+    after = assembled("c", parts_of(before), {("in", 0): 8, ("in", 1): 0})
+    assert after == SourceOffset("c", {"in": TopicOffset("id", {0: 3, 1: 0}, {0: 8, 1: 0}, frozenset({1}))})
+    assert between(before, after) == [Range("in", "id", 0, 5, 8)]
+
+
 def test_one_task_for_each_partition_unless_more_were_asked_for() -> None:
     ranges = [Range("in", "id", 0, 0, 100), Range("in", "id", 1, 0, 7)]
     assert divided(ranges, None, None) == ranges
