@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,38 @@ def test_the_two_of_a_union_are_exchanged(line: Line, consent: bool) -> None:
     ]
     line.run(rows=resumed[0].unionAll(resumed[1]), checkpoint=line.directory / "given")
     return assert_once(line, 90)
+
+
+@pytest.fixture
+def named_sources(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+    yield
+    spark.conf.unset("spark.sql.streaming.queryEvolution.enableSourceEvolution")
+
+
+@pytest.mark.usefixtures("named_sources")
+@pytest.mark.parametrize("starting", ["where it stood", "earliest", "latest"])
+def test_a_topic_moves_to_a_source_of_its_own(line: Line, starting: str) -> None:
+    other = create(line.kafka, f"{line.prefix}-other", 2)
+
+    def named(name: str, topics: str, **options: Any) -> DataFrame:
+        given = {"startingOffsets": "earliest", **line.kafka_options, **options, "subscribe": topics}
+        return line.spark.readStream.format("semel").name(name).options(**given).load().select("key", "value")
+
+    produce(line.kafka, line.source, range(40))
+    produce(line.kafka, other, range(100, 140))
+    line.run(rows=named("first", f"{line.source},{other}"))
+    produce(line.kafka, other, range(140, 160))
+    offsets = json.dumps({other: {"0": 20, "1": 20}}) if starting == "where it stood" else starting
+    moved = named("first", line.source, failOnDataLoss=False).unionAll(named("second", other, startingOffsets=offsets))
+    if starting == "where it stood":
+        line.run(rows=moved)
+        return assert_once(line, 100)
+    with pytest.raises(DataLoss, match=rf"source 'second': {other}-0 was read up to 20 by another source") as refused:
+        line.run(rows=moved)
+    wrong = f"repeat rows {other}-0 0 to 19" if starting == "earliest" else f"miss rows {other}-0 20 to 29"
+    assert wrong in refused.value.message
+    return assert_once(line, 80)
 
 
 def test_two_sources_of_one_topic_that_stand_at_different_offsets(line: Line) -> None:
