@@ -61,20 +61,28 @@ def elect_preferred(kafka3: Sandbox) -> None:
 
 
 @contextmanager
-def striking(step: Step, strike: Callable[[], None]) -> Iterator[threading.Event]:
-    """Strike when the step is passed for the first time; the event says that it was."""
-    struck, patch = threading.Event(), pytest.MonkeyPatch()
+def observing(observe: Callable[[Step], None]) -> Iterator[None]:
+    """Have ``observe`` told each step that this process passes, in the thread that passes it."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(semel.steps, "_observer", lambda step, _: observe(step))
+    try:
+        yield
+    finally:
+        patch.undo()
 
-    def observe(passed: Step, _: str) -> None:
+
+@contextmanager
+def striking(step: Step, strike: Callable[[], object]) -> Iterator[threading.Event]:
+    """Strike when the step is passed for the first time; the event says that it was."""
+    struck = threading.Event()
+
+    def observe(passed: Step) -> None:
         if passed is step and not struck.is_set():
             struck.set()
             strike()
 
-    patch.setattr(semel.steps, "_observer", observe)
-    try:
+    with observing(observe):
         yield struck
-    finally:
-        patch.undo()
 
 
 def live(job: Job, *, chunks: int = 1) -> None:

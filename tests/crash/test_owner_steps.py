@@ -1,6 +1,6 @@
 """Every step of the owner and of its participants, struck by every fault: nothing is lost, doubled, reordered or torn (DESIGN section 5).
 
-Real processes on one real broker. The owner under test is ``pipeline.py`` in a process of its own; its rival is this process. The steps that it
+Real processes on three real brokers. The owner under test is ``pipeline.py`` in a process of its own; its rival is this process. The steps that it
 logged are replayed through the model: none of them is one that the protocol forbids.
 """
 
@@ -84,9 +84,9 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.mark.parametrize("passing", [1, 2])
-def test_killed_at_every_step(kafka: Sandbox, nursery: Nursery, tmp_path: Path, passing: int) -> None:
+def test_killed_at_every_step(kafka3: Sandbox, nursery: Nursery, tmp_path: Path, passing: int) -> None:
     """One pipeline lives through a kill at each step: every restart is the next step's victim."""
-    job = new_job(kafka, "killed", chunks=60)
+    job = new_job(kafka3, "killed", chunks=60)
     plan = CrashPlan(tmp_path / "plan", *(CrashPoint(step, passing) for step in STEPS))
     restarts = nursery.run_until_done(job, plan, len(STEPS), tmp_path / "log")
     assert restarts == len(OWNER_STEPS), "participants die without their owner"
@@ -99,13 +99,13 @@ def test_killed_at_every_step(kafka: Sandbox, nursery: Nursery, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("action", [Action.STOP, Action.HANG], ids=["frozen", "awake"])
-def test_another_owner_goes_on_at_every_step(kafka: Sandbox, nursery: Nursery, tmp_path: Path, action: Action) -> None:
+def test_another_owner_goes_on_at_every_step(kafka3: Sandbox, nursery: Nursery, tmp_path: Path, action: Action) -> None:
     """At each step an owner stands still while this process takes over and goes on: it is fenced when it wakes, and changes nothing.
 
     ``frozen`` stops the process that reaches the step, the owner or one participant; ``awake`` holds the thread that reaches it, while everything
     else goes on. Its successor is not disturbed; the next owner takes over from that.
     """
-    job = new_job(kafka, "rival", chunks=8 * len(STEPS))
+    job = new_job(kafka3, "rival", chunks=8 * len(STEPS))
     with semel.Cluster(job.properties()) as cluster:
         for step in STEPS:
             point = CrashPoint(step, 1 if step in TAKING_OVER else 2, action)
@@ -130,27 +130,27 @@ def test_another_owner_goes_on_at_every_step(kafka: Sandbox, nursery: Nursery, t
 # ---- controls: a harness that cannot fail proves nothing
 
 
-def test_control_without_progress_there_are_duplicates(kafka: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
+def test_control_without_progress_there_are_duplicates(kafka3: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
     """The position kept in a file behind the commit is at-least-once."""
-    job = new_job(kafka, "control", chunks=6, mode="forget", file=tmp_path / "position")
+    job = new_job(kafka3, "control", chunks=6, mode="forget", file=tmp_path / "position")
     nursery.run_until_done(job, CrashPlan(tmp_path / "plan", CrashPoint(OwnerStep.COMMIT_ANSWERED, 2)), 1, tmp_path / "log")
     history = look(job)
     assert (history.lost, history.duplicated) == (0, job.chunk)
     assert not history.exact
 
 
-def test_control_with_the_position_written_too_early_there_is_loss(kafka: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
+def test_control_with_the_position_written_too_early_there_is_loss(kafka3: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
     """The position kept in a file in front of the commit is at-most-once."""
-    job = new_job(kafka, "control", chunks=6, mode="ahead", file=tmp_path / "position")
+    job = new_job(kafka3, "control", chunks=6, mode="ahead", file=tmp_path / "position")
     nursery.run_until_done(job, CrashPlan(tmp_path / "plan", CrashPoint(OwnerStep.PROGRESS_WRITTEN, 3)), 1, tmp_path / "log")
     history = look(job)
     assert (history.lost, history.duplicated) == (job.chunk, 0)
     assert not history.exact
 
 
-def test_control_without_a_transaction_batches_tear(kafka: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
+def test_control_without_a_transaction_batches_tear(kafka3: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
     """Tickets of no transaction: what one participant wrote stays when its sibling is killed."""
-    job = new_job(kafka, "control", chunks=6, mode="plain")
+    job = new_job(kafka3, "control", chunks=6, mode="plain")
     plan = CrashPlan(tmp_path / "plan", CrashPoint(ParticipantStep.STARTED, 4))
     owner = nursery.start(job, plan, tmp_path / "log")
     assert owner.wait() != 0
