@@ -1,27 +1,29 @@
-"""An owner is killed while it heals (DESIGN section 5): the steps that no run passes in which no marker is lost.
+"""An owner is killed, or frozen, while it heals (DESIGN section 5): the steps that no run passes in which no marker is lost.
 
 A real process each time. Its commit is held on the way until a node of the cluster is frozen, so that markers of that commit are lost; it heals them
-when the node is back, and dies in the middle of that. Its successor goes by what it has left.
+when the node is back, and is struck in the middle of that. Its successor goes by what it has left.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from model.replay import replay
+import semel
+from model.replay import Allowed, replay
 from semel.steps import OwnerStep
-from semel.testing.crash import CrashPlan, CrashPoint
+from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.proxy import FaultProxy
 from semel.transaction.group import offsets_partition
+from semel.transaction.ticket import Receipt, Ticket
 from tests.crash.arena import assert_whole, new_job
-from tests.crash.nursery import Nursery
-from tests.crash.pipeline import Job
+from tests.crash.nursery import Nursery, Owner
+from tests.crash.pipeline import FENCED, Job, copy_next, position, write_here
 from tests.kafka.frail import MANY, Frail, frail
 from tests.waiting import PATIENCE_S, TRANSACTION_MS, wait_for
 
@@ -32,27 +34,60 @@ def where() -> Iterator[Frail]:
         yield started
 
 
-@pytest.mark.parametrize("dies_at", [OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED], ids=lambda step: step.value)
-def test_killed_while_it_heals(where: Frail, tmp_path: Path, dies_at: OwnerStep) -> None:
-    job = fragile_job(where, dies_at.value)
-    deadly = CrashPoint(dies_at)
-    plan = CrashPlan(tmp_path / "plan", deadly)
-    with Nursery() as nursery, FaultProxy(job.servers) as proxy:
+STEPS = [OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.value)
+def test_killed_while_it_heals(where: Frail, tmp_path: Path, step: OwnerStep) -> None:
+    job = fragile_job(where, step.value)
+    plan = CrashPlan(tmp_path / "plan", CrashPoint(step))
+    with Nursery() as nursery, healing(where, nursery, job, plan, tmp_path / "log") as owner:
+        assert owner.wait() == -signal.SIGKILL, owner.said()
+        assert nursery.run_until_done(job, plan, 0, tmp_path / "log") == 0
+    assert count(plan, OwnerStep.HEALED) > (step is OwnerStep.HEALED), "its successor had nothing to heal"
+    assert_whole(job)
+    # each step that was logged is one that the protocol allows there
+    assert replay(plan.passed()).owners == 2
+
+
+@pytest.mark.parametrize("action", [Action.STOP, Action.HANG], ids=["frozen", "awake"])
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.value)
+def test_another_owner_goes_on_while_it_heals(where: Frail, tmp_path: Path, step: OwnerStep, action: Action) -> None:
+    """Its successor heals what is left and has rows of its own open there, when the first one wakes and writes its marker, late."""
+    job = fragile_job(where, f"{step.value}-{action.name.lower()}")
+    point = CrashPoint(step, action=action)
+    plan = CrashPlan(tmp_path / "plan", point)
+    with Nursery() as nursery, healing(where, nursery, job, plan, tmp_path / "log") as owner, semel.Cluster(job.properties()) as cluster:
+        plan.wait(point, PATIENCE_S)
+        with cluster.producer(job.prefix) as successor:
+            successor.take_over([job.target], job.group)
+            write = write_here(cluster, job)
+
+            def write_and_wait(tickets: Sequence[Ticket], start: int, end: int) -> list[Receipt]:
+                receipts = write(tickets, start, end)
+                plan.release(point)
+                assert owner.wait() == FENCED, owner.said()
+                return receipts
+
+            copy_next(successor, job, write_and_wait)
+            while position(successor.progress, job) < job.total:
+                copy_next(successor, job, write)
+    assert_whole(job)
+    assert replay(plan.passed(), allowed=Allowed(strangers=True, lost_markers=True)).owners == 1
+
+
+@contextmanager
+def healing(where: Frail, nursery: Nursery, job: Job, plan: CrashPlan, log: Path) -> Iterator[Owner]:
+    """An owner whose second commit has lost its markers, and who goes on from there."""
+    with FaultProxy(job.servers) as proxy:
         commit = proxy.delay_request("EndTxn", 3)  # the second one is an abort
-        through = replace(job, servers=proxy.bootstrap_servers)
-        owner = nursery.start(through, plan, tmp_path / "log")
-        with closing(owner):
+        with closing(nursery.start(replace(job, servers=proxy.bootstrap_servers), plan, log)) as owner:
             assert commit.happened.wait(PATIENCE_S), owner.said()
             with where.leaderless():
                 answered = count(plan, OwnerStep.COMMIT_ANSWERED)
                 commit.release()
                 wait_for(lambda: count(plan, OwnerStep.COMMIT_ANSWERED) > answered, "the commit to be answered")
-            assert owner.wait() == -signal.SIGKILL, owner.said()
-        assert nursery.run_until_done(through, plan, 0, tmp_path / "log") == 0
-    assert count(plan, OwnerStep.HEALED) > (dies_at is OwnerStep.HEALED), "its successor had nothing to heal"
-    assert_whole(job)
-    # each step that was logged is one that the protocol allows there
-    assert replay(plan.passed()).owners == 2
+            yield owner
 
 
 def fragile_job(where: Frail, name: str) -> Job:
