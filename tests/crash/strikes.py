@@ -94,14 +94,15 @@ def live(job: Job, *, chunks: int = 1) -> None:
             try:
                 producer.take_over([job.target], job.group)
                 done = chunks if done is None else done
-                done -= _copy(producer, cluster, job, done)
+                done -= copy_chunks(producer, cluster, job, done)
                 producer.settle()
             except Retriable as error:
                 if error.tag not in ("OUTCOME_UNKNOWN", "COMMITTED"):
                     raise
 
 
-def _copy(producer: Producer, cluster: semel.Cluster, job: Job, chunks: int) -> int:
+def copy_chunks(producer: Producer, cluster: semel.Cluster, job: Job, chunks: int) -> int:
+    """Abort once, then copy so many; what was aborted by others is done again. Returns how many."""
     wanted = position(producer.progress, job) + chunks * job.chunk
     assert wanted <= job.total, "there is nothing left to copy"
     abort = True

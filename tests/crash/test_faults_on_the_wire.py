@@ -15,15 +15,14 @@ from functools import partial
 import pytest
 
 import semel
-from semel.errors import AbortAndRetry
 from semel.sandbox import Sandbox
 from semel.steps import ParticipantStep, Step
 from semel.testing.proxy import Fault, FaultProxy
 from semel.transaction.ticket import Receipt, Ticket
 from tests.crash.arena import assert_whole, new_job
-from tests.crash.pipeline import Job, copy_next, position, write_here
+from tests.crash.pipeline import Job, copy_next, write_here
 from tests.crash.strikes import STEPS as OWNER_STEPS
-from tests.crash.strikes import observing, striking
+from tests.crash.strikes import copy_chunks, finish, observing, striking
 
 #: How many chunks each life copies, behind one that it aborts.
 _CHUNKS = 2
@@ -57,7 +56,7 @@ def test_each_request_behind_each_step_meets_a_fault(kafka3: Sandbox, kind: str)
             if fault.happened.is_set():
                 met.add((step, api))
             proxy.withdraw(fault)
-        _finish(through, job)
+        finish(through)
     assert_whole(job)
     assert {step for step, _ in met} == set(STEPS)
     assert {api for _, api in met} == {api for _, api in behind}
@@ -89,7 +88,7 @@ def test_a_request_is_repeated_after_its_transaction(kafka3: Sandbox, api: str) 
                 return receipts
 
             copy_next(producer, job, write_and_wait)
-        _finish(through, job)
+        finish(through)
     assert_whole(job)
 
 
@@ -108,7 +107,7 @@ def test_an_init_that_comes_late_fences_its_successor_cleanly(kafka3: Sandbox) -
             assert late.finished.wait(30)
             with pytest.raises(semel.Fenced):
                 copy_next(producer, job, write_here(cluster, job))
-        _finish(through, job)
+        finish(through)
     assert_whole(job)
 
 
@@ -122,7 +121,7 @@ def test_an_init_that_is_sent_twice_costs_a_restart(kafka3: Sandbox) -> None:
             assert twice.finished.wait(30)
             with pytest.raises(semel.Fenced):
                 copy_next(producer, job, write_here(cluster, job))
-        _finish(through, job)
+        finish(through)
     assert_whole(job)
 
 
@@ -157,23 +156,7 @@ def _armed(step: Step | None, fault: Callable[[], Fault]) -> Iterator[list[Fault
 
 
 def _live(job: Job) -> None:
-    """A new owner takes over, aborts once, and copies; what it is told was aborted it does again, and it is told nothing else."""
+    """A new owner takes over, aborts once, and copies. It is told of nothing that one fault explains but an abort."""
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
-        write = write_here(cluster, job)
         producer.take_over([job.target], job.group)
-        done = position(producer.progress, job) + _CHUNKS * job.chunk
-        assert done <= job.total, "there is nothing left to copy"
-        abort = True
-        while position(producer.progress, job) < done:
-            try:
-                copy_next(producer, job, write, abort=abort)
-            except AbortAndRetry:
-                continue
-            abort = False
-
-
-def _finish(through: Job, job: Job) -> None:
-    with semel.Cluster(through.properties()) as cluster, cluster.producer(job.prefix) as producer:
-        producer.take_over([job.target], job.group)
-        while position(producer.progress, job) < job.total:
-            copy_next(producer, job, write_here(cluster, job))
+        copy_chunks(producer, cluster, job, _CHUNKS)
