@@ -16,7 +16,8 @@ A micro-batch goes through these, in this order:
 ``columns``           which columns are written
 ``placement``         which task writes which output partition
 ``encoding``          rows to record batches, before the shuffle
-``tasks``             tickets over a job, receipts and the proof back
+``tasks``             tickets over a job, and receipts back
+``proof``             that each row was computed once and written once
 ``answers``           what a task hands back
 ``sealed``            what executors are given, which those with another semel refuse
 ``bounds``            a job that outlives its transaction is cancelled

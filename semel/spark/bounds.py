@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,10 +14,9 @@ __all__ = ["within"]
 
 
 @contextmanager
-def within(spark: SparkSession, milliseconds: float) -> Iterator[None]:
-    """Run jobs for at most that long; then they are cancelled, and :class:`AbortAndRetry` tagged EXPIRED is raised in place of Spark's error."""
+def within(spark: SparkSession, milliseconds: float, tag: str) -> Iterator[None]:
+    """Run jobs under this tag for at most that long; then they are cancelled, and :class:`AbortAndRetry` tagged EXPIRED is raised instead."""
     context = spark.sparkContext
-    tag = f"semel-{uuid.uuid4()}"
     late = threading.Event()
 
     def cancel() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = ["Callback", "Entry", "Execution", "Keeping", "Plan", "Settings", "SourceInfo", "Stage", "Trigger"]
+__all__ = ["Callback", "Entry", "Execution", "Job", "Keeping", "Plan", "Ran", "Settings", "SourceInfo", "Stage", "Trigger"]
 
 
 class Trigger(Enum):
@@ -106,6 +106,30 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """What Spark keeps of a job: its stages, those that it found done among them, and how many of them were completed in it, or failed."""
+
+    id: int
+    running: bool
+    stages: tuple[int, ...]
+    completed: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of a stage: its last attempt, how many tasks of that were completed (none where its output was there), and its RDDs.
+
+    Stages of the same RDDs compute the same thing.
+    """
+
+    stage: int
+    attempt: int
+    completed: int
+    rdds: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of Spark that a guarantee rests on, as they are in force for this query."""
 
@@ -113,3 +137,4 @@ class Settings:
     commit_validation: bool
     speculation: bool
     retained_stages: int
+    retained_jobs: int

@@ -7,18 +7,22 @@ mean is decided in :mod:`semel.spark.query` and :mod:`semel.spark.precedence`. N
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import SparkNoSuchElementException
 from pyspark.sql import DataFrame, SparkSession
 
 from semel.errors import Unsupported
-from semel.spark.facts import Callback, Entry, Execution, Keeping, Plan, Settings, SourceInfo, Stage, Trigger
+from semel.spark.facts import Callback, Entry, Execution, Job, Keeping, Plan, Ran, Settings, SourceInfo, Stage, Trigger
 
 __all__ = [
     "callback",
@@ -26,8 +30,10 @@ __all__ = [
     "executor_lost",
     "find",
     "is_connect",
+    "jobs",
     "pinned",
     "plan",
+    "ran",
     "settings",
     "sources",
     "stage",
@@ -244,6 +250,55 @@ def stage(spark: SparkSession, id: int) -> Stage | None:
     return Stage(id, info.currentAttemptId, info.numTasks, info.numActiveTasks, info.numCompletedTasks, info.numFailedTasks)
 
 
+def jobs(spark: SparkSession, tag: str) -> list[Job]:
+    """The jobs that carry a tag. Spark's books are kept by a thread of their own: a job may be missing for a moment, or seem to run.
+
+    Asked for every batch, so in few calls: as the text that Spark's own REST API gives.
+    """
+    with pinned("the jobs of a tag"):
+        books = _books_of(spark.sparkContext)
+        return [_job(json.loads(books.text(books.store.job(id)))) for id in json.loads(books.text(books.tracker.getJobIdsForTag(tag)))]
+
+
+def _job(told: Mapping[str, Any]) -> Job:
+    return Job(told["jobId"], told["status"] == "RUNNING", tuple(told["stageIds"]), told["numCompletedStages"], told["numFailedStages"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Books:
+    """What Spark keeps of its jobs; ``text`` turns an answer into JSON."""
+
+    store: Any
+    tracker: Any
+    text: Callable[[Any], str]
+
+
+_books: WeakKeyDictionary[SparkContext, _Books] = WeakKeyDictionary()
+
+
+def _books_of(context: SparkContext) -> _Books:
+    if context not in _books:
+        jvm: Any = context._jvm
+        scala = context._jsc.sc()
+        text = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper().writeValueAsString
+        _books[context] = _Books(scala.statusStore(), scala.statusTracker(), text)
+    return _books[context]
+
+
+def ran(spark: SparkSession, stage: int) -> Ran | None:
+    """What became of a stage; None where Spark has forgotten it."""
+    with pinned("what became of a stage"):
+        try:
+            told = _books_of(spark.sparkContext).store.lastStageAttempt(stage)
+        except (Py4JJavaError, SparkNoSuchElementException):
+            return None
+        return Ran(stage, int(told.attemptId()), int(told.numCompleteTasks()), frozenset(_numbers(told.rddIds())))
+
+
+def _numbers(sequence: Any) -> tuple[int, ...]:
+    return tuple(int(number) for number in str(sequence.mkString(",")).split(",") if number)
+
+
 def settings(df: DataFrame) -> Settings:
     """The settings in force. A running query has a copy of its session's from when it started: those of the callback's DataFrame."""
     conf, core = df.sparkSession.conf, df.sparkSession.sparkContext.getConf()
@@ -253,6 +308,7 @@ def settings(df: DataFrame) -> Settings:
             commit_validation=conf.get("spark.sql.streaming.stateStore.commitValidation.enabled") == "true",
             speculation=core.get("spark.speculation", "false") == "true",
             retained_stages=int(str(core.get("spark.ui.retainedStages", "1000"))),
+            retained_jobs=int(str(core.get("spark.ui.retainedJobs", "1000"))),
         )
 
 

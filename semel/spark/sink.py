@@ -39,7 +39,7 @@ __all__ = ["KafkaSink"]
 
 log = logging.getLogger("semel")
 
-_LEAST_STAGES = 100
+_LEAST_KEPT = 100
 
 
 @dataclass(slots=True)
@@ -328,9 +328,10 @@ def _check_settings(settings: Settings) -> None:
             " Nothing was written. Set spark.speculation=false.",
             tag="SPECULATION",
         )
-    if settings.retained_stages < _LEAST_STAGES:
-        raise ConfigError(
-            f"spark.ui.retainedStages={settings.retained_stages} is below {_LEAST_STAGES}: Spark could forget a stage before it has confirmed it."
-            " Nothing was written. Raise it.",
-            tag="RETAINED_STAGES",
-        )
+    for what, kept in (("Stages", settings.retained_stages), ("Jobs", settings.retained_jobs)):
+        if kept < _LEAST_KEPT:
+            raise ConfigError(
+                f"spark.ui.retained{what}={kept} is below {_LEAST_KEPT}: Spark could forget what it has run before it has confirmed it."
+                " Nothing was written. Raise it.",
+                tag="RETAINED_STAGES",
+            )

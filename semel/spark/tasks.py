@@ -1,4 +1,4 @@
-"""Tickets over a Spark job: each task of it writes with its ticket, and its receipt comes back; then the proof that nobody else has written.
+"""Tickets over a Spark job: each task of it writes with its ticket, and its receipt comes back.
 
 A task finds its ticket by its partition id. It hands back a receipt or the error that stopped it, and in both cases ends well for Spark: a
 task that fails is started again, and a second attempt may not write into a shared transaction (DESIGN rule 2). Nothing but ``collect`` may
@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from semel.config import ClientConfig
@@ -31,11 +30,9 @@ from semel.spark.sealed import SealedWriting, sealed
 from semel.spark.worker import client
 from semel.transaction.participant import SECOND_ATTEMPT, Participant
 from semel.transaction.ticket import Receipt, Ticket
-from semel.wire.deadline import Deadline
 
-__all__ = ["prove", "write"]
+__all__ = ["write"]
 
-_PROOF_SECONDS = 10.0
 _ANSWER = t.StructType().add(COLUMN, "binary")
 
 
@@ -65,39 +62,6 @@ def write(placement: Placement, tickets: Sequence[Ticket], properties: Mapping[s
         # a second attempt is only the echo of what ended the first one, where that is told too
         raise next((each for each in ours if each.tag != SECOND_ATTEMPT), ours[0])
     return [result for result in results if isinstance(result, Receipt)]
-
-
-def prove(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
-    """Raise :class:`AbortAndRetry` unless Spark confirms that every task of the writing stage ran once and returned its receipt (PROTOCOL 3.5).
-
-    A stage that ran again starts at task attempt 0 again, and the broker acknowledges a repeated sequence that carries other rows: only the
-    status tracker shows it. An attempt that Spark killed is in none of its columns: so the receipts are counted as well.
-    """
-    stages = {receipt.stage for receipt in receipts}
-    if len(stages) != 1 or any(receipt.attempt for receipt in receipts):
-        raise _unproven(f"the receipts name stages {sorted(stages)}")
-    (stage,) = stages
-    # a thread of Spark's own keeps the books, mostly a moment later than the results come
-    deadline = Deadline(_PROOF_SECONDS * 1000, backoff_ms=0.5, backoff_max_ms=10)
-    while True:
-        seen = internals.stage(spark, stage)
-        if seen is not None and (seen.attempt or seen.failed):
-            raise _unproven(f"stage {stage} ran again (attempt {seen.attempt}, {seen.failed} failed tasks)")
-        if seen is not None and seen.completed == seen.tasks and not seen.active:
-            if len(receipts) != seen.tasks:
-                raise _unproven(f"stage {stage} had {seen.tasks} tasks and {len(receipts)} receipts came back")
-            return
-        if deadline.passed:
-            raise _unproven(f"Spark did not confirm stage {stage} within {_PROOF_SECONDS:.0f} s ({seen})")
-        deadline.pause()
-
-
-def _unproven(reason: str) -> AbortAndRetry:
-    return AbortAndRetry(
-        f"it is not proven that every task wrote exactly once: {reason}. An executor was probably lost. The transaction is aborted; nothing of it is"
-        " visible. Run the batch again.",
-        tag="UNPROVEN",
-    )
 
 
 def _write_task(

@@ -20,6 +20,7 @@ from semel.spark.columns import check_columns
 from semel.spark.metrics import Meter, Wrote
 from semel.spark.options import SinkOptions
 from semel.spark.placement import Placement, place
+from semel.spark.proof import STALE, Attempt
 from semel.steps import SinkStep, reached
 from semel.transaction.outputs import look_at, plain_tickets
 from semel.transaction.producer import Producer
@@ -32,6 +33,11 @@ from semel.wire.metadata import TopicPartition
 __all__ = ["Totals", "Work", "write_plain", "write_with_retries"]
 
 log = logging.getLogger("semel")
+
+#: Nobody knows how the transaction ended; or Spark would give the same once more.
+_NOT_AGAIN = ("OUTCOME_UNKNOWN", STALE)
+#: What an attempt ends by where an executor is lost in it.
+_EXECUTOR_LOST = ("UNPROVEN", "EXECUTOR_LOST")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +78,37 @@ def write_with_retries(client: Client, producer: Producer, options: SinkOptions,
     """Write the batch exactly once. A batch that may be run again is, up to ``maxBatchRetries`` times, each counted and logged.
 
     Raises :class:`AbortAndRetry` or :class:`Retriable` if that did not help, and at once if the batch keeps state, since the state of an aborted run
-    would stay (DESIGN rule 2), or if nobody said how the transaction ended (OUTCOME_UNKNOWN).
+    would stay (DESIGN rule 2), if nobody said how the transaction ended (OUTCOME_UNKNOWN), or if Spark would go on from what it has lost a part of
+    (STALE_SHUFFLE).
     """
     retries = 0
+    attempt = Attempt(work.df.sparkSession)
+    before: set[frozenset[int]] = set()
     while True:
         began = time.monotonic()
         try:
-            wrote = _write_once(client, producer, options, work)
+            wrote = _write_once(client, producer, options, work, attempt)
         except (AbortAndRetry, Retriable) as error:
-            if not work.again or retries >= options.retries or error.tag == "OUTCOME_UNKNOWN":
+            if not work.again or retries >= options.retries or error.tag in _NOT_AGAIN:
                 raise
             retries += 1
+            before |= attempt.computed()
+            attempt = Attempt(work.df.sparkSession, before, lost=error.tag in _EXECUTOR_LOST)
             meter.again()
             log.warning("batch %d is run again (%d of %d): %s", work.number, retries, options.retries, error)
             continue
         return Totals(wrote, (time.monotonic() - began) * 1000, retries)
 
 
-def _write_once(client: Client, producer: Producer, options: SinkOptions, work: Work) -> dict[str, Wrote]:
+def _write_once(client: Client, producer: Producer, options: SinkOptions, work: Work, attempt: Attempt) -> dict[str, Wrote]:
     placement = _placed(client, options, work)
     with producer.transaction() as txn:
         tickets = txn.tickets(placement.shares, placement.topics)
-        with within(work.df.sparkSession, producer.timeout_ms - txn.age_ms):
+        with within(work.df.sparkSession, producer.timeout_ms - txn.age_ms, attempt.tag):
             receipts = tasks.write(placement, tickets, options.properties)
         reached(SinkStep.JOB_DONE, str(work.number))
         if receipts:
-            tasks.prove(work.df.sparkSession, receipts)
+            attempt.prove(receipts)
             reached(SinkStep.PROVEN, str(work.number))
             txn.accept(receipts)
             txn.withdraw(txn.outstanding)

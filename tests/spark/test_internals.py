@@ -19,12 +19,13 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from semel.errors import Fenced, Unsupported
 from semel.spark import internals
 from semel.spark.errors import QueryStopped, error
-from semel.spark.facts import Callback, Execution, Keeping, Plan, Settings, SourceInfo, Trigger
+from semel.spark.facts import Callback, Execution, Job, Keeping, Plan, Settings, SourceInfo, Trigger
 from semel.spark.offsets import SourceOffset, TopicOffset, as_dict, parse
 from semel.spark.precedence import Run, Skip, decide
 from semel.spark.query import MicroBatch, Query, observe, planned, positions_of
 from semel.transaction.progress import KafkaSource, OtherSource, Progress, TopicEnd
 from tests.spark.lines import cut
+from tests.waiting import wait_for
 
 T = TypeVar("T")
 PATIENCE = 60.0
@@ -376,7 +377,7 @@ def test_callbacks_own_frame_shows_nothing_of_the_plan(spark: SparkSession) -> N
 
 
 def test_settings_in_force(spark: SparkSession, setting: Callable[[str, str], None]) -> None:
-    plain = Settings(state_format=1, commit_validation=True, speculation=False, retained_stages=1000)
+    plain = Settings(state_format=1, commit_validation=True, speculation=False, retained_stages=1000, retained_jobs=1000)
     _, [found] = answers(numbers(spark), lambda frame, batch: internals.settings(frame))
     assert found == plain
     setting("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
@@ -401,6 +402,33 @@ def test_stage_of_a_finished_job(spark: SparkSession) -> None:
     assert found is not None
     assert (found.id, found.attempt, found.tasks, found.failed) == (number, 0, len(rows), 0)
     assert internals.stage(spark, 1_000_000) is None
+
+
+def test_jobs_of_a_tag_and_what_their_stages_have_computed(spark: SparkSession) -> None:
+    """With adaptive execution a stage has a job to itself, and stands in later ones as done: with the same RDDs, and no task completed."""
+    context = spark.sparkContext
+    context.addJobTag("tagged")
+    spark.range(10).repartition(3).groupBy("id").count().collect()
+    context.removeJobTag("tagged")
+    spark.range(10).collect()
+    found: list[Job] = []
+
+    def ended() -> bool:
+        found[:] = sorted(internals.jobs(spark, "tagged"), key=lambda job: job.id)
+        return len(found) == 3 and not any(job.running for job in found)
+
+    wait_for(ended, "the three jobs")
+    assert [(job.completed, job.failed) for job in found] == [(1, 0)] * 3
+    runs = [[internals.ran(spark, stage) for stage in sorted(job.stages)] for job in found]
+    told = [[ran for ran in job if ran is not None] for job in runs]
+    assert [len(job) for job in told] == [1, 2, 3]
+    assert [[ran.completed > 0 for ran in job] for job in told] == [[True], [False, True], [False, False, True]]
+    assert {ran.attempt for job in told for ran in job} == {0}
+    assert told[1][0].rdds == told[0][0].rdds
+    assert [ran.rdds for ran in told[2][:2]] == [told[0][0].rdds, told[1][1].rdds]
+    assert len({ran.rdds for job in told for ran in job}) == 3
+    assert internals.jobs(spark, "never used") == []
+    assert internals.ran(spark, 1_000_000) is None
 
 
 # Names that are missing

@@ -1,4 +1,5 @@
-"""The proof (DESIGN rule 2): a writing stage that ran again is found out, one that ran once is not, and neither tasks nor rows are needed for it."""
+"""The proof (DESIGN rule 2): a writing stage that ran again is found out, and so is what was computed twice in front of it; what ran once is not, and
+neither tasks nor rows are needed for it."""
 
 from __future__ import annotations
 
@@ -22,11 +23,13 @@ from semel.testing.program import Program
 from semel.testing.spark import SparkCluster
 from tests.spark.harness import create, program, progress, unique, values
 from tests.spark.programs.spread import Spread
+from tests.spark.programs.twice import Twice
 from tests.waiting import PATIENCE_S, wait_for
 
 #: So many that a task sends its rows in two goes; a killed one has sent the first of them.
 ROWS = 60_000
 MOST_ROUNDS = 8
+FEW = 2_000
 #: Shuffle blocks are fetched in many small requests, while rows are being written, and a lost executor is not waited for.
 SLOW_FETCH = SparkCluster(
     settings={
@@ -68,6 +71,39 @@ def test_stage_that_ran_again_is_aborted_and_the_batch_exact(kafka: Sandbox, tmp
 def test_without_the_proof_rows_are_lost(kafka: Sandbox, tmp_path: Path) -> None:
     """The control: the same kills, and nobody asks how often the stage ran."""
     assert any(history.lost for history, _ in rounds(kafka, tmp_path, proof=False)), f"nothing was lost in {MOST_ROUNDS} rounds"
+
+
+def written(kafka: Sandbox, directory: Path, shape: str, *, proof: bool) -> tuple[History, str]:
+    """A job of which Spark computes a part anew that comes out otherwise: what is in its output, and what its driver has said."""
+    topic = create(kafka, "twice", 2)
+    plan = CrashPlan(directory / "plan")
+    with SparkCluster().driver(program("twice", Twice(kafka.bootstrap_servers, topic, FEW, shape, str(directory), proof)), plan) as driver:
+        assert driver.wait(PATIENCE_S) == 0, driver.tail()
+        return check(kafka.bootstrap_servers, topic, id="value", expected=map(str, range(FEW))), driver.log.read_text()
+
+
+@pytest.mark.parametrize("shape", ["branches", "between jobs"])
+def test_what_was_computed_twice_in_front_of_the_writing_stage_is_not_committed(kafka: Sandbox, tmp_path: Path, shape: str) -> None:
+    history, said = written(kafka, tmp_path, shape, proof=True)
+    assert history.exact, f"{history}\n{said[-6000:]}"
+    assert "SEMEL_UNPROVEN" in said
+    assert ("ran again" if shape == "branches" else "has computed again") in said
+    assert "written in 1 retries" in said
+
+
+def test_what_a_first_try_has_left_in_shuffles_is_not_used(kafka: Sandbox, tmp_path: Path) -> None:
+    """Spark keeps what RDDs have shuffled as long as they live: a second try in the same call would go on from there."""
+    history, said = written(kafka, tmp_path, "shuffles", proof=True)
+    assert "refused: [SEMEL_STALE_SHUFFLE]" in said, said[-6000:]
+    assert history.written == 0
+
+
+def test_with_the_writing_stage_alone_proven_rows_are_doubled_and_lost(kafka: Sandbox, tmp_path: Path) -> None:
+    """The control: the same loss, and nobody asks what was computed in front of the writing stage."""
+    history, said = written(kafka, tmp_path, "between jobs", proof=False)
+    assert history.lost, f"{history}\n{said[-6000:]}"
+    assert history.duplicated
+    assert "written in 0 retries" in said
 
 
 def test_attempt_that_spark_killed_is_not_committed(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:

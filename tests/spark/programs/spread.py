@@ -13,11 +13,13 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from semel.spark import KafkaSink, tasks
+from semel.spark import KafkaSink
+from semel.spark.proof import Attempt
 from tests.spark.argument import Argument
 
 
@@ -34,7 +36,7 @@ class Spread(Argument):
 def main(job: Spread) -> None:
     logging.basicConfig(level=logging.WARNING)
     if not job.proof:
-        tasks.prove = lambda spark, receipts: None
+        patch.object(Attempt, "prove", lambda attempt, receipts: None).start()
     spark = SparkSession.builder.getOrCreate()
     for topic in job.topics:
         value = f.format_string('{"id": "%08d", "padding": "%0900d"}', "id", f.lit(0))

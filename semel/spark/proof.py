@@ -1,0 +1,138 @@
+"""The proof that each row of a batch was computed once and written once (DESIGN rule 2, PROTOCOL 3.5; docs/decisions/0010).
+
+Spark hides two things behind a job that ends well. A writing stage that ran again starts at task attempt 0 again, and the broker acknowledges a
+repeated sequence that carries other rows. And where an executor is lost, what it held of a shuffle is computed anew: if that comes out otherwise than
+the first time (a model, a request, ``uuid()``), what has read the one and what reads the other do not fit, and rows are there twice or not at all,
+though each writing task has run once.
+
+Both leave traces in what Spark keeps of its jobs. Not promised: anything about what was computed before the sink was called (an action on the same
+rows, a cached DataFrame) and is lost and computed again later.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Sequence
+
+from pyspark.sql import SparkSession
+
+from semel.errors import AbortAndRetry
+from semel.spark import internals
+from semel.spark.facts import Job, Ran
+from semel.transaction.ticket import Receipt
+from semel.wire.deadline import Deadline
+
+__all__ = ["STALE", "Attempt", "refuse_computed_twice"]
+
+#: The tag of an attempt that would use what an earlier one has left in Spark: running it once more in the same call does not help.
+STALE = "STALE_SHUFFLE"
+_SECONDS = 10.0
+_RDDs = frozenset[int]
+
+
+class Attempt:
+    """One attempt to write a batch: the Spark jobs that carry its ``tag``.
+
+    ``before`` is what earlier attempts of the same call have computed, and ``lost`` whether one of them may have lost an executor.
+    """
+
+    def __init__(self, spark: SparkSession, before: Collection[_RDDs] = (), *, lost: bool = False) -> None:
+        self.tag = f"semel-{uuid.uuid4()}"
+        self._spark = spark
+        self._before = before
+        self._lost = lost
+
+    def prove(self, receipts: Sequence[Receipt]) -> None:
+        """Raise :class:`AbortAndRetry` unless Spark confirms that the writing stage ran once, and that nothing in front of it was computed twice.
+
+        The receipts are counted as well: an attempt that Spark killed is in none of its columns.
+        """
+        stage = _writing_stage(receipts)
+        jobs = self._ended(stage)
+        _prove_written(self._spark, stage, receipts)
+        # with adaptive execution each stage has a job to itself: then the common case needs no look at the stages
+        if self._before or not all(job.completed == 1 and not job.failed for job in jobs):
+            refuse_computed_twice([(job, self._stages(job)) for job in jobs], self._before, self._lost)
+
+    def computed(self) -> set[_RDDs]:
+        """What this attempt has computed, whatever became of it: the RDDs of each stage of which a task was completed."""
+        return {ran.rdds for job in internals.jobs(self._spark, self.tag) for ran in self._stages(job) if ran.completed}
+
+    def _ended(self, stage: int) -> list[Job]:
+        deadline = _patience()
+        while True:
+            jobs = sorted(internals.jobs(self._spark, self.tag), key=lambda job: job.id)
+            if any(stage in job.stages for job in jobs) and not any(job.running for job in jobs):
+                return jobs
+            if deadline.passed:
+                raise _unproven(f"Spark did not show within {_SECONDS:.0f} s how the jobs of stage {stage} ended")
+            deadline.pause()
+
+    def _stages(self, job: Job) -> list[Ran]:
+        return [ran for ran in (internals.ran(self._spark, stage) for stage in job.stages) if ran is not None]
+
+
+def refuse_computed_twice(told: Sequence[tuple[Job, Sequence[Ran]]], before: Collection[_RDDs], lost: bool) -> None:
+    """Raise :class:`AbortAndRetry` where the stages of an attempt, by the jobs that ran them, have computed something twice.
+
+    A shuffle that is partly lost is computed by the next attempt of its stage, or in a later job by a stage of the same RDDs. In one job two stages
+    may have the same RDDs, of which two shuffles are made. ``before`` and ``lost`` are those of :class:`Attempt`.
+    """
+    stages = {ran.stage: (ran, job.id) for job, all_ran in reversed(told) for ran in all_ran}
+    first: dict[_RDDs, int] = {}
+    for ran, job in sorted(stages.values(), key=lambda found: found[0].stage):
+        if ran.attempt:
+            raise _unproven(f"stage {ran.stage} in front of the writing one ran again")
+        if ran.completed and first.setdefault(ran.rdds, job) != job:
+            raise _unproven(f"stage {ran.stage} has computed again what a stage before it had computed")
+    _refuse_stale([ran for ran, _ in stages.values() if ran.rdds in before], lost)
+
+
+def _refuse_stale(known: Sequence[Ran], lost: bool) -> None:
+    """What an earlier attempt has left, and lost a part of, is of two computations where one shuffle was made of another.
+
+    One alone is none of that: whatever was computed again, each of its parts is there once, and what reads it is computed anew.
+    """
+    if len({ran.rdds for ran in known}) > 1 and (lost or any(ran.completed for ran in known)):
+        raise AbortAndRetry(
+            f"the batch was run again, and stages {sorted(ran.stage for ran in known)} have used what the run before had left in Spark's"
+            " shuffles, a part of which was lost with an executor: its rows could be of two computations. The transaction is aborted; nothing of it"
+            " is visible. Start a new run of the query, as semel.spark.keep_running does; for a batch job make its DataFrame anew, and write it"
+            " again.",
+            tag=STALE,
+        )
+
+
+def _writing_stage(receipts: Sequence[Receipt]) -> int:
+    stages = {receipt.stage for receipt in receipts}
+    if len(stages) != 1 or any(receipt.attempt for receipt in receipts):
+        raise _unproven(f"the receipts name stages {sorted(stages)}")
+    return stages.pop()
+
+
+def _prove_written(spark: SparkSession, stage: int, receipts: Sequence[Receipt]) -> None:
+    deadline = _patience()
+    while True:
+        seen = internals.stage(spark, stage)
+        if seen is not None and (seen.attempt or seen.failed):
+            raise _unproven(f"stage {stage} ran again (attempt {seen.attempt}, {seen.failed} failed tasks)")
+        if seen is not None and seen.completed == seen.tasks and not seen.active:
+            if len(receipts) != seen.tasks:
+                raise _unproven(f"stage {stage} had {seen.tasks} tasks and {len(receipts)} receipts came back")
+            return
+        if deadline.passed:
+            raise _unproven(f"Spark did not confirm stage {stage} within {_SECONDS:.0f} s ({seen})")
+        deadline.pause()
+
+
+def _patience() -> Deadline:
+    """A thread of Spark's own keeps the books, mostly a moment later than the results come."""
+    return Deadline(_SECONDS * 1000, backoff_ms=0.5, backoff_max_ms=10)
+
+
+def _unproven(reason: str) -> AbortAndRetry:
+    return AbortAndRetry(
+        f"it is not proven that every task wrote exactly once: {reason}. An executor was probably lost. The transaction is aborted; nothing of it is"
+        " visible. Run the batch again.",
+        tag="UNPROVEN",
+    )
