@@ -70,6 +70,8 @@ def abort(
 ) -> None:
     """Abort the open transaction of an id, after showing what vanishes. It stops no owner: stop the query itself first, where it lives.
 
+    With --json it prints the transaction as it was, and that it is aborted.
+
     A query of semel's that lives runs its batch again, once; at the second abort in a row it stops. Nothing of it is lost.
     """
     refuse_to_ask_in_json(as_json=as_json, asks=not yes)
@@ -82,7 +84,7 @@ def abort(
             agree(console, "Abort it?", "Nothing was changed: it is still open, and readers wait behind it.", yes=yes)
         abort_shown(client, found)
     if as_json:
-        print_json(_value(found))
+        print_json({**_value(found), "aborted": True})
     console.print("aborted, and its markers are on all of the partitions that were shown")
 
 

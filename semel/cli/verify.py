@@ -51,7 +51,8 @@ def check(
     Reads what a read_committed reader sees. Changes nothing. What runs meanwhile is seen in part: stop what writes, or say where to
     end, before you believe a loss.
 
-    Ends with status 0 if nothing was found, 1 if ids are doubled, lost or strange, or records have none, 2 if it could not look.
+    Times without a zone are this machine's. Ends with status 0 if nothing was found, 1 if ids are doubled, lost or strange, records have
+    none, or there was not one record to look at, 2 if it could not look.
     """
     with could_not_look():
         asked = Of(topic, IdPlace.parse(id_place), _start("--from", start, topic), _end("--to", end, topic))
@@ -67,7 +68,7 @@ def check(
         print_json(_value(found))
     else:
         _show(Console(soft_wrap=True), found)
-    if not found.clean:
+    if not found.clean or not found.topic.records:
         raise typer.Exit(1)
 
 
@@ -113,6 +114,8 @@ def _show(console: Console, found: Verified) -> None:
         table.add_row("losses", _ids(found.lost), "in the source, and not in the topic" if found.lost else "")
         table.add_row("strangers", _ids(found.strangers or 0), "in the topic, and not in the source" if found.strangers else "")
     print_table(console, table)
+    if not found.topic.records:
+        console.print("not one record lies there, so nothing was looked at: is it the right part of the topic?")
     for note in _notes(found):
         console.print(note)
     for kind, title in (("duplicated", "duplicate"), ("lost", "lost"), ("strangers", "stranger")):

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from semel.errors import DataLoss, SemelError, Unsupported
+from semel.errors import ConfigError, DataLoss, SemelError, Unsupported
 from semel.plain_json import is_version, of_kind, read_object, write_object
 
 __all__ = ["SourceOffset", "TopicOffset", "as_dict", "dump", "initial", "parse"]
@@ -65,10 +65,12 @@ def dump(offset: SourceOffset) -> str:
 def parse(text: str, where: str = "Spark's offset log") -> SourceOffset:
     """Read an offset; ``where`` is for messages.
 
-    Raises :class:`Unsupported` for what another version wrote, :class:`DataLoss` for what is no offset of ours.
+    Raises :class:`Unsupported` for what another version wrote, :class:`ConfigError` for what Spark's own Kafka source wrote, :class:`DataLoss` for
+    what is no offset of ours.
     """
     try:
         value = read_object(text)
+        _refuse_kafka(value, where)
         _check_version(value, where)
         return _checked(_source(value), where)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -82,6 +84,17 @@ def _topic_dict(topic: TopicOffset) -> dict[str, Any]:
 
 def _partitions_dict(offsets: Mapping[int, int]) -> dict[str, int]:
     return {key: offsets[int(key)] for key in sorted(str(partition) for partition in offsets)}
+
+
+def _refuse_kafka(value: Mapping[str, Any], where: str) -> None:
+    """Spark's own source writes topics, partitions and next offsets, and nothing else."""
+    if value and all(isinstance(row, dict) and row and all(key.isdecimal() and type(row[key]) is int for key in row) for row in value.values()):
+        raise ConfigError(
+            f"{where} holds an offset of Spark's own Kafka source: a query that moves to semel needs a new checkpoint. Nothing was read or written."
+            " Carry over where the old one stands: semel progress import PREFIX --checkpoint OLD, then start with a new checkpoint,"
+            " startingOffsets=committed and transactionalIdPrefix=PREFIX at the source.",
+            tag="KAFKA_CHECKPOINT",
+        )
 
 
 def _check_version(value: Mapping[str, Any], where: str) -> None:

@@ -79,7 +79,7 @@ class SinkOptions:
                 " rows, or another progressTopic.",
                 tag="PROGRESS_TOPIC",
             )
-        group = properties.pop("group.id", None)
+        group = group_of(properties)
         ClientConfig.parse(properties)
         return cls(
             properties=properties,
@@ -126,6 +126,14 @@ def known_names(given: Mapping[str, object], known: tuple[str, ...]) -> dict[str
         if value is not None:
             found[canonical[name.lower()]] = str(value)
     return found
+
+
+def group_of(properties: dict[str, str]) -> str | None:
+    """Take the group out of Kafka's properties: it is no matter of the connection."""
+    group = properties.pop("group.id", None)
+    if group is not None and not group.strip():
+        raise ConfigError("kafka.group.id is empty. Nothing was read or written. Name a group of this query alone, or take the option out.")
+    return group
 
 
 def one_of(options: Mapping[str, str], name: str, *choices: str) -> str:

@@ -200,7 +200,11 @@ def _found(query: str, batch: int, stateful: bool, progress: Progress | None) ->
             " prefix, this query wrote without exactly-once before, or did not call the sink for the batches before, as it must for empty ones too)"
         )
     whose = "the same query" if progress.query == query else f"query {progress.query}"
-    reached = f"is batch {progress.batch} of {whose}" if progress.batch is not None else "was set by hand (`semel progress reset --to-offsets`)"
+    reached = (
+        f"is batch {progress.batch} of {whose}"
+        if progress.batch is not None
+        else "was set by hand (`semel progress reset --to-offsets`, or `import`)"
+    )
     state = ""
     if progress.query == query and progress.batch is not None and batch > progress.batch + 1:
         state = "; the sink was not called for the batches between, or wrote them elsewhere: foreachBatch must call it for every batch, empty or not"

@@ -100,12 +100,12 @@ class KafkaSink:
         run = self._enter(query, batch)
         work = self._work(df, query, batch)
         if run.producer is None:
-            _note(measured, write_plain(self._client, self._options, work))
+            self._note(measured, write_plain(self._client, self._options, work))
             return
         decision = self._decide(query, batch, run.producer.progress)
         reached(SinkStep.DECIDED, f"{batch.number} {type(decision).__name__}")
         if isinstance(decision, Skip):
-            log.info("batch %d is committed already: skipped", batch.number)
+            log.info("batch %d of %r is committed already: skipped", batch.number, self._options.prefix)
             measured.outcome = Outcome.SKIPPED
         elif isinstance(decision, Rebuild):
             _rebuild(df, query, batch.number)
@@ -113,7 +113,7 @@ class KafkaSink:
         else:
             if decision.forced is not None:
                 log.warning("batch %d is run because onProgressMismatch says so, in spite of: %s", batch.number, decision.forced.message)
-            _note(measured, self._write(run.producer, work))
+            self._note(measured, self._write(run.producer, work))
             if query.ends_by_itself:
                 run.producer.settle()
 
@@ -222,7 +222,7 @@ class KafkaSink:
 
     def _job(self, df: DataFrame, version: int | None, measured: Batch) -> Totals | None:
         if not self._options.exactly_once:
-            return _note(measured, write_plain(self._client, self._options, Work(df, version or 0, Progress(), again=False)))
+            return self._note(measured, write_plain(self._client, self._options, Work(df, version or 0, Progress(), again=False)))
         _check_settings(internals.settings(df))
         _refuse_in_use(self._options, self, None)
         with self._producer("batch") as producer:
@@ -235,7 +235,7 @@ class KafkaSink:
                 measured.outcome = Outcome.SKIPPED
                 return None
             work = Work(df, version or 0, Progress(batch=version if version is not None else done), again=True)
-            return _note(measured, self._write(producer, work))
+            return self._note(measured, self._write(producer, work))
 
     def _already_done(self, version: int, done: int) -> None:
         """Refuse an older version than the one that is committed; the same one is skipped, and that is logged."""
@@ -247,12 +247,12 @@ class KafkaSink:
             )
         log.info("version %d of %r is committed already: skipped", version, self._options.prefix)
 
-
-def _note(measured: Batch, totals: Totals) -> Totals:
-    """Log what was written, and count it."""
-    log.info("batch %d: %d rows, %d bytes, %.0f ms", measured.number or 0, totals.rows, totals.size, totals.milliseconds)
-    measured.outcome, measured.wrote = Outcome.WRITTEN, totals.wrote
-    return totals
+    def _note(self, measured: Batch, totals: Totals) -> Totals:
+        """Log what was written, and whose it is, and count it."""
+        whose = self._options.prefix or self._options.topic or ", ".join(self._options.topics)
+        log.info("batch %d of %r: %d rows, %d bytes, %.0f ms", measured.number or 0, whose, totals.rows, totals.size, totals.milliseconds)
+        measured.outcome, measured.wrote = Outcome.WRITTEN, totals.wrote
+        return totals
 
 
 _prefixes: dict[tuple[str, str], tuple[KafkaSink, Query]] = {}
@@ -274,6 +274,13 @@ def _refuse_in_use(options: SinkOptions, sink: KafkaSink, query: Query | None) -
     held = _prefixes.get(_key(options))
     if held is None or internals.stopping(held[1].execution):
         return
+    if query is not None and held[0] is not sink and held[1].run == query.run:
+        raise ConfigError(
+            f"this query has made a second sink with transactionalIdPrefix {options.prefix!r}: its first one holds what was committed. Nothing of"
+            " the second was written. Make the sink once, outside of the function that foreachBatch is given, and call it there. Several outputs are"
+            " one DataFrame with a topic column, or sinks with a prefix each.",
+            tag="PREFIX_IN_USE",
+        )
     if held[0] is not sink or query is None or held[1].run != query.run:
         raise ConfigError(
             f"another live query or sink of this application has transactionalIdPrefix {options.prefix!r}"
@@ -333,5 +340,5 @@ def _check_settings(settings: Settings) -> None:
             raise ConfigError(
                 f"spark.ui.retained{what}={kept} is below {_LEAST_KEPT}: Spark could forget what it has run before it has confirmed it."
                 " Nothing was written. Raise it.",
-                tag="RETAINED_STAGES",
+                tag=f"RETAINED_{what.upper()}",
             )

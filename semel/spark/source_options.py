@@ -18,7 +18,7 @@ from semel.config import MEANINGLESS, ClientConfig
 from semel.errors import ConfigError
 from semel.plain_json import read_object
 from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
-from semel.spark.options import kafka_properties, known_names, number, one_of, truth
+from semel.spark.options import group_of, kafka_properties, known_names, number, one_of, truth
 from semel.transaction.naming import check_prefix
 from semel.transaction.progress_topic import DEFAULT_TOPIC
 
@@ -135,7 +135,7 @@ class SourceOptions:
         properties = kafka_properties(given)
         options = known_names(given, _KNOWN)
         _refuse(properties)
-        group = properties.pop("group.id", None)
+        group = group_of(properties)
         if warn:
             _name_ignored(options)
             _name_split(options)

@@ -95,7 +95,7 @@ def write_with_retries(client: Client, producer: Producer, options: SinkOptions,
             before |= attempt.computed()
             attempt = Attempt(work.df.sparkSession, before, lost=error.tag in _EXECUTOR_LOST)
             meter.again()
-            log.warning("batch %d is run again (%d of %d): %s", work.number, retries, options.retries, error)
+            log.warning("batch %d of %r is run again (%d of %d): %s", work.number, options.prefix, retries, options.retries, error)
             continue
         return Totals(wrote, (time.monotonic() - began) * 1000, retries)
 

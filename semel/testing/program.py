@@ -68,7 +68,8 @@ def run_until(
     """As :func:`run_until_done`, for a program that does not end by itself: until ``condition()`` holds and every point has struck.
 
     The condition is asked a few times a second while the program runs, and must not wait. Then the program is ended by SIGKILL, with the Java of its
-    Spark. Returns the restarts. Raises :class:`AssertionError` as :func:`run_until_done` does; ``timeout`` is for all runs together.
+    Spark. A condition that can hold before the last crash shows nothing: run it once more, behind that, for what only a started-again program
+    brings. Returns the restarts. Raises :class:`AssertionError` as :func:`run_until_done` does; ``timeout`` is for all runs together.
     """
     _check_releases(plan)
     end = time.monotonic() + timeout

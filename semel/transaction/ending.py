@@ -146,7 +146,8 @@ def _fenced(own: Ownership, identity: Identity | None = None, *, asked: bool = F
     return Fenced(
         f"another owner has taken over transactional id {identity.transactional_id!r}. The last transaction of this one (epoch {identity.epoch})"
         f" {_how_it_ended(own, identity, asked=asked)}. Stop one of the two: each prefix belongs to one query at a time."
-        " Nothing is lost: the one that goes on runs what is not committed."
+        " Nothing is lost: the one that goes on runs what is not committed. If the other one was `semel progress reset` or `import`, start this one"
+        " again."
     )
 
 

@@ -70,6 +70,8 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
         settled = read_progress(own, own.deadline())
     own.newest = settled.newest
     own.unseen_groups = settled.groups
+    left = "; a transaction that its predecessor had left open was aborted" if told is not None and told.state == "Ongoing" else ""
+    log.info("%r is taken over%s", own.transactional_id, left)
 
 
 def _check_brokers(own: Ownership, deadline: Deadline) -> None:

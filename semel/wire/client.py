@@ -283,7 +283,7 @@ class Client:
         told = "no broker could be reached: " + " ".join(problems[-3:])
         if not self._unreachable:  # what asks may go on trying for minutes before it says so
             self._unreachable = True
-            log.warning("%s It is tried again.", told)
+            log.warning("%s It is tried again, for up to %g s in all.", told, deadline.timeout_ms / 1000)
         raise Retriable(told, tag="CONNECTION")
 
     def _keep(self, key: tuple[int, str], connection: Connection) -> Connection:

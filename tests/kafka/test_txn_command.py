@@ -134,7 +134,7 @@ def test_an_owner_of_ours_runs_its_work_again_once(kafka: Sandbox) -> None:
                 txn.commit()
                 continue
             ended = json.loads(run(owner, "abort", producer.transactional_id, "--yes", "--json").output)
-            assert ended["state"] == "Ongoing", "as it was found"
+            assert (ended["state"], ended["aborted"]) == ("Ongoing", True), "as it was found, and what was done"
             assert owner.topic in [held["topic"] for held in ended["held"]]
             with pytest.raises(semel.Fenced if tag == "Fenced" else semel.AbortAndRetry, match="another owner"):
                 txn.commit()

@@ -138,6 +138,13 @@ def test_a_part_of_a_topic(pair: Pair) -> None:
     assert pair.found("--to", "1970-01-01T00:33:00+00:00")[1]["ids"] == 3
 
 
+def test_a_part_without_a_record_shows_nothing(pair: Pair) -> None:
+    pair.write(pair.topic, 1, 2)
+    done = pair.run("--from", "2999-01-01T00:00:00+00:00")
+    assert done.exit_code == 1
+    assert "not one record lies there" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

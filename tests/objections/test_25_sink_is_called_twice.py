@@ -56,6 +56,15 @@ def test_two_sinks_with_one_prefix_in_one_callback(line: Line) -> None:
     line.assert_exact()
 
 
+def test_a_sink_that_is_made_in_the_function_of_each_batch(line: Line) -> None:
+    """The usual mistake: the second batch is refused, and told what to do."""
+    produce(line.kafka, line.source, range(100, 400))
+    rows = line.rows().select("key", "value").writeStream.foreachBatch(lambda df, batch: line.sink()(df, batch))
+    query = rows.option("checkpointLocation", str(line.checkpoint)).trigger(availableNow=True).start()
+    with pytest.raises(Exception, match=r"SEMEL_PREFIX_IN_USE.*Make the sink once, outside"):
+        query.awaitTermination(PATIENCE_S)
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_two_queries_with_one_prefix(line: Line, shared: bool) -> None:
     """The second one is refused, and the first goes on undisturbed."""

@@ -159,7 +159,12 @@ def changed(spark: SparkSession) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "tag"), [("spark.speculation", "true", "SPECULATION"), ("spark.ui.retainedStages", "20", "RETAINED_STAGES")]
+    ("name", "value", "tag"),
+    [
+        ("spark.speculation", "true", "SPECULATION"),
+        ("spark.ui.retainedStages", "20", "RETAINED_STAGES"),
+        ("spark.ui.retainedJobs", "20", "RETAINED_JOBS"),
+    ],
 )
 def test_settings_of_spark(kafka: Sandbox, topic: str, rows: DataFrame, changed: Any, name: str, value: str, tag: str) -> None:
     changed(name, value)

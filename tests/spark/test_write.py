@@ -31,10 +31,9 @@ def test_each_commit_is_one_line(spark: SparkSession, kafka: Sandbox, tmp_path: 
     produce(kafka, line.source, range(250))
     with caplog.at_level(logging.INFO, "semel"):
         line.run()
-    told = [
-        r.getMessage() for r in caplog.records if r.name == "semel" and re.fullmatch(r"batch \d+: 1?\d\d? rows, \d+ bytes, \d+ ms", r.getMessage())
-    ]
-    assert [text.split(" rows")[0] for text in told] == ["batch 0: 100", "batch 1: 100", "batch 2: 50"]
+    line_of_a_commit = re.compile(r"batch \d+ of '.+': 1?\d\d? rows, \d+ bytes, \d+ ms")
+    told = [r.getMessage() for r in caplog.records if r.name == "semel" and line_of_a_commit.fullmatch(r.getMessage())]
+    assert [text.split(" rows")[0] for text in told] == [f"batch {n} of {line.prefix!r}: {rows}" for n, rows in enumerate((100, 100, 50))]
 
 
 def test_without_a_version_it_is_said_that_a_second_run_writes_again(spark: SparkSession, kafka: Sandbox, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.errors import DataLoss, Unsupported
+from semel.errors import ConfigError, DataLoss, Unsupported
 from semel.spark.offsets import SourceOffset, TopicOffset, as_dict, dump, initial, parse
 
 CANONICAL = '{"cluster":"c","topics":{"in":{"began":{"0":5},"end":{"0":42},"id":"t"}},"v":1}'
@@ -71,6 +71,11 @@ def test_other_versions_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(Unsupported, match="OFFSET_VERSION") as caught:
         parse(json.dumps({**json.loads(CANONICAL), **change}), "offsets/7")
     assert "offsets/7" in str(caught.value)
+
+
+def test_an_offset_of_sparks_own_source_is_called_that() -> None:
+    with pytest.raises(ConfigError, match=r"KAFKA_CHECKPOINT.*semel progress import"):
+        parse('{"in":{"1":17,"0":23},"in-2":{"0":0}}')
 
 
 @pytest.mark.parametrize(

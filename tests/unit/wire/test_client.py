@@ -20,7 +20,7 @@ def test_a_question_that_nobody_answers_has_changed_nothing(caplog: pytest.LogCa
     assert said.value.tag == "TIMEOUT"
     (warned,) = caplog.messages
     assert warned.startswith("no broker could be reached: 127.0.0.1:1 could not be reached"), "once, and before the time is over"
-    assert warned.endswith("It is tried again.")
+    assert warned.endswith("It is tried again, for up to 0.3 s in all.")
 
 
 def test_a_last_try_that_learns_nothing_does_not_hide_what_was_seen_before_it() -> None:
