@@ -6,7 +6,8 @@ the first time (a model, a request, ``uuid()``), what has read the one and what 
 though each writing task has run once.
 
 Both leave traces in what Spark keeps of its jobs. Not promised: anything about what was computed before the sink was called (an action on the same
-rows, a cached DataFrame) and is lost and computed again later.
+rows, a cached DataFrame) and is lost and computed again later; or about a job that Spark has forgotten before the batch is done, since others have
+run a thousand in the meantime (``spark.ui.retainedJobs``).
 """
 
 from __future__ import annotations
@@ -52,24 +53,29 @@ class Attempt:
         _prove_written(self._spark, stage, receipts)
         # with adaptive execution each stage has a job to itself: then the common case needs no look at the stages
         if self._before or not all(job.completed == 1 and not job.failed for job in jobs):
-            refuse_computed_twice([(job, self._stages(job)) for job in jobs], self._before, self._lost)
+            refuse_computed_twice([(job, [self._ran(stage) for stage in job.stages]) for job in jobs], self._before, self._lost)
 
     def computed(self) -> set[_RDDs]:
         """What this attempt has computed, whatever became of it: the RDDs of each stage of which a task was completed."""
-        return {ran.rdds for job in internals.jobs(self._spark, self.tag) for ran in self._stages(job) if ran.completed}
+        told = (internals.ran(self._spark, stage) for job in internals.jobs(self._spark, self.tag) for stage in job.stages)
+        return {ran.rdds for ran in told if ran is not None and ran.completed}
 
     def _ended(self, stage: int) -> list[Job]:
         deadline = _patience()
         while True:
             jobs = sorted(internals.jobs(self._spark, self.tag), key=lambda job: job.id)
-            if any(stage in job.stages for job in jobs) and not any(job.running for job in jobs):
+            # those that it has read from have ended before it began; one that still runs is one that it did not need in the end
+            if any(stage in job.stages and not job.running for job in jobs):
                 return jobs
             if deadline.passed:
-                raise _unproven(f"Spark did not show within {_SECONDS:.0f} s how the jobs of stage {stage} ended")
+                raise _unproven(f"Spark did not show within {_SECONDS:.0f} s how the job of stage {stage} ended")
             deadline.pause()
 
-    def _stages(self, job: Job) -> list[Ran]:
-        return [ran for ran in (internals.ran(self._spark, stage) for stage in job.stages) if ran is not None]
+    def _ran(self, stage: int) -> Ran:
+        ran = internals.ran(self._spark, stage)
+        if ran is None:
+            raise _unproven(f"Spark has forgotten stage {stage} already (spark.ui.retainedStages)")
+        return ran
 
 
 def refuse_computed_twice(told: Sequence[tuple[Job, Sequence[Ran]]], before: Collection[_RDDs], lost: bool) -> None:

@@ -28,8 +28,9 @@ STEPS = [step for step in OwnerStep if step not in HEALING]
 
 
 def node_of(kafka3: Sandbox, target: Target) -> Node:
-    """The node that coordinates it now."""
-    with Client(ClientConfig.parse({"bootstrap.servers": kafka3.bootstrap_servers})) as client:
+    """The node that coordinates it now. A frozen one takes connections, and says nothing: it is not waited for as long as owners do."""
+    impatient = {"request.timeout.ms": 1_000, "socket.connection.setup.timeout.ms": 1_000}
+    with Client(ClientConfig.parse({"bootstrap.servers": kafka3.bootstrap_servers, **impatient})) as client:
         address = client.connect(target).address
     return next(node for node in kafka3.nodes if address.endswith(f":{node.port}"))
 
@@ -62,9 +63,15 @@ def elect_preferred(kafka3: Sandbox) -> None:
 
 @contextmanager
 def observing(observe: Callable[[Step], None]) -> Iterator[None]:
-    """Have ``observe`` told each step that this process passes, in the thread that passes it."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(semel.steps, "_observer", lambda step, _: observe(step))
+    """Have ``observe`` told each step that this process passes, in the thread that passes it; who is told already is told still."""
+    patch, told = pytest.MonkeyPatch(), semel.steps._observer
+
+    def tell(step: Step, detail: str) -> None:
+        observe(step)
+        if told is not None:
+            told(step, detail)
+
+    patch.setattr(semel.steps, "_observer", tell)
     try:
         yield
     finally:

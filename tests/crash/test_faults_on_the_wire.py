@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 
 import pytest
 
@@ -42,20 +43,24 @@ STEPS: list[Step | None] = [None, *OWNER_STEPS, *ParticipantStep]
 
 @pytest.mark.parametrize("kind", FAULTS)
 def test_each_request_behind_each_step_meets_a_fault(kafka3: Sandbox, kind: str) -> None:
-    job = new_job(kafka3, "wire", chunks=_CHUNKS * 72)
+    job = new_job(kafka3, "wire", chunks=_CHUNKS * 36)
     met: set[tuple[Step | None, str]] = set()
     with FaultProxy(kafka3.bootstrap_servers) as proxy:
         through = replace(job, servers=proxy.bootstrap_servers, request_timeout_ms=_IMPATIENT_MS if kind == "late" else job.request_timeout_ms)
         behind = _requests_behind_steps(proxy, through)
         if kind in ("repeated at once", "late"):  # a copy of InitProducerId is another owner to the broker: it has tests of its own
             behind = [(step, api) for step, api in behind if api != "InitProducerId"]
-        for step, api in behind:
-            with _armed(step, partial(FAULTS[kind], proxy, api)) as faults:
+        half = (len(behind) + 1) // 2
+        for pairs in zip_longest(behind[:half], behind[half:]):  # two in each life, far apart: one takes over, the other commits
+            faults: dict[tuple[Step | None, str], Fault] = {}
+            with ExitStack() as armed:
+                for pair in filter(None, pairs):
+                    armed.enter_context(_armed(pair, partial(FAULTS[kind], proxy, pair[1]), faults))
                 _live(through)
-            (fault,) = faults
-            if fault.happened.is_set():
-                met.add((step, api))
-            proxy.withdraw(fault)
+            assert faults.keys() == set(filter(None, pairs))
+            met.update(pair for pair, fault in faults.items() if fault.happened.is_set())
+            for fault in faults.values():
+                proxy.withdraw(fault)
         finish(through)
     assert_whole(job)
     assert {step for step, _ in met} == set(STEPS)
@@ -144,15 +149,15 @@ def _requests_behind_steps(proxy: FaultProxy, job: Job) -> list[tuple[Step | Non
 
 
 @contextmanager
-def _armed(step: Step | None, fault: Callable[[], Fault]) -> Iterator[list[Fault]]:
-    """Set the fault up when the step is passed for the first time; it is in the list then."""
-    faults: list[Fault] = []
+def _armed(pair: tuple[Step | None, str], fault: Callable[[], Fault], faults: dict[tuple[Step | None, str], Fault]) -> Iterator[None]:
+    """Set the fault up when the step of the pair is passed for the first time; it is under the pair then."""
+    step, _ = pair
     if step is None:
-        faults.append(fault())
-        yield faults
+        faults[pair] = fault()
+        yield
     else:
-        with striking(step, lambda: faults.append(fault())):
-            yield faults
+        with striking(step, lambda: faults.update({pair: fault()})):
+            yield
 
 
 def _live(job: Job) -> None:
