@@ -84,7 +84,7 @@ layers: setup
 	$(BIN)/lint-imports --no-cache
 
 documents: kafka
-	@$(INDEX) $(BIN)/python -m pytest --quiet --numprocesses 2 --dist worksteal tests/docs
+	@$(INDEX) $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) --dist worksteal tests/docs
 
 demo: kafka  ## see it: kills of driver and executors, and not one record lost or doubled (ARGS are for semel demo)
 	@$(BIN)/semel demo $(ARGS)
