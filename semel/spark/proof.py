@@ -39,9 +39,9 @@ class Attempt:
 
     def __init__(self, spark: SparkSession, before: Collection[_RDDs] = (), *, lost: bool = False) -> None:
         self.tag = f"semel-{uuid.uuid4()}"
+        self.before = before
+        self.lost = lost
         self._spark = spark
-        self._before = before
-        self._lost = lost
 
     def prove(self, receipts: Sequence[Receipt]) -> None:
         """Raise :class:`AbortAndRetry` unless Spark confirms that the writing stage ran once, and that nothing in front of it was computed twice.
@@ -52,13 +52,14 @@ class Attempt:
         jobs = self._ended(stage)
         _prove_written(self._spark, stage, receipts)
         # with adaptive execution each stage has a job to itself: then the common case needs no look at the stages
-        if self._before or not all(job.completed == 1 and not job.failed for job in jobs):
-            refuse_computed_twice([(job, [self._ran(stage) for stage in job.stages]) for job in jobs], self._before, self._lost)
+        if self.before or not all(job.completed == 1 and not job.failed for job in jobs):
+            refuse_computed_twice([(job, [self._ran(stage) for stage in job.stages]) for job in jobs], self.before, self.lost)
 
-    def computed(self) -> set[_RDDs]:
-        """What this attempt has computed, whatever became of it: the RDDs of each stage of which a task was completed."""
+    def again(self, *, lost: bool) -> Attempt:
+        """The next attempt of the same call. ``lost``: this one may have lost an executor, which holds for all that follow."""
         told = (internals.ran(self._spark, stage) for job in internals.jobs(self._spark, self.tag) for stage in job.stages)
-        return {ran.rdds for ran in told if ran is not None and ran.completed}
+        computed = {ran.rdds for ran in told if ran is not None and ran.completed}
+        return Attempt(self._spark, {*self.before, *computed}, lost=self.lost or lost)
 
     def _ended(self, stage: int) -> list[Job]:
         deadline = _patience()

@@ -83,7 +83,6 @@ def write_with_retries(client: Client, producer: Producer, options: SinkOptions,
     """
     retries = 0
     attempt = Attempt(work.df.sparkSession)
-    before: set[frozenset[int]] = set()
     while True:
         began = time.monotonic()
         try:
@@ -92,8 +91,7 @@ def write_with_retries(client: Client, producer: Producer, options: SinkOptions,
             if not work.again or retries >= options.retries or error.tag in _NOT_AGAIN:
                 raise
             retries += 1
-            before |= attempt.computed()
-            attempt = Attempt(work.df.sparkSession, before, lost=error.tag in _EXECUTOR_LOST)
+            attempt = attempt.again(lost=error.tag in _EXECUTOR_LOST)
             meter.again()
             log.warning("batch %d of %r is run again (%d of %d): %s", work.number, options.prefix, retries, options.retries, error)
             continue

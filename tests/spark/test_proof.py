@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
+from semel.spark.proof import Attempt
 from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import History, check
@@ -96,6 +97,19 @@ def test_what_a_first_try_has_left_in_shuffles_is_not_used(kafka: Sandbox, tmp_p
     history, said = written(kafka, tmp_path, "shuffles", proof=True)
     assert "refused: [SEMEL_STALE_SHUFFLE]" in said, said[-6000:]
     assert history.written == 0
+
+
+def test_a_lost_executor_is_not_forgotten_behind_another_try(spark: SparkSession) -> None:
+    """The second try may end by something else, such as its timeout: what the first one has lost a part of is still there for the third."""
+    first = Attempt(spark)
+    spark.sparkContext.addJobTag(first.tag)
+    spark.range(10).repartition(3).collect()
+    spark.sparkContext.removeJobTag(first.tag)
+    wait_for(lambda: len(first.again(lost=False).before) == 2, "both stages to be shown")
+    third = first.again(lost=True).again(lost=False)
+    assert third.lost
+    assert len(third.before) == 2
+    assert not first.again(lost=False).lost
 
 
 def test_with_the_writing_stage_alone_proven_rows_are_doubled_and_lost(kafka: Sandbox, tmp_path: Path) -> None:
