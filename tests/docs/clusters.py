@@ -155,8 +155,9 @@ class _Server:
 
 
 def _tells(address: str, holds: Callable[[Any], bool]) -> bool:
+    """Not yet, where it listens without its pages: Spark's answers 404 first, and for a moment its front page at each address."""
     try:
         with urlopen(address, timeout=5) as answer:
             return holds(json.load(answer))
-    except OSError:
+    except (OSError, json.JSONDecodeError):
         return False
