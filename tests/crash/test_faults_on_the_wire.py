@@ -20,6 +20,7 @@ from semel.sandbox import Sandbox
 from semel.steps import ParticipantStep, Step
 from semel.testing.proxy import Fault, FaultProxy
 from semel.transaction.ticket import Receipt, Ticket
+from tests.coordinator import wait_until_ended
 from tests.crash.arena import assert_whole, new_job
 from tests.crash.pipeline import Job, copy_next, write_here
 from tests.crash.strikes import STEPS as OWNER_STEPS
@@ -108,6 +109,7 @@ def test_an_init_that_comes_late_fences_its_successor_cleanly(kafka3: Sandbox) -
             producer.take_over([job.target], job.group)
             copy_next(producer, job, write_here(cluster, job))
             producer.settle()
+            wait_until_ended(kafka3.bootstrap_servers, job.prefix)  # until then it refuses another owner
             now.set()
             assert late.finished.wait(30)
             with pytest.raises(semel.Fenced):

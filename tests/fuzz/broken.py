@@ -1,4 +1,4 @@
-"""Parsers that are broken on purpose, each in a way that a fuzzer must find."""
+"""Parsers that are broken on purpose, each in a way that a fuzzer must find, and sound ones that it must not take for broken."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from itertools import count
 from random import Random
 
 from semel.errors import DataLoss
@@ -36,11 +37,21 @@ def _forever(data: bytes) -> None:
         pass
 
 
+_calls = count()
+
+
+def _table_made_anew(data: bytes) -> None:
+    """As the interpreter does with a table of its own when it is full, whatever input is read then."""
+    if next(_calls) % 20 == 0:
+        bytearray(1 << 20)
+
+
 TARGETS = {
     target.name: target
     for target in (
         _target("sound", lambda data: None),
         _target("loud", lambda data: print("x" * 5_000, file=sys.stderr)),
+        _target("table-made-anew", _table_made_anew),
         _target("index", lambda data: data[1000]),
         _target("loop", _forever),
         _target("allocates", lambda data: bytearray(1 << 20)),

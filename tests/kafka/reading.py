@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from semel.read import NO_END, Earliest, EndSpec, Latest, Range, Reader, StartSpec, id_text, resolve
 from semel.wire.client import Client
+from tests.coordinator import wait_until_ended
 from tests.waiting import TRANSACTION_MS, wait_for
 
 Row = tuple[int, int, bytes | None, bytes | None]
@@ -63,8 +64,10 @@ class Transactional:
         self.producer.flush(30)
 
     def end(self, *, commit: bool) -> None:
+        """Readers see it when this returns."""
         (self.producer.commit_transaction if commit else self.producer.abort_transaction)(30)
         self.open = False
+        wait_until_ended(self.servers, self.id)
 
 
 def topic_id(client: Client, topic: str) -> str:

@@ -18,6 +18,7 @@ from semel.sandbox import Sandbox
 from semel.wire import transactions
 from semel.wire.fetch import Position, fetch
 from semel.wire.offsets import EARLIEST, list_offsets
+from tests.coordinator import ABORTED, wait_until_ended
 from tests.kafka.raw import INVALID_EPOCH, INVALID_STATE, UNKNOWN_ID, Raw, versions
 from tests.kafka.reading import produce
 from tests.waiting import wait_for
@@ -75,7 +76,7 @@ def test_an_expired_transaction_was_aborted_and_its_own_abort_brings_the_next_id
     identity = hasty.init(timeout_ms=3_000)  # time enough to write on a busy machine
     hasty.add(identity, 0)
     assert hasty.produce(identity, ["x"])[0] == 0
-    wait_for(lambda: _state(hasty) == "CompleteAbort", "the expiry")
+    wait_until_ended(hasty.servers, hasty.id, ABORTED)
     assert hasty.end(identity, commit=True)[0] == INVALID_STATE
     assert hasty.produce(identity, ["y"], sequence=1)[0] == INVALID_EPOCH
     code, following = hasty.end(identity, commit=False)
@@ -84,11 +85,6 @@ def test_an_expired_transaction_was_aborted_and_its_own_abort_brings_the_next_id
     assert hasty.produce(following, ["z"])[0] == 0
     assert hasty.end(following, commit=True)[0] == 0
     assert hasty.visible() == ["z"]
-
-
-def _state(raw: Raw) -> str | None:
-    described = transactions.describe(raw.client, raw.id)
-    return described.state if described else None
 
 
 def test_an_id_that_expired_unused_is_unknown_and_comes_back_as_another_producer_id(hasty: Raw) -> None:

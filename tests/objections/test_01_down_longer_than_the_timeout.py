@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import check
-from semel.wire.client import Client
-from semel.wire.transactions import describe
+from tests.coordinator import ABORTED, wait_until_ended
 from tests.crash.arena import assert_whole, group_offset, new_job
 from tests.crash.nursery import Nursery
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import PATIENCE_S
 
 #: The broker looks for expired transactions often, so that a short timeout is one.
 HASTY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
@@ -36,12 +34,6 @@ def nursery() -> Iterator[Nursery]:
         yield running
 
 
-def expired(servers: str, transactional_id: str) -> bool:
-    with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
-        found = describe(client, transactional_id)
-        return found is not None and found.state == "CompleteAbort"
-
-
 @pytest.mark.parametrize("action", [Action.KILL, Action.STOP], ids=["died", "slept"])
 def test_it_rolls_back_and_replays(hasty: Sandbox, nursery: Nursery, tmp_path: Path, action: Action) -> None:
     job = replace(new_job(hasty, "down", chunks=6), transaction_timeout_ms=8_000, abort_every=1000)
@@ -49,7 +41,7 @@ def test_it_rolls_back_and_replays(hasty: Sandbox, nursery: Nursery, tmp_path: P
     owner = nursery.start(job, plan, tmp_path / "log")
     with closing(owner):
         plan.wait(point, PATIENCE_S)
-        wait_for(lambda: expired(job.servers, job.prefix), "the expiry of the transaction")
+        wait_until_ended(job.servers, job.prefix, ABORTED)
         seen = check(job.servers, job.target, expected=map(str, range(3 * job.chunk)), id="json:$.id")
         assert seen.exact, f"the fourth chunk is in doubt:\n{seen}"
         assert group_offset(job) == 3 * job.chunk

@@ -11,11 +11,10 @@ import pytest
 import semel
 from semel.sandbox import Sandbox
 from semel.transaction.producer import Producer
-from semel.wire.transactions import describe
+from tests.coordinator import ABORTED, wait_until_ended
 from tests.crash.arena import assert_whole, new_job
 from tests.crash.pipeline import Job, copy_next, position, write_here
 from tests.kafka.raw import Raw
-from tests.waiting import wait_for
 
 HASTY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 
@@ -24,11 +23,6 @@ HASTY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 def hasty() -> Iterator[Sandbox]:
     with Sandbox.start(settings=HASTY) as sandbox:
         yield sandbox
-
-
-def expired(raw: Raw, job: Job) -> bool:
-    found = describe(raw.client, job.prefix)
-    return found is not None and found.state == "CompleteAbort"
 
 
 @pytest.mark.parametrize("wakes_with", ["commit", "abort", "write"])
@@ -45,7 +39,7 @@ def test_it_stops_and_its_successor_goes_on(hasty: Sandbox, wakes_with: str) -> 
         copy_next(sleeper, job, write_here(cluster, job))
         txn = sleeper.transaction()
         receipts = write_here(cluster, job)(txn.tickets([[(job.target, 0)], [(job.target, 1)]]), job.chunk, 2 * job.chunk)
-        wait_for(lambda: expired(raw, job), "the expiry")
+        wait_until_ended(job.servers, job.prefix, ABORTED)
         successor.take_over([job.target], job.group)
         copy_next(successor, job, write_here(other, job))
 
@@ -74,7 +68,7 @@ def test_it_goes_on_by_itself_where_nobody_came(hasty: Sandbox) -> None:
         sleeper.take_over([job.target], job.group)
         txn = sleeper.transaction()
         receipts = write_here(cluster, job)(txn.tickets([[(job.target, 0)], [(job.target, 1), (job.target, 2)]]), 0, job.chunk)
-        wait_for(lambda: expired(raw, job), "the expiry")
+        wait_until_ended(job.servers, job.prefix, ABORTED)
         txn.accept(receipts)
         with pytest.raises(semel.AbortAndRetry, match="EXPIRED"):
             txn.commit()
