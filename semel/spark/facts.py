@@ -114,6 +114,7 @@ class Job:
     stages: tuple[int, ...]
     completed: int
     failed: int
+    tags: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

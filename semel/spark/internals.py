@@ -31,6 +31,7 @@ __all__ = [
     "find",
     "is_connect",
     "jobs",
+    "jobs_before",
     "pinned",
     "plan",
     "ran",
@@ -260,8 +261,23 @@ def jobs(spark: SparkSession, tag: str) -> list[Job]:
         return [_job(json.loads(books.text(books.store.job(id)))) for id in json.loads(books.text(books.tracker.getJobIdsForTag(tag)))]
 
 
+def jobs_before(spark: SparkSession, job: int) -> Iterator[Job]:
+    """The jobs of this thread's job group (of a query: its run) that began before one, the newest first."""
+    with pinned("the jobs of a group"):
+        books = _books_of(spark.sparkContext)
+        group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
+        known = [id for id in json.loads(books.text(books.tracker.getJobIdsForGroup(group))) if id < job]
+    for id in sorted(known, reverse=True):
+        try:
+            told = json.loads(books.text(books.store.job(id)))
+        except (Py4JJavaError, SparkNoSuchElementException):  # it has just been forgotten, and so have those before it
+            return
+        yield _job(told)
+
+
 def _job(told: Mapping[str, Any]) -> Job:
-    return Job(told["jobId"], told["status"] == "RUNNING", tuple(told["stageIds"]), told["numCompletedStages"], told["numFailedStages"])
+    numbers = told["jobId"], told["status"] == "RUNNING", tuple(told["stageIds"]), told["numCompletedStages"], told["numFailedStages"]
+    return Job(*numbers, frozenset(told["jobTags"]))
 
 
 @dataclass(frozen=True, slots=True)

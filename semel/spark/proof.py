@@ -5,15 +5,17 @@ repeated sequence that carries other rows. And where an executor is lost, what i
 the first time (a model, a request, ``uuid()``), what has read the one and what reads the other do not fit, and rows are there twice or not at all,
 though each writing task has run once.
 
-Both leave traces in what Spark keeps of its jobs. Not promised: anything about what was computed before the sink was called (an action on the same
-rows, a cached DataFrame) and is lost and computed again later; or about a job that Spark has forgotten before the batch is done, since others have
-run a thousand in the meantime (``spark.ui.retainedJobs``).
+Both leave traces in what Spark keeps of its jobs, those among them that had made shuffles before the sink was called. Not promised: anything about
+cached blocks, of which Spark keeps no such books; about what another job group computed; or about a job that Spark has forgotten before the batch is
+done, since others have run a thousand in the meantime (``spark.ui.retainedJobs``).
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Sequence
+from itertools import islice, takewhile
+from zlib import crc32
 
 from pyspark.sql import SparkSession
 
@@ -28,17 +30,22 @@ __all__ = ["STALE", "Attempt", "refuse_computed_twice"]
 #: The tag of an attempt that would use what an earlier one has left in Spark: running it once more in the same call does not help.
 STALE = "STALE_SHUFFLE"
 _SECONDS = 10.0
+#: So many jobs in front of an attempt are looked at: of a stateless query two or three have made its shuffles.
+_LOOK_BACK = 100
 _RDDs = frozenset[int]
 
 
 class Attempt:
-    """One attempt to write a batch: the Spark jobs that carry its ``tag``.
+    """One attempt to write a batch under a ``prefix``: the Spark jobs that carry its ``tag``.
 
-    ``before`` is what earlier attempts of the same call have computed, and ``lost`` whether one of them may have lost an executor.
+    ``before`` is what was computed before this attempt and by earlier ones of the same call (None for the first: it is looked for where it
+    matters), and ``lost`` whether one of them may have lost an executor.
     """
 
-    def __init__(self, spark: SparkSession, before: Collection[_RDDs] = (), *, lost: bool = False) -> None:
-        self.tag = f"semel-{uuid.uuid4()}"
+    def __init__(self, spark: SparkSession, prefix: str, before: Collection[_RDDs] | None = None, *, lost: bool = False) -> None:
+        self._prefix = prefix
+        self._whose = f"semel-{crc32(prefix.encode()):08x}-"
+        self.tag = f"{self._whose}{uuid.uuid4()}"
         self.before = before
         self.lost = lost
         self._spark = spark
@@ -53,13 +60,25 @@ class Attempt:
         _prove_written(self._spark, stage, receipts)
         # with adaptive execution each stage has a job to itself: then the common case needs no look at the stages
         if self.before or not all(job.completed == 1 and not job.failed for job in jobs):
-            refuse_computed_twice([(job, [self._ran(stage) for stage in job.stages]) for job in jobs], self.before, self.lost)
+            told = [(job, [self._ran(stage) for stage in job.stages]) for job in jobs]
+            refuse_computed_twice(told, self._computed_before(jobs), self.lost)
 
     def again(self, *, lost: bool) -> Attempt:
         """The next attempt of the same call. ``lost``: this one may have lost an executor, which holds for all that follow."""
-        told = (internals.ran(self._spark, stage) for job in internals.jobs(self._spark, self.tag) for stage in job.stages)
-        computed = {ran.rdds for ran in told if ran is not None and ran.completed}
-        return Attempt(self._spark, {*self.before, *computed}, lost=self.lost or lost)
+        jobs = internals.jobs(self._spark, self.tag)
+        return Attempt(self._spark, self._prefix, {*self._computed_before(jobs), *self._computed(jobs)}, lost=self.lost or lost)
+
+    def _computed_before(self, jobs: Sequence[Job]) -> Collection[_RDDs]:
+        """With adaptive execution a stateless query has made its shuffles before it calls: in its run's jobs, behind those of the batch before."""
+        if self.before is None and jobs:
+            earlier = islice(internals.jobs_before(self._spark, min(job.id for job in jobs)), _LOOK_BACK)
+            ours = takewhile(lambda job: not any(tag.startswith(self._whose) for tag in job.tags), earlier)
+            self.before = self._computed(list(ours))
+        return self.before or ()
+
+    def _computed(self, jobs: Sequence[Job]) -> set[_RDDs]:
+        told = (internals.ran(self._spark, stage) for job in jobs for stage in job.stages)
+        return {ran.rdds for ran in told if ran is not None and ran.completed}
 
     def _ended(self, stage: int) -> list[Job]:
         deadline = _patience()
@@ -82,28 +101,29 @@ class Attempt:
 def refuse_computed_twice(told: Sequence[tuple[Job, Sequence[Ran]]], before: Collection[_RDDs], lost: bool) -> None:
     """Raise :class:`AbortAndRetry` where the stages of an attempt, by the jobs that ran them, have computed something twice.
 
-    A shuffle that is partly lost is computed by the next attempt of its stage, or in a later job by a stage of the same RDDs. In one job two stages
-    may have the same RDDs, of which two shuffles are made. ``before`` and ``lost`` are those of :class:`Attempt`.
+    A shuffle that is partly lost is computed by the next attempt of its stage, or in a later job by a stage of the same RDDs, whether an earlier job
+    has computed it or found it done: that one has read it. In one job two stages may have the same RDDs, of which two shuffles are made. ``before``
+    and ``lost`` are those of :class:`Attempt`.
     """
     stages = {ran.stage: (ran, job.id) for job, all_ran in reversed(told) for ran in all_ran}
     first: dict[_RDDs, int] = {}
     for ran, job in sorted(stages.values(), key=lambda found: found[0].stage):
         if ran.attempt:
             raise _unproven(f"stage {ran.stage} in front of the writing one ran again")
-        if ran.completed and first.setdefault(ran.rdds, job) != job:
-            raise _unproven(f"stage {ran.stage} has computed again what a stage before it had computed")
+        if first.setdefault(ran.rdds, job) != job and ran.completed:
+            raise _unproven(f"stage {ran.stage} has computed again what a stage before it had computed, or found done")
     _refuse_stale([ran for ran, _ in stages.values() if ran.rdds in before], lost)
 
 
 def _refuse_stale(known: Sequence[Ran], lost: bool) -> None:
-    """What an earlier attempt has left, and lost a part of, is of two computations where one shuffle was made of another.
+    """What was there before the attempt, and lost a part of it, is of two computations where one shuffle was made of another.
 
-    One alone is none of that: whatever was computed again, each of its parts is there once, and what reads it is computed anew.
+    One alone is none of that, where no job has read it before (the rule above): each of its parts is there once, and what reads it is computed anew.
     """
     if len({ran.rdds for ran in known}) > 1 and (lost or any(ran.completed for ran in known)):
         raise AbortAndRetry(
-            f"the batch was run again, and stages {sorted(ran.stage for ran in known)} have used what the run before had left in Spark's"
-            " shuffles, a part of which was lost with an executor: its rows could be of two computations. The transaction is aborted; nothing of it"
+            f"stages {sorted(ran.stage for ran in known)} have used what was in Spark's shuffles before (made in front of the sink, or by the try"
+            " before), a part of which was lost with an executor: its rows could be of two computations. The transaction is aborted; nothing of it"
             " is visible. Start a new run of the query, as semel.spark.keep_running does; for a batch job make its DataFrame anew, and write it"
             " again.",
             tag=STALE,

@@ -39,7 +39,8 @@ NAMED = 20
 
 #: What there is to do where the progress is right, and where there is none.
 _GO_ON = (
-    "to go on from the progress, start with a new, empty checkpoint, and give the source startingOffsets=committed and this transactionalIdPrefix"
+    "to go on from the progress, start with another, empty checkpoint (this one holds the refused batch), and give the source"
+    " startingOffsets=committed and this transactionalIdPrefix"
 )
 _RENAMED = "if the prefix was changed, previousTransactionalIdPrefix=<the former one> takes that one over"
 
@@ -75,13 +76,22 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Stop: nobody but a person can say what is right. ``repeated`` and ``missed`` are what running the batch as it is would do."""
+    """Stop: nobody but a person can say what is right. ``reason`` is what was found, and what running the batch as it is would do.
 
-    message: str
+    ``repeated`` and ``missed`` are the rows of that.
+    """
+
+    reason: str
+    advice: str
     token: str
     repeated: tuple[Rows, ...]
     missed: tuple[Rows, ...]
     tag: str
+
+    @property
+    def message(self) -> str:
+        """What is said where the batch is not run."""
+        return f"{self.reason} {self.advice}"
 
     def error(self) -> DataLoss:
         """The exception that says it."""
@@ -185,12 +195,20 @@ def refuse(
     spent = ""
     if override is not None and override != token:
         spent = f" The token that was given, {override!r}, is for another batch or another progress record."
-    ways = "; ".join(_ways_out(token, query, prefix, _topics([*starts, *ends]), progress, findings))
-    message = (
+    ways = "; ".join(_ways_out(token, query, prefix, stateful, _topics([*starts, *ends]), progress, findings))
+    reason = (
         f"batch {batch} of query {query} does not go on from the progress of transactionalIdPrefix {prefix!r}:"
-        f" {_found(query, batch, stateful, progress)}{_listed(findings)}. {_effect(repeated, missed)} Nothing was written.{spent} Ways out: {ways}."
+        f" {_found(query, batch, stateful, progress)}{_listed(findings)}. {_effect(repeated, missed)}"
     )
-    return Refuse(message, token, repeated, missed, "DATA_LOSS" if any(finding.lost for finding in findings) else "PROGRESS_MISMATCH")
+    if stateful and progress is not None and not _has_its_state(query, batch, progress):
+        reason += " What the query keeps (sums, windows, rows of a join) would go on from what this checkpoint has of it: a new one has nothing."
+    advice = f"Nothing was written.{spent} Ways out: {ways}."
+    return Refuse(reason, advice, token, repeated, missed, "DATA_LOSS" if any(finding.lost for finding in findings) else "PROGRESS_MISMATCH")
+
+
+def _has_its_state(query: str, batch: int, progress: Progress) -> bool:
+    """Whether the state of this checkpoint is that which belongs to the progress."""
+    return progress.query == query and progress.batch is not None and batch in (progress.batch, progress.batch + 1)
 
 
 def _found(query: str, batch: int, stateful: bool, progress: Progress | None) -> str:
@@ -210,7 +228,7 @@ def _found(query: str, batch: int, stateful: bool, progress: Progress | None) ->
         state = "; the sink was not called for the batches between, or wrote them elsewhere: foreachBatch must call it for every batch, empty or not"
     elif progress.query == query and progress.batch is not None and batch <= progress.batch:
         state = "; the checkpoint is behind it: an older copy, or one whose newest files are gone"
-    if stateful and (progress.query != query or progress.batch is None or batch not in (progress.batch, progress.batch + 1)):
+    if stateful and not _has_its_state(query, batch, progress):
         state += "; this query keeps state (or cannot be told stateless), and the state that belongs to that progress is not in this checkpoint"
     return f"the checkpoint plans batch {batch}, the progress {reached}{state}"
 
@@ -234,7 +252,9 @@ def _rows(verb: str, ranges: Sequence[Rows]) -> str:
     return f"{verb} rows {', '.join(map(str, ranges[:NAMED]))}{more} ({sum(r.end - r.first for r in ranges)} offsets)"
 
 
-def _ways_out(token: str, query: str, prefix: str, topics: set[str], progress: Progress | None, findings: Sequence[Finding]) -> Iterator[str]:
+def _ways_out(
+    token: str, query: str, prefix: str, stateful: bool, topics: set[str], progress: Progress | None, findings: Sequence[Finding]
+) -> Iterator[str]:
     by_hand = f"onProgressMismatch=checkpoint:{token} runs this batch as the checkpoint has it, once"
     if progress is None:
         yield _RENAMED
@@ -246,10 +266,14 @@ def _ways_out(token: str, query: str, prefix: str, topics: set[str], progress: P
             f"if the progress is another query's (it reads {', '.join(sorted(theirs))}), give this one a transactionalIdPrefix of its own: what"
             " follows would be done to that query"
         )
+    elif stateful:  # no other checkpoint has its state
+        if progress.batch is not None:
+            yield f"start from a copy of the checkpoint of query {progress.query} that has reached batch {progress.batch}, if there is one"
     elif not any(finding.apart for finding in findings):
         yield _go_on(progress, by_source=any(finding.by_source for finding in findings))
     yield by_hand
-    yield f"`semel progress reset {shlex.quote(prefix)}` forgets the progress, for a new, empty checkpoint that begins by its startingOffsets"
+    anew = ": with earliest its state is made anew from all rows that are there, and their output is written once more" if stateful else ""
+    yield f"`semel progress reset {shlex.quote(prefix)}` forgets the progress, for a new, empty checkpoint that begins by its startingOffsets{anew}"
 
 
 def _go_on(progress: Progress, *, by_source: bool) -> str:
@@ -262,8 +286,8 @@ def _go_on(progress: Progress, *, by_source: bool) -> str:
         return _GO_ON
     given = "; ".join(f"{source_label(source.name, index)} {_offsets(source)}" for index, source in ours)
     return (
-        f"to go on from the progress, start with a new, empty checkpoint, and give each source its own startingOffsets: {given} (let each read all"
-        " that its offsets name; topics and partitions can be left out again after that)"
+        "to go on from the progress, start with another, empty checkpoint (this one holds the refused batch), and give each source its own"
+        f" startingOffsets: {given} (let each read all that its offsets name; topics and partitions can be left out again after that)"
     )
 
 

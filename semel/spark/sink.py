@@ -39,6 +39,11 @@ __all__ = ["KafkaSink"]
 
 log = logging.getLogger("semel")
 
+#: A refusal does not take back what is committed.
+_HALF = (
+    "What the first one has written of this batch stays, and a restart skips the batch: to write the rest of it, give that a sink with a"
+    " transactionalIdPrefix of its own, or begin anew (`semel progress reset`, a new checkpoint, new output topics)."
+)
 _LEAST_KEPT = 100
 
 
@@ -112,7 +117,7 @@ class KafkaSink:
             measured.outcome = Outcome.REBUILT
         else:
             if decision.forced is not None:
-                log.warning("batch %d is run because onProgressMismatch says so, in spite of: %s", batch.number, decision.forced.message)
+                log.warning("batch %d is run because onProgressMismatch says so, in spite of: %s", batch.number, decision.forced.reason)
             self._note(measured, self._write(run.producer, work))
             if query.ends_by_itself:
                 run.producer.settle()
@@ -144,7 +149,7 @@ class KafkaSink:
                 run = self._run = self._start(query)
             if batch.number == run.last:
                 raise ConfigError(
-                    f"the sink was called twice for batch {batch.number}. Nothing of the second call was written."
+                    f"the sink was called twice for batch {batch.number}. Nothing of the second call was written. {_HALF}"
                     " Write several outputs as one DataFrame with a topic column, or with one sink and prefix each.",
                     tag="SECOND_CALL",
                 )
@@ -277,8 +282,8 @@ def _refuse_in_use(options: SinkOptions, sink: KafkaSink, query: Query | None) -
     if query is not None and held[0] is not sink and held[1].run == query.run:
         raise ConfigError(
             f"this query has made a second sink with transactionalIdPrefix {options.prefix!r}: its first one holds what was committed. Nothing of"
-            " the second was written. Make the sink once, outside of the function that foreachBatch is given, and call it there. Several outputs are"
-            " one DataFrame with a topic column, or sinks with a prefix each.",
+            f" the second was written. {_HALF} Make the sink once, outside of the function that foreachBatch is given, and call it there. Several"
+            " outputs are one DataFrame with a topic column, or sinks with a prefix each.",
             tag="PREFIX_IN_USE",
         )
     if held[0] is not sink or query is None or held[1].run != query.run:

@@ -82,7 +82,7 @@ def write_with_retries(client: Client, producer: Producer, options: SinkOptions,
     (STALE_SHUFFLE).
     """
     retries = 0
-    attempt = Attempt(work.df.sparkSession)
+    attempt = Attempt(work.df.sparkSession, options.prefix)
     while True:
         began = time.monotonic()
         try:

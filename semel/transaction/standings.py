@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from semel.errors import ConfigError
 from semel.read.journal import End, Entry, read_journal
 from semel.transaction.progress import Progress, settle
 from semel.transaction.progress_topic import DEFAULT_TOPIC
@@ -36,7 +37,14 @@ class Standing:
 def standings(client: Client, *, progress_topic: str = DEFAULT_TOPIC) -> list[Standing]:
     """Of every prefix, by name, but for those that were forgotten. Raises :class:`~semel.errors.ConfigError` where there is no progress topic."""
     deadline = client.deadline()
-    partitions = [(progress_topic, index) for index in client.topics({progress_topic}, deadline)[progress_topic].partitions]
+    topic = client.existing({progress_topic}, deadline).get(progress_topic)
+    if topic is None:
+        raise ConfigError(
+            f"the progress topic {progress_topic} does not exist: nothing has been written here yet, or progress is kept in another topic"
+            " (--progress-topic). Nothing was changed. The first query, batch job or producer makes it: do not make it by hand.",
+            tag="UNKNOWN_TOPIC",
+        )
+    partitions = [(progress_topic, index) for index in topic.partitions]
     ends = list_offsets(client, dict.fromkeys(partitions, LATEST), read_committed=False, deadline=deadline)
     found: list[Standing] = []
     for partition in partitions:

@@ -120,3 +120,4 @@ def test_a_prefix_that_has_written_nothing(worker: Worker) -> None:
     with pytest.raises(ConfigError) as refused:
         worker.shown("list", "--progress-topic", "no-such-topic")
     assert refused.value.tag == "UNKNOWN_TOPIC"
+    assert "do not make it by hand" in str(refused.value)

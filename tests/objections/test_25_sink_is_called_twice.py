@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink, error
-from tests.spark.harness import everything, produce, values
+from tests.spark.harness import create, everything, produce, values
 from tests.spark.lines import Callback, Line
 from tests.waiting import PATIENCE_S
 
@@ -36,6 +37,28 @@ def test_twice_in_one_callback(line: Line) -> None:
     assert len(everything(line.kafka.bootstrap_servers, line.target)) == 100
     line.run()
     line.assert_exact()
+
+
+def test_what_the_second_call_was_to_write_comes_by_a_sink_of_its_own(line: Line) -> None:
+    """The first call has committed the batch, so it is skipped from then on: the refusal says so, and its way out is gone."""
+    rest = create(line.kafka, "rest", 2)
+    own = KafkaSink(topic=rest, transactionalIdPrefix=rest, **{"kafka.bootstrap.servers": line.kafka.bootstrap_servers})
+
+    def with_second(second: KafkaSink | None) -> Callable[[KafkaSink], Callback]:
+        def around(sink: KafkaSink) -> Callback:
+            def callback(df: DataFrame, number: int) -> None:
+                sink(df, number)
+                (second or sink)(df, number)
+
+            return callback
+
+        return around
+
+    with pytest.raises(ConfigError, match=r"a restart skips the batch: to write the rest of it, give that a sink with a transactionalIdPrefix"):
+        line.run(around=with_second(None))
+    line.run(around=with_second(own))
+    line.assert_exact()
+    assert len(values(line.kafka.bootstrap_servers, rest)) == 100
 
 
 def test_two_sinks_with_one_prefix_in_one_callback(line: Line) -> None:

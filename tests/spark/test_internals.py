@@ -429,6 +429,15 @@ def test_jobs_of_a_tag_and_what_their_stages_have_computed(spark: SparkSession) 
     assert len({ran.rdds for job in told for ran in job}) == 3
     assert internals.jobs(spark, "never used") == []
     assert internals.ran(spark, 1_000_000) is None
+    newest = found[-1].id + 1
+    before = [job for _, job in zip(range(3), internals.jobs_before(spark, newest), strict=False)]
+    assert [job.id for job in before] == [job.id for job in reversed(found)]
+    assert all(job.tags == {"tagged"} for job in before)
+    context.setLocalProperty("spark.jobGroup.id", "another")
+    try:
+        assert list(internals.jobs_before(spark, newest)) == []
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how it is unset
 
 
 # Names that are missing

@@ -22,7 +22,8 @@ from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import History, check
 from semel.testing.program import Program
 from semel.testing.spark import SparkCluster
-from tests.spark.harness import create, program, progress, unique, values
+from tests import topics
+from tests.spark.harness import create, produce, program, progress, unique, values
 from tests.spark.programs.spread import Spread
 from tests.spark.programs.twice import Twice
 from tests.waiting import PATIENCE_S, wait_for
@@ -74,13 +75,22 @@ def test_without_the_proof_rows_are_lost(kafka: Sandbox, tmp_path: Path) -> None
     assert any(history.lost for history, _ in rounds(kafka, tmp_path, proof=False)), f"nothing was lost in {MOST_ROUNDS} rounds"
 
 
-def written(kafka: Sandbox, directory: Path, shape: str, *, proof: bool) -> tuple[History, str]:
-    """A job of which Spark computes a part anew that comes out otherwise: what is in its output, and what its driver has said."""
+def in_front(kafka: Sandbox, directory: Path, *, proof: bool) -> tuple[History, str]:
+    """The same of a query, whose rows come from a topic."""
     topic = create(kafka, "twice", 2)
+    topics.create(kafka.bootstrap_servers, f"{topic}-source", 4)
+    produce(kafka, f"{topic}-source", range(FEW))
+    return written(kafka, directory, "in front", proof=proof, topic=topic)
+
+
+def written(kafka: Sandbox, directory: Path, shape: str, *, proof: bool, topic: str = "") -> tuple[History, str]:
+    """A job of which Spark computes a part anew that comes out otherwise: what is in its output, and what its driver has said."""
+    topic = topic or create(kafka, "twice", 2)
     plan = CrashPlan(directory / "plan")
     with SparkCluster().driver(program("twice", Twice(kafka.bootstrap_servers, topic, FEW, shape, str(directory), proof)), plan) as driver:
         assert driver.wait(PATIENCE_S) == 0, driver.tail()
-        return check(kafka.bootstrap_servers, topic, id="value", expected=map(str, range(FEW))), driver.log.read_text()
+        id = "json:$.id" if shape == "in front" else "value"
+        return check(kafka.bootstrap_servers, topic, id=id, expected=map(str, range(FEW))), driver.log.read_text()
 
 
 @pytest.mark.parametrize("shape", ["branches", "between jobs"])
@@ -101,15 +111,33 @@ def test_what_a_first_try_has_left_in_shuffles_is_not_used(kafka: Sandbox, tmp_p
 
 def test_a_lost_executor_is_not_forgotten_behind_another_try(spark: SparkSession) -> None:
     """The second try may end by something else, such as its timeout: what the first one has lost a part of is still there for the third."""
-    first = Attempt(spark)
-    spark.sparkContext.addJobTag(first.tag)
-    spark.range(10).repartition(3).collect()
-    spark.sparkContext.removeJobTag(first.tag)
-    wait_for(lambda: len(first.again(lost=False).before) == 2, "both stages to be shown")
-    third = first.again(lost=True).again(lost=False)
+    context, first = spark.sparkContext, Attempt(spark, "forgetful")
+    context.setLocalProperty("spark.jobGroup.id", first.tag)  # what other tests have computed is not in front of it
+    context.addJobTag(first.tag)
+    try:
+        spark.range(10).repartition(3).collect()
+        wait_for(lambda: len(first.again(lost=False).before or ()) == 2, "both stages to be shown")
+        third = first.again(lost=True).again(lost=False)
+    finally:
+        context.removeJobTag(first.tag)
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how it is unset
     assert third.lost
-    assert len(third.before) == 2
+    assert len(third.before or ()) == 2
     assert not first.again(lost=False).lost
+
+
+def test_shuffles_that_were_made_before_the_sink_was_called(kafka: Sandbox, tmp_path: Path) -> None:
+    """With adaptive execution those of a stateless query are. Spark keeps them within the run: it ends, and the next one makes them anew."""
+    history, said = in_front(kafka, tmp_path, proof=True)
+    assert history.exact, f"{history}\n{said[-6000:]}"
+    assert "SEMEL_STALE_SHUFFLE" in said
+
+
+def test_unproven_shuffles_from_before_the_call_double_and_lose_rows(kafka: Sandbox, tmp_path: Path) -> None:
+    """The control."""
+    history, said = in_front(kafka, tmp_path, proof=False)
+    assert history.lost, f"{history}\n{said[-6000:]}"
+    assert history.duplicated
 
 
 def test_with_the_writing_stage_alone_proven_rows_are_doubled_and_lost(kafka: Sandbox, tmp_path: Path) -> None:

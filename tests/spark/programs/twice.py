@@ -1,10 +1,11 @@
-"""A batch job whose rows come out otherwise each time they are computed, and that loses an executor once. Its argument is a :class:`Twice` as JSON.
+"""A job whose rows come out otherwise each time they are computed, and that loses an executor once. Its argument is a :class:`Twice` as JSON.
 
 By chance each row goes one of two ways, and both ways lead to the one topic: without a failure each row is there once. ``shape`` says what is lost:
 
 - ``branches``: the two ways share a shuffle, and the second one needs a part of it again when the first one is done;
 - ``between jobs``: nobody needs it when it is lost, and no stage ever runs a second attempt: a later job computes it, in a stage of its own;
-- ``shuffles``: two shuffles of RDDs, one made of the other, which Spark keeps from the first try for the second.
+- ``shuffles``: two shuffles of RDDs, one made of the other, which Spark keeps from the first try for the second;
+- ``in front``: two shuffles of a stateless query, which Spark has made before it calls the sink: it is lost between these two.
 
 ``proof`` off has only the writing stage asked about: the control.
 """
@@ -25,10 +26,11 @@ import pyarrow.compute as pc
 from pyspark import StatusTracker, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.errors import AbortAndRetry
 from semel.sandbox.processes import children, parents
-from semel.spark import KafkaSink, proof
+from semel.spark import KafkaSink, keep_running, proof
 from semel.testing.fork_client import STARTED_AS
 from tests.spark.argument import Argument
 from tests.waiting import wait_for
@@ -56,6 +58,10 @@ def main(job: Twice) -> None:
     if not job.proof:
         proof.refuse_computed_twice = lambda told, before, lost: None
     spark = SparkSession.builder.getOrCreate()
+    if job.shape == "in front":
+        in_front(spark, job)
+        spark.stop()
+        return
     shapes = {"branches": branches, "between jobs": between_jobs, "shuffles": shuffles}
     rows = shapes[job.shape](spark, job)
     striker = threading.Thread(target=strike, args=(spark, Path(job.directory)))
@@ -91,6 +97,30 @@ def shuffles(spark: SparkSession, job: Twice) -> DataFrame:
     second = first.map(lambda pair: (os.urandom(1)[0], pair[1])).partitionBy(_PARTS)
     rows = spark.createDataFrame(second.map(lambda pair: (str(pair[1]), pair[0])), _SCHEMA)
     return _keyed(rows.mapInArrow(_waiting(job.directory, _PARTS - 1), _SCHEMA))
+
+
+def in_front(spark: SparkSession, job: Twice) -> None:
+    """A run of the query ends by a refusal, and another one goes on."""
+    kafka = {"kafka.bootstrap.servers": job.servers}
+    source = spark.readStream.format("semel").options(**kafka, subscribe=f"{job.topic}-source", startingOffsets="earliest").load()
+    chance = f.udf(lambda _: os.urandom(1)[0], "int")
+    rows = source.select(f.col("value").cast("string").alias("value")).withColumn("way", chance("value")).repartition(_PARTS, "way")
+    rows = rows.select("value", chance(f.concat("value", f.lit("x"))).alias("way")).repartition(_PARTS, "way")
+    sink = KafkaSink(topic=job.topic, transactionalIdPrefix=job.topic, **kafka)
+
+    def lose(df: DataFrame, number: int) -> None:
+        if not Path(job.directory, "lost").exists():
+            before = _alive(spark)
+            os.kill(_executors(os.getpid())[0], signal.SIGKILL)
+            wait_for(lambda: before - _alive(spark), "the driver to notice")
+            Path(job.directory, "lost").touch()
+        sink(df, number)
+
+    def start() -> StreamingQuery:
+        writer = _keyed(rows).writeStream.foreachBatch(lose).option("checkpointLocation", f"{job.directory}/checkpoint")
+        return writer.trigger(availableNow=True).start()
+
+    keep_running(start)
 
 
 def _shared(spark: SparkSession, rows: int) -> DataFrame:
@@ -132,17 +162,17 @@ def _waiting(directory: str, part: int) -> Callable[[_Batches], _Batches]:
 def strike(spark: SparkSession, directory: Path) -> None:
     """Kill the executor that does not hold the waiting task, when nothing else is at work; the task goes on when the driver has noticed."""
     tracker = spark.sparkContext.statusTracker()
-
-    def alive() -> set[int]:
-        return {told.port for told in tracker.getExecutorInfos()}
-
     wait_for((directory / "waits").exists, "the task that waits")
     wait_for(lambda: _tasks_at_work(tracker) == 1 and len(tracker.getActiveStageIds()) == 1, "all others to be done")
-    before = alive()
+    before = _alive(spark)
     (victim,) = [pid for pid in _executors(os.getpid()) if pid != int((directory / "waits").read_text())]
     os.kill(victim, signal.SIGKILL)
-    wait_for(lambda: before - alive(), "the driver to notice")
+    wait_for(lambda: before - _alive(spark), "the driver to notice")
     (directory / "lost").touch()
+
+
+def _alive(spark: SparkSession) -> set[int]:
+    return {told.port for told in spark.sparkContext.statusTracker().getExecutorInfos()}
 
 
 def _tasks_at_work(tracker: StatusTracker) -> int:

@@ -79,6 +79,10 @@ def test_stateful_does_not(batch: int, query: str) -> None:
     found = refused(decide(simple(batch, 100, 130, query=query, stateful=True), P41))
     assert "keeps state" in found.message
     assert "cannot be told from offsets" in found.message
+    assert "a new one has nothing" in found.reason
+    assert "startingOffsets=committed" not in found.message, "an empty checkpoint has none of the state"
+    assert f"a copy of the checkpoint of query {Q} that has reached batch 41" in found.advice
+    assert "its state is made anew" in found.advice
 
 
 @pytest.mark.parametrize(("batch", "start", "end"), [(41, 90, 100), (41, 50, 100), (41, 50, 80), (40, 50, 100), (0, 0, 100), (41, 100, 100)])

@@ -56,6 +56,13 @@ def test_a_later_job_that_computes_the_same_in_a_stage_of_its_own() -> None:
         refuse_computed_twice(again, set(), False)
 
 
+def test_a_later_job_that_computes_what_an_earlier_one_has_found_done() -> None:
+    """The earlier one has read it: what was there before the attempt, and was lost between the two."""
+    told = [job(4, done(9, BASE), Ran(10, 0, 4, LEFT)), job(5, Ran(11, 0, 2, BASE), Ran(12, 0, 4, RIGHT))]
+    with pytest.raises(AbortAndRetry, match=r"SEMEL_UNPROVEN.*stage 11 has computed again"):
+        refuse_computed_twice(told, {BASE}, False)
+
+
 @pytest.mark.parametrize(
     ("told", "before", "lost"),
     [
