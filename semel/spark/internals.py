@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -258,7 +258,7 @@ def jobs(spark: SparkSession, tag: str) -> list[Job]:
     """
     with pinned("the jobs of a tag"):
         books = _books_of(spark.sparkContext)
-        return [_job(json.loads(books.text(books.store.job(id)))) for id in json.loads(books.text(books.tracker.getJobIdsForTag(tag)))]
+        return [_job(books, id) for id in json.loads(books.text(books.tracker.getJobIdsForTag(tag)))]
 
 
 def jobs_before(spark: SparkSession, job: int) -> Iterator[Job]:
@@ -269,15 +269,22 @@ def jobs_before(spark: SparkSession, job: int) -> Iterator[Job]:
         known = [id for id in json.loads(books.text(books.tracker.getJobIdsForGroup(group))) if id < job]
     for id in sorted(known, reverse=True):
         try:
-            told = json.loads(books.text(books.store.job(id)))
+            found = _job(books, id)
         except (Py4JJavaError, SparkNoSuchElementException):  # it has just been forgotten, and so have those before it
             return
-        yield _job(told)
+        yield found
 
 
-def _job(told: Mapping[str, Any]) -> Job:
-    numbers = told["jobId"], told["status"] == "RUNNING", tuple(told["stageIds"]), told["numCompletedStages"], told["numFailedStages"]
-    return Job(*numbers, frozenset(told["jobTags"]))
+def _job(books: _Books, id: int) -> Job:
+    told = json.loads(books.text(books.store.job(id)))
+    return Job(
+        id,
+        running=told["status"] == "RUNNING",
+        stages=tuple(told["stageIds"]),
+        completed=told["numCompletedStages"],
+        failed=told["numFailedStages"],
+        tags=frozenset(told["jobTags"]),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,15 +66,17 @@ class Attempt:
     def again(self, *, lost: bool) -> Attempt:
         """The next attempt of the same call. ``lost``: this one may have lost an executor, which holds for all that follow."""
         jobs = internals.jobs(self._spark, self.tag)
-        return Attempt(self._spark, self._prefix, {*self._computed_before(jobs), *self._computed(jobs)}, lost=self.lost or lost)
+        # one that ended before it had a job has not looked either: the next one does
+        before = {*self._computed_before(jobs), *self._computed(jobs)} if jobs else self.before
+        return Attempt(self._spark, self._prefix, before, lost=self.lost or lost)
 
     def _computed_before(self, jobs: Sequence[Job]) -> Collection[_RDDs]:
         """With adaptive execution a stateless query has made its shuffles before it calls: in its run's jobs, behind those of the batch before."""
-        if self.before is None and jobs:
+        if self.before is None:
             earlier = islice(internals.jobs_before(self._spark, min(job.id for job in jobs)), _LOOK_BACK)
             ours = takewhile(lambda job: not any(tag.startswith(self._whose) for tag in job.tags), earlier)
             self.before = self._computed(list(ours))
-        return self.before or ()
+        return self.before
 
     def _computed(self, jobs: Sequence[Job]) -> set[_RDDs]:
         told = (internals.ran(self._spark, stage) for job in jobs for stage in job.stages)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -18,6 +19,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
 
 from semel.sandbox import Sandbox
 from semel.testing.crash import CrashPlan, CrashPoint
@@ -60,6 +62,16 @@ def unique(name: str) -> str:
 def create(kafka: Sandbox, name: str, partitions: int, **config: Any) -> str:
     """A topic of its own, with leaders; ``config`` has ``_`` for ``.``. Returns its name."""
     return topics.create(kafka.bootstrap_servers, unique(name), partitions, **config)
+
+
+@contextmanager
+def job_group(spark: SparkSession, name: str) -> Iterator[None]:
+    """This thread's jobs belong to no other group meanwhile, such as that of the tests before."""
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", name)
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how it is unset
 
 
 def produce(kafka: Sandbox, topic: str, ids: Sequence[int], *, partitions: int = 2, lot: int = 100, keys: int = 50) -> None:

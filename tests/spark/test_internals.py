@@ -24,6 +24,7 @@ from semel.spark.offsets import SourceOffset, TopicOffset, as_dict, parse
 from semel.spark.precedence import Run, Skip, decide
 from semel.spark.query import MicroBatch, Query, observe, planned, positions_of
 from semel.transaction.progress import KafkaSource, OtherSource, Progress, TopicEnd
+from tests.spark.harness import job_group
 from tests.spark.lines import cut
 from tests.waiting import wait_for
 
@@ -433,11 +434,8 @@ def test_jobs_of_a_tag_and_what_their_stages_have_computed(spark: SparkSession) 
     before = [job for _, job in zip(range(3), internals.jobs_before(spark, newest), strict=False)]
     assert [job.id for job in before] == [job.id for job in reversed(found)]
     assert all("tagged" in job.tags for job in before), "beside those of Spark's own"
-    context.setLocalProperty("spark.jobGroup.id", "another")
-    try:
+    with job_group(spark, "another"):
         assert list(internals.jobs_before(spark, newest)) == []
-    finally:
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how it is unset
 
 
 # Names that are missing

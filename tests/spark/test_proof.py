@@ -23,7 +23,7 @@ from semel.testing.history import History, check
 from semel.testing.program import Program
 from semel.testing.spark import SparkCluster
 from tests import topics
-from tests.spark.harness import create, produce, program, progress, unique, values
+from tests.spark.harness import create, job_group, produce, program, progress, unique, values
 from tests.spark.programs.spread import Spread
 from tests.spark.programs.twice import Twice
 from tests.waiting import PATIENCE_S, wait_for
@@ -111,16 +111,14 @@ def test_what_a_first_try_has_left_in_shuffles_is_not_used(kafka: Sandbox, tmp_p
 
 def test_a_lost_executor_is_not_forgotten_behind_another_try(spark: SparkSession) -> None:
     """The second try may end by something else, such as its timeout: what the first one has lost a part of is still there for the third."""
-    context, first = spark.sparkContext, Attempt(spark, "forgetful")
-    context.setLocalProperty("spark.jobGroup.id", first.tag)  # what other tests have computed is not in front of it
-    context.addJobTag(first.tag)
-    try:
+    first = Attempt(spark, "forgetful")
+    assert first.again(lost=False).before is None, "it had no job, so nobody has looked"
+    with job_group(spark, first.tag):
+        spark.sparkContext.addJobTag(first.tag)
         spark.range(10).repartition(3).collect()
+        spark.sparkContext.removeJobTag(first.tag)
         wait_for(lambda: len(first.again(lost=False).before or ()) == 2, "both stages to be shown")
         third = first.again(lost=True).again(lost=False)
-    finally:
-        context.removeJobTag(first.tag)
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how it is unset
     assert third.lost
     assert len(third.before or ()) == 2
     assert not first.again(lost=False).lost

@@ -110,10 +110,7 @@ def in_front(spark: SparkSession, job: Twice) -> None:
 
     def lose(df: DataFrame, number: int) -> None:
         if not Path(job.directory, "lost").exists():
-            before = _alive(spark)
-            os.kill(_executors(os.getpid())[0], signal.SIGKILL)
-            wait_for(lambda: before - _alive(spark), "the driver to notice")
-            Path(job.directory, "lost").touch()
+            _lose(spark, _executors(os.getpid())[0], Path(job.directory))
         sink(df, number)
 
     def start() -> StreamingQuery:
@@ -164,15 +161,21 @@ def strike(spark: SparkSession, directory: Path) -> None:
     tracker = spark.sparkContext.statusTracker()
     wait_for((directory / "waits").exists, "the task that waits")
     wait_for(lambda: _tasks_at_work(tracker) == 1 and len(tracker.getActiveStageIds()) == 1, "all others to be done")
-    before = _alive(spark)
     (victim,) = [pid for pid in _executors(os.getpid()) if pid != int((directory / "waits").read_text())]
-    os.kill(victim, signal.SIGKILL)
-    wait_for(lambda: before - _alive(spark), "the driver to notice")
+    _lose(spark, victim, directory)
+
+
+def _lose(spark: SparkSession, executor: int, directory: Path) -> None:
+    """Kill it, and say so when the driver has noticed."""
+    tracker = spark.sparkContext.statusTracker()
+
+    def alive() -> set[int]:
+        return {told.port for told in tracker.getExecutorInfos()}
+
+    before = alive()
+    os.kill(executor, signal.SIGKILL)
+    wait_for(lambda: before - alive(), "the driver to notice")
     (directory / "lost").touch()
-
-
-def _alive(spark: SparkSession) -> set[int]:
-    return {told.port for told in spark.sparkContext.statusTracker().getExecutorInfos()}
 
 
 def _tasks_at_work(tracker: StatusTracker) -> int:
