@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = ["Callback", "Entry", "Execution", "Job", "Keeping", "Plan", "Ran", "Settings", "SourceInfo", "Stage", "Trigger"]
+__all__ = ["Callback", "Entry", "Execution", "Job", "Keeping", "Plan", "Settings", "SourceInfo", "Stage", "Trigger"]
 
 
 class Trigger(Enum):
@@ -95,39 +95,37 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What Spark's status tracker has heard of a stage. It may lag, so only positive proof counts."""
+    """What became of a stage: its last attempt, how many tasks of that were completed (none where its output was there) or failed, and its RDDs.
+
+    Stages of the same RDDs compute the same thing. One that was created later than another has the greater ``id``, a reader than what it reads.
+    """
 
     id: int
     attempt: int
     tasks: int
-    active: int
     completed: int
     failed: int
+    rdds: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What Spark keeps of a job: its stages, those that it found done among them, and how many of them were completed in it, or failed."""
+    """What Spark keeps of a job: its stages, those that it found done among them; how many were completed in it, or failed; and how many tasks."""
 
     id: int
     running: bool
+    succeeded: bool
     stages: tuple[int, ...]
     completed: int
     failed: int
-    tags: frozenset[str] = frozenset()
+    completed_tasks: int
+    failed_tasks: int
+    tags: frozenset[str]
 
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """What became of a stage: its last attempt, how many tasks of that were completed (none where its output was there), and its RDDs.
-
-    Stages of the same RDDs compute the same thing.
-    """
-
-    stage: int
-    attempt: int
-    completed: int
-    rdds: frozenset[int]
+    @property
+    def computed_one(self) -> bool:
+        """Whether one stage was computed in it, and once: the last one of a job that ended well."""
+        return self.succeeded and self.completed == 1 and not self.failed
 
 
 @dataclass(frozen=True, slots=True)

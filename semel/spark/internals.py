@@ -22,7 +22,7 @@ from pyspark.errors import SparkNoSuchElementException
 from pyspark.sql import DataFrame, SparkSession
 
 from semel.errors import Unsupported
-from semel.spark.facts import Callback, Entry, Execution, Job, Keeping, Plan, Ran, Settings, SourceInfo, Stage, Trigger
+from semel.spark.facts import Callback, Entry, Execution, Job, Keeping, Plan, Settings, SourceInfo, Stage, Trigger
 
 __all__ = [
     "callback",
@@ -30,11 +30,10 @@ __all__ = [
     "executor_lost",
     "find",
     "is_connect",
-    "jobs",
-    "jobs_before",
+    "job",
+    "job_ids",
     "pinned",
     "plan",
-    "ran",
     "settings",
     "sources",
     "stage",
@@ -243,48 +242,48 @@ def _text(option: Any) -> str | None:
     return str(option.get().json()) if option.isDefined() else None
 
 
-def stage(spark: SparkSession, id: int) -> Stage | None:
-    """What is known of a stage (Spark's public status tracker, not an internal: here because it answers for the same job)."""
-    info = spark.sparkContext.statusTracker().getStageInfo(id)
-    if info is None:
-        return None
-    return Stage(id, info.currentAttemptId, info.numTasks, info.numActiveTasks, info.numCompletedTasks, info.numFailedTasks)
-
-
-def jobs(spark: SparkSession, tag: str) -> list[Job]:
-    """The jobs that carry a tag. Spark's books are kept by a thread of their own: a job may be missing for a moment, or seem to run.
-
-    Asked for every batch, so in few calls: as the text that Spark's own REST API gives.
-    """
-    with pinned("the jobs of a tag"):
-        books = _books_of(spark.sparkContext)
-        return [_job(books, id) for id in json.loads(books.text(books.tracker.getJobIdsForTag(tag)))]
-
-
-def jobs_before(spark: SparkSession, job: int) -> Iterator[Job]:
-    """The jobs of this thread's job group (of a query: its run) that began before one, the newest first."""
+def job_ids(spark: SparkSession) -> list[int]:
+    """The jobs of this thread's job group (of a query: its run), the newest first. Spark's books are kept by a thread of their own, a bit later."""
     with pinned("the jobs of a group"):
         books = _books_of(spark.sparkContext)
         group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
-        known = [id for id in json.loads(books.text(books.tracker.getJobIdsForGroup(group))) if id < job]
-    for id in sorted(known, reverse=True):
+        return sorted(json.loads(books.text(books.tracker.getJobIdsForGroup(group))), reverse=True)
+
+
+def job(spark: SparkSession, id: int) -> Job | None:
+    """What became of a job; None where Spark has forgotten it. Asked for every batch, so in one call: as the text that Spark's own REST API gives."""
+    with pinned("what became of a job"):
+        books = _books_of(spark.sparkContext)
         try:
-            found = _job(books, id)
-        except (Py4JJavaError, SparkNoSuchElementException):  # it has just been forgotten, and so have those before it
-            return
-        yield found
+            told = json.loads(books.text(books.store.job(id)))
+        except (Py4JJavaError, SparkNoSuchElementException):
+            return None
+        return Job(
+            id,
+            running=told["status"] == "RUNNING",
+            succeeded=told["status"] == "SUCCEEDED",
+            stages=tuple(told["stageIds"]),
+            completed=told["numCompletedStages"],
+            failed=told["numFailedStages"],
+            completed_tasks=told["numCompletedTasks"],
+            failed_tasks=told["numFailedTasks"] + told["numKilledTasks"],
+            tags=frozenset(told["jobTags"]),
+        )
 
 
-def _job(books: _Books, id: int) -> Job:
-    told = json.loads(books.text(books.store.job(id)))
-    return Job(
-        id,
-        running=told["status"] == "RUNNING",
-        stages=tuple(told["stageIds"]),
-        completed=told["numCompletedStages"],
-        failed=told["numFailedStages"],
-        tags=frozenset(told["jobTags"]),
-    )
+def stage(spark: SparkSession, id: int) -> Stage | None:
+    """What became of a stage; None where Spark has forgotten it."""
+    with pinned("what became of a stage"):
+        try:
+            told = _books_of(spark.sparkContext).store.lastStageAttempt(id)
+        except (Py4JJavaError, SparkNoSuchElementException):
+            return None
+        attempt, tasks, completed, failed = (int(n) for n in (told.attemptId(), told.numTasks(), told.numCompleteTasks(), told.numFailedTasks()))
+        return Stage(id, attempt, tasks, completed, failed, frozenset(_numbers(told.rddIds())))
+
+
+def _numbers(sequence: Any) -> tuple[int, ...]:
+    return tuple(int(number) for number in str(sequence.mkString(",")).split(",") if number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,20 +305,6 @@ def _books_of(context: SparkContext) -> _Books:
         text = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper().writeValueAsString
         _books[context] = _Books(scala.statusStore(), scala.statusTracker(), text)
     return _books[context]
-
-
-def ran(spark: SparkSession, stage: int) -> Ran | None:
-    """What became of a stage; None where Spark has forgotten it."""
-    with pinned("what became of a stage"):
-        try:
-            told = _books_of(spark.sparkContext).store.lastStageAttempt(stage)
-        except (Py4JJavaError, SparkNoSuchElementException):
-            return None
-        return Ran(stage, int(told.attemptId()), int(told.numCompleteTasks()), frozenset(_numbers(told.rddIds())))
-
-
-def _numbers(sequence: Any) -> tuple[int, ...]:
-    return tuple(int(number) for number in str(sequence.mkString(",")).split(",") if number)
 
 
 def settings(df: DataFrame) -> Settings:

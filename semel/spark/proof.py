@@ -5,50 +5,57 @@ repeated sequence that carries other rows. And where an executor is lost, what i
 the first time (a model, a request, ``uuid()``), what has read the one and what reads the other do not fit, and rows are there twice or not at all,
 though each writing task has run once.
 
-Both leave traces in what Spark keeps of its jobs, those among them that had made shuffles before the sink was called. Not promised: anything about
-cached blocks, of which Spark keeps no such books; about what another job group computed; or about a job that Spark has forgotten before the batch is
-done, since others have run a thousand in the meantime (``spark.ui.retainedJobs``).
+Both leave traces in what Spark keeps of its jobs: those of the attempt, and those in front of it that have made what the batch was written from. Not
+promised: anything about cached blocks, of which Spark keeps no such books; about what another job group computed; or about a job that Spark has
+forgotten before the batch is done, since others have run a thousand in the meantime (``spark.ui.retainedJobs``).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
-from itertools import islice, takewhile
+from collections.abc import Collection, Iterator, Sequence
 from zlib import crc32
 
 from pyspark.sql import SparkSession
 
 from semel.errors import AbortAndRetry
 from semel.spark import internals
-from semel.spark.facts import Job, Ran
+from semel.spark.facts import Job, Stage
 from semel.transaction.ticket import Receipt
 from semel.wire.deadline import Deadline
 
-__all__ = ["STALE", "Attempt", "refuse_computed_twice"]
+__all__ = ["STALE", "Proof", "Told", "refuse_computed_twice"]
 
-#: The tag of an attempt that would use what an earlier one has left in Spark: running it once more in the same call does not help.
+#: The tag of an attempt that was made from what is of two computations, and stays in Spark: running it once more in the same call does not help.
 STALE = "STALE_SHUFFLE"
+#: What begins the tag of every attempt of every sink: what one of them has computed is used by no other job.
+_SINKS = "semel-write-"
 _SECONDS = 10.0
-#: So many jobs in front of an attempt are looked at: of a stateless query two or three have made its shuffles.
+#: So many jobs in front of a call are looked at: of a stateless query two or three have made its shuffles.
 _LOOK_BACK = 100
+#: A job, and the stages that it lists: all that its last one depends on, whether computed in it or found done.
+Told = tuple[Job, Sequence[Stage]]
 _RDDs = frozenset[int]
 
 
-class Attempt:
-    """One attempt to write a batch under a ``prefix``: the Spark jobs that carry its ``tag``.
+class Proof:
+    """The proof for one call to write a batch under a ``prefix``. The Spark jobs of an attempt carry its ``tag``."""
 
-    ``before`` is what was computed before this attempt and by earlier ones of the same call (None for the first: it is looked for where it
-    matters), and ``lost`` whether one of them may have lost an executor.
-    """
-
-    def __init__(self, spark: SparkSession, prefix: str, before: Collection[_RDDs] | None = None, *, lost: bool = False) -> None:
-        self._prefix = prefix
-        self._whose = f"semel-{crc32(prefix.encode()):08x}-"
-        self.tag = f"{self._whose}{uuid.uuid4()}"
-        self.before = before
-        self.lost = lost
+    def __init__(self, spark: SparkSession, prefix: str) -> None:
         self._spark = spark
+        self._prefix = f"{_SINKS}{crc32(prefix.encode()):08x}-"
+        self._call = f"{self._prefix}{uuid.uuid4()}-"
+        self._attempt = 0
+        self._ended: dict[int, Job] = {}
+
+    @property
+    def tag(self) -> str:
+        """What the jobs of this attempt carry, and no others."""
+        return f"{self._call}{self._attempt}"
+
+    def next_attempt(self) -> None:
+        """The batch is written again, in the same call."""
+        self._attempt += 1
 
     def prove(self, receipts: Sequence[Receipt]) -> None:
         """Raise :class:`AbortAndRetry` unless Spark confirms that the writing stage ran once, and that nothing in front of it was computed twice.
@@ -56,80 +63,105 @@ class Attempt:
         The receipts are counted as well: an attempt that Spark killed is in none of its columns.
         """
         stage = _writing_stage(receipts)
-        jobs = self._ended(stage)
-        _prove_written(self._spark, stage, receipts)
+        jobs = self._batch(stage)
+        writing = next(job for job in jobs if stage in job.stages)
         # with adaptive execution each stage has a job to itself: then the common case needs no look at the stages
-        if self.before or not all(job.completed == 1 and not job.failed for job in jobs):
-            told = [(job, [self._ran(stage) for stage in job.stages]) for job in jobs]
-            refuse_computed_twice(told, self._computed_before(jobs), self.lost)
+        if all(job.computed_one for job in jobs) and writing.completed_tasks == len(receipts) and not writing.failed_tasks:
+            return
+        _refuse_written_twice(self._stage(stage), receipts)
+        refuse_computed_twice([(job, list(self._listed(job))) for job in jobs], self.tag)
 
-    def again(self, *, lost: bool) -> Attempt:
-        """The next attempt of the same call. ``lost``: this one may have lost an executor, which holds for all that follow."""
-        jobs = internals.jobs(self._spark, self.tag)
-        # one that ended before it had a job has not looked either: the next one does
-        before = {*self._computed_before(jobs), *self._computed(jobs)} if jobs else self.before
-        return Attempt(self._spark, self._prefix, before, lost=self.lost or lost)
-
-    def _computed_before(self, jobs: Sequence[Job]) -> Collection[_RDDs]:
-        """With adaptive execution a stateless query has made its shuffles before it calls: in its run's jobs, behind those of the batch before."""
-        if self.before is None:
-            earlier = islice(internals.jobs_before(self._spark, min(job.id for job in jobs)), _LOOK_BACK)
-            ours = takewhile(lambda job: not any(tag.startswith(self._whose) for tag in job.tags), earlier)
-            self.before = self._computed(list(ours))
-        return self.before
-
-    def _computed(self, jobs: Sequence[Job]) -> set[_RDDs]:
-        told = (internals.ran(self._spark, stage) for job in jobs for stage in job.stages)
-        return {ran.rdds for ran in told if ran is not None and ran.completed}
-
-    def _ended(self, stage: int) -> list[Job]:
+    def _batch(self, stage: int) -> list[Job]:
+        """All jobs of the batch, the oldest first, when that of the writing stage has ended."""
         deadline = _patience()
         while True:
-            jobs = sorted(internals.jobs(self._spark, self.tag), key=lambda job: job.id)
+            jobs = list(self._jobs())
             # those that it has read from have ended before it began; one that still runs is one that it did not need in the end
             if any(stage in job.stages and not job.running for job in jobs):
-                return jobs
+                return jobs[::-1]
             if deadline.passed:
                 raise _unproven(f"Spark did not show within {_SECONDS:.0f} s how the job of stage {stage} ended")
             deadline.pause()
 
-    def _ran(self, stage: int) -> Ran:
-        ran = internals.ran(self._spark, stage)
-        if ran is None:
-            raise _unproven(f"Spark has forgotten stage {stage} already (spark.ui.retainedStages)")
-        return ran
+    def _jobs(self) -> Iterator[Job]:
+        """Those of this call and those in front of it, back to the call before, the newest first."""
+        in_front = 0
+        for id in internals.job_ids(self._spark):
+            job = self._ended.get(id) or internals.job(self._spark, id)
+            if job is None or in_front == _LOOK_BACK:
+                return
+            if not job.running:
+                self._ended[id] = job
+            if not _carries(job, self._call):
+                if _carries(job, self._prefix):
+                    return
+                in_front += 1
+            yield job
+
+    def _listed(self, job: Job) -> Iterator[Stage]:
+        """What Spark has forgotten, it has forgotten from the front."""
+        for id in job.stages:
+            stage = self._stage(id) if self.tag in job.tags else internals.stage(self._spark, id)
+            if stage is not None:
+                yield stage
+
+    def _stage(self, id: int) -> Stage:
+        found = internals.stage(self._spark, id)
+        if found is None:
+            raise _unproven(f"Spark has forgotten stage {id} already (spark.ui.retainedStages)")
+        return found
 
 
-def refuse_computed_twice(told: Sequence[tuple[Job, Sequence[Ran]]], before: Collection[_RDDs], lost: bool) -> None:
-    """Raise :class:`AbortAndRetry` where the stages of an attempt, by the jobs that ran them, have computed something twice.
+def _carries(job: Job, start: str) -> bool:
+    return any(tag.startswith(start) for tag in job.tags)
 
-    A shuffle that is partly lost is computed by the next attempt of its stage, or in a later job by a stage of the same RDDs, whether an earlier job
-    has computed it or found it done: that one has read it. In one job two stages may have the same RDDs, of which two shuffles are made. ``before``
-    and ``lost`` are those of :class:`Attempt`.
+
+def refuse_computed_twice(told: Sequence[Told], tag: str) -> None:
+    """Raise :class:`AbortAndRetry` where what the attempt of this tag was written from may be of two computations.
+
+    ``told`` are the jobs of the batch in their order. Tagged STALE_SHUFFLE where that was so before the attempt: it would be in the next one, too.
     """
-    stages = {ran.stage: (ran, job.id) for job, all_ran in reversed(told) for ran in all_ran}
-    first: dict[_RDDs, int] = {}
-    for ran, job in sorted(stages.values(), key=lambda found: found[0].stage):
-        if ran.attempt:
-            raise _unproven(f"stage {ran.stage} in front of the writing one ran again")
-        if first.setdefault(ran.rdds, job) != job and ran.completed:
-            raise _unproven(f"stage {ran.stage} has computed again what a stage before it had computed, or found done")
-    _refuse_stale([ran for ran, _ in stages.values() if ran.rdds in before], lost)
-
-
-def _refuse_stale(known: Sequence[Ran], lost: bool) -> None:
-    """What was there before the attempt, and lost a part of it, is of two computations where one shuffle was made of another.
-
-    One alone is none of that, where no job has read it before (the rule above): each of its parts is there once, and what reads it is computed anew.
-    """
-    if len({ran.rdds for ran in known}) > 1 and (lost or any(ran.completed for ran in known)):
+    used = {stage.rdds for job, stages in told if tag in job.tags for stage in stages}
+    if again := _torn([(job, stages) for job, stages in told if tag not in job.tags], used, tag):
         raise AbortAndRetry(
-            f"stages {sorted(ran.stage for ran in known)} have used what was in Spark's shuffles before (made in front of the sink, or by the try"
-            " before), a part of which was lost with an executor: its rows could be of two computations. The transaction is aborted; nothing of it"
-            " is visible. Start a new run of the query, as semel.spark.keep_running does; for a batch job make its DataFrame anew, and write it"
-            " again.",
+            f"stage {again[0].id} has computed anew what had been lost with an executor, and what was read before of the first is used, too: the rows"
+            " could be of two computations. That was so before this try, and Spark keeps it (shuffles that it has made before it called the sink, or"
+            " of RDDs). The transaction is aborted; nothing of it is visible. Start a new run of the query, as semel.spark.keep_running does; for a"
+            " batch job make its DataFrame anew, and write it again.",
             tag=STALE,
         )
+    for stage in (stage for job, stages in told if tag in job.tags for stage in stages):
+        if stage.attempt:
+            raise _unproven(f"stage {stage.id} in front of the writing one ran again")
+    if again := _torn(told, used, tag):
+        raise _unproven(f"stage {again[0].id} has computed again what had been read before")
+
+
+def _torn(told: Sequence[Told], used: Collection[_RDDs], tag: str) -> list[Stage]:
+    """The stages that have computed again a part of what had been read.
+
+    A shuffle that is partly lost is computed by the next attempt of its stage, or in a later job by a stage of the same RDDs, a new one or that which
+    was found done. Where nothing was made of it before, each of its parts is there once.
+    """
+    torn: set[Stage] = set()
+    for rdds in used:
+        listed = [(stage, job, stages) for job, stages in told for stage in stages if stage.rdds == rdds]
+        # in one job two stages may have the same RDDs: two shuffles of one RDD
+        first = {stage.id for stage, job, _ in listed if job == listed[0][1]}
+        again = {stage for stage, _, _ in listed if stage.attempt or (stage.completed and stage.id not in first)}
+        read = [stage.id for stage, job, stages in listed if _read(stage, job, stages, used, tag)]
+        torn.update(stage for stage in again if read and min(read) <= stage.id)
+    return sorted(torn, key=lambda stage: stage.id)
+
+
+def _read(stage: Stage, job: Job, stages: Sequence[Stage], used: Collection[_RDDs], tag: str) -> bool:
+    """Whether something that may be used was made of a stage in a job.
+
+    What another attempt of a sink has made is not, but for what is found again: shuffles of RDDs. Of other jobs it cannot be known: what they have
+    collected may be the small side of a join.
+    """
+    apart = tag not in job.tags and _carries(job, _SINKS)
+    return any((reader.completed or reader.attempt) and (not apart or reader.rdds in used) for reader in stages if reader.id > stage.id)
 
 
 def _writing_stage(receipts: Sequence[Receipt]) -> int:
@@ -139,19 +171,11 @@ def _writing_stage(receipts: Sequence[Receipt]) -> int:
     return stages.pop()
 
 
-def _prove_written(spark: SparkSession, stage: int, receipts: Sequence[Receipt]) -> None:
-    deadline = _patience()
-    while True:
-        seen = internals.stage(spark, stage)
-        if seen is not None and (seen.attempt or seen.failed):
-            raise _unproven(f"stage {stage} ran again (attempt {seen.attempt}, {seen.failed} failed tasks)")
-        if seen is not None and seen.completed == seen.tasks and not seen.active:
-            if len(receipts) != seen.tasks:
-                raise _unproven(f"stage {stage} had {seen.tasks} tasks and {len(receipts)} receipts came back")
-            return
-        if deadline.passed:
-            raise _unproven(f"Spark did not confirm stage {stage} within {_SECONDS:.0f} s ({seen})")
-        deadline.pause()
+def _refuse_written_twice(stage: Stage, receipts: Sequence[Receipt]) -> None:
+    if stage.attempt or stage.failed:
+        raise _unproven(f"stage {stage.id} ran again (attempt {stage.attempt}, {stage.failed} failed tasks)")
+    if not stage.completed == stage.tasks == len(receipts):
+        raise _unproven(f"stage {stage.id} had {stage.tasks} tasks, of which {stage.completed} ended, and {len(receipts)} receipts came back")
 
 
 def _patience() -> Deadline:

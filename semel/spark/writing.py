@@ -20,7 +20,7 @@ from semel.spark.columns import check_columns
 from semel.spark.metrics import Meter, Wrote
 from semel.spark.options import SinkOptions
 from semel.spark.placement import Placement, place
-from semel.spark.proof import STALE, Attempt
+from semel.spark.proof import STALE, Proof
 from semel.steps import SinkStep, reached
 from semel.transaction.outputs import look_at, plain_tickets
 from semel.transaction.producer import Producer
@@ -36,8 +36,6 @@ log = logging.getLogger("semel")
 
 #: Nobody knows how the transaction ended; or Spark would give the same once more.
 _NOT_AGAIN = ("OUTCOME_UNKNOWN", STALE)
-#: What an attempt ends by where an executor is lost in it.
-_EXECUTOR_LOST = ("UNPROVEN", "EXECUTOR_LOST")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +80,31 @@ def write_with_retries(client: Client, producer: Producer, options: SinkOptions,
     (STALE_SHUFFLE).
     """
     retries = 0
-    attempt = Attempt(work.df.sparkSession, options.prefix)
+    proof = Proof(work.df.sparkSession, options.prefix)
     while True:
         began = time.monotonic()
         try:
-            wrote = _write_once(client, producer, options, work, attempt)
+            wrote = _write_once(client, producer, options, work, proof)
         except (AbortAndRetry, Retriable) as error:
             if not work.again or retries >= options.retries or error.tag in _NOT_AGAIN:
                 raise
             retries += 1
-            attempt = attempt.again(lost=error.tag in _EXECUTOR_LOST)
+            proof.next_attempt()
             meter.again()
             log.warning("batch %d of %r is run again (%d of %d): %s", work.number, options.prefix, retries, options.retries, error)
             continue
         return Totals(wrote, (time.monotonic() - began) * 1000, retries)
 
 
-def _write_once(client: Client, producer: Producer, options: SinkOptions, work: Work, attempt: Attempt) -> dict[str, Wrote]:
+def _write_once(client: Client, producer: Producer, options: SinkOptions, work: Work, proof: Proof) -> dict[str, Wrote]:
     placement = _placed(client, options, work)
     with producer.transaction() as txn:
         tickets = txn.tickets(placement.shares, placement.topics)
-        with within(work.df.sparkSession, producer.timeout_ms - txn.age_ms, attempt.tag):
+        with within(work.df.sparkSession, producer.timeout_ms - txn.age_ms, proof.tag):
             receipts = tasks.write(placement, tickets, options.properties)
         reached(SinkStep.JOB_DONE, str(work.number))
         if receipts:
-            attempt.prove(receipts)
+            proof.prove(receipts)
             reached(SinkStep.PROVEN, str(work.number))
             txn.accept(receipts)
             txn.withdraw(txn.outstanding)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.query import StreamingQuery
@@ -405,37 +406,71 @@ def test_stage_of_a_finished_job(spark: SparkSession) -> None:
     assert internals.stage(spark, 1_000_000) is None
 
 
-def test_jobs_of_a_tag_and_what_their_stages_have_computed(spark: SparkSession) -> None:
+def test_jobs_of_a_group_and_what_their_stages_have_computed(spark: SparkSession) -> None:
     """With adaptive execution a stage has a job to itself, and stands in later ones as done: with the same RDDs, and no task completed."""
-    context = spark.sparkContext
-    context.addJobTag("tagged")
-    spark.range(10).repartition(3).groupBy("id").count().collect()
-    context.removeJobTag("tagged")
-    spark.range(10).collect()
+    with job_group(spark, "grouped"):
+        spark.sparkContext.addJobTag("tagged")
+        spark.range(10).repartition(3).groupBy("id").count().collect()
+        spark.sparkContext.removeJobTag("tagged")
+        found = _when_ended(spark, 3)
+    assert all("tagged" in job.tags for job in found), "beside those of Spark's own"
+    assert [(job.completed, job.failed, job.computed_one) for job in found] == [(1, 0, True)] * 3
+    runs = [[internals.stage(spark, stage) for stage in sorted(job.stages)] for job in found]
+    told = [[stage for stage in job if stage is not None] for job in runs]
+    assert [len(job) for job in told] == [1, 2, 3]
+    assert [[stage.completed > 0 for stage in job] for job in told] == [[True], [False, True], [False, False, True]]
+    assert [(job.completed_tasks, job.failed_tasks) for job in found] == [(stages[-1].tasks, 0) for stages in told]
+    assert {stage.attempt for job in told for stage in job} == {0}
+    assert told[1][0].rdds == told[0][0].rdds
+    assert [stage.rdds for stage in told[2][:2]] == [told[0][0].rdds, told[1][1].rdds]
+    assert len({stage.rdds for job in told for stage in job}) == 3
+    with job_group(spark, "another"):
+        assert internals.job_ids(spark) == []
+    assert internals.job(spark, 1_000_000) is None
+    assert internals.stage(spark, 1_000_000) is None
+
+
+@pytest.mark.parametrize("within", ["a broadcast", "a subquery"])
+def test_jobs_that_spark_runs_in_threads_of_its_own_have_the_same_group_and_tags(spark: SparkSession, within: str) -> None:
+    small = spark.range(10).repartition(2).groupBy("id").count()
+    small.createOrReplaceTempView("small")
+    rows = spark.range(100)
+    frame = rows.join(functions.broadcast(small), "id") if within == "a broadcast" else rows.where("id > (select max(id) from small)")
+    with job_group(spark, f"grouped with {within}"):
+        spark.sparkContext.addJobTag("tagged")
+        frame.collect()
+        spark.sparkContext.removeJobTag("tagged")
+        found = _when_ended(spark, 4)
+    assert all("tagged" in job.tags for job in found)
+
+
+def test_a_job_of_two_stages_and_one_that_fails(spark: SparkSession) -> None:
+    with job_group(spark, "of RDDs"):
+        pairs = spark.sparkContext.parallelize([(1, 1)], 2).partitionBy(2)
+        pairs.count()
+        with pytest.raises(PythonException, match="by the test"):
+            pairs.foreach(_fail)
+        two, failed = _when_ended(spark, 2)
+    assert (two.completed, two.failed, two.succeeded, two.computed_one) == (2, 0, True, False)
+    assert (failed.completed, failed.failed, failed.succeeded, failed.computed_one) == (0, 1, False, False)
+    assert failed.failed_tasks > 0
+
+
+def _fail(row: object) -> None:
+    raise ValueError("by the test")
+
+
+def _when_ended(spark: SparkSession, count: int) -> list[Job]:
+    """The jobs of this thread's group, the oldest first."""
     found: list[Job] = []
 
     def ended() -> bool:
-        found[:] = sorted(internals.jobs(spark, "tagged"), key=lambda job: job.id)
-        return len(found) == 3 and not any(job.running for job in found)
+        known = [internals.job(spark, id) for id in reversed(internals.job_ids(spark))]
+        found[:] = [job for job in known if job is not None]
+        return len(found) >= count and not any(job.running for job in found)
 
-    wait_for(ended, "the three jobs")
-    assert [(job.completed, job.failed) for job in found] == [(1, 0)] * 3
-    runs = [[internals.ran(spark, stage) for stage in sorted(job.stages)] for job in found]
-    told = [[ran for ran in job if ran is not None] for job in runs]
-    assert [len(job) for job in told] == [1, 2, 3]
-    assert [[ran.completed > 0 for ran in job] for job in told] == [[True], [False, True], [False, False, True]]
-    assert {ran.attempt for job in told for ran in job} == {0}
-    assert told[1][0].rdds == told[0][0].rdds
-    assert [ran.rdds for ran in told[2][:2]] == [told[0][0].rdds, told[1][1].rdds]
-    assert len({ran.rdds for job in told for ran in job}) == 3
-    assert internals.jobs(spark, "never used") == []
-    assert internals.ran(spark, 1_000_000) is None
-    newest = found[-1].id + 1
-    before = [job for _, job in zip(range(3), internals.jobs_before(spark, newest), strict=False)]
-    assert [job.id for job in before] == [job.id for job in reversed(found)]
-    assert all("tagged" in job.tags for job in before), "beside those of Spark's own"
-    with job_group(spark, "another"):
-        assert list(internals.jobs_before(spark, newest)) == []
+    wait_for(ended, f"{count} jobs")
+    return found
 
 
 # Names that are missing

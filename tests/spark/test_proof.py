@@ -4,19 +4,19 @@ neither tasks nor rows are needed for it."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
-from semel.spark.proof import Attempt
+from semel.spark.proof import Proof
 from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import History, check
@@ -75,12 +75,12 @@ def test_without_the_proof_rows_are_lost(kafka: Sandbox, tmp_path: Path) -> None
     assert any(history.lost for history, _ in rounds(kafka, tmp_path, proof=False)), f"nothing was lost in {MOST_ROUNDS} rounds"
 
 
-def in_front(kafka: Sandbox, directory: Path, *, proof: bool) -> tuple[History, str]:
+def in_front(kafka: Sandbox, directory: Path, shape: str, *, proof: bool) -> tuple[History, str]:
     """The same of a query, whose rows come from a topic."""
     topic = create(kafka, "twice", 2)
     topics.create(kafka.bootstrap_servers, f"{topic}-source", 4)
     produce(kafka, f"{topic}-source", range(FEW))
-    return written(kafka, directory, "in front", proof=proof, topic=topic)
+    return written(kafka, directory, shape, proof=proof, topic=topic)
 
 
 def written(kafka: Sandbox, directory: Path, shape: str, *, proof: bool, topic: str = "") -> tuple[History, str]:
@@ -89,7 +89,7 @@ def written(kafka: Sandbox, directory: Path, shape: str, *, proof: bool, topic: 
     plan = CrashPlan(directory / "plan")
     with SparkCluster().driver(program("twice", Twice(kafka.bootstrap_servers, topic, FEW, shape, str(directory), proof)), plan) as driver:
         assert driver.wait(PATIENCE_S) == 0, driver.tail()
-        id = "json:$.id" if shape == "in front" else "value"
+        id = "json:$.id" if shape.endswith("in front") else "value"
         return check(kafka.bootstrap_servers, topic, id=id, expected=map(str, range(FEW))), driver.log.read_text()
 
 
@@ -109,31 +109,108 @@ def test_what_a_first_try_has_left_in_shuffles_is_not_used(kafka: Sandbox, tmp_p
     assert history.written == 0
 
 
-def test_a_lost_executor_is_not_forgotten_behind_another_try(spark: SparkSession) -> None:
-    """The second try may end by something else, such as its timeout: what the first one has lost a part of is still there for the third."""
-    first = Attempt(spark, "forgetful")
-    assert first.again(lost=False).before is None, "it had no job, so nobody has looked"
-    with job_group(spark, first.tag):
-        spark.sparkContext.addJobTag(first.tag)
-        spark.range(10).repartition(3).collect()
-        spark.sparkContext.removeJobTag(first.tag)
-        wait_for(lambda: len(first.again(lost=False).before or ()) == 2, "both stages to be shown")
-        third = first.again(lost=True).again(lost=False)
-    assert third.lost
-    assert len(third.before or ()) == 2
-    assert not first.again(lost=False).lost
+def _run(spark: SparkSession, *tags: str) -> None:
+    for tag in tags:
+        spark.sparkContext.addJobTag(tag)
+    spark.range(10).repartition(3).collect()
+    for tag in tags:
+        spark.sparkContext.removeJobTag(tag)
 
 
-def test_shuffles_that_were_made_before_the_sink_was_called(kafka: Sandbox, tmp_path: Path) -> None:
-    """With adaptive execution those of a stateless query are. Spark keeps them within the run: it ends, and the next one makes them anew."""
-    history, said = in_front(kafka, tmp_path, proof=True)
+def test_jobs_that_a_batch_is_proven_by(spark: SparkSession) -> None:
+    """Those in front of the call and of all its tries, back to the call before; of another sink, too, and none of another run."""
+    call = Proof(spark, "mine")
+    with job_group(spark, "a run"):
+        _run(spark, Proof(spark, "mine").tag)
+    with job_group(spark, "another run"):
+        _run(spark)
+    with job_group(spark, "a run"):
+        _run(spark)
+        _run(spark, Proof(spark, "other").tag)
+        tries = {call.tag}
+        _run(spark, call.tag)
+        call.next_attempt()
+        tries.add(call.tag)
+        _run(spark, call.tag)
+        wait_for(lambda: len(list(call._jobs())) == 8 and not any(job.running for job in call._jobs()), "all jobs to be shown")
+        jobs = list(call._jobs())[::-1]
+    assert len(tries) == 2
+    assert [job.id for job in jobs] == sorted(job.id for job in jobs)
+    assert [len(tries & job.tags) for job in jobs] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert all(job.computed_one for job in jobs)
+
+
+def _looked_at(rows: DataFrame) -> DataFrame:
+    assert not rows.isEmpty()
+    assert len(rows.take(2)) == 2
+    assert rows.count() == rows.count() == 10
+    return rows
+
+
+def _cached(rows: DataFrame) -> DataFrame:
+    rows = rows.repartition(3, "value").persist()
+    rows.count()
+    return rows.where("value % 2 = 0").repartition(2, "value").union(rows.where("value % 2 = 1").repartition(2, "value"))
+
+
+def _by_rdds(rows: DataFrame) -> DataFrame:
+    pairs = rows.rdd.map(lambda row: (row.value % 3, row.value)).partitionBy(3)
+    assert pairs.map(lambda pair: (pair[0] % 2, 1)).reduceByKey(lambda one, other: one + other).count() == 2
+    return rows.sparkSession.createDataFrame(pairs.map(lambda pair: (pair[1],)), "value long")
+
+
+def _branches(rows: DataFrame) -> DataFrame:
+    rows = rows.repartition(3, "value")
+    return rows.where("value % 2 = 0").repartition(2, "value").union(rows.where("value % 2 = 1").repartition(2, "value"))
+
+
+def _checkpointed(rows: DataFrame) -> DataFrame:
+    return rows.repartition(3, "value").localCheckpoint()
+
+
+@pytest.mark.parametrize("use", [_looked_at, _cached, _by_rdds, _branches, _checkpointed])
+def test_what_users_do_in_front_of_the_sink_is_proven_at_once(
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, use: Callable[[DataFrame], DataFrame]
+) -> None:
+    """Jobs over the same RDDs are no loss. What the stream is joined with stays in Spark from one batch to the next."""
+    first, second = create(kafka, "used", 2), create(kafka, "used", 2)
+    sinks = [KafkaSink(topic=topic, transactionalIdPrefix=topic, **{"kafka.bootstrap.servers": kafka.bootstrap_servers}) for topic in (first, second)]
+    kept = spark.sparkContext.parallelize([(number % 7, number) for number in range(1_000)], 2).partitionBy(2).partitionBy(3)
+    static = spark.createDataFrame(kept.map(lambda pair: (pair[1],)), "value long")
+    small = f.broadcast(spark.range(1_000).repartition(2).groupBy(f.col("id").alias("value")).count())
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load().repartition(3, "value")
+    rows = rows.join(static, "value").join(small, "value").select("value")
+
+    def write(df: DataFrame, batch: int) -> None:
+        used = use(df)
+        for sink in sinks:
+            sink(used.select(f.col("value").cast("string").alias("value")), batch)
+
+    query = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        wait_for(lambda: not query.isActive or len(values(kafka.bootstrap_servers, second)) >= 30, "three batches")
+        assert query.isActive, query.exception()
+    finally:
+        query.stop()
+    for topic in (first, second):
+        written = sorted(map(int, values(kafka.bootstrap_servers, topic)))
+        assert written == list(range(len(written)))
+    assert not [record for record in caplog.records if "is run again" in record.message]
+
+
+@pytest.mark.parametrize("shape", ["in front", "branches in front"])
+def test_what_was_computed_twice_before_the_sink_was_called(kafka: Sandbox, tmp_path: Path, shape: str) -> None:
+    """With adaptive execution a stateless query has made its shuffles by then. Spark keeps them within the run: it ends, and the next one makes them
+    anew."""
+    history, said = in_front(kafka, tmp_path, shape, proof=True)
     assert history.exact, f"{history}\n{said[-6000:]}"
     assert "SEMEL_STALE_SHUFFLE" in said
 
 
-def test_unproven_shuffles_from_before_the_call_double_and_lose_rows(kafka: Sandbox, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shape", ["in front", "branches in front"])
+def test_unproven_what_was_computed_before_the_call_doubles_and_loses_rows(kafka: Sandbox, tmp_path: Path, shape: str) -> None:
     """The control."""
-    history, said = in_front(kafka, tmp_path, proof=False)
+    history, said = in_front(kafka, tmp_path, shape, proof=False)
     assert history.lost, f"{history}\n{said[-6000:]}"
     assert history.duplicated
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from semel.spark import KafkaSink
-from semel.spark.proof import Attempt
+from semel.spark.proof import Proof
 from tests.spark.argument import Argument
 
 
@@ -36,7 +36,7 @@ class Spread(Argument):
 def main(job: Spread) -> None:
     logging.basicConfig(level=logging.WARNING)
     if not job.proof:
-        patch.object(Attempt, "prove", lambda attempt, receipts: None).start()
+        patch.object(Proof, "prove", lambda proof, receipts: None).start()
     spark = SparkSession.builder.getOrCreate()
     for topic in job.topics:
         value = f.format_string('{"id": "%08d", "padding": "%0900d"}', "id", f.lit(0))

@@ -5,7 +5,8 @@ By chance each row goes one of two ways, and both ways lead to the one topic: wi
 - ``branches``: the two ways share a shuffle, and the second one needs a part of it again when the first one is done;
 - ``between jobs``: nobody needs it when it is lost, and no stage ever runs a second attempt: a later job computes it, in a stage of its own;
 - ``shuffles``: two shuffles of RDDs, one made of the other, which Spark keeps from the first try for the second;
-- ``in front``: two shuffles of a stateless query, which Spark has made before it calls the sink: it is lost between these two.
+- ``in front``: two shuffles of a stateless query, which Spark has made before it calls the sink: it is lost between these two;
+- ``branches in front``: as ``between jobs``, in a stateless query, all of it before Spark calls the sink.
 
 ``proof`` off has only the writing stage asked about: the control.
 """
@@ -56,16 +57,15 @@ class Twice(Argument):
 def main(job: Twice) -> None:
     logging.basicConfig(level=logging.WARNING)
     if not job.proof:
-        proof.refuse_computed_twice = lambda told, before, lost: None
+        proof.refuse_computed_twice = lambda told, tag: None
     spark = SparkSession.builder.getOrCreate()
-    if job.shape == "in front":
-        in_front(spark, job)
+    if job.shape in ("in front", "branches in front"):
+        run_query(spark, job)
         spark.stop()
         return
     shapes = {"branches": branches, "between jobs": between_jobs, "shuffles": shuffles}
     rows = shapes[job.shape](spark, job)
-    striker = threading.Thread(target=strike, args=(spark, Path(job.directory)))
-    striker.start()
+    striker = striking(spark, job)
     sink = KafkaSink(topic=job.topic, transactionalIdPrefix=job.topic, **{"kafka.bootstrap.servers": job.servers})
     try:
         totals = sink.write(rows, version=1)
@@ -85,10 +85,13 @@ def branches(spark: SparkSession, job: Twice) -> DataFrame:
 
 
 def between_jobs(spark: SparkSession, job: Twice) -> DataFrame:
-    shared = _shared(spark, job.rows)
+    return _keyed(_divided(_shared(spark, job.rows), job))
+
+
+def _divided(shared: DataFrame, job: Twice) -> DataFrame:
     first = shared.mapInArrow(_way(0), _SCHEMA).repartition(_PARTS, "value")
     second = shared.mapInArrow(_way(1), _SCHEMA).repartition(1).mapInArrow(_waiting(job.directory, 0), _SCHEMA).repartition(2, "value")
-    return _keyed(first.union(second))
+    return first.union(second)
 
 
 def shuffles(spark: SparkSession, job: Twice) -> DataFrame:
@@ -99,30 +102,43 @@ def shuffles(spark: SparkSession, job: Twice) -> DataFrame:
     return _keyed(rows.mapInArrow(_waiting(job.directory, _PARTS - 1), _SCHEMA))
 
 
-def in_front(spark: SparkSession, job: Twice) -> None:
+def run_query(spark: SparkSession, job: Twice) -> None:
     """A run of the query ends by a refusal, and another one goes on."""
     kafka = {"kafka.bootstrap.servers": job.servers}
     source = spark.readStream.format("semel").options(**kafka, subscribe=f"{job.topic}-source", startingOffsets="earliest").load()
-    chance = f.udf(lambda _: os.urandom(1)[0], "int")
-    rows = source.select(f.col("value").cast("string").alias("value")).withColumn("way", chance("value")).repartition(_PARTS, "way")
-    rows = rows.select("value", chance(f.concat("value", f.lit("x"))).alias("way")).repartition(_PARTS, "way")
+    numbers = source.select(f.col("value").cast("string").alias("value"))
+    rows = _keyed(_in_a_row(numbers) if job.shape == "in front" else _divided(_by_chance(numbers), job).repartition(_PARTS, "value"))
     sink = KafkaSink(topic=job.topic, transactionalIdPrefix=job.topic, **kafka)
 
     def lose(df: DataFrame, number: int) -> None:
-        if not Path(job.directory, "lost").exists():
+        if job.shape == "in front" and not Path(job.directory, "lost").exists():
             _lose(spark, _executors(os.getpid())[0], Path(job.directory))
         sink(df, number)
 
     def start() -> StreamingQuery:
-        writer = _keyed(rows).writeStream.foreachBatch(lose).option("checkpointLocation", f"{job.directory}/checkpoint")
+        writer = rows.writeStream.foreachBatch(lose).option("checkpointLocation", f"{job.directory}/checkpoint")
         return writer.trigger(availableNow=True).start()
 
+    if job.shape == "in front":
+        keep_running(start)
+        return
+    striker = striking(spark, job)
     keep_running(start)
+    striker.join()
+
+
+def _in_a_row(numbers: DataFrame) -> DataFrame:
+    chance = f.udf(lambda _: os.urandom(1)[0], "int")
+    rows = numbers.withColumn("way", chance("value")).repartition(_PARTS, "way")
+    return rows.select("value", chance(f.concat("value", f.lit("x"))).alias("way")).repartition(_PARTS, "way")
 
 
 def _shared(spark: SparkSession, rows: int) -> DataFrame:
+    return _by_chance(spark.range(0, rows, 1, _PARTS).select(f.col("id").cast("string").alias("value")))
+
+
+def _by_chance(numbers: DataFrame) -> DataFrame:
     chance = f.udf(lambda _: os.urandom(1)[0] % 2, "int")
-    numbers = spark.range(0, rows, 1, _PARTS).select(f.col("id").cast("string").alias("value"))
     return numbers.withColumn("way", chance("value")).repartition(_PARTS, "value")
 
 
@@ -154,6 +170,12 @@ def _waiting(directory: str, part: int) -> Callable[[_Batches], _Batches]:
         yield from rows
 
     return wait
+
+
+def striking(spark: SparkSession, job: Twice) -> threading.Thread:
+    striker = threading.Thread(target=strike, args=(spark, Path(job.directory)))
+    striker.start()
+    return striker
 
 
 def strike(spark: SparkSession, directory: Path) -> None:
