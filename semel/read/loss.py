@@ -113,7 +113,8 @@ def _check(one: Range, topic_id: uuid.UUID | None, bounds: tuple[int, int] | Non
         losses += _lost(one, one.start, first, f"the log starts at {earliest} (retention, or records were deleted)")
     if (one.end if one.bounded else one.start) > end:
         cut = max(first, end)
-        losses += _lost(one, cut if one.bounded else end, last if one.bounded else one.start, f"the log ends at {end} (it was cut)")
+        reason = f"the log ends at {end} (it was cut, or has never gone as far)"
+        losses += _lost(one, cut if one.bounded else end, last if one.bounded else one.start, reason)
         first, last = (first, cut) if one.bounded else (end, last)
     return replace(one, start=first, end=last), losses
 
