@@ -6,8 +6,9 @@ the first time (a model, a request, ``uuid()``), what has read the one and what 
 though each writing task has run once.
 
 Both leave traces in what Spark keeps of its jobs: those of the attempt, and those in front of it that have made what the batch was written from. Not
-promised: anything about cached blocks, of which Spark keeps no such books; about what another job group computed; or about a job that Spark has
-forgotten before the batch is done, since others have run a thousand in the meantime (``spark.ui.retainedJobs``).
+promised: anything about cached blocks, of which Spark keeps no such books; about what another job group or an earlier micro-batch computed (shuffles
+of RDDs outlive it); or about a job that Spark has forgotten before the batch is done, since others have run a thousand in the meantime
+(``spark.ui.retainedJobs``).
 """
 
 from __future__ import annotations
@@ -39,12 +40,17 @@ _RDDs = frozenset[int]
 
 
 class Proof:
-    """The proof for one call to write a batch under a ``prefix``. The Spark jobs of an attempt carry its ``tag``."""
+    """The proof for one call to write a batch under a ``prefix``. The Spark jobs of an attempt carry its ``tag``.
 
-    def __init__(self, spark: SparkSession, prefix: str) -> None:
+    A micro-batch has its DataFrame to itself: nothing in front of the call before (``micro_batch``) has made what it is written from. That of a batch
+    job may be written once more after a failure.
+    """
+
+    def __init__(self, spark: SparkSession, prefix: str, *, micro_batch: bool) -> None:
         self._spark = spark
         self._prefix = f"{_SINKS}{crc32(prefix.encode()):08x}-"
         self._call = f"{self._prefix}{uuid.uuid4()}-"
+        self._micro_batch = micro_batch
         self._attempt = 0
         self._ended: dict[int, Job] = {}
 
@@ -84,7 +90,7 @@ class Proof:
             deadline.pause()
 
     def _jobs(self) -> Iterator[Job]:
-        """Those of this call and those in front of it, back to the call before, the newest first."""
+        """Those of this call and those in front of it, for a micro-batch back to the call before, the newest first."""
         in_front = 0
         for id in internals.job_ids(self._spark):
             job = self._ended.get(id) or internals.job(self._spark, id)
@@ -93,7 +99,7 @@ class Proof:
             if not job.running:
                 self._ended[id] = job
             if not _carries(job, self._call):
-                if _carries(job, self._prefix):
+                if self._micro_batch and _carries(job, self._prefix):
                     return
                 in_front += 1
             yield job
