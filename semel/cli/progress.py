@@ -175,7 +175,11 @@ def _meaning(scope: str, *, forgotten: bool) -> str:
     )
     effect = "what it had written from there on, it writes again, and what it had not read before that, it misses."
     if forgotten:
-        return f"{checkpoint} With a new, empty checkpoint it begins by its startingOffsets: {effect}"
+        return (
+            f"{checkpoint} With a new, empty checkpoint (one that was refused is none: it holds the refused batch) it begins by its startingOffsets:"
+            f" {effect}"
+            " What a stateful query keeps begins with nothing: its sums are right again only if it reads all rows once more (earliest)."
+        )
     return (
         f"{checkpoint} A stateless one with a new, empty checkpoint, startingOffsets=committed and this transactionalIdPrefix at its source begins"
         f" there: {effect}"

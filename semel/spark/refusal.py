@@ -42,7 +42,7 @@ _GO_ON = (
     "to go on from the progress, start with another, empty checkpoint (this one holds the refused batch), and give the source"
     " startingOffsets=committed and this transactionalIdPrefix"
 )
-_RENAMED = "if the prefix was changed, previousTransactionalIdPrefix=<the former one> takes that one over"
+_RENAMED = "if the prefix was changed, and no sink uses the former one any more, previousTransactionalIdPrefix=<the former one> takes that one over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,10 @@ def refuse(
         f" {_found(query, batch, stateful, progress)}{_listed(findings)}. {_effect(repeated, missed)}"
     )
     if stateful and progress is not None and not _has_its_state(query, batch, progress):
-        reason += " What the query keeps (sums, windows, rows of a join) would go on from what this checkpoint has of it: a new one has nothing."
+        reason += (
+            " What the query keeps (sums, windows, rows of a join) would go on from what this checkpoint has of it: a new one has nothing, so that"
+            " each sum begins at 0, and is written in the place of the right one."
+        )
     advice = f"Nothing was written.{spent} Ways out: {ways}."
     return Refuse(reason, advice, token, repeated, missed, "DATA_LOSS" if any(finding.lost for finding in findings) else "PROGRESS_MISMATCH")
 
@@ -214,8 +217,9 @@ def _has_its_state(query: str, batch: int, progress: Progress) -> bool:
 def _found(query: str, batch: int, stateful: bool, progress: Progress | None) -> str:
     if progress is None:
         return (
-            f"the checkpoint plans batch {batch}, and there is no progress at all (lost, forgotten by `semel progress reset`, written under another"
-            " prefix, this query wrote without exactly-once before, or did not call the sink for the batches before, as it must for empty ones too)"
+            f"the checkpoint plans batch {batch}, and there is no progress at all (this sink is new in the query, or its progress is lost, forgotten"
+            " by `semel progress reset`, or written under another prefix; this query wrote without exactly-once before, or did not call the sink for"
+            " the batches before, as it must for empty ones too)"
         )
     whose = "the same query" if progress.query == query else f"query {progress.query}"
     reached = (
@@ -273,7 +277,10 @@ def _ways_out(
         yield _go_on(progress, by_source=any(finding.by_source for finding in findings))
     yield by_hand
     anew = ": with earliest its state is made anew from all rows that are there, and their output is written once more" if stateful else ""
-    yield f"`semel progress reset {shlex.quote(prefix)}` forgets the progress, for a new, empty checkpoint that begins by its startingOffsets{anew}"
+    yield (
+        f"`semel progress reset {shlex.quote(prefix)}` forgets the progress, for another, empty checkpoint (this one holds the refused batch) that"
+        f" begins by its startingOffsets{anew}"
+    )
 
 
 def _go_on(progress: Progress, *, by_source: bool) -> str:

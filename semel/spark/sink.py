@@ -41,8 +41,9 @@ log = logging.getLogger("semel")
 
 #: A refusal does not take back what is committed.
 _HALF = (
-    "What the first one has written of this batch stays, and a restart skips the batch: to write the rest of it, give that a sink with a"
-    " transactionalIdPrefix of its own, or begin anew (`semel progress reset`, a new checkpoint, new output topics)."
+    "What the first one has written of this batch stays, and a restart skips the batch: what was not written of it will be missing. To write it, give"
+    " that a sink with a transactionalIdPrefix of its own (which is refused once where the query has run before, with a token that has it begin"
+    " here), or begin anew (`semel progress reset`, a new checkpoint, new output topics)."
 )
 _LEAST_KEPT = 100
 
@@ -268,6 +269,7 @@ def _claim_prefix(options: SinkOptions, sink: KafkaSink, query: Query) -> None:
     """Note that a query writes with a prefix, and refuse it where another one does."""
     with _prefixes_lock:
         _refuse_in_use(options, sink, query)
+        _refuse_taking_over(options, sink)
         _prefixes[_key(options)] = (sink, query)
 
 
@@ -294,8 +296,20 @@ def _refuse_in_use(options: SinkOptions, sink: KafkaSink, query: Query | None) -
         )
 
 
-def _key(options: SinkOptions) -> tuple[str, str]:
-    return options.properties["bootstrap.servers"], options.prefix
+def _refuse_taking_over(options: SinkOptions, sink: KafkaSink) -> None:
+    """A former prefix that a live query still writes with was not renamed: its progress is not that of this sink."""
+    held = _prefixes.get(_key(options, options.previous)) if options.previous is not None else None
+    if held is not None and held[0] is not sink and not internals.stopping(held[1].execution):
+        raise ConfigError(
+            f"previousTransactionalIdPrefix {options.previous!r} is that of another live sink of this application (query"
+            f" {held[1].name or held[1].id}). Nothing was written with {options.prefix!r}: taken over, it would skip what only that one has written."
+            " The option is for a prefix that was renamed. A sink that is new in the query has no former one.",
+            tag="PREFIX_IN_USE",
+        )
+
+
+def _key(options: SinkOptions, prefix: str | None = None) -> tuple[str, str]:
+    return options.properties["bootstrap.servers"], prefix or options.prefix
 
 
 def _rebuild(df: DataFrame, query: Query, batch: int) -> None:

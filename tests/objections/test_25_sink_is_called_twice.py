@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from semel.errors import ConfigError
+from semel.errors import ConfigError, DataLoss
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink, error
 from tests.spark.harness import create, everything, produce, values
@@ -54,7 +55,10 @@ def test_what_the_second_call_was_to_write_comes_by_a_sink_of_its_own(line: Line
 
         return around
 
-    with pytest.raises(ConfigError, match=r"a restart skips the batch: to write the rest of it, give that a sink with a transactionalIdPrefix"):
+    with pytest.raises(
+        ConfigError,
+        match=r"a restart skips the batch: what was not written of it will be missing. To write it, give that a sink",
+    ):
         line.run(around=with_second(None))
     line.run(around=with_second(own))
     line.assert_exact()
@@ -86,6 +90,36 @@ def test_a_sink_that_is_made_in_the_function_of_each_batch(line: Line) -> None:
     query = rows.option("checkpointLocation", str(line.checkpoint)).trigger(availableNow=True).start()
     with pytest.raises(Exception, match=r"SEMEL_PREFIX_IN_USE.*Make the sink once, outside"):
         query.awaitTermination(PATIENCE_S)
+
+
+def test_a_sink_that_is_new_in_the_query_does_not_take_over_the_other_one(line: Line) -> None:
+    """Its first batch is refused where the query has run before, with a token. The other's progress is not its own: all would be skipped."""
+    audit = create(line.kafka, "audit", 2)
+    line.run()
+    produce(line.kafka, line.source, range(100, 200))
+
+    def beside(**options: str) -> Callable[[KafkaSink], Callback]:
+        own = KafkaSink(topic=audit, transactionalIdPrefix=audit, **{"kafka.bootstrap.servers": line.kafka.bootstrap_servers}, **options)
+
+        def around(sink: KafkaSink) -> Callback:
+            def callback(df: DataFrame, number: int) -> None:
+                sink(df, number)
+                own(df, number)
+
+            return callback
+
+        return around
+
+    with pytest.raises(DataLoss, match="this sink is new in the query") as refused:
+        line.run(around=beside())
+    found = re.search(r"onProgressMismatch=(checkpoint:[0-9a-f]+)", str(refused.value))
+    assert found is not None
+    with pytest.raises(ConfigError, match=r"another live sink.*taken over, it would skip") as in_use:
+        line.run(around=beside(previousTransactionalIdPrefix=line.prefix))
+    assert in_use.value.tag == "PREFIX_IN_USE"
+    line.run(around=beside(onProgressMismatch=found[1]))
+    line.assert_exact()
+    assert len(values(line.kafka.bootstrap_servers, audit)) == 100
 
 
 @pytest.mark.parametrize("shared", [True, False])

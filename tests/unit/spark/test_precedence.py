@@ -79,7 +79,8 @@ def test_stateful_does_not(batch: int, query: str) -> None:
     found = refused(decide(simple(batch, 100, 130, query=query, stateful=True), P41))
     assert "keeps state" in found.message
     assert "cannot be told from offsets" in found.message
-    assert "a new one has nothing" in found.reason
+    assert "a new one has nothing, so that each sum begins at 0" in found.reason
+    assert "another, empty checkpoint (this one holds the refused batch) that begins" in found.advice
     assert "startingOffsets=committed" not in found.message, "an empty checkpoint has none of the state"
     assert f"a copy of the checkpoint of query {Q} that has reached batch 41" in found.advice
     assert "its state is made anew" in found.advice
@@ -446,7 +447,7 @@ def test_message_to_an_older_checkpoint_says_so() -> None:
 
 def test_message_without_progress_names_the_former_prefix() -> None:
     message = refused(decide(simple(7, 5, 9), None)).message
-    assert "if the prefix was changed, previousTransactionalIdPrefix=" in message
+    assert "if the prefix was changed, and no sink uses the former one any more, previousTransactionalIdPrefix=" in message
     assert "startingOffsets=committed" not in message
 
 
