@@ -66,28 +66,33 @@ class Proof:
     def prove(self, receipts: Sequence[Receipt]) -> None:
         """Raise :class:`AbortAndRetry` unless Spark confirms that the writing stage ran once, and that nothing in front of it was computed twice.
 
-        The receipts are counted as well: an attempt that Spark killed is in none of its columns.
+        The receipts are counted as well: an attempt that Spark killed is in none of its columns. Without any, no task was needed, and no stage wrote:
+        that there are no rows may be what is torn.
         """
-        stage = _writing_stage(receipts)
+        stage = _writing_stage(receipts) if receipts else None
         jobs = self._batch(stage)
-        writing = next(job for job in jobs if stage in job.stages)
         # with adaptive execution each stage has a job to itself: then the common case needs no look at the stages
-        if all(job.computed_one for job in jobs) and writing.completed_tasks == len(receipts) and not writing.failed_tasks:
+        if all(job.computed_one and (stage not in job.stages or _written_once(job, receipts)) for job in jobs):
             return
-        _refuse_written_twice(self._stage(stage), receipts)
-        refuse_computed_twice([(job, list(self._listed(job))) for job in jobs], self.tag)
+        if stage is not None:
+            _refuse_written_twice(self._stage(stage), receipts)
+        refuse_computed_twice([(job, list(self._listed(job))) for job in jobs], self.tag, micro_batch=self._micro_batch)
 
-    def _batch(self, stage: int) -> list[Job]:
-        """All jobs of the batch, the oldest first, when that of the writing stage has ended."""
+    def _batch(self, stage: int | None) -> list[Job]:
+        """All jobs of the batch, the oldest first, when that of the writing stage has ended, or all of them where there is none."""
         deadline = _patience()
         while True:
             jobs = list(self._jobs())
             # those that it has read from have ended before it began; one that still runs is one that it did not need in the end
-            if any(stage in job.stages and not job.running for job in jobs):
+            if any(stage in job.stages and not job.running for job in jobs) or (stage is None and not self._awaited(jobs)):
                 return jobs[::-1]
             if deadline.passed:
-                raise _unproven(f"Spark did not show within {_SECONDS:.0f} s how the job of stage {stage} ended")
+                raise _unproven(f"Spark did not show within {_SECONDS:.0f} s how the jobs of the batch ended")
             deadline.pause()
+
+    def _awaited(self, jobs: Sequence[Job]) -> bool:
+        """In front of a batch job, others may be at work."""
+        return any(job.running and (self._micro_batch or _carries(job, self._call)) for job in jobs)
 
     def _jobs(self) -> Iterator[Job]:
         """Those of this call and those in front of it, for a micro-batch back to the call before, the newest first."""
@@ -122,12 +127,14 @@ def _carries(job: Job, start: str) -> bool:
     return any(tag.startswith(start) for tag in job.tags)
 
 
-def refuse_computed_twice(told: Sequence[Told], tag: str) -> None:
+def refuse_computed_twice(told: Sequence[Told], tag: str, *, micro_batch: bool) -> None:
     """Raise :class:`AbortAndRetry` where what the attempt of this tag was written from may be of two computations.
 
     ``told`` are the jobs of the batch in their order. Tagged STALE_SHUFFLE where that was so before the attempt: it would be in the next one, too.
+    Of a ``micro_batch`` all that stands in front is used: what was broadcast or checkpointed is in no lineage. In front of a batch job it may be
+    anybody's.
     """
-    used = {stage.rdds for job, stages in told if tag in job.tags for stage in stages}
+    used = {stage.rdds for job, stages in told if tag in job.tags or (micro_batch and not _carries(job, _SINKS)) for stage in stages}
     if again := _torn([(job, stages) for job, stages in told if tag not in job.tags], used, tag):
         raise AbortAndRetry(
             f"stage {again[0].id} has computed anew what had been lost with an executor, and what was read before of the first is used, too: the rows"
@@ -175,6 +182,10 @@ def _writing_stage(receipts: Sequence[Receipt]) -> int:
     if len(stages) != 1 or any(receipt.attempt for receipt in receipts):
         raise _unproven(f"the receipts name stages {sorted(stages)}")
     return stages.pop()
+
+
+def _written_once(job: Job, receipts: Sequence[Receipt]) -> bool:
+    return job.completed_tasks == len(receipts) and not job.failed_tasks
 
 
 def _refuse_written_twice(stage: Stage, receipts: Sequence[Receipt]) -> None:

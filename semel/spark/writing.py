@@ -103,14 +103,14 @@ def _write_once(client: Client, producer: Producer, options: SinkOptions, work: 
         with within(work.df.sparkSession, producer.timeout_ms - txn.age_ms, proof.tag):
             receipts = tasks.write(placement, tickets, options.properties)
         reached(SinkStep.JOB_DONE, str(work.number))
+        proof.prove(receipts)
         if receipts:
-            proof.prove(receipts)
             reached(SinkStep.PROVEN, str(work.number))
             txn.accept(receipts)
             txn.withdraw(txn.outstanding)
             _commit(txn, work)
         else:
-            # no task ran at all, so no stage can be asked for proof: nobody may hold a ticket of what is committed
+            # no task ran at all, so no receipt says who holds what: nobody may hold a ticket of what is committed
             txn.abort()
     if not receipts:
         _commit_progress(producer, work)

@@ -200,7 +200,7 @@ def test_what_users_do_in_front_of_the_sink_is_proven_at_once(
     assert not [record for record in caplog.records if "is run again" in record.message]
 
 
-@pytest.mark.parametrize("shape", ["in front", "branches in front"])
+@pytest.mark.parametrize("shape", ["in front", "branches in front", "broadcasts in front", "nothing in front"])
 def test_what_was_computed_twice_before_the_sink_was_called(kafka: Sandbox, tmp_path: Path, shape: str) -> None:
     """With adaptive execution a stateless query has made its shuffles by then. Spark keeps them within the run: it ends, and the next one makes them
     anew."""
@@ -209,12 +209,18 @@ def test_what_was_computed_twice_before_the_sink_was_called(kafka: Sandbox, tmp_
     assert "SEMEL_STALE_SHUFFLE" in said
 
 
-@pytest.mark.parametrize("shape", ["in front", "branches in front"])
+@pytest.mark.parametrize("shape", ["in front", "branches in front", "broadcasts in front"])
 def test_unproven_what_was_computed_before_the_call_doubles_and_loses_rows(kafka: Sandbox, tmp_path: Path, shape: str) -> None:
     """The control."""
     history, said = in_front(kafka, tmp_path, shape, proof=False)
     assert history.lost, f"{history}\n{said[-6000:]}"
     assert history.duplicated
+
+
+def test_unproven_all_rows_are_lost_and_none_is_written(kafka: Sandbox, tmp_path: Path) -> None:
+    """The control: no task, no receipt, and the batch counts as done."""
+    history, said = in_front(kafka, tmp_path, "nothing in front", proof=False)
+    assert history.lost == FEW, f"{history}\n{said[-6000:]}"
 
 
 def test_with_the_writing_stage_alone_proven_rows_are_doubled_and_lost(kafka: Sandbox, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ By chance each row goes one of two ways, and both ways lead to the one topic: wi
 - ``between jobs``: nobody needs it when it is lost, and no stage ever runs a second attempt: a later job computes it, in a stage of its own;
 - ``shuffles``: two shuffles of RDDs, one made of the other, which Spark keeps from the first try for the second;
 - ``in front``: two shuffles of a stateless query, which Spark has made before it calls the sink: it is lost between these two;
-- ``branches in front``: as ``between jobs``, in a stateless query, all of it before Spark calls the sink.
+- ``branches in front``: as ``between jobs``, in a stateless query, all of it before Spark calls the sink;
+- ``broadcasts in front``: the same, and both ways go through the driver, as the small sides of joins: they are in no lineage;
+- ``nothing in front``: the same, and everything is lost and comes out otherwise, so that nobody has any row.
 
 What is refused is written once more as it is, and then made anew. ``proof`` off has only the writing stage asked about: the control.
 """
@@ -21,6 +23,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,9 +60,9 @@ class Twice(Argument):
 def main(job: Twice) -> None:
     logging.basicConfig(level=logging.WARNING)
     if not job.proof:
-        proof.refuse_computed_twice = lambda told, tag: None
+        patch.object(proof, "refuse_computed_twice").start()
     spark = SparkSession.builder.getOrCreate()
-    if job.shape in ("in front", "branches in front"):
+    if job.shape.endswith("in front"):
         run_query(spark, job)
         spark.stop()
         return
@@ -114,16 +117,18 @@ def run_query(spark: SparkSession, job: Twice) -> None:
     kafka = {"kafka.bootstrap.servers": job.servers}
     source = spark.readStream.format("semel").options(**kafka, subscribe=f"{job.topic}-source", startingOffsets="earliest").load()
     numbers = source.select(f.col("value").cast("string").alias("value"))
-    rows = _keyed(_in_a_row(numbers) if job.shape == "in front" else _divided(_by_chance(numbers), job).repartition(_PARTS, "value"))
+    shapes = {"in front": _in_a_row, "branches in front": _branches_in_front, "broadcasts in front": _broadcasts_in_front}
+    shapes["nothing in front"] = _nothing_in_front
+    rows = shapes[job.shape](numbers, job)
     sink = KafkaSink(topic=job.topic, transactionalIdPrefix=job.topic, **kafka)
 
     def lose(df: DataFrame, number: int) -> None:
         if job.shape == "in front" and not Path(job.directory, "lost").exists():
-            _lose(spark, _executors(os.getpid())[0], Path(job.directory))
+            _lose(spark, {_executors(os.getpid())[0]}, Path(job.directory))
         sink(df, number)
 
     def start() -> StreamingQuery:
-        writer = rows.writeStream.foreachBatch(lose).option("checkpointLocation", f"{job.directory}/checkpoint")
+        writer = _keyed(rows).writeStream.foreachBatch(lose).option("checkpointLocation", f"{job.directory}/checkpoint")
         return writer.trigger(availableNow=True).start()
 
     if job.shape == "in front":
@@ -134,10 +139,31 @@ def run_query(spark: SparkSession, job: Twice) -> None:
     striker.join()
 
 
-def _in_a_row(numbers: DataFrame) -> DataFrame:
+def _in_a_row(numbers: DataFrame, job: Twice) -> DataFrame:
     chance = f.udf(lambda _: os.urandom(1)[0], "int")
     rows = numbers.withColumn("way", chance("value")).repartition(_PARTS, "way")
     return rows.select("value", chance(f.concat("value", f.lit("x"))).alias("way")).repartition(_PARTS, "way")
+
+
+def _branches_in_front(numbers: DataFrame, job: Twice) -> DataFrame:
+    return _divided(_by_chance(numbers), job).repartition(_PARTS, "value")
+
+
+def _broadcasts_in_front(numbers: DataFrame, job: Twice) -> DataFrame:
+    shared = _by_chance(numbers)
+    first = shared.mapInArrow(_way(0), _SCHEMA)
+    second = shared.mapInArrow(_way(1), _SCHEMA).mapInArrow(_waiting(job.directory, _PARTS - 1), _SCHEMA).repartition(2, "value")
+    ids = numbers.sparkSession.range(job.rows).select(f.col("id").cast("string"))
+
+    def joined(small: DataFrame) -> DataFrame:
+        return ids.join(f.broadcast(small.select("value", f.get_json_object("value", "$.id").alias("id"))), "id").select("value")
+
+    return joined(first).union(joined(second))
+
+
+def _nothing_in_front(numbers: DataFrame, job: Twice) -> DataFrame:
+    way = f.udf(lambda _: 0 if Path(job.directory, "lost").exists() else 1, "int")
+    return _divided(numbers.withColumn("way", way("value")).repartition(_PARTS, "value"), job)
 
 
 def _shared(spark: SparkSession, rows: int) -> DataFrame:
@@ -180,29 +206,30 @@ def _waiting(directory: str, part: int) -> Callable[[_Batches], _Batches]:
 
 
 def striking(spark: SparkSession, job: Twice) -> threading.Thread:
-    striker = threading.Thread(target=strike, args=(spark, Path(job.directory)))
+    striker = threading.Thread(target=strike, args=(spark, job))
     striker.start()
     return striker
 
 
-def strike(spark: SparkSession, directory: Path) -> None:
+def strike(spark: SparkSession, job: Twice) -> None:
     """Kill the executor that does not hold the waiting task, when nothing else is at work; the task goes on when the driver has noticed."""
-    tracker = spark.sparkContext.statusTracker()
+    tracker, directory = spark.sparkContext.statusTracker(), Path(job.directory)
     wait_for((directory / "waits").exists, "the task that waits")
     wait_for(lambda: _tasks_at_work(tracker) == 1 and len(tracker.getActiveStageIds()) == 1, "all others to be done")
-    (victim,) = [pid for pid in _executors(os.getpid()) if pid != int((directory / "waits").read_text())]
-    _lose(spark, victim, directory)
+    spared = set() if job.shape == "nothing in front" else {int((directory / "waits").read_text())}
+    _lose(spark, {*_executors(os.getpid())} - spared, directory)
 
 
-def _lose(spark: SparkSession, executor: int, directory: Path) -> None:
-    """Kill it, and say so when the driver has noticed."""
+def _lose(spark: SparkSession, executors: set[int], directory: Path) -> None:
+    """Kill them, and say so when the driver has noticed."""
     tracker = spark.sparkContext.statusTracker()
 
     def alive() -> set[int]:
         return {told.port for told in tracker.getExecutorInfos()}
 
     before = alive()
-    os.kill(executor, signal.SIGKILL)
+    for executor in executors:
+        os.kill(executor, signal.SIGKILL)
     wait_for(lambda: before - alive(), "the driver to notice")
     (directory / "lost").touch()
 
