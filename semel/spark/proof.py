@@ -52,6 +52,8 @@ class Proof:
         self._call = f"{self._prefix}{uuid.uuid4()}-"
         self._micro_batch = micro_batch
         self._attempt = 0
+        # what is at work beside the call is not in front of it
+        self._before = max(internals.job_ids(spark), default=-1)
         self._ended: dict[int, Job] = {}
 
     @property
@@ -106,7 +108,7 @@ class Proof:
             if not _carries(job, self._call):
                 if self._micro_batch and _carries(job, self._prefix):
                     return
-                in_front += 1
+                in_front += id <= self._before
             yield job
 
     def _listed(self, job: Job) -> Iterator[Stage]:

@@ -32,6 +32,8 @@ from tests.waiting import PATIENCE_S, wait_for
 ROWS = 60_000
 MOST_ROUNDS = 8
 FEW = 2_000
+#: So many jobs in front of a call.
+LOOKED_AT = 100
 #: Shuffle blocks are fetched in many small requests, while rows are being written, and a lost executor is not waited for.
 SLOW_FETCH = SparkCluster(
     settings={
@@ -198,6 +200,24 @@ def test_what_users_do_in_front_of_the_sink_is_proven_at_once(
         written = sorted(map(int, values(kafka.bootstrap_servers, topic)))
         assert written == list(range(len(written)))
     assert not [record for record in caplog.records if "is run again" in record.message]
+
+
+def test_jobs_of_others_do_not_hide_those_of_the_call(spark: SparkSession) -> None:
+    """More of them than are looked at in front of it run while it writes, in the same group."""
+    with job_group(spark, "a busy driver"):
+        for _ in range(LOOKED_AT + 5):
+            spark.range(1).collect()
+        call = Proof(spark, "busy", micro_batch=False)
+        _run(spark, call.tag)
+        for _ in range(LOOKED_AT + 5):
+            spark.range(1).collect()
+        _run(spark, call.tag)
+
+        def shown() -> list[bool]:
+            return [call.tag in one.tags for one in call._jobs()]
+
+        wait_for(lambda: shown().count(True) == 4, "the jobs of the call, in front of and behind those of others")
+        assert shown() == [True] * 2 + [False] * (LOOKED_AT + 5) + [True] * 2 + [False] * LOOKED_AT
 
 
 @pytest.mark.parametrize("shape", ["in front", "branches in front", "broadcasts in front", "nothing in front"])
