@@ -76,9 +76,10 @@ class Proof:
         # with adaptive execution each stage has a job to itself: then the common case needs no look at the stages
         if all(job.computed_one and (stage not in job.stages or _written_once(job, receipts)) for job in jobs):
             return
+        told = [(job, list(self._listed(job))) for job in jobs]
         if stage is not None:
-            _refuse_written_twice(self._stage(stage), receipts)
-        refuse_computed_twice([(job, list(self._listed(job))) for job in jobs], self.tag, micro_batch=self._micro_batch)
+            _refuse_written_twice(next(listed for _, stages in told for listed in stages if listed.id == stage), receipts)
+        refuse_computed_twice(told, self.tag, micro_batch=self._micro_batch)
 
     def _batch(self, stage: int | None) -> list[Job]:
         """All jobs of the batch, the oldest first, when that of the writing stage has ended, or all of them where there is none."""
@@ -129,6 +130,10 @@ def _carries(job: Job, start: str) -> bool:
     return any(tag.startswith(start) for tag in job.tags)
 
 
+def _of_another_attempt(job: Job, tag: str) -> bool:
+    return tag not in job.tags and _carries(job, _SINKS)
+
+
 def refuse_computed_twice(told: Sequence[Told], tag: str, *, micro_batch: bool) -> None:
     """Raise :class:`AbortAndRetry` where what the attempt of this tag was written from may be of two computations.
 
@@ -136,7 +141,7 @@ def refuse_computed_twice(told: Sequence[Told], tag: str, *, micro_batch: bool) 
     Of a ``micro_batch`` all that stands in front is used: what was broadcast or checkpointed is in no lineage. In front of a batch job it may be
     anybody's.
     """
-    used = {stage.rdds for job, stages in told if tag in job.tags or (micro_batch and not _carries(job, _SINKS)) for stage in stages}
+    used = {stage.rdds for job, stages in told if tag in job.tags or (micro_batch and not _of_another_attempt(job, tag)) for stage in stages}
     if again := _torn([(job, stages) for job, stages in told if tag not in job.tags], used, tag):
         raise AbortAndRetry(
             f"stage {again[0].id} has computed anew what had been lost with an executor, and what was read before of the first is used, too: the rows"
@@ -175,7 +180,7 @@ def _read(stage: Stage, job: Job, stages: Sequence[Stage], used: Collection[_RDD
     What another attempt of a sink has made is not, but for what is found again: shuffles of RDDs. Of other jobs it cannot be known: what they have
     collected may be the small side of a join.
     """
-    apart = tag not in job.tags and _carries(job, _SINKS)
+    apart = _of_another_attempt(job, tag)
     return any((reader.completed or reader.attempt) and (not apart or reader.rdds in used) for reader in stages if reader.id > stage.id)
 
 

@@ -270,7 +270,7 @@ def _claim_prefix(options: SinkOptions, sink: KafkaSink, query: Query) -> None:
     with _prefixes_lock:
         _refuse_in_use(options, sink, query)
         _refuse_taking_over(options, sink)
-        _prefixes[_key(options)] = (sink, query)
+        _prefixes[_key(options, options.prefix)] = (sink, query)
 
 
 def _refuse_in_use(options: SinkOptions, sink: KafkaSink, query: Query | None) -> None:
@@ -278,8 +278,8 @@ def _refuse_in_use(options: SinkOptions, sink: KafkaSink, query: Query | None) -
 
     ``query`` is None for a batch job.
     """
-    held = _prefixes.get(_key(options))
-    if held is None or internals.stopping(held[1].execution):
+    held = _held(options, options.prefix)
+    if held is None:
         return
     if query is not None and held[0] is not sink and held[1].run == query.run:
         raise ConfigError(
@@ -298,8 +298,8 @@ def _refuse_in_use(options: SinkOptions, sink: KafkaSink, query: Query | None) -
 
 def _refuse_taking_over(options: SinkOptions, sink: KafkaSink) -> None:
     """A former prefix that a live query still writes with was not renamed: its progress is not that of this sink."""
-    held = _prefixes.get(_key(options, options.previous)) if options.previous is not None else None
-    if held is not None and held[0] is not sink and not internals.stopping(held[1].execution):
+    held = _held(options, options.previous) if options.previous is not None else None
+    if held is not None and held[0] is not sink:
         raise ConfigError(
             f"previousTransactionalIdPrefix {options.previous!r} is that of another live sink of this application (query"
             f" {held[1].name or held[1].id}). Nothing was written with {options.prefix!r}: taken over, it would skip what only that one has written."
@@ -308,8 +308,14 @@ def _refuse_taking_over(options: SinkOptions, sink: KafkaSink) -> None:
         )
 
 
-def _key(options: SinkOptions, prefix: str | None = None) -> tuple[str, str]:
-    return options.properties["bootstrap.servers"], prefix or options.prefix
+def _held(options: SinkOptions, prefix: str) -> tuple[KafkaSink, Query] | None:
+    """Who writes with a prefix in this application, where the query is live."""
+    held = _prefixes.get(_key(options, prefix))
+    return None if held is None or internals.stopping(held[1].execution) else held
+
+
+def _key(options: SinkOptions, prefix: str) -> tuple[str, str]:
+    return options.properties["bootstrap.servers"], prefix
 
 
 def _rebuild(df: DataFrame, query: Query, batch: int) -> None:

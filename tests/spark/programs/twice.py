@@ -117,8 +117,12 @@ def run_query(spark: SparkSession, job: Twice) -> None:
     kafka = {"kafka.bootstrap.servers": job.servers}
     source = spark.readStream.format("semel").options(**kafka, subscribe=f"{job.topic}-source", startingOffsets="earliest").load()
     numbers = source.select(f.col("value").cast("string").alias("value"))
-    shapes = {"in front": _in_a_row, "branches in front": _branches_in_front, "broadcasts in front": _broadcasts_in_front}
-    shapes["nothing in front"] = _nothing_in_front
+    shapes = {
+        "in front": _in_a_row,
+        "branches in front": _branches_in_front,
+        "broadcasts in front": _broadcasts_in_front,
+        "nothing in front": _nothing_in_front,
+    }
     rows = shapes[job.shape](numbers, job)
     sink = KafkaSink(topic=job.topic, transactionalIdPrefix=job.topic, **kafka)
 
@@ -212,7 +216,10 @@ def striking(spark: SparkSession, job: Twice) -> threading.Thread:
 
 
 def strike(spark: SparkSession, job: Twice) -> None:
-    """Kill the executor that does not hold the waiting task, when nothing else is at work; the task goes on when the driver has noticed."""
+    """Kill the executor that does not hold the waiting task, when nothing else is at work; the task goes on when the driver has noticed.
+
+    For ``nothing in front`` both are killed, and the task begins anew.
+    """
     tracker, directory = spark.sparkContext.statusTracker(), Path(job.directory)
     wait_for((directory / "waits").exists, "the task that waits")
     wait_for(lambda: _tasks_at_work(tracker) == 1 and len(tracker.getActiveStageIds()) == 1, "all others to be done")
