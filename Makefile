@@ -9,8 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARGS ?=
-# Processes that share the tests, a file each: one more than two cores, since most tests wait for a broker or for a process to end.
-JOBS ?= 3
+# Processes that share the tests, a file each: twice as many as two cores, since most tests wait for a broker or for a process to end (with three, a third
+# of the processors' time was left over).
+JOBS ?= 4
 # How long the model of the protocol is explored behind a storm.
 MODEL_MINUTES ?= 5
 # Versions of Kafka that are trusted beside the default, and that are refused: those of tests/kafka/test_versions.py.
@@ -29,7 +30,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka test test-versions check lint format types layers documents demo model fuzz storm bench lock clean
+.PHONY: help setup java kafka warm test test-versions check lint format types layers documents demo model fuzz storm bench lock clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -57,10 +58,12 @@ java:
 kafka: java setup  ## fetch Apache Kafka into the cache, where it is not there yet
 	@$(BIN)/python -m semel.sandbox
 
-# Spark's classes are parsed while Kafka is fetched: the one computes, the other waits for the network. Kafka's other versions are fetched while tests
-# run; what cannot be had is said by the tests that need it, which fetch what is not there yet.
-test: java setup  ## run the whole test suite (ARGS are for pytest)
+# Spark's classes are parsed while Kafka is fetched: the one computes, the other waits for the network.
+warm: java setup
 	@$(BIN)/python -m semel.testing.spark_home & $(BIN)/python -m semel.sandbox && wait $$!
+
+# Kafka's other versions are fetched while tests run; what cannot be had is said by the tests that need it, which fetch what is not there yet.
+test: warm  ## run the whole test suite (ARGS are for pytest)
 	@$(BIN)/python -m semel.sandbox $(VERSIONS) $(REFUSED) > /dev/null 2>&1 & $(SUITE) $(ARGS)
 
 test-versions: java setup  ## run tests/kafka, the kills and the rollover on the other versions of Kafka that are trusted (VERSIONS)
@@ -83,8 +86,9 @@ types: setup
 layers: setup
 	$(BIN)/lint-imports --no-cache
 
-documents: kafka
-	@$(INDEX) $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) --dist worksteal tests/docs
+# Page by page to whoever is free, in the order of tests/docs.
+documents: warm
+	@$(INDEX) $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) --dist load --maxschedchunk 1 tests/docs
 
 demo: kafka  ## see it: kills of driver and executors, and not one record lost or doubled (ARGS are for semel demo)
 	@$(BIN)/semel demo $(ARGS)

@@ -16,7 +16,16 @@ _ROOT = Path(__file__).parents[1]
 _PATHS = [str(_ROOT), str(_ROOT / "tests" / "spark" / "beside"), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
 
-_LONGEST = ["test_storm", "test_driver_steps", "test_stateful", "test_examples", "test_precedence_rows", "test_executor_steps", "test_bench"]
+_LONGEST = [
+    "test_proof",
+    "test_storm",
+    "test_driver_steps",
+    "test_stateful",
+    "test_examples",
+    "test_precedence_rows",
+    "test_executor_steps",
+    "test_bench",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -57,7 +57,8 @@ def list_all(
     table = Table("prefix", "of a", "batch", "reads", "writes", "lag", box=None, header_style="bold", padding=(0, 2))
     for one, lag in zip(found, behind, strict=True):
         reads = ", ".join(sorted({topic for topic, _ in lag})) or "-"
-        table.add_row(one.prefix, one.scope, _batch(one), reads, ", ".join(_wrote(one)) or "-", f"{sum(lag.values()):,}" if lag else "-")
+        total = _sum(lag)
+        table.add_row(one.prefix, one.scope, _batch(one), reads, ", ".join(_wrote(one)) or "-", f"{total:,}" if total is not None else "-")
     print_table(console, table)
 
 
@@ -243,6 +244,10 @@ def _wrote(one: Standing) -> Mapping[str, Mapping[int, tuple[int, int]]]:
     return one.progress.wrote if one.progress is not None else {}
 
 
+def _sum(lag: Mapping[TopicPartition, int]) -> int | None:
+    return sum(lag.values()) if lag else None
+
+
 def _value(one: Standing, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
     progress = one.progress
     return {
@@ -253,6 +258,7 @@ def _value(one: Standing, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
         "run": progress.run if progress is not None else None,
         "batch": progress.batch if progress is not None else None,
         "moved": progress.moved if progress is not None else None,
+        "lag": _sum(lag),
         "reads": [
             {"topic": at[0], "partition": at[1], "next_offset": offset, "lag": lag.get(at), "paused": at in paused(one.progress)}
             for at, offset in sorted(positions(one.progress).items())

@@ -52,7 +52,7 @@ def check(
     end, before you believe a loss.
 
     Times without a zone are this machine's. Ends with status 0 if nothing was found, 1 if ids are doubled, lost or strange, records have
-    none, or there was not one record to look at, 2 if it could not look.
+    none, or there was not one record to look at, 2 if it could not look, 3 if nothing was found but ids that the source has more often.
     """
     with could_not_look():
         asked = Of(topic, IdPlace.parse(id_place), _start("--from", start, topic), _end("--to", end, topic))
@@ -70,6 +70,8 @@ def check(
         _show(Console(soft_wrap=True), found)
     if not found.clean or not found.topic.records:
         raise typer.Exit(1)
+    if found.fewer:
+        raise typer.Exit(3)
 
 
 def _start(option: str, text: str, topic: str) -> StartSpec:
@@ -146,7 +148,7 @@ def _notes(found: Verified) -> Iterator[str]:
     if found.repeated:
         yield f"{found.repeated:,} ids are there more than once, and so they are in the source: they do not count as duplicates"
     if found.fewer:
-        yield f"{found.fewer:,} ids are in the source more often than in the topic: whether rows of them are missing, this id cannot tell"
+        yield f"{found.fewer:,} ids are in the source more often than in the topic: whether rows of them are missing, this id cannot tell (status 3)"
     if found.lost:
         yield "what the source got only just now, and its pipeline has not brought over yet, counts as lost: `semel progress list` shows the lag"
         yield "so does what the pipeline leaves out on purpose (a filter): compare with a topic that has the same ids, or look for duplicates alone"

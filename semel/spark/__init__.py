@@ -24,9 +24,9 @@ A micro-batch goes through these, in this order:
 ====================  =====================================================================================
 
 Beside them: ``options`` and ``source_options``; ``offsets``, the JSON in Spark's offset log; ``refusal``, what a refusal says; ``errors``, ours
-given back from Spark's text; ``running``, which starts a query again; ``internals``, every use of what Spark does not promise, in one place and
-pinned by one test; ``facts``, what it answers; ``worker``, what a Python worker keeps from one task to the next; ``kafka_checkpoint``, where a query
-with Spark's own source stands that moves to this one.
+given back from Spark's text; ``running``, which starts a query again; ``internals`` and ``books`` (Spark's jobs and stages), every use of what
+Spark does not promise, in two places, pinned by one test; ``facts``, what both answer; ``worker``, what a Python worker keeps from one task to the
+next; ``kafka_checkpoint``, where a query with Spark's own source stands that moves to this one.
 
 For those who watch: ``metrics``, what happened to the batches in numbers; ``listener``, that beside Spark's progress; ``exporter``, that for
 Prometheus, with ``lookout``, which asks the cluster what it alone knows.

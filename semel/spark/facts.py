@@ -1,7 +1,8 @@
-"""What can be learnt of Spark, as plain values: the answers of :mod:`semel.spark.internals` (PROTOCOL 6, DESIGN rules 2 and 11).
+"""What can be learnt of Spark, as plain values (PROTOCOL 6, DESIGN rules 2 and 11).
 
-Kept apart so that what decides on them needs no Spark. Not promised: that one of them stays true longer than the batch it was read in, but for
-:class:`Execution`, :class:`SourceInfo` and :class:`Plan`, which hold for a run of a query.
+The answers of :mod:`semel.spark.internals` and :mod:`semel.spark.books`, kept apart so that what decides on them needs no Spark.
+Not promised: that one of them stays true longer than the batch it was read in, but for :class:`Execution`, :class:`SourceInfo` and
+:class:`Plan`, which hold for a run of a query.
 """
 
 from __future__ import annotations
@@ -95,9 +96,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What became of a stage: its last attempt, how many tasks of that were completed (none where its output was there) or failed, and its RDDs.
+    """What became of a stage: its last attempt, how many tasks of that were completed (none where its output was there) or failed, and its RDD.
 
-    Stages of the same RDDs compute the same thing. One that was created later than another has the greater ``id``, a reader than what it reads.
+    ``shuffled`` are the rows that it has written into a shuffle: a stage that answers its job writes none.
+
+    Stages of the same RDD compute the same thing; what that is made of without a shuffle is not named, since a checkpoint changes it. One that was
+    created later than another has the greater ``id``, a reader than what it reads.
     """
 
     id: int
@@ -105,7 +109,8 @@ class Stage:
     tasks: int
     completed: int
     failed: int
-    rdds: frozenset[int]
+    rdd: int
+    shuffled: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,5 +140,6 @@ class Settings:
     state_format: int
     commit_validation: bool
     speculation: bool
+    pipelined: bool
     retained_stages: int
     retained_jobs: int

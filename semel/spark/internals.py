@@ -1,28 +1,25 @@
 """Every use of what Spark does not promise: Spark's JVM objects behind a foreachBatch callback, by names that may change with any version.
 
-Nothing outside this module touches the JVM, and tests/spark/test_internals.py pins each name on a running query. A name that is not there raises
-:class:`Unsupported` with Spark's version: guessing would be a weaker guarantee. Only facts are read here (:mod:`semel.spark.facts`); what they
-mean is decided in :mod:`semel.spark.query` and :mod:`semel.spark.precedence`. Not promised: Spark Connect, whose DataFrames have no JVM behind them.
+Nothing outside this module and :mod:`semel.spark.books` touches the JVM, and tests/spark/test_internals.py pins each name on a running query. A name
+that is not there raises :class:`Unsupported` with Spark's version: guessing would be a weaker guarantee. Only facts are read here
+(:mod:`semel.spark.facts`); what they mean is decided in :mod:`semel.spark.query` and :mod:`semel.spark.precedence`. Not promised: Spark Connect,
+whose DataFrames have no JVM behind them.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark import SparkContext
 from pyspark.errors import SparkNoSuchElementException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from semel.errors import Unsupported
-from semel.spark.facts import Callback, Entry, Execution, Job, Keeping, Plan, Settings, SourceInfo, Stage, Trigger
+from semel.spark.facts import Callback, Entry, Execution, Keeping, Plan, Settings, SourceInfo, Trigger
 
 __all__ = [
     "callback",
@@ -30,13 +27,11 @@ __all__ = [
     "executor_lost",
     "find",
     "is_connect",
-    "job",
-    "job_ids",
+    "newest_checkpoint",
     "pinned",
     "plan",
     "settings",
     "sources",
-    "stage",
     "stopping",
 ]
 
@@ -64,7 +59,7 @@ def pinned(what: str) -> Iterator[None]:
         yield
     except Py4JNetworkError:
         raise
-    except (Py4JError, AttributeError, TypeError, SparkNoSuchElementException) as error:
+    except (Py4JError, AttributeError, KeyError, TypeError, SparkNoSuchElementException) as error:
         if isinstance(error, Py4JJavaError) and "ClassNotFoundException" not in str(error.java_exception):
             raise
         raise Unsupported(
@@ -99,8 +94,7 @@ def find(df: DataFrame, query: str) -> Execution:
     """
     with pinned("the running query of a foreachBatch callback"):
         jvm = _jvm(df)
-        running = df._jdf.sparkSession().sharedState().activeStreamingQueries()
-        execution = running.get(jvm.java.util.UUID.fromString(query))
+        execution = _running(df).get(jvm.java.util.UUID.fromString(query))
         if execution is None:
             raise AttributeError(f"no active query {query}")
         _check_kind(execution)
@@ -114,6 +108,27 @@ def find(df: DataFrame, query: str) -> Execution:
             trigger=_trigger(execution),
             jvm_execution=execution,
         )
+
+
+def began(df: DataFrame, run: str) -> int:
+    """When the micro-batch that a run of a query is at began, in milliseconds since 1970. The offset log has an older time where it is replayed."""
+    with pinned("when a micro-batch began"):
+        for execution in _running(df).values():
+            if str(execution.runId().toString()) == run:
+                return int(execution.getLatestExecutionContext().currentTriggerStartTimestamp())
+        raise AttributeError(f"no active run {run}")
+
+
+def of_a_query(df: DataFrame) -> bool:
+    """Whether a DataFrame belongs to the session that Spark has made for a running query. That tells it in any thread, and properties do not."""
+    own = df._jdf.sparkSession()
+    with pinned("the sessions of the running queries"):
+        return any(own.equals(execution.sparkSessionForStream()) for execution in _running(df).values())
+
+
+def _running(df: DataFrame) -> Any:
+    """The executions of all queries that run, by id: what sessions share has them, where a callback's own session lists none."""
+    return df._jdf.sparkSession().sharedState().activeStreamingQueries()
 
 
 def _check_kind(execution: Any) -> None:
@@ -144,7 +159,7 @@ def sources(execution: Execution) -> tuple[SourceInfo, ...]:
         leaves = [leaf for leaf in _nodes(execution.jvm_execution.logicalPlan()) if _simple(leaf) in _RELATIONS]
         if len(leaves) != streams.size():
             raise AttributeError(f"{streams.size()} sources, and {len(leaves)} relations in the plan")
-        return tuple(_source(leaf, streams.apply(index), keys) for index, leaf in enumerate(leaves))
+        return tuple(_source(leaf, stream, keys) for leaf, stream in zip(leaves, _all(streams), strict=True))
 
 
 #: The relations of a running plan, and what each calls its stream: sources of the second API, which Python's are, and of the first (files).
@@ -203,9 +218,12 @@ def _nodes(root: Any) -> list[Any]:
         found.append(node)
         if _simple(node) == "AdaptiveSparkPlanExec":
             waiting.append(node.inputPlan())
-        children = node.children()
-        waiting.extend(children.apply(index) for index in reversed(range(children.size())))
+        waiting.extend(reversed(_all(node.children())))
     return found
+
+
+def _all(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 def _class(node: Any) -> str:
@@ -230,81 +248,51 @@ def entry(execution: Execution, batch: int) -> Entry | None:
 def _offsets(logged: Any, version: int) -> dict[str, str | None]:
     """Version 1 is a list by position. Version 2 is a map by position or name, of which a source that is used twice has one key only."""
     if version == 1:
-        offsets = logged.offsets()
-        return {str(index): _text(offsets.apply(index)) for index in range(offsets.size())}
+        return {str(index): _text(offset) for index, offset in enumerate(_all(logged.offsets()))}
     if version != 2:
         raise AttributeError(f"offset log version {version}")
-    keys, offsets = logged.offsetsMap().keySet().toSeq(), logged.offsetsMap()
-    return {str(keys.apply(index)): _text(offsets.apply(keys.apply(index))) for index in range(keys.size())}
+    offsets = logged.offsetsMap()
+    return {str(key): _text(offsets.apply(key)) for key in _all(offsets.keySet().toSeq())}
 
 
 def _text(option: Any) -> str | None:
     return str(option.get().json()) if option.isDefined() else None
 
 
-def job_ids(spark: SparkSession) -> list[int]:
-    """The jobs of this thread's job group (of a query: its run), the newest first. Spark's books are kept by a thread of their own, a bit later."""
-    with pinned("the jobs of a group"):
-        books = _books_of(spark.sparkContext)
-        group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
-        return sorted(json.loads(books.text(books.tracker.getJobIdsForGroup(group))), reverse=True)
+#: The leaves of a logical plan that are RDDs: what was checkpointed, made of an RDD, or is given to foreachBatch.
+_OF_RDDS = ("LogicalRDD", "ExternalRDD")
 
 
-def job(spark: SparkSession, id: int) -> Job | None:
-    """What became of a job; None where Spark has forgotten it. Asked for every batch, so in one call: as the text that Spark's own REST API gives."""
-    with pinned("what became of a job"):
-        books = _books_of(spark.sparkContext)
-        try:
-            told = json.loads(books.text(books.store.job(id)))
-        except (Py4JJavaError, SparkNoSuchElementException):
-            return None
-        return Job(
-            id,
-            running=told["status"] == "RUNNING",
-            succeeded=told["status"] == "SUCCEEDED",
-            stages=tuple(told["stageIds"]),
-            completed=told["numCompletedStages"],
-            failed=told["numFailedStages"],
-            completed_tasks=told["numCompletedTasks"],
-            failed_tasks=told["numFailedTasks"] + told["numKilledTasks"],
-            tags=frozenset(told["jobTags"]),
-        )
+def newest_checkpoint(df: DataFrame) -> int:
+    """The id of the newest RDD that a DataFrame is read from a checkpoint by, -1 without any. A call for each RDD of its lineage, so ask seldom.
+
+    Spark makes that RDD when it writes the checkpoint, and it takes the place of all that the checkpointed one was made of.
+    """
+    with pinned("the RDDs that a DataFrame is made of"):
+        waiting, known, newest = _rdds_of(df._jdf.queryExecution().analyzed()), set[int](), -1
+        while waiting:
+            rdd = waiting.pop()
+            id = int(rdd.id())
+            if id in known:
+                continue
+            known.add(id)
+            if _simple(rdd).endswith("CheckpointRDD"):
+                newest = max(newest, id)
+            waiting.extend(parent.rdd() for parent in _all(rdd.dependencies()))
+        return newest
 
 
-def stage(spark: SparkSession, id: int) -> Stage | None:
-    """What became of a stage; None where Spark has forgotten it."""
-    with pinned("what became of a stage"):
-        try:
-            told = _books_of(spark.sparkContext).store.lastStageAttempt(id)
-        except (Py4JJavaError, SparkNoSuchElementException):
-            return None
-        attempt, tasks, completed, failed = (int(n) for n in (told.attemptId(), told.numTasks(), told.numCompleteTasks(), told.numFailedTasks()))
-        return Stage(id, attempt, tasks, completed, failed, frozenset(_numbers(told.rddIds())))
+def newest_persisted(df: DataFrame) -> int:
+    """The id of the newest RDD that anybody in the application keeps in cached blocks, -1 without any."""
+    with pinned("the RDDs that are persisted"):
+        return max(map(int, df.sparkSession.sparkContext._jsc.getPersistentRDDs()), default=-1)
 
 
-def _numbers(sequence: Any) -> tuple[int, ...]:
-    return tuple(int(number) for number in str(sequence.mkString(",")).split(",") if number)
-
-
-@dataclass(frozen=True, slots=True)
-class _Books:
-    """What Spark keeps of its jobs; ``text`` turns an answer into JSON."""
-
-    store: Any
-    tracker: Any
-    text: Callable[[Any], str]
-
-
-_books: WeakKeyDictionary[SparkContext, _Books] = WeakKeyDictionary()
-
-
-def _books_of(context: SparkContext) -> _Books:
-    if context not in _books:
-        jvm: Any = context._jvm
-        scala = context._jsc.sc()
-        text = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper().writeValueAsString
-        _books[context] = _Books(scala.statusStore(), scala.statusTracker(), text)
-    return _books[context]
+def _rdds_of(plan: Any) -> list[Any]:
+    """Those that are leaves of a logical plan, of its subqueries, too."""
+    nodes = _nodes(plan)
+    below = [rdd for node in nodes for query in _all(node.subqueries()) for rdd in _rdds_of(query)]
+    return below + [node.rdd() for node in nodes if _simple(node) in _OF_RDDS]
 
 
 def settings(df: DataFrame) -> Settings:
@@ -315,6 +303,7 @@ def settings(df: DataFrame) -> Settings:
             state_format=int(str(conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion"))),
             commit_validation=conf.get("spark.sql.streaming.stateStore.commitValidation.enabled") == "true",
             speculation=core.get("spark.speculation", "false") == "true",
+            pipelined=core.get("spark.python.udf.pipelined.enabled", "false") == "true",
             retained_stages=int(str(core.get("spark.ui.retainedStages", "1000"))),
             retained_jobs=int(str(core.get("spark.ui.retainedJobs", "1000"))),
         )

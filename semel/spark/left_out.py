@@ -24,7 +24,8 @@ def refuse_left_out(ends: Mapping[TopicPartition, int], *, fail_on_data_loss: bo
         raise DataLoss(
             f"the options ask no more for what this query was reading: {_places(ends)}. Nothing was read. Correct subscribe, assign or"
             " subscribePattern; where topics were moved between the sources of a query, move them back. To leave them out on purpose, start once with"
-            " failOnDataLoss=false: they stay where they are, none of their rows is read, and named again they are read on from there.",
+            " failOnDataLoss=false: they stay where they are, none of their rows is read, and named again they are read on from there. What is new to"
+            " the query is read from its beginning.",
             tag="LEFT_OUT",
         )
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from semel.spark import refusal
-from semel.spark.refusal import Finding, Refuse
+from semel.spark.refusal import Finding, Refuse, Rows
 from semel.transaction.progress import KafkaSource, OtherSource, Progress, Source
 
 __all__ = ["Decision", "Planned", "Rebuild", "Run", "Skip", "SourceBatch", "decide"]
@@ -69,16 +69,18 @@ def decide(
     logged: Sequence[Source | None] | None = None,
     override: str | None = None,
     prefix: str = "<transactionalIdPrefix>",
+    previous: str | None = None,
 ) -> Decision:
     """What to do with a batch, given the newest committed progress record.
 
     ``logged`` is this checkpoint's own end of batch P, by source, where its offset log has one. ``override`` is the token of
-    ``onProgressMismatch=checkpoint:<token>``, ``prefix`` is for the words of a refusal.
+    ``onProgressMismatch=checkpoint:<token>``. ``prefix`` is for the words of a refusal, and ``previous``, the prefix that the progress is taken over
+    from, if it is.
     """
     if progress is None:
         if planned.batch == 0:
             return Run()
-        findings: list[Finding] = []
+        findings = [found for index, source in enumerate(planned.sources) for found in _behind(source, index)]
     else:
         match = _match(planned, progress)
         findings = [finding for index, recorded in match.pairs for finding in _compare_start(planned.sources[index], index, recorded)]
@@ -92,7 +94,7 @@ def decide(
         findings += [refusal.added_finding(refusal.source_label(planned.sources[index].name, index)) for index in match.added] + earlier
     ends = [source.end for source in planned.sources]
     starts = [source.start for source in planned.sources]
-    refused = refusal.refuse(planned.query, planned.batch, planned.stateful, starts, ends, progress, findings, override, prefix)
+    refused = refusal.refuse(planned.query, planned.batch, planned.stateful, starts, ends, progress, findings, override, prefix, previous)
     return Run(forced=refused) if override == refused.token else refused
 
 
@@ -133,6 +135,21 @@ def _by_the_table(
             return Skip()
     ours = all(isinstance(source.end, KafkaSource) for source in sources)
     return Run() if ours and not planned.stateful and starts_there and not match.added else None
+
+
+def _behind(source: SourceBatch, index: int) -> list[Finding]:
+    """What a source has read in front of the batch, where no progress says what became of it."""
+    if not isinstance(source.start, KafkaSource) or source.began is None:
+        return []
+    began = source.began.topics
+    ends = (
+        (name, p, began[name].end.get(p, end), end)
+        for name, topic in sorted(source.start.topics.items())
+        if name in began
+        for p, end in sorted(topic.end.items())
+    )
+    rows = [Rows(name, p, first, end) for name, p, first, end in ends if first < end]
+    return [refusal.behind_finding(refusal.source_label(source.name, index), rows)] if rows else []
 
 
 def _compare_start(source: SourceBatch, index: int, recorded: Source) -> list[Finding]:

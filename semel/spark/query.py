@@ -100,8 +100,8 @@ def observe(df: DataFrame, known: Query | None = None) -> tuple[Query, MicroBatc
     called = internals.callback(df)
     if called is None:
         raise Unsupported(
-            "the sink was called outside of foreachBatch, so there is no micro-batch to commit. Nothing was written. Give the sink to foreachBatch,"
-            " or use its write() for a batch job.",
+            "the sink was called outside of foreachBatch, or there in a thread that does not know of it (a pyspark.InheritableThread does), so there"
+            " is no micro-batch to commit. Nothing was written. Give the sink to foreachBatch; its write() is for batch jobs.",
             tag="NO_CALLBACK",
         )
     if known is None or known.run != called.run:

@@ -22,6 +22,7 @@ __all__ = [
     "Rows",
     "added_finding",
     "began_finding",
+    "behind_finding",
     "cluster_finding",
     "gone_finding",
     "kind_finding",
@@ -39,8 +40,7 @@ NAMED = 20
 
 #: What there is to do where the progress is right, and where there is none.
 _GO_ON = (
-    "to go on from the progress, start with another, empty checkpoint (this one holds the refused batch), and give the source"
-    " startingOffsets=committed and this transactionalIdPrefix"
+    "to go on from the progress, with nothing repeated or missed, start with another, empty checkpoint (this one holds the refused batch), and give"
 )
 _RENAMED = "if the prefix was changed, and no sink uses the former one any more, previousTransactionalIdPrefix=<the former one> takes that one over"
 
@@ -123,6 +123,11 @@ def added_finding(label: str) -> Finding:
     return Finding(f"{label} is not in the progress, so which of its rows were written cannot be told")
 
 
+def behind_finding(label: str, rows: Sequence[Rows]) -> Finding:
+    """Without progress, nothing says what became of the rows in front of a batch."""
+    return Finding(f"{label} of the batch begins behind {_ranges(rows)}, and nothing says that they were written")
+
+
 def began_finding(label: str, topic: str, partition: int, now: int, before: int) -> Finding:
     """A query begins in front of where it once began."""
     return Finding(f"{label}: {topic}-{partition} begins at {now} now and began at {before}: this query has never read the rows between")
@@ -187,17 +192,19 @@ def refuse(
     findings: Sequence[Finding],
     override: str | None,
     prefix: str,
+    previous: str | None,
 ) -> Refuse:
-    """Put a refusal together."""
+    """Put a refusal together. ``previous`` is the prefix whose progress it is, where that is taken over from another."""
     token = _token(query, batch, starts, ends, progress)
     repeated = tuple(finding.repeated for finding in findings if finding.repeated is not None)
     missed = tuple(finding.missed for finding in findings if finding.missed is not None)
     spent = ""
     if override is not None and override != token:
         spent = f" The token that was given, {override!r}, is for another batch or another progress record."
-    ways = "; ".join(_ways_out(token, query, prefix, stateful, _topics([*starts, *ends]), progress, findings))
+    ways = "; ".join(_ways_out(token, query, prefix, previous, stateful, _topics([*starts, *ends]), progress, findings))
+    whose = f"transactionalIdPrefix {prefix!r}" if previous is None else f"{previous!r}, which previousTransactionalIdPrefix takes over"
     reason = (
-        f"batch {batch} of query {query} does not go on from the progress of transactionalIdPrefix {prefix!r}:"
+        f"batch {batch} of query {query} does not go on from the progress of {whose}:"
         f" {_found(query, batch, stateful, progress)}{_listed(findings)}. {_effect(repeated, missed)}"
     )
     if stateful and progress is not None and not _has_its_state(query, batch, progress):
@@ -244,57 +251,83 @@ def _listed(findings: Sequence[Finding]) -> str:
 
 def _effect(repeated: Sequence[Rows], missed: Sequence[Rows]) -> str:
     if not repeated and not missed:
-        return "Which rows going on from this checkpoint would repeat or miss cannot be told from offsets."
+        return "Which rows going on from this checkpoint would repeat or miss cannot be told from offsets alone."
     parts = [_rows("repeat", repeated), _rows("miss", missed)]
     return f"Going on from this checkpoint would {' and '.join(part for part in parts if part)}."
 
 
 def _rows(verb: str, ranges: Sequence[Rows]) -> str:
-    if not ranges:
-        return ""
+    return f"{verb} {_ranges(ranges)}" if ranges else ""
+
+
+def _ranges(ranges: Sequence[Rows]) -> str:
     more = f" and rows of {len(ranges) - NAMED} more partitions" if len(ranges) > NAMED else ""
-    return f"{verb} rows {', '.join(map(str, ranges[:NAMED]))}{more} ({sum(r.end - r.first for r in ranges)} offsets)"
+    return f"rows {', '.join(map(str, ranges[:NAMED]))}{more} ({sum(r.end - r.first for r in ranges)} offsets)"
 
 
 def _ways_out(
-    token: str, query: str, prefix: str, stateful: bool, topics: set[str], progress: Progress | None, findings: Sequence[Finding]
+    token: str,
+    query: str,
+    prefix: str,
+    previous: str | None,
+    stateful: bool,
+    topics: set[str],
+    progress: Progress | None,
+    findings: Sequence[Finding],
 ) -> Iterator[str]:
-    by_hand = f"onProgressMismatch=checkpoint:{token} runs this batch as the checkpoint has it, once"
+    by_hand = f"onProgressMismatch=checkpoint:{token} runs this one batch as the checkpoint has it"
     if progress is None:
         yield _RENAMED
-        yield by_hand
+        yield f"{by_hand}: right where all in front of it was written, by another sink or without exactly-once; what was not will be missing"
+        yield (
+            "another, empty checkpoint begins by its startingOffsets (earliest: with all that is there): right where nothing was written yet; what"
+            " was is written once more"
+        )
         return
     theirs = _topics(progress.sources)
-    if progress.query != query and topics and theirs and not topics & theirs:
+    strange = progress.query != query and topics and theirs and not topics & theirs
+    if previous is not None:
+        yield f"if {previous!r} is not what this query's prefix was before it was renamed, take previousTransactionalIdPrefix out"
+    elif strange:
         yield (
             f"if the progress is another query's (it reads {', '.join(sorted(theirs))}), give this one a transactionalIdPrefix of its own: what"
             " follows would be done to that query"
         )
-    elif stateful:  # no other checkpoint has its state
-        if progress.batch is not None:
-            yield f"start from a copy of the checkpoint of query {progress.query} that has reached batch {progress.batch}, if there is one"
-    elif not any(finding.apart for finding in findings):
-        yield _go_on(progress, by_source=any(finding.by_source for finding in findings))
-    yield by_hand
-    anew = ": with earliest its state is made anew from all rows that are there, and their output is written once more" if stateful else ""
+    if stateful and not strange and progress.batch is not None:  # no other checkpoint has its state
+        yield (
+            f"start from a copy of the checkpoint of query {progress.query} that has reached batch {progress.batch} (its folder offsets has a"
+            " file of that name before it is started), if there is one"
+        )
+    elif not stateful and not strange and not any(finding.apart for finding in findings):
+        yield f"{_GO_ON} {_go_on(progress, previous, by_source=any(finding.by_source for finding in findings))}"
+    yield by_hand + _by_hand_does(findings)
+    if previous is not None:
+        return
+    anew = ": with earliest its state is made anew from all rows that are there, and their output is written once more"
     yield (
         f"`semel progress reset {shlex.quote(prefix)}` forgets the progress, for another, empty checkpoint (this one holds the refused batch) that"
-        f" begins by its startingOffsets{anew}"
+        f" begins by its startingOffsets{anew if stateful else ': what it reads from there is written, also what is written already'}"
     )
 
 
-def _go_on(progress: Progress, *, by_source: bool) -> str:
-    """``committed`` finds no source's own place in a progress of several where they were exchanged, or read one partition at different offsets."""
+def _by_hand_does(findings: Sequence[Finding]) -> str:
+    does = ["writes the rows to repeat once more"] if any(finding.repeated for finding in findings) else []
+    does += ["leaves the rows to miss out for good"] if any(finding.missed for finding in findings) else []
+    return f", which {' and '.join(does)}" if does else ", whatever that repeats or misses"
+
+
+def _go_on(progress: Progress, previous: str | None, *, by_source: bool) -> str:
+    """What sources are given. Of several, ``committed`` finds none its own place where they were exchanged, or read one partition at two offsets."""
     places: dict[tuple[str, str, int], int] = {}
     ours = [(index, source) for index, source in enumerate(progress.sources) if isinstance(source, KafkaSource)]
     rows = [((source.cluster, name, p), end) for _, source in ours for name, topic in source.topics.items() for p, end in topic.end.items()]
     agree = all(places.setdefault(place, end) == end for place, end in rows)
     if len(ours) == 1 or (agree and not by_source):
-        return _GO_ON
+        return f"the source startingOffsets=committed and {f'transactionalIdPrefix={previous}' if previous else 'this transactionalIdPrefix'}"
     given = "; ".join(f"{source_label(source.name, index)} {_offsets(source)}" for index, source in ours)
     return (
-        "to go on from the progress, start with another, empty checkpoint (this one holds the refused batch), and give each source its own"
-        f" startingOffsets: {given} (let each read all that its offsets name; topics and partitions can be left out again after that)"
+        f"each source its own startingOffsets: {given} (let each read all that its offsets name; topics and partitions can be left out again after"
+        " that)"
     )
 
 

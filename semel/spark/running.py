@@ -31,6 +31,7 @@ def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event |
     pause = _FIRST_PAUSE
     while not stop.is_set():
         began = time.monotonic()
+        log.info("the query is being started: the first line of its own comes with its first batch")
         try:
             start().awaitTermination()
         except StreamingQueryException as raised:

@@ -108,7 +108,7 @@ class KafkaSink:
         if run.producer is None:
             self._note(measured, write_plain(self._client, self._options, work))
             return
-        decision = self._decide(query, batch, run.producer.progress)
+        decision = self._decide(query, batch, run.producer)
         reached(SinkStep.DECIDED, f"{batch.number} {type(decision).__name__}")
         if isinstance(decision, Skip):
             log.info("batch %d of %r is committed already: skipped", batch.number, self._options.prefix)
@@ -189,9 +189,17 @@ class KafkaSink:
         self._meter.producer = producer
         return producer
 
-    def _decide(self, query: Query, batch: MicroBatch, progress: Progress | None) -> Run | Skip | Rebuild:
+    def _decide(self, query: Query, batch: MicroBatch, producer: Producer) -> Run | Skip | Rebuild:
+        progress = producer.progress
         logged = positions_of(query, batch, progress.batch) if progress is not None and progress.batch is not None else None
-        decision = decide(planned(query, batch), progress, logged=logged, override=self._options.override, prefix=self._options.prefix)
+        decision = decide(
+            planned(query, batch),
+            progress,
+            logged=logged,
+            override=self._options.override,
+            prefix=self._options.prefix,
+            previous=producer.goes_on_from,
+        )
         if isinstance(decision, Refuse):
             raise decision.error()
         return decision
@@ -210,14 +218,22 @@ class KafkaSink:
         With a ``version``, the same one again is skipped (returns None) and a lower one refused, so that a job may be started again after a
         failure. Without one, a second run writes the rows a second time, which is printed.
 
-        Raises :class:`ConfigError` for columns, rows, settings or a version that cannot be written, :class:`AbortAndRetry` if ``maxBatchRetries``
-        did not help, :class:`~semel.errors.Fenced` if another owner has the prefix, :class:`~semel.errors.Retriable` if brokers stay away or (tagged
-        OUTCOME_UNKNOWN) nobody said how the transaction ended, :class:`~semel.errors.DataLoss` for damaged progress or a lost marker,
-        :class:`Unsupported` for Spark Connect or a broker that is too old, and what Spark raises.
+        Raises :class:`ConfigError` for columns, rows, settings or a version that cannot be written and inside of a foreachBatch function,
+        :class:`AbortAndRetry` if ``maxBatchRetries`` did not help, :class:`~semel.errors.Fenced` if another owner has the prefix,
+        :class:`~semel.errors.Retriable` if brokers stay away or (tagged OUTCOME_UNKNOWN) nobody said how the transaction ended,
+        :class:`~semel.errors.DataLoss` for damaged progress or a lost marker, :class:`Unsupported` for Spark Connect or a broker that is too old,
+        and what Spark raises.
         """
         if internals.is_connect(df):
             raise Unsupported(
                 "Spark Connect is not supported by the sink yet. Nothing was written. Use a classic Spark session.", tag="SPARK_CONNECT"
+            )
+        if internals.callback(df) is not None or internals.of_a_query(df):
+            raise ConfigError(
+                "write() was called in the function of a streaming query, of whose offsets it knows nothing: with a new or an older"
+                " checkpoint, a version that is committed would be skipped though other rows come with it, and without a version a batch that runs"
+                " again would be written again. Nothing was written. Call the sink itself there: sink(df, batch_id).",
+                tag="WRITE_IN_QUERY",
             )
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
             raise ConfigError(f"version={version!r} is no whole number. Nothing was written. Give an int, such as 20261121.", tag="VERSION")
@@ -349,6 +365,12 @@ def _check_query(query: Query) -> None:
             f"trigger {query.trigger.value} has no micro-batches that a transaction could hold. Nothing was written."
             " Use processingTime, availableNow or once.",
             tag="TRIGGER",
+        )
+    if query.stateful and query.settings.pipelined:
+        raise ConfigError(
+            "spark.python.udf.pipelined.enabled is on, and the query keeps state: in its threads Spark 4.3 hands one query's state store to another."
+            " Nothing was written. Set it to false, which is Spark's default.",
+            tag="PIPELINED",
         )
     _check_settings(query.settings)
 

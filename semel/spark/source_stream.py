@@ -69,6 +69,8 @@ class StreamPlan:
     def ranges(self, start: SourceOffset, end: SourceOffset) -> list[Range]:
         """What the tasks of a batch read. The first batch of a run may have been logged long ago: it is compared with what is there now."""
         self._check_cluster(end)
+        if start.initial:
+            _refuse_begun_later(start, end)
         ranges = between(start, end)
         if not self._checked:
             ranges = check_ranges(self._client, ranges, fail_on_data_loss=self._options.fail_on_data_loss).ranges
@@ -147,3 +149,22 @@ class StreamPlan:
                 " offsets mean nothing. Nothing was read. Correct the address, or start with a new checkpoint.",
                 tag="OTHER_CLUSTER",
             )
+
+
+def _refuse_begun_later(initial: SourceOffset, end: SourceOffset) -> None:
+    """Refuse a first batch that was planned, before a failure or a refusal, behind where the options begin now.
+
+    Spark keeps what it has planned, whatever ``startingOffsets`` says in the next run, so the rows in between would be in no batch. Seen: a
+    checkpoint that was refused, and was used again when the progress had been forgotten. No option gives a lower offset later by itself.
+    """
+    planned = parts_of(end)
+    starts = {p: part for p, part in parts_of(initial).items() if p in planned and planned[p].topic_id == part.topic_id}
+    missed = {p: planned[p].began - part.position for p, part in starts.items() if part.position < planned[p].began}
+    if missed:
+        one = min(missed)
+        raise ConfigError(
+            f"the first batch of this checkpoint was planned before, from offset {planned[one].began} of {one[0]}-{one[1]}, and the source's options"
+            f" begin at {starts[one].position} now: {sum(missed.values())} offsets in between would be in no batch. Nothing was read. To begin where"
+            " the options say, start with another, empty checkpoint; to begin where the batch was planned, give startingOffsets as it was then.",
+            tag="BEGUN_LATER",
+        )

@@ -80,7 +80,7 @@ def write_with_retries(client: Client, producer: Producer, options: SinkOptions,
     (STALE_SHUFFLE).
     """
     retries = 0
-    proof = Proof(work.df.sparkSession, options.prefix, micro_batch=work.progress.query is not None)
+    proof = Proof(work.df, options.prefix, run=work.progress.run)
     while True:
         began = time.monotonic()
         try:

@@ -60,6 +60,11 @@ class Fault:
         self._left -= 1
         return self._left == 0
 
+    def missed(self) -> bool:
+        """Whether the connection ended before it took effect, and it is still wanted: then it is for the next request."""
+        self._left = 1
+        return not self.happened.is_set() and not self._released.is_set()
+
     async def at_request(self, frame: bytes) -> None:
         """Before the request goes to the broker. May wait, or raise :class:`Cut`."""
         self.happened.set()

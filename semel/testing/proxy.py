@@ -58,6 +58,7 @@ class FaultProxy:
     """The proxy; a context manager.
 
     In all its methods ``api`` is Kafka's name (``"EndTxn"``), ``n`` counts from now, and ``containing`` narrows to requests with these bytes in them.
+    Of several faults that one request meets, the first to end its connection keeps the others for the next request.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
@@ -184,6 +185,10 @@ class FaultProxy:
                 self._faults.remove(fault)
         return met
 
+    def meet_later(self, faults: list[Fault]) -> None:
+        """A connection ends: what has not taken effect is for the next request."""
+        self._faults[:0] = [fault for fault in faults if fault.missed()]
+
     async def redirected(self, request: Request, answer: bytes) -> bytes:
         """The answer with the brokers' addresses replaced by the proxy's."""
         found = addresses(request.key, request.version, answer)
@@ -239,6 +244,7 @@ class _Link:
                 for fault in faults:
                     await fault.at_request(frame)
             except Cut as cut:
+                self._proxy.meet_later(faults)
                 await _send(self._to_broker, frame, only=cut.head)
                 break
             self._waiting.append(_Exchange(request, request.correlation, faults))
@@ -273,6 +279,7 @@ class _Link:
                 try:
                     await self._answer(exchange, answer)
                 except Cut as cut:
+                    self._proxy.meet_later(exchange.faults)
                     await _send(self._to_client, answer, only=cut.head)
                     return
             self._waiting.popleft()

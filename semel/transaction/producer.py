@@ -93,6 +93,11 @@ class Producer:
         """The newest progress that is known to be committed under this id, or None."""
         return self._own.newest.progress if self._own.newest else None
 
+    @property
+    def goes_on_from(self) -> str | None:
+        """The previous id whose progress that is, until a transaction of this one is committed; None where it is this one's own."""
+        return self._own.predecessor.transactional_id if self._own.predecessor else None
+
     @in_turn
     def take_over(self, outputs: Collection[str] = (), group: str | None = None, previous: str | None = None) -> Progress | None:
         """Fence every predecessor, settle what it left, and return its committed progress (PROTOCOL 2).

@@ -18,7 +18,7 @@ import pyspark
 from semel.sandbox import find_java, ivy
 from semel.sandbox.jars import cache_directory
 from semel.sandbox.ports import Ports
-from tests.docs.shell import outside
+from tests.docs.shell import BRIEF, outside
 from tests.waiting import wait_for
 
 _ME = "127.0.0.1"
@@ -109,6 +109,7 @@ def _write_settings(conf: Path, addresses: Mapping[str, str]) -> None:
     (conf / "yarn-site.xml").write_text(_xml({**addresses, **own}))
     # as an administrator sets it up: without it, each submission brings all of Spark along
     spark = {"yarn.jars": f"local:{_SPARK}/jars/*", "yarn.stagingDir": str(conf / "staging"), "driver.memory": "1g", "executor.instances": "1"}
+    spark |= dict.fromkeys(("driver.extraJavaOptions", "executor.extraJavaOptions"), BRIEF)
     (conf / "spark-defaults.conf").write_text("".join(f"spark.{name} {value}\n" for name, value in spark.items()))
 
 

@@ -26,6 +26,8 @@ _CHECKOUT = ("semel", "pyspark_semel", "examples", "pyproject.toml", "README.md"
 _TOOLS = {"kafka-acls.sh": "AclCommand", "kafka-topics.sh": "TopicCommand"}
 #: What the tests give to their own programs.
 _OURS = ("PYTHONPATH", "SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
+#: For a Java that lives for a few seconds.
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _QUESTION = re.compile(r"(?P<asked>.+(?:\[y/N\]|\(commit, abort\)): )(?P<typed>\w+)")
 _PATIENCE_S = 540
 
@@ -65,10 +67,10 @@ class Shell:
 
 
 def outside() -> dict[str, str]:
-    """The environment of programs that know nothing of these tests: ``.venv`` is active, and servers listen on this machine alone."""
+    """The environment of programs that know nothing of these tests: ``.venv`` is active, servers are on this machine alone, Java compiles little."""
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     others = {name: value for name, value in os.environ.items() if name not in _OURS}
-    return {**others, "PATH": programs, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {**others, "PATH": programs, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SUBMIT_OPTS": BRIEF, "SPARK_DAEMON_JAVA_OPTS": BRIEF}
 
 
 def session(block: str) -> tuple[str, str, list[str]]:

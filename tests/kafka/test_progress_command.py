@@ -71,6 +71,7 @@ def test_the_last_committed_batch_and_how_far_the_source_is_ahead(worker: Worker
     worker.read_to(5, 8, commit=False)
     found = worker.value()
     assert (found["prefix"], found["scope"], found["query"], found["batch"], found["open"]) == (worker.prefix, "producer", "the-query", 7, False)
+    assert found["lag"] == 2
     assert found["reads"] == [
         {"topic": worker.source, "partition": 0, "next_offset": 3, "lag": 2, "paused": False},
         {"topic": worker.source, "partition": 1, "next_offset": 5, "lag": 0, "paused": False},

@@ -100,8 +100,10 @@ def test_what_the_source_itself_repeats_is_no_duplicate(pair: Pair) -> None:
     pair.write(pair.source, 1, 2, 2, 3, 3)
     pair.write(pair.topic, 1, 2, 2, 3)
     status, found = pair.found("--against", pair.source)
-    assert (status, found["duplicated"], found["repeated_in_source"], found["fewer_than_in_source"]) == (0, 0, 1, 1)
-    assert pair.found()[1]["duplicated"] == 1
+    assert (status, found["duplicated"], found["repeated_in_source"], found["fewer_than_in_source"]) == (3, 0, 1, 1), "one of them may be lost"
+    pair.write(pair.topic, 3)
+    assert pair.found("--against", pair.source)[0] == 0
+    assert pair.found()[1]["duplicated"] == 2
 
 
 def test_records_without_an_id_are_counted_and_not_clean(pair: Pair) -> None:

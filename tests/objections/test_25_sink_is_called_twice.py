@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,30 @@ def test_twice_in_one_callback(line: Line) -> None:
         line.run(around=twice)
     assert refused.value.tag == "SECOND_CALL"
     assert len(everything(line.kafka.bootstrap_servers, line.target)) == 100
+    line.run()
+    line.assert_exact()
+
+
+@pytest.mark.parametrize("versioned", [True, False], ids=["with the batch's number as version", "without a version"])
+@pytest.mark.parametrize("threads", [True, False], ids=["in a thread", "in the function's own"])
+def test_write_in_the_function_of_a_query(line: Line, versioned: bool, threads: bool) -> None:
+    """It would skip by a number that a new checkpoint begins anew with, and without one write a batch again that is run again."""
+
+    def writing(sink: KafkaSink) -> Callback:
+        def callback(df: DataFrame, number: int) -> None:
+            write = partial(sink.write, df, version=number if versioned else None)
+            if threads:
+                with ThreadPoolExecutor() as pool:
+                    pool.submit(write).result()
+            else:
+                write()
+
+        return callback
+
+    with pytest.raises(ConfigError, match=r"the function of a streaming query.*Call the sink itself there: sink\(df, batch_id\)") as refused:
+        line.run(around=writing)
+    assert refused.value.tag == "WRITE_IN_QUERY"
+    assert everything(line.kafka.bootstrap_servers, line.target) == []
     line.run()
     line.assert_exact()
 

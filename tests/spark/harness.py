@@ -29,9 +29,13 @@ from semel.testing.records import read
 from semel.testing.spark import LOCAL, SparkCluster
 from tests import topics
 from tests.spark.argument import Argument
+from tests.spark.session import KEPT_STAGES
 from tests.waiting import PATIENCE_S, wait_for
 
 PROGRESS = "semel-progress"
+_SHUFFLES = 41
+#: So many jobs of :func:`many_stages`.
+FORGETFUL = KEPT_STAGES // _SHUFFLES + 2
 _numbers = count(1)
 
 
@@ -72,6 +76,24 @@ def job_group(spark: SparkSession, name: str) -> Iterator[None]:
         yield
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how it is unset
+
+
+def many_stages(spark: SparkSession, jobs: int, *, anew: bool = True) -> None:
+    """Those of 41 shuffles for each job; all but the first find them done, unless they are made anew. Behind FORGETFUL Spark has forgotten some."""
+    context: Any = spark.sparkContext
+    rows = None
+    for _ in range(jobs):
+        if rows is None or anew:
+            rows = context._jsc.parallelize(context._jvm.java.util.ArrayList(), 1)
+            for _ in range(_SHUFFLES):
+                rows = rows.repartition(1)
+        rows.count()
+
+
+def many_jobs(spark: SparkSession) -> None:
+    """Without tasks; more than Spark keeps by default."""
+    for _ in range(1_100):
+        spark.sparkContext._jsc.emptyRDD().count()
 
 
 def produce(kafka: Sandbox, topic: str, ids: Sequence[int], *, partitions: int = 2, lot: int = 100, keys: int = 50) -> None:

@@ -11,6 +11,9 @@ from semel.testing import fork_server
 from semel.testing.spark import LOCAL, conf
 from semel.testing.spark_home import spark_home
 
+#: Of stages Spark keeps a thousand by default, and fewer here: tests that have it forget some need not run as many.
+KEPT_STAGES = 200
+
 if TYPE_CHECKING:  # tests without Spark need not wait for its import
     from pyspark.sql import SparkSession
 
@@ -24,7 +27,7 @@ def _application() -> Iterator[SparkSession]:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("PYSPARK_PYTHON", fork_server.python())
         builder = SparkSession.builder.master(LOCAL).appName("tests")
-        for name, value in conf().items():
+        for name, value in {**conf(), "spark.ui.retainedStages": str(KEPT_STAGES)}.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("OFF")

@@ -174,6 +174,19 @@ def test_settings_of_spark(kafka: Sandbox, topic: str, rows: DataFrame, changed:
     assert_nothing(kafka, topic)
 
 
+def test_state_with_pipelined_python_workers(spark: SparkSession, kafka: Sandbox, tmp_path: Path, changed: Any) -> None:
+    """They are refused what Spark itself gets wrong then; a query without state runs."""
+    changed("spark.python.udf.pipelined.enabled", "true")
+    line = Line.new(spark, kafka, tmp_path, "pipelined")
+    produce(kafka, line.source, range(10))
+    with pytest.raises(ConfigError) as refused:
+        line.run(rows=line.rows().select("key", "value").dropDuplicates(["key"]))
+    assert refused.value.tag == "PIPELINED"
+    assert_nothing(kafka, line.target)
+    line.run(checkpoint=tmp_path / "without state")
+    line.assert_exact()
+
+
 def test_query_with_a_temporary_checkpoint(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
     line = Line.new(spark, kafka, tmp_path, "temporary")
     produce(kafka, line.source, range(10))

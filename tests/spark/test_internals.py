@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import queue
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,23 +13,25 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyspark
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent, StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from semel.errors import Fenced, Unsupported
-from semel.spark import internals
+from semel.spark import books, internals
 from semel.spark.errors import QueryStopped, error
 from semel.spark.facts import Callback, Execution, Job, Keeping, Plan, Settings, SourceInfo, Trigger
 from semel.spark.offsets import SourceOffset, TopicOffset, as_dict, parse
 from semel.spark.precedence import Run, Skip, decide
 from semel.spark.query import MicroBatch, Query, observe, planned, positions_of
 from semel.transaction.progress import KafkaSource, OtherSource, Progress, TopicEnd
-from tests.spark.harness import job_group
+from tests.spark.harness import job_group, many_jobs
 from tests.spark.lines import cut
-from tests.waiting import wait_for
+from tests.spark.session import KEPT_STAGES
 
 T = TypeVar("T")
 PATIENCE = 60.0
@@ -379,7 +383,7 @@ def test_callbacks_own_frame_shows_nothing_of_the_plan(spark: SparkSession) -> N
 
 
 def test_settings_in_force(spark: SparkSession, setting: Callable[[str, str], None]) -> None:
-    plain = Settings(state_format=1, commit_validation=True, speculation=False, retained_stages=1000, retained_jobs=1000)
+    plain = Settings(state_format=1, commit_validation=True, speculation=False, pipelined=False, retained_stages=KEPT_STAGES, retained_jobs=1000)
     _, [found] = answers(numbers(spark), lambda frame, batch: internals.settings(frame))
     assert found == plain
     setting("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
@@ -400,34 +404,166 @@ def test_stage_of_a_finished_job(spark: SparkSession) -> None:
 
     rows = spark.range(10).repartition(3).mapInArrow(report, "stage int").collect()
     [number] = {row.stage for row in rows}
-    found = internals.stage(spark, number)
+    found = books.stage(spark, number)
     assert found is not None
     assert (found.id, found.attempt, found.tasks, found.failed) == (number, 0, len(rows), 0)
-    assert internals.stage(spark, 1_000_000) is None
+    assert books.stage(spark, 1_000_000) is None
 
 
+@pytest.fixture
+def nothing_is_forgotten(spark: SparkSession) -> None:
+    """For a test of up to ten stages. Where Spark keeps all that it may, the next one has it forget a tenth, those that were found done first."""
+    room = 10
+    while len(books.stages(spark, range(1_000_000))) > KEPT_STAGES - room:
+        spark.sparkContext.parallelize([1], 1).count()
+        assert books.await_books(spark, PATIENCE)
+
+
+@pytest.mark.usefixtures("nothing_is_forgotten")
 def test_jobs_of_a_group_and_what_their_stages_have_computed(spark: SparkSession) -> None:
     """With adaptive execution a stage has a job to itself, and stands in later ones as done: with the same RDDs, and no task completed."""
     with job_group(spark, "grouped"):
         spark.sparkContext.addJobTag("tagged")
         spark.range(10).repartition(3).groupBy("id").count().collect()
         spark.sparkContext.removeJobTag("tagged")
-        found = _when_ended(spark, 3)
+        found = _ended(spark)
     assert all("tagged" in job.tags for job in found), "beside those of Spark's own"
     assert [(job.completed, job.failed, job.computed_one) for job in found] == [(1, 0, True)] * 3
-    runs = [[internals.stage(spark, stage) for stage in sorted(job.stages)] for job in found]
+    runs = [[books.stage(spark, stage) for stage in sorted(job.stages)] for job in found]
     told = [[stage for stage in job if stage is not None] for job in runs]
     assert [len(job) for job in told] == [1, 2, 3]
     assert [[stage.completed > 0 for stage in job] for job in told] == [[True], [False, True], [False, False, True]]
     assert [(job.completed_tasks, job.failed_tasks) for job in found] == [(stages[-1].tasks, 0) for stages in told]
     assert {stage.attempt for job in told for stage in job} == {0}
-    assert told[1][0].rdds == told[0][0].rdds
-    assert [stage.rdds for stage in told[2][:2]] == [told[0][0].rdds, told[1][1].rdds]
-    assert len({stage.rdds for job in told for stage in job}) == 3
+    assert told[1][0].rdd == told[0][0].rdd
+    assert [stage.rdd for stage in told[2][:2]] == [told[0][0].rdd, told[1][1].rdd]
+    assert len({stage.rdd for job in told for stage in job}) == 3
     with job_group(spark, "another"):
-        assert internals.job_ids(spark) == []
-    assert internals.job(spark, 1_000_000) is None
-    assert internals.stage(spark, 1_000_000) is None
+        assert books.job_ids(spark) == []
+    assert books.job(spark, 1_000_000) is None
+    assert books.stage(spark, 1_000_000) is None
+
+
+def _checkpointed(rows: DataFrame, way: str) -> DataFrame:
+    session = rows.sparkSession
+    if way == "an RDD":
+        kept = rows.rdd.map(lambda row: (row.id,))
+        kept.checkpoint()
+        return session.createDataFrame(kept, "id long")
+    return rows.localCheckpoint(eager=way != "lazy and local") if "local" in way else rows.checkpoint(eager=way != "lazy")
+
+
+@pytest.mark.parametrize("way", ["eager", "lazy", "local", "lazy and local", "an RDD"])
+def test_checkpoints_that_a_frame_is_read_from(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    """A lazy one is there when a job has run over its RDD, and is newer than all that was computed for it."""
+    spark.sparkContext.setCheckpointDir(str(tmp_path))
+    frame = _checkpointed(spark.range(10).repartition(2), way)
+    if way in ("lazy", "lazy and local", "an RDD"):
+        assert internals.newest_checkpoint(frame) == -1
+        with job_group(spark, f"first over {way}"):
+            frame.count()
+            first = _ended(spark)[0]
+        assert internals.newest_checkpoint(frame) > max(stage.rdd for stage in books.stages(spark, first.stages).values())
+    newest = internals.newest_checkpoint(frame)
+    assert newest > 0
+    frame.createOrReplaceTempView("kept")
+    above = spark.range(10).where("id > (select max(id) from kept)").union(spark.range(3))
+    assert internals.newest_checkpoint(above) == newest, "of a subquery"
+    assert internals.newest_checkpoint(frame.join(_checkpointed(spark.range(3), "eager"), "id")) > newest
+    assert internals.newest_checkpoint(spark.range(10)) == -1
+
+
+def test_checkpoint_in_the_lineage_of_a_micro_batch(spark: SparkSession) -> None:
+    static = spark.range(10).localCheckpoint()
+    joined = numbers(spark).join(static.hint("merge"), functions.col("value") == static.id)
+    _, [found] = answers(joined, lambda frame, batch: internals.newest_checkpoint(frame))
+    assert found == internals.newest_checkpoint(static)
+
+
+@pytest.mark.usefixtures("nothing_is_forgotten")
+def test_a_checkpoint_leaves_a_shuffle_behind_it_its_rdd(spark: SparkSession, tmp_path: Path) -> None:
+    """What is behind the checkpoint is read from it from then on: computed again, it is a stage of other RDDs, and still the same shuffle."""
+    spark.sparkContext.setCheckpointDir(str(tmp_path))
+    kept = spark.sparkContext.parallelize(range(10), 2).map(lambda number: (number, number))
+    kept.checkpoint()
+    shuffled = kept.map(lambda pair: pair).partitionBy(2)
+    with job_group(spark, "behind a checkpoint"):
+        shuffled.count()
+        shuffled.count()
+        jobs = _ended(spark)
+    computed, checkpoint, found_done = [[books.stages(spark, job.stages)[id] for id in sorted(job.stages)] for job in jobs]
+    assert len(checkpoint) == 1
+    assert [stage.completed > 0 for stage in (computed[0], found_done[0])] == [True, False]
+    assert computed[0].rdd == found_done[0].rdd
+
+
+def test_books_that_are_waited_for(spark: SparkSession) -> None:
+    with job_group(spark, "shown at once"):
+        for number in range(1, 20):
+            spark.sparkContext.parallelize([1]).count()
+            assert books.await_books(spark, 10)
+            assert len(books.job_ids(spark)) == number
+
+
+def test_jobs_that_spark_has_forgotten_since(spark: SparkSession) -> None:
+    """One that it keeps and that ended before says that none is."""
+    start = int(time.time() * 1000)
+    many_jobs(spark)
+    assert books.await_books(spark, PATIENCE)
+    end = int(time.time() * 1000)
+    assert books.forgot_jobs_since(spark, lambda: start)
+    assert not books.forgot_jobs_since(spark, lambda: end)
+
+
+def test_when_a_micro_batch_began(spark: SparkSession) -> None:
+    def look(frame: DataFrame, batch: int) -> tuple[float, int, float]:
+        called = internals.callback(frame)
+        assert called is not None
+        return before, internals.began(frame, called.run), time.time() * 1000
+
+    before = time.time() * 1000 - 1
+    _, found = answers(numbers(spark), look)
+    assert found
+    assert all(earlier <= began <= now for earlier, began, now in found)
+
+
+def test_books_do_not_wait_for_listeners_of_others(spark: SparkSession, tmp_path: Path) -> None:
+    busy, over = threading.Event(), threading.Event()
+
+    class Slow(StreamingQueryListener):
+        def onQueryStarted(self, event: QueryStartedEvent) -> None: ...
+
+        def onQueryProgress(self, event: QueryProgressEvent) -> None: ...
+
+        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+            busy.set()
+            over.wait(PATIENCE)
+
+    slow = Slow()
+    spark.streams.addListener(slow)
+    try:
+        writer = spark.readStream.format("rate").load().writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        writer.trigger(once=True).start().awaitTermination()
+        assert busy.wait(PATIENCE)
+        assert books.await_books(spark, PATIENCE)
+        assert not over.is_set()
+        with pytest.raises(Py4JJavaError, match="TimeoutException"):  # the control: Spark's bus is not empty
+            spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(100)
+    finally:
+        over.set()
+        spark.streams.removeListener(slow)
+
+
+@pytest.mark.usefixtures("nothing_is_forgotten")
+def test_stages_in_one_answer_are_as_they_are_one_by_one(spark: SparkSession) -> None:
+    with job_group(spark, "with several stages"):
+        spark.range(10).repartition(3).groupBy("id").count().collect()
+        ids = {id for job in _ended(spark) for id in job.stages}
+    few = books.stages(spark, ids)
+    assert few.keys() == ids
+    assert {id: books.stage(spark, id) for id in ids} == few
+    assert books.stages(spark, {*ids, *range(1_000_000, 1_000_200)}) == few, "most of them are not known"
+    assert books.stages(spark, {*ids, 1_000_000}) == few
 
 
 @pytest.mark.parametrize("within", ["a broadcast", "a subquery"])
@@ -440,8 +576,10 @@ def test_jobs_that_spark_runs_in_threads_of_its_own_have_the_same_group_and_tags
         spark.sparkContext.addJobTag("tagged")
         frame.collect()
         spark.sparkContext.removeJobTag("tagged")
-        found = _when_ended(spark, 4)
+        found = _ended(spark)
+    assert len(found) >= 4
     assert all("tagged" in job.tags for job in found)
+    assert not any(job.running for job in found)
 
 
 def test_a_job_of_two_stages_and_one_that_fails(spark: SparkSession) -> None:
@@ -450,7 +588,7 @@ def test_a_job_of_two_stages_and_one_that_fails(spark: SparkSession) -> None:
         pairs.count()
         with pytest.raises(PythonException, match="by the test"):
             pairs.foreach(_fail)
-        two, failed = _when_ended(spark, 2)
+        two, failed = _ended(spark)
     assert (two.completed, two.failed, two.succeeded, two.computed_one) == (2, 0, True, False)
     assert (failed.completed, failed.failed, failed.succeeded, failed.computed_one) == (0, 1, False, False)
     assert failed.failed_tasks > 0
@@ -460,17 +598,11 @@ def _fail(row: object) -> None:
     raise ValueError("by the test")
 
 
-def _when_ended(spark: SparkSession, count: int) -> list[Job]:
-    """The jobs of this thread's group, the oldest first."""
-    found: list[Job] = []
-
-    def ended() -> bool:
-        known = [internals.job(spark, id) for id in reversed(internals.job_ids(spark))]
-        found[:] = [job for job in known if job is not None]
-        return len(found) >= count and not any(job.running for job in found)
-
-    wait_for(ended, f"{count} jobs")
-    return found
+def _ended(spark: SparkSession) -> list[Job]:
+    """The jobs of this thread's group, the oldest first, when all that has happened is in Spark's books."""
+    assert books.await_books(spark, PATIENCE)
+    known = [books.job(spark, id) for id in reversed(books.job_ids(spark))]
+    return [job for job in known if job is not None]
 
 
 # Names that are missing

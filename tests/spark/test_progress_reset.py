@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from semel import cli
-from semel.errors import DataLoss
+from semel.errors import ConfigError, DataLoss
 from semel.sandbox import Sandbox
 from tests.spark.harness import produce, values
 from tests.spark.lines import Line
@@ -20,6 +20,27 @@ def reset(line: Line, *arguments: str) -> None:
     command = ["progress", "reset", line.prefix, "--yes", "--bootstrap-server", line.kafka.bootstrap_servers, *arguments]
     done = CliRunner().invoke(cli.app, command)
     assert done.exit_code == 0, done.output
+
+
+def test_a_checkpoint_whose_first_batch_was_planned_before_the_reset(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    """Spark keeps what it has planned, and asks no startingOffsets again: those in front of it would be in no batch."""
+    line = Line.new(spark, kafka, tmp_path, "planned")
+    produce(kafka, line.source, range(300))
+    line.run()
+    in_the_middle = json.dumps({line.source: {"0": 100, "1": 75}})
+    with pytest.raises(DataLoss, match="`semel progress reset"):
+        line.run(checkpoint=tmp_path / "refused", reading={"startingOffsets": in_the_middle})
+    reset(line)
+    with pytest.raises(ConfigError, match="begin at 0 now: 175 offsets in between would be in no batch") as caught:
+        line.run(checkpoint=tmp_path / "refused", reading={"startingOffsets": "earliest"})
+    assert caught.value.tag == "BEGUN_LATER"
+    assert len(values(kafka.bootstrap_servers, line.target)) == 300
+    # the two ways out
+    line.run(checkpoint=tmp_path / "refused", reading={"startingOffsets": in_the_middle})
+    assert len(values(kafka.bootstrap_servers, line.target)) == 425
+    reset(line)
+    line.run(checkpoint=tmp_path / "empty", reading={"startingOffsets": "earliest"})
+    assert len(values(kafka.bootstrap_servers, line.target)) == 725
 
 
 def test_forgotten_and_set_to_other_offsets(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
+from zlib import crc32
 
 import pyarrow as pa
 import pytest
@@ -14,18 +16,20 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from semel.errors import AbortAndRetry
 from semel.sandbox import Sandbox
-from semel.spark import KafkaSink
-from semel.spark.proof import Proof
+from semel.spark import KafkaSink, books
+from semel.spark.proof import Proof, refuse_computed_twice
 from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import History, check
 from semel.testing.program import Program
 from semel.testing.spark import SparkCluster
 from tests import topics
-from tests.spark.harness import create, job_group, produce, program, progress, unique, values
+from tests.spark.harness import FORGETFUL, create, job_group, many_stages, produce, program, progress, unique, values
 from tests.spark.programs.spread import Spread
 from tests.spark.programs.twice import Twice
+from tests.spark.session import KEPT_STAGES
 from tests.waiting import PATIENCE_S, wait_for
 
 #: So many that a task sends its rows in two goes; a killed one has sent the first of them.
@@ -77,36 +81,51 @@ def test_without_the_proof_rows_are_lost(kafka: Sandbox, tmp_path: Path) -> None
     assert any(history.lost for history, _ in rounds(kafka, tmp_path, proof=False)), f"nothing was lost in {MOST_ROUNDS} rounds"
 
 
-def in_front(kafka: Sandbox, directory: Path, shape: str, *, proof: bool) -> tuple[History, str]:
-    """The same of a query, whose rows come from a topic."""
-    topic = create(kafka, "twice", 2)
-    topics.create(kafka.bootstrap_servers, f"{topic}-source", 4)
-    produce(kafka, f"{topic}-source", range(FEW))
-    return written(kafka, directory, shape, proof=proof, topic=topic)
+class Twices:
+    """One Spark that runs jobs of which it computes a part anew, one after the other: to start it takes longer than such a job."""
+
+    def __init__(self, kafka: Sandbox, folder: Path, driver: Program) -> None:
+        self._kafka, self._folder, self._driver = kafka, folder, driver
+        self._numbers = count()
+
+    def written(self, directory: Path, shape: str, *, proof: bool) -> tuple[History, str]:
+        """What is in the job's output, and what the driver has said meanwhile."""
+        topic = create(self._kafka, "twice", 2)
+        in_front = shape.endswith("in front")
+        if in_front:
+            topics.create(self._kafka.bootstrap_servers, f"{topic}-source", 4)
+            produce(self._kafka, f"{topic}-source", range(FEW))
+        number, before = next(self._numbers), len(self._driver.log.read_text())
+        draft = self._folder / "draft"
+        draft.write_text(str(Twice(self._kafka.bootstrap_servers, topic, FEW, shape, str(directory), proof)))
+        draft.rename(self._folder / f"{number}.job")
+        done = self._folder / f"{number}.done"
+        wait_for(lambda: done.exists() or self._driver.process.poll() is not None, f"the job {shape}")
+        assert done.exists(), self._driver.tail()
+        history = check(self._kafka.bootstrap_servers, topic, id="json:$.id" if in_front else "value", expected=map(str, range(FEW)))
+        return history, self._driver.log.read_text()[before:]
 
 
-def written(kafka: Sandbox, directory: Path, shape: str, *, proof: bool, topic: str = "") -> tuple[History, str]:
-    """A job of which Spark computes a part anew that comes out otherwise: what is in its output, and what its driver has said."""
-    topic = topic or create(kafka, "twice", 2)
-    plan = CrashPlan(directory / "plan")
-    with SparkCluster().driver(program("twice", Twice(kafka.bootstrap_servers, topic, FEW, shape, str(directory), proof)), plan) as driver:
-        assert driver.wait(PATIENCE_S) == 0, driver.tail()
-        id = "json:$.id" if shape.endswith("in front") else "value"
-        return check(kafka.bootstrap_servers, topic, id=id, expected=map(str, range(FEW))), driver.log.read_text()
+@pytest.fixture(scope="module")
+def twices(kafka: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twices]:
+    folder = tmp_path_factory.mktemp("twices")
+    kept = {"spark.ui.retainedStages": str(KEPT_STAGES)}
+    with SparkCluster(settings=kept).driver(program("twice", folder), CrashPlan(folder / "plan")) as driver:
+        yield Twices(kafka, folder, driver)
 
 
 @pytest.mark.parametrize("shape", ["branches", "between jobs"])
-def test_what_was_computed_twice_in_front_of_the_writing_stage_is_not_committed(kafka: Sandbox, tmp_path: Path, shape: str) -> None:
-    history, said = written(kafka, tmp_path, shape, proof=True)
+def test_what_was_computed_twice_in_front_of_the_writing_stage_is_not_committed(twices: Twices, tmp_path: Path, shape: str) -> None:
+    history, said = twices.written(tmp_path, shape, proof=True)
     assert history.exact, f"{history}\n{said[-6000:]}"
     assert "SEMEL_UNPROVEN" in said
     assert ("ran again" if shape == "branches" else "has computed again") in said
     assert "written in 1 retries" in said
 
 
-def test_what_a_first_try_has_left_in_shuffles_is_not_used(kafka: Sandbox, tmp_path: Path) -> None:
+def test_what_a_first_try_has_left_in_shuffles_is_not_used(twices: Twices, tmp_path: Path) -> None:
     """Spark keeps what RDDs have shuffled as long as they live: a second try in the same call would go on from there, and so would a second call."""
-    history, said = written(kafka, tmp_path, "shuffles", proof=True)
+    history, said = twices.written(tmp_path, "shuffles", proof=True)
     assert said.count("refused: [SEMEL_STALE_SHUFFLE]") == 2, said[-6000:]
     assert said.endswith("written in 0 retries\n"), "the rows that were made anew"
     assert history.exact, f"{history}\n{said[-6000:]}"
@@ -122,14 +141,15 @@ def _run(spark: SparkSession, *tags: str) -> None:
 
 def test_jobs_that_a_batch_is_proven_by(spark: SparkSession) -> None:
     """Those in front of the call and of all its tries, for a micro-batch back to the call before; of another sink, too, and none of another run."""
-    call, job = (Proof(spark, "mine", micro_batch=micro_batch) for micro_batch in (True, False))
+    rows = spark.range(1)
+    call, job = (Proof(rows, "mine", run=run) for run in ("a run", None))
     with job_group(spark, "a run"):
-        _run(spark, Proof(spark, "mine", micro_batch=True).tag)
+        _run(spark, Proof(rows, "mine", run="a run").tag)
     with job_group(spark, "another run"):
         _run(spark)
     with job_group(spark, "a run"):
         _run(spark)
-        _run(spark, Proof(spark, "other", micro_batch=True).tag)
+        _run(spark, Proof(rows, "other", run="a run").tag)
         tries = {call.tag}
         _run(spark, call.tag)
         call.next_attempt()
@@ -202,12 +222,88 @@ def test_what_users_do_in_front_of_the_sink_is_proven_at_once(
     assert not [record for record in caplog.records if "is run again" in record.message]
 
 
+def test_a_function_that_has_set_a_job_group_of_its_own(spark: SparkSession) -> None:
+    """As the names of Spark's pages are set. What ran before that in the run's group counts, too."""
+    with job_group(spark, "a run of it"):
+        _run(spark)
+    with job_group(spark, "a name for the page"):
+        call = Proof(spark.range(1), "named", run="a run of it")
+        _run(spark, call.tag)
+        assert books.await_books(spark, PATIENCE_S)
+        assert [call.tag in one.tags for one in call._jobs()] == [True] * 2 + [False] * 2
+
+
+def test_what_others_still_run_is_not_waited_for_where_no_task_wrote(spark: SparkSession, tmp_path: Path) -> None:
+    """Another sink of the same query, at work beside this one."""
+    over = tmp_path / "over"
+    with job_group(spark, "a run of two"):
+        _run(spark, Proof(spark.range(1), "without rows", run="a run of two").tag)  # the call before
+
+    def beside() -> None:
+        with job_group(spark, "a run of two"):
+            spark.sparkContext.parallelize([1], 1).foreach(lambda _: wait_for(over.exists, "the end of the test"))
+
+    other = threading.Thread(target=beside)
+    other.start()
+    try:
+        with job_group(spark, "a run of two"):
+            wait_for(lambda: any(one is not None and one.running for one in map(partial(books.job, spark), books.job_ids(spark))), "the job beside")
+            Proof(spark.range(1), "without rows", run="a run of two").prove([])
+        assert other.is_alive()
+    finally:
+        over.touch()
+        other.join()
+
+
+def test_two_prefixes_whose_checksums_are_alike_are_two(spark: SparkSession) -> None:
+    """The look back ends at the same sink's call before: taken for it, another sink's would hide what is in front of both. CRC-32 takes these two
+    for one."""
+    one, other = (Proof(spark.range(1), prefix, run="a run") for prefix in ("plumless", "buckeroo"))
+    assert crc32(b"plumless") == crc32(b"buckeroo")
+    assert one._prefix != other._prefix
+
+
+def test_stages_that_spark_has_forgotten(spark: SparkSession) -> None:
+    """In front of a batch job the look ends at them. A micro-batch cannot be proven without, and is told what to set."""
+    with job_group(spark, "a forgetful run"):
+        _run(spark)
+        many_stages(spark, FORGETFUL)
+        call, query = (Proof(spark.range(1), "forgetful", run=run) for run in (None, "a forgetful run"))
+        _run(spark, call.tag)
+        assert books.await_books(spark, PATIENCE_S)
+        jobs = list(call._jobs())[::-1]
+    assert len(jobs) == 2 + FORGETFUL + 2, "jobs are kept longer"
+    wait_for(lambda: not books.stages(spark, jobs[0].stages), "stages to be forgotten")
+    told = call._told(jobs)
+    assert [one for one, _ in told] == jobs[-len(told) :]
+    assert 2 < len(told) < len(jobs)
+    with pytest.raises(AbortAndRetry, match=r"has forgotten stages of job \d+ already\. Raise spark\.ui\.retainedStages") as refused:
+        query._told(jobs)
+    assert refused.value.tag == "UNPROVEN"
+
+
+def test_stages_that_were_found_done_are_forgotten_first_and_refused_by_none(spark: SparkSession) -> None:
+    with job_group(spark, "a run over one shuffle"):
+        query = Proof(spark.range(1), "found done", run="a run over one shuffle")
+        many_stages(spark, FORGETFUL, anew=False)
+        _run(spark, query.tag)
+        assert books.await_books(spark, PATIENCE_S)
+        jobs = list(query._jobs())[::-1]
+
+    def told() -> int:
+        return sum(stage.rdd >= 0 for _, stages in query._told(jobs) for stage in stages)
+
+    wait_for(lambda: told() < sum(len(one.stages) for one in jobs), "stages to be forgotten")
+    assert told() >= sum(one.completed for one in jobs)
+    refuse_computed_twice(query._told(jobs), query.tag, micro_batch=True, kept=lambda: -1)
+
+
 def test_jobs_of_others_do_not_hide_those_of_the_call(spark: SparkSession) -> None:
     """More of them than are looked at in front of it run while it writes, in the same group."""
     with job_group(spark, "a busy driver"):
         for _ in range(LOOKED_AT + 5):
             spark.range(1).collect()
-        call = Proof(spark, "busy", micro_batch=False)
+        call = Proof(spark.range(1), "busy", run=None)
         _run(spark, call.tag)
         for _ in range(LOOKED_AT + 5):
             spark.range(1).collect()
@@ -220,32 +316,73 @@ def test_jobs_of_others_do_not_hide_those_of_the_call(spark: SparkSession) -> No
         assert shown() == [True] * 2 + [False] * (LOOKED_AT + 5) + [True] * 2 + [False] * LOOKED_AT
 
 
-@pytest.mark.parametrize("shape", ["in front", "branches in front", "broadcasts in front", "nothing in front"])
-def test_what_was_computed_twice_before_the_sink_was_called(kafka: Sandbox, tmp_path: Path, shape: str) -> None:
-    """With adaptive execution a stateless query has made its shuffles by then. Spark keeps them within the run: it ends, and the next one makes them
-    anew."""
-    history, said = in_front(kafka, tmp_path, shape, proof=True)
+@pytest.mark.parametrize("shape", ["eager", "lazy"])
+def test_what_a_batch_job_was_checkpointed_from_is_asked_about(twices: Twices, tmp_path: Path, shape: str) -> None:
+    """No lineage has it, and making it anew helps in a job group of its own. A lazy one is written by the first try, that is refused as well."""
+    history, said = twices.written(tmp_path, shape, proof=True)
+    assert said.count("refused: [SEMEL_STALE_SHUFFLE]") == 2, said[-6000:]
+    assert ("is run again" in said) == (shape == "lazy")
+    assert said.endswith("written in 0 retries\n"), "the rows that were made anew"
     assert history.exact, f"{history}\n{said[-6000:]}"
-    assert "SEMEL_STALE_SHUFFLE" in said
 
 
-@pytest.mark.parametrize("shape", ["in front", "branches in front", "broadcasts in front"])
-def test_unproven_what_was_computed_before_the_call_doubles_and_loses_rows(kafka: Sandbox, tmp_path: Path, shape: str) -> None:
+def test_with_all_but_the_checkpoint_asked_about_rows_are_doubled_and_lost(twices: Twices, tmp_path: Path) -> None:
     """The control."""
-    history, said = in_front(kafka, tmp_path, shape, proof=False)
+    history, said = twices.written(tmp_path, "lazy", proof=False)
     assert history.lost, f"{history}\n{said[-6000:]}"
     assert history.duplicated
 
 
-def test_unproven_all_rows_are_lost_and_none_is_written(kafka: Sandbox, tmp_path: Path) -> None:
+IN_FRONT = [
+    "in front",
+    "branches in front",
+    "broadcasts in front",
+    "nothing in front",
+    "checkpoint in front",
+    "cached in front",
+    "forgotten in front",
+]
+
+
+@pytest.mark.parametrize("shape", IN_FRONT)
+def test_what_was_computed_twice_before_the_sink_was_called(twices: Twices, tmp_path: Path, shape: str) -> None:
+    """With adaptive execution a stateless query has made its shuffles by then. Spark keeps them within the run: it ends, and the next one makes them
+    anew."""
+    history, said = twices.written(tmp_path, shape, proof=True)
+    assert history.exact, f"{history}\n{said[-6000:]}"
+    assert "SEMEL_STALE_SHUFFLE" in said
+
+
+@pytest.mark.parametrize("shape", ["broadcasts in front", "checkpoint in front", "cached in front"])
+def test_unproven_what_was_computed_before_the_call_doubles_and_loses_rows(twices: Twices, tmp_path: Path, shape: str) -> None:
+    """The control."""
+    history, said = twices.written(tmp_path, shape, proof=False)
+    assert history.lost, f"{history}\n{said[-6000:]}"
+    assert history.duplicated
+
+
+def test_a_batch_of_which_spark_has_forgotten_jobs_is_refused(twices: Twices, tmp_path: Path) -> None:
+    history, said = twices.written(tmp_path, "forgotten jobs in front", proof=True)
+    assert history.exact, f"{history}\n{said[-6000:]}"
+    assert "Spark may have forgotten jobs of this batch already" in said
+
+
+def test_without_asking_for_forgotten_jobs_rows_are_doubled_and_lost(twices: Twices, tmp_path: Path) -> None:
+    """The control."""
+    history, said = twices.written(tmp_path, "forgotten jobs in front", proof=False)
+    assert history.lost, f"{history}\n{said[-6000:]}"
+    assert history.duplicated
+
+
+def test_unproven_all_rows_are_lost_and_none_is_written(twices: Twices, tmp_path: Path) -> None:
     """The control: no task, no receipt, and the batch counts as done."""
-    history, said = in_front(kafka, tmp_path, "nothing in front", proof=False)
+    history, said = twices.written(tmp_path, "nothing in front", proof=False)
     assert history.lost == FEW, f"{history}\n{said[-6000:]}"
 
 
-def test_with_the_writing_stage_alone_proven_rows_are_doubled_and_lost(kafka: Sandbox, tmp_path: Path) -> None:
+def test_with_the_writing_stage_alone_proven_rows_are_doubled_and_lost(twices: Twices, tmp_path: Path) -> None:
     """The control: the same loss, and nobody asks what was computed in front of the writing stage."""
-    history, said = written(kafka, tmp_path, "between jobs", proof=False)
+    history, said = twices.written(tmp_path, "between jobs", proof=False)
     assert history.lost, f"{history}\n{said[-6000:]}"
     assert history.duplicated
     assert "written in 0 retries" in said

@@ -1,16 +1,25 @@
-"""A job whose rows come out otherwise each time they are computed, and that loses an executor once. Its argument is a :class:`Twice` as JSON.
+"""Jobs whose rows come out otherwise each time they are computed, and that lose an executor once, one after the other in one Spark.
+
+The argument is a folder: ``0.job``, ``1.job`` and so on are a :class:`Twice` each, as JSON, and ``0.done`` says that the first one is done.
 
 By chance each row goes one of two ways, and both ways lead to the one topic: without a failure each row is there once. ``shape`` says what is lost:
 
 - ``branches``: the two ways share a shuffle, and the second one needs a part of it again when the first one is done;
 - ``between jobs``: nobody needs it when it is lost, and no stage ever runs a second attempt: a later job computes it, in a stage of its own;
 - ``shuffles``: two shuffles of RDDs, one made of the other, which Spark keeps from the first try for the second;
+- ``eager``, ``lazy``: as ``between jobs``, checkpointed in front of a batch job, or by its first try;
 - ``in front``: two shuffles of a stateless query, which Spark has made before it calls the sink: it is lost between these two;
 - ``branches in front``: as ``between jobs``, in a stateless query, all of it before Spark calls the sink;
 - ``broadcasts in front``: the same, and both ways go through the driver, as the small sides of joins: they are in no lineage;
-- ``nothing in front``: the same, and everything is lost and comes out otherwise, so that nobody has any row.
+- ``checkpoint in front``: as ``shuffles``, in the function of a query, checkpointed by the first try;
+- ``cached in front``: as ``broadcasts in front``, in the function of a query, cached by the first try;
+- ``nothing in front``: as ``between jobs``, in a query, and everything is lost and comes out otherwise, so that nobody has any row;
+- ``forgotten in front``: one way is read in front of the sink, the other by it; lost between these two; and Spark, kept busy by others, forgets what
+  it found done for the first;
+- ``forgotten jobs in front``: as that, and it forgets the jobs.
 
-What is refused is written once more as it is, and then made anew. ``proof`` off has only the writing stage asked about: the control.
+What is refused is written once more as it is, and then made anew. ``proof`` off has only the writing stage asked about, or, with a
+checkpoint or a cache, all but that: the control.
 """
 
 from __future__ import annotations
@@ -21,28 +30,41 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import StatusTracker, TaskContext
+from pyspark import RDD, StatusTracker, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.errors import AbortAndRetry
 from semel.sandbox.processes import children, parents
-from semel.spark import KafkaSink, keep_running, proof
+from semel.spark import KafkaSink, books, internals, keep_running, proof
 from semel.testing.fork_client import STARTED_AS
 from tests.spark.argument import Argument
+from tests.spark.harness import FORGETFUL, many_jobs, many_stages
 from tests.waiting import wait_for
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _SCHEMA = "value string, way int"
 _PARTS = 4
+_EXECUTORS = 2
+_LOST_BY_THE_FUNCTION = ("in front", "forgotten in front", "forgotten jobs in front")
+#: For their controls all is asked but what is kept outside of shuffles.
+_KEPT = ("eager", "lazy", "checkpoint in front", "cached in front")
 _Batches = Iterator[pa.RecordBatch]
+#: Shapes of a batch job, and how each checkpoints.
+_CHECKPOINTED: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "eager": lambda rows: rows.checkpoint(),
+    "lazy": lambda rows: rows.checkpoint(eager=False),
+}
 
 
 @dataclass(frozen=True)
@@ -57,23 +79,44 @@ class Twice(Argument):
     proof: bool = True
 
 
-def main(job: Twice) -> None:
+def main(folder: Path) -> None:
     logging.basicConfig(level=logging.WARNING)
-    if not job.proof:
-        patch.object(proof, "refuse_computed_twice").start()
     spark = SparkSession.builder.getOrCreate()
-    if job.shape.endswith("in front"):
-        run_query(spark, job)
-        spark.stop()
-        return
-    shapes = {"branches": branches, "between jobs": between_jobs, "shuffles": shuffles}
-    rows = shapes[job.shape](spark, job)
+    for number in count():
+        wait_for((folder / f"{number}.job").exists, f"job {number}")
+        job = Twice.parse((folder / f"{number}.job").read_text())
+        wait_for(lambda: len(_executors(os.getpid())) == _EXECUTORS, "executors in the place of those that were lost")
+        spark.sparkContext.setCheckpointDir(f"{job.directory}/checkpoints")
+        # what is in front of a batch job is known by its group
+        spark.sparkContext.setJobGroup(job.topic, job.shape)
+        with proven(job):
+            (run_query if job.shape.endswith("in front") else run_job)(spark, job)
+        (folder / f"{number}.done").touch()
+
+
+@contextmanager
+def proven(job: Twice) -> Iterator[None]:
+    """Or not: a control."""
+    with ExitStack() as stack:
+        if not job.proof and job.shape == "forgotten jobs in front":
+            stack.enter_context(patch.object(books, "forgot_jobs_since", return_value=False))
+        elif not job.proof:
+            for kept in ("newest_checkpoint", "newest_persisted"):
+                stack.enter_context(patch.object(internals, kept, return_value=-1))
+            if job.shape not in _KEPT:
+                stack.enter_context(patch.object(proof, "refuse_computed_twice"))
+        yield
+
+
+def run_job(spark: SparkSession, job: Twice) -> None:
+    shapes = {"branches": branches, "between jobs": between_jobs, "shuffles": shuffles, **dict.fromkeys(_CHECKPOINTED, checkpointed)}
     striker = striking(spark, job)
+    rows = shapes[job.shape](spark, job)
     sink = KafkaSink(topic=job.topic, transactionalIdPrefix=job.topic, **{"kafka.bootstrap.servers": job.servers})
     if not write(sink, rows) and not write(sink, rows):
+        spark.sparkContext.setJobGroup(f"{job.topic} made anew", job.shape)
         write(sink, shapes[job.shape](spark, job))
     striker.join()
-    spark.stop()
 
 
 def write(sink: KafkaSink, rows: DataFrame) -> bool:
@@ -104,12 +147,19 @@ def _divided(shared: DataFrame, job: Twice) -> DataFrame:
     return first.union(second)
 
 
+def checkpointed(spark: SparkSession, job: Twice) -> DataFrame:
+    return _keyed(_CHECKPOINTED[job.shape](_divided(_shared(spark, job.rows), job)))
+
+
 def shuffles(spark: SparkSession, job: Twice) -> DataFrame:
-    numbers = spark.sparkContext.parallelize(range(job.rows), _PARTS)
-    first = numbers.map(lambda number: (os.urandom(1)[0], number)).partitionBy(_PARTS)
-    second = first.map(lambda pair: (os.urandom(1)[0], pair[1])).partitionBy(_PARTS)
-    rows = spark.createDataFrame(second.map(lambda pair: (str(pair[1]), pair[0])), _SCHEMA)
+    rows = spark.createDataFrame(_shuffled(spark.sparkContext.parallelize(map(str, range(job.rows)), _PARTS)), _SCHEMA)
     return _keyed(rows.mapInArrow(_waiting(job.directory, _PARTS - 1), _SCHEMA))
+
+
+def _shuffled(values: RDD[str]) -> RDD[tuple[str, int]]:
+    first = values.map(lambda value: (os.urandom(1)[0], value)).partitionBy(_PARTS)
+    second = first.map(lambda pair: (os.urandom(1)[0], pair[1])).partitionBy(_PARTS)
+    return second.map(lambda pair: (pair[1], pair[0]))
 
 
 def run_query(spark: SparkSession, job: Twice) -> None:
@@ -122,25 +172,53 @@ def run_query(spark: SparkSession, job: Twice) -> None:
         "branches in front": _branches_in_front,
         "broadcasts in front": _broadcasts_in_front,
         "nothing in front": _nothing_in_front,
+        "forgotten in front": _one_in_front,
+        "forgotten jobs in front": _one_in_front,
     }
-    rows = shapes[job.shape](numbers, job)
+    in_the_function = {"checkpoint in front": _by_a_checkpointed_rdd, "cached in front": _cached}
+    rows = shapes[job.shape](numbers, job) if job.shape in shapes else numbers
     sink = KafkaSink(topic=job.topic, transactionalIdPrefix=job.topic, **kafka)
 
     def lose(df: DataFrame, number: int) -> None:
-        if job.shape == "in front" and not Path(job.directory, "lost").exists():
-            _lose(spark, {_executors(os.getpid())[0]}, Path(job.directory))
-        sink(df, number)
+        if job.shape in _LOST_BY_THE_FUNCTION and not Path(job.directory, "lost").exists():
+            here = Path(job.directory, "here")
+            spared = {int(here.read_text())} if here.exists() else set(_executors(os.getpid())[1:])
+            _lose(spark, {*_executors(os.getpid())} - spared, Path(job.directory))
+            if job.shape == "forgotten in front":
+                _beside(partial(many_stages, spark, 2))
+            if job.shape == "forgotten jobs in front":
+                _beside(partial(many_jobs, spark))
+        sink(in_the_function[job.shape](df, job) if job.shape in in_the_function else df, number)
 
     def start() -> StreamingQuery:
         writer = _keyed(rows).writeStream.foreachBatch(lose).option("checkpointLocation", f"{job.directory}/checkpoint")
         return writer.trigger(availableNow=True).start()
 
-    if job.shape == "in front":
+    if job.shape == "forgotten in front":
+        _beside(partial(many_stages, spark, FORGETFUL))
+    if job.shape in _LOST_BY_THE_FUNCTION:
         keep_running(start)
         return
     striker = striking(spark, job)
     keep_running(start)
     striker.join()
+
+
+def _beside(work: Callable[[], None]) -> None:
+    """By others: until Spark forgets some stages, or jobs."""
+    other = threading.Thread(target=work)
+    other.start()
+    other.join()
+
+
+def _by_a_checkpointed_rdd(df: DataFrame, job: Twice) -> DataFrame:
+    rows = _shuffled(df.rdd.map(lambda row: str(row.value)))
+    rows.checkpoint()
+    return _keyed(df.sparkSession.createDataFrame(rows, _SCHEMA).mapInArrow(_waiting(job.directory, _PARTS - 1), _SCHEMA))
+
+
+def _cached(df: DataFrame, job: Twice) -> DataFrame:
+    return _keyed(_broadcasts_in_front(df.select("value"), job)).cache()
 
 
 def _in_a_row(numbers: DataFrame, job: Twice) -> DataFrame:
@@ -163,6 +241,12 @@ def _broadcasts_in_front(numbers: DataFrame, job: Twice) -> DataFrame:
         return ids.join(f.broadcast(small.select("value", f.get_json_object("value", "$.id").alias("id"))), "id").select("value")
 
     return joined(first).union(joined(second))
+
+
+def _one_in_front(numbers: DataFrame, job: Twice) -> DataFrame:
+    shared = _by_chance(numbers)
+    first = shared.coalesce(1).mapInArrow(_way(0), _SCHEMA).mapInArrow(_saying_where(job.directory), _SCHEMA).repartition(2, "value")
+    return first.union(shared.mapInArrow(_way(1), _SCHEMA))
 
 
 def _nothing_in_front(numbers: DataFrame, job: Twice) -> DataFrame:
@@ -191,6 +275,15 @@ def _way(way: int) -> Callable[[_Batches], _Batches]:
     return keep
 
 
+def _saying_where(directory: str) -> Callable[[_Batches], _Batches]:
+    def say(batches: _Batches) -> _Batches:
+        if not Path(directory, "lost").exists():
+            _say(_executor_of_this(), Path(directory, "here"))
+        yield from batches
+
+    return say
+
+
 def _waiting(directory: str, part: int) -> Callable[[_Batches], _Batches]:
     """One task reads all that it is given, says by which executor it is run, and waits until the other one is lost."""
 
@@ -199,14 +292,22 @@ def _waiting(directory: str, part: int) -> Callable[[_Batches], _Batches]:
         context = TaskContext.get()
         assert context is not None
         if context.partitionId() == part and not Path(directory, "lost").exists():
-            above = parents(int(os.environ.get(STARTED_AS) or os.getpid()))
-            mine = next(pid for pid, command in above if _EXECUTOR in command)
-            Path(directory, "draft").write_text(str(mine))
-            Path(directory, "draft").rename(Path(directory, "waits"))
+            _say(_executor_of_this(), Path(directory, "waits"))
             wait_for(Path(directory, "lost").exists, "the loss of an executor")
         yield from rows
 
     return wait
+
+
+def _executor_of_this() -> int:
+    above = parents(int(os.environ.get(STARTED_AS) or os.getpid()))
+    return next(pid for pid, command in above if _EXECUTOR in command)
+
+
+def _say(number: int, file: Path) -> None:
+    draft = file.with_suffix(".draft")
+    draft.write_text(str(number))
+    draft.rename(file)
 
 
 def striking(spark: SparkSession, job: Twice) -> threading.Thread:
@@ -253,4 +354,4 @@ def _executors(pid: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    main(Twice.parse(sys.argv[1]))
+    main(Path(sys.argv[1]))

@@ -451,6 +451,39 @@ def test_message_without_progress_names_the_former_prefix() -> None:
     assert "startingOffsets=committed" not in message
 
 
+def test_message_without_progress_says_what_stands_in_front_and_when_each_way_is_right() -> None:
+    message = refused(decide(plan(7, part(at({0: 5, 1: 3}), at({0: 9, 1: 3}), at({0: 2, 1: 3}))), None)).message
+    assert "source 0 of the batch begins behind rows in-0 2 to 4 (3 offsets), and nothing says that they were written" in message
+    assert "right where all in front of it was written" in message
+    assert "right where nothing was written yet" in message
+    assert "begins behind" not in refused(decide(simple(7, 0, 9), None)).message
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        (simple(42, 90, 130), "as the checkpoint has it, which writes the rows to repeat once more;"),
+        (simple(42, 110, 130), "as the checkpoint has it, which leaves the rows to miss out for good;"),
+        (simple(40, 100, 130, stateful=True), "as the checkpoint has it, whatever that repeats or misses;"),
+    ],
+)
+def test_message_says_what_the_token_does_to_the_rows(batch: Planned, said: str) -> None:
+    assert said in refused(decide(batch, P41)).message
+
+
+def test_message_about_what_is_taken_over_names_whose_it_is_and_resets_nobody() -> None:
+    batch = simple(0, 7, 9, query="renamed")
+    message = refused(decide(batch, P41, prefix="new", previous="former")).message
+    assert "the progress of 'former', which previousTransactionalIdPrefix takes over:" in message
+    assert "if 'former' is not what this query's prefix was before it was renamed, take previousTransactionalIdPrefix out" in message
+    assert "startingOffsets=committed and transactionalIdPrefix=former;" in message
+    assert "semel progress reset" not in message
+    elsewhere = plan(0, part(at({0: 0}, topic="other"), at({0: 9}, topic="other")), query="renamed")
+    strange = refused(decide(elsewhere, P41, prefix="new", previous="former")).message
+    assert "startingOffsets=committed" not in strange
+    assert "former" not in refused(decide(batch, P41, prefix="new")).message
+
+
 def test_message_of_a_thousand_partitions_stays_readable_and_the_ranges_are_whole() -> None:
     everywhere = dict.fromkeys(range(1000), 10)
     found = refused(decide(plan(42, part(at(dict.fromkeys(range(1000), 4)), at(everywhere))), progress(41, at(everywhere))))

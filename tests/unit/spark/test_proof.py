@@ -8,7 +8,7 @@ from semel.errors import AbortAndRetry
 from semel.spark.facts import Job, Stage
 from semel.spark.proof import STALE, Told, refuse_computed_twice
 
-BASE, LEFT, RIGHT, LAST, OTHER = (frozenset(rdds) for rdds in ({1, 2}, {3, 4}, {5, 6}, {7, 8}, {40}))
+BASE, LEFT, RIGHT, LAST, OTHER = (2, 4, 6, 8, 40)
 TAG, TRY_BEFORE, OTHER_SINK = "semel-write-1-1", "semel-write-1-0", "semel-write-2-0"
 
 
@@ -20,23 +20,28 @@ def job(number: int, *stages: Stage, tag: str | None = TAG, succeeded: bool = Tr
     return Job(number, False, succeeded, tuple(stage.id for stage in stages), len(completed), 0, tasks, 0, tags), list(stages)
 
 
-def ran(id: int, rdds: frozenset[int], attempt: int = 0, tasks: int = 4) -> Stage:
-    return Stage(id, attempt, tasks, tasks, 0, rdds)
+def ran(id: int, rdd: int, attempt: int = 0, tasks: int = 4) -> Stage:
+    """One that writes a shuffle, but for what answers the job."""
+    return Stage(id, attempt, tasks, tasks, 0, rdd, 0 if rdd == LAST else 10)
 
 
-def done(id: int, rdds: frozenset[int]) -> Stage:
+def done(id: int, rdd: int) -> Stage:
     """A stage that Spark has found done."""
-    return Stage(id, 0, 4, 0, 0, rdds)
+    return Stage(id, 0, 4, 0, 0, rdd, 0)
 
 
-def refused(told: list[Told], *, micro_batch: bool = True) -> str:
+def forgotten(id: int) -> Stage:
+    return Stage(id, 0, 0, 0, 0, -1, 0)
+
+
+def refused(told: list[Told], *, micro_batch: bool = True, kept: int = -1) -> str:
     with pytest.raises(AbortAndRetry) as caught:
-        refuse_computed_twice(told, TAG, micro_batch=micro_batch)
+        refuse_computed_twice(told, TAG, micro_batch=micro_batch, kept=lambda: kept)
     return str(caught.value)
 
 
-def accepted(told: list[Told]) -> None:
-    refuse_computed_twice(told, TAG, micro_batch=True)
+def accepted(told: list[Told], *, micro_batch: bool = True, kept: int = -1) -> None:
+    refuse_computed_twice(told, TAG, micro_batch=micro_batch, kept=lambda: kept)
 
 
 def in_front(told: list[Told], tag: str | None = None) -> list[Told]:
@@ -129,7 +134,7 @@ WROTE = job(3, done(5, BASE), ran(6, OTHER), tag=TRY_BEFORE)
             job(3, ran(5, BASE, tasks=2), ran(6, OTHER, attempt=1), tag=OTHER_SINK),
             job(5, done(8, BASE), ran(9, LAST)),
         ],
-        [*in_front(ADAPTIVE), job(8, ran(15, frozenset({20, 21})), ran(16, frozenset({22}), attempt=1), tag=None), READS],
+        [*in_front(ADAPTIVE), job(8, ran(15, 21), ran(16, 22, attempt=1), tag=None), READS],
         [*in_front(ADAPTIVE[:2]), job(7, done(11, BASE), ran(12, LEFT, attempt=1), tag=None), job(8, done(13, BASE), done(14, LEFT), ran(15, LAST))],
     ],
     ids=["read once it was whole", "lost while it was made", "read by the try before", "read by another sink", "used by nobody", "its last part"],
@@ -149,5 +154,92 @@ def test_what_was_broadcast_is_in_no_lineage() -> None:
     """Both sides that were read go through the driver; so do rows that were checkpointed. In front of a batch job the same may be anybody's."""
     told = [*in_front(TWICE), job(9, ran(20, LAST))]
     assert STALE in refused(told)
-    refuse_computed_twice(told, TAG, micro_batch=False)
+    accepted(told, micro_batch=False)
     assert STALE in refused([*in_front(TWICE), READS], micro_batch=False)
+
+
+def _two_shuffles_of_rdds(tag: str | None) -> list[Told]:
+    """One of them is lost while the other is made of it. What is behind it in the same job is checkpointed by the next, as RDD 9."""
+    first = job(0, ran(0, BASE, attempt=1), ran(1, LEFT, attempt=1), ran(2, LAST), tag=tag, succeeded=tag is None)
+    return [first, job(1, done(3, BASE), done(4, LEFT), ran(5, LAST), tag=tag)]
+
+
+FROM_IT = job(4, ran(9, 10))
+
+
+@pytest.mark.parametrize("micro_batch", [True, False], ids=["micro-batch", "batch job"])
+def test_a_checkpoint_that_a_refused_try_has_written_cuts_the_lineage(micro_batch: bool) -> None:
+    told = [*_two_shuffles_of_rdds(TRY_BEFORE), FROM_IT]
+    assert STALE in refused(told, micro_batch=micro_batch, kept=9)
+    # the control: without a checkpoint nothing of it can be used
+    accepted(told, micro_batch=micro_batch)
+    # one that is older than what was computed twice holds none of it
+    accepted(told, micro_batch=micro_batch, kept=0)
+
+
+def test_a_checkpoint_in_front_of_a_batch_job() -> None:
+    told = [*_two_shuffles_of_rdds(None), FROM_IT]
+    assert STALE in refused(told, micro_batch=False, kept=9)
+    accepted(told, micro_batch=False)
+
+
+@pytest.mark.parametrize("micro_batch", [True, False], ids=["micro-batch", "batch job"])
+def test_cached_blocks_of_a_refused_try_hold_what_was_made_of_two_computations(micro_batch: bool) -> None:
+    """No later job lists what has read the first one: its rows are in the blocks of RDD 20, which is newer than all that they were made of."""
+    torn = job(0, ran(0, BASE, attempt=1), ran(1, 21), tag=TRY_BEFORE, succeeded=False)
+    told = [torn, job(1, ran(5, 22), ran(6, 23))]
+    assert STALE in refused(told, micro_batch=micro_batch, kept=20)
+    accepted(told, micro_batch=micro_batch)  # the control: nothing is cached
+    accepted(told, micro_batch=micro_batch, kept=1)
+
+
+def test_checkpoints_are_looked_for_where_something_was_computed_twice() -> None:
+    """It costs a call for each RDD."""
+
+    def never() -> int:
+        raise AssertionError("asked without need")
+
+    for told in (ADAPTIVE, ONE_JOB, [job(0, ran(0, BASE, attempt=1), tag=None), job(4, done(6, BASE), ran(7, LAST))]):
+        refuse_computed_twice(told, TAG, micro_batch=True, kept=never)
+
+
+#: In front of the call one branch is made of the shuffle, which is found done there; the try before computes a part of it anew, and is refused.
+COMPUTED_ANEW = [*in_front(ADAPTIVE[:2]), job(5, ran(10, BASE, tasks=1), tag=TRY_BEFORE)]
+LISTS_ALL = job(9, done(20, BASE), done(21, LEFT), ran(23, LAST))
+
+
+@pytest.mark.parametrize("micro_batch", [True, False], ids=["micro-batch", "batch job"])
+def test_what_was_found_done_and_is_forgotten_may_have_been_any(micro_batch: bool) -> None:
+    """Spark forgets those first, and without it nothing says that the first of two computations was read."""
+    first, (one, (_, left)), again = COMPUTED_ANEW
+    assert STALE in refused([*COMPUTED_ANEW, LISTS_ALL], micro_batch=micro_batch)
+    assert STALE in refused([first, (one, [forgotten(1), left]), again, LISTS_ALL], micro_batch=micro_batch)
+    accepted([first, (one, [left]), again, LISTS_ALL], micro_batch=micro_batch)  # the control: it is left out
+
+
+def test_what_read_it_and_is_forgotten_has_read_it() -> None:
+    first, (one, (found_done, _)), again = COMPUTED_ANEW
+    assert STALE in refused([first, (one, [found_done, forgotten(2)]), again, LISTS_ALL])
+
+
+def test_a_batch_job_that_lists_what_is_forgotten_may_be_made_of_any() -> None:
+    own = job(9, forgotten(20), done(21, LEFT), ran(23, LAST))
+    assert STALE in refused([*COMPUTED_ANEW, own], micro_batch=False)
+    accepted([*COMPUTED_ANEW, job(9, done(21, LEFT), ran(23, LAST))], micro_batch=False)  # the control
+
+
+def test_what_is_forgotten_is_no_matter_where_nothing_was_computed_twice() -> None:
+    accepted([(each, [forgotten(stage.id) if not stage.completed else stage for stage in stages]) for each, stages in ADAPTIVE])
+
+
+def test_a_shuffle_that_is_computed_again_without_a_row_is_one() -> None:
+    first, (one, (_, left)), _ = COMPUTED_ANEW
+    nothing = Stage(10, 0, 1, 1, 0, BASE, 0)
+    assert STALE in refused([first, (one, [forgotten(1), left]), job(5, nothing, ran(11, OTHER), tag=TRY_BEFORE), LISTS_ALL])
+    assert "UNPROVEN" in refused([first, (one, [forgotten(1), left]), job(9, done(20, BASE), done(21, LEFT), nothing, ran(23, LAST))])
+
+
+def test_what_answers_a_job_again_is_not_what_was_found_done() -> None:
+    """Each try of ``take`` answers with other parts of the same RDD."""
+    tries = [job(2, ran(3, LAST, tasks=1), tag=None), job(3, ran(4, LAST), tag=None)]
+    accepted([job(0, forgotten(0), ran(1, LEFT), tag=None), *tries, job(9, ran(23, RIGHT))])

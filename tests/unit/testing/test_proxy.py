@@ -206,6 +206,23 @@ def test_delays_by_time_end_by_themselves(proxy: FaultProxy, client: Client, bro
     assert all(fault.finished.is_set() for fault in faults)
 
 
+@pytest.mark.parametrize("where", ["request", "reply"])
+def test_of_two_that_end_the_connection_the_second_meets_the_next_request(proxy: FaultProxy, broker: Broker, where: str) -> None:
+    drop = proxy.drop_request if where == "request" else proxy.drop_reply
+    first, second, unwanted = drop("EndTxn"), drop("EndTxn"), drop("EndTxn")
+    met = []
+    for _ in range(2):
+        client = Client(proxy.bootstrap_servers)
+        assert client.send(request(1)).answer() is None
+        client.close()
+        met.append((first.happened.is_set(), second.happened.is_set()))
+    assert met == [(True, False), (True, True)]
+    proxy.withdraw(unwanted)
+    client = Client(proxy.bootstrap_servers)
+    assert client.send(request(1)).answer() is not None
+    client.close()
+
+
 def test_a_repeated_request_is_the_same_bytes_and_its_answers_are_kept_back(proxy: FaultProxy, client: Client, broker: Broker) -> None:
     fault = proxy.repeat_request("EndTxn", times=2)
     client.send(request(7, body=b"again"), request(8, body=b"next"))
