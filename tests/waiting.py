@@ -13,10 +13,13 @@ TRANSACTION_MS = 600_000
 _POLL_S = 0.02
 
 
-def wait_for(condition: Callable[[], object], what: str, seconds: float = PATIENCE_S) -> None:
-    """Return when the condition holds. Raises :class:`AssertionError` that says ``what`` was waited for, if it does not within the time."""
+def wait_for(condition: Callable[[], object], what: str | Callable[[], str], seconds: float = PATIENCE_S) -> None:
+    """Return when the condition holds. Raises :class:`AssertionError` that says ``what`` was waited for, if it does not within the time.
+
+    ``what`` may be a function, for what is only known then: what a process has said meanwhile.
+    """
     end = time.monotonic() + seconds
     pause = threading.Event()
     while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        assert time.monotonic() < end, f"not within {seconds} s: {what if isinstance(what, str) else what()}"
         pause.wait(_POLL_S)

@@ -35,12 +35,14 @@ def where() -> Iterator[Frail]:
 
 
 STEPS = [OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED]
+#: Only what is to be committed writes progress: the owner waits here before the second of its commits is sent.
+SECOND_COMMIT = CrashPoint(OwnerStep.PROGRESS_WRITTEN, 2, Action.HANG)
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.value)
 def test_killed_while_it_heals(where: Frail, tmp_path: Path, step: OwnerStep) -> None:
     job = fragile_job(where, step.value)
-    plan = CrashPlan(tmp_path / "plan", CrashPoint(step))
+    plan = CrashPlan(tmp_path / "plan", CrashPoint(step), SECOND_COMMIT)
     with Nursery() as nursery, healing(where, nursery, job, plan, tmp_path / "log") as owner:
         assert owner.wait() == -signal.SIGKILL, owner.said()
         assert nursery.run_until_done(job, plan, 0, tmp_path / "log") == 0
@@ -56,7 +58,7 @@ def test_another_owner_goes_on_while_it_heals(where: Frail, tmp_path: Path, step
     """Its successor heals what is left and has rows of its own open there, when the first one wakes and writes its marker, late."""
     job = fragile_job(where, f"{step.value}-{action.name.lower()}")
     point = CrashPoint(step, action=action)
-    plan = CrashPlan(tmp_path / "plan", point)
+    plan = CrashPlan(tmp_path / "plan", point, SECOND_COMMIT)
     with Nursery() as nursery, healing(where, nursery, job, plan, tmp_path / "log") as owner, semel.Cluster(job.properties()) as cluster:
         plan.wait(point, PATIENCE_S)
         with cluster.producer(job.prefix) as successor:
@@ -78,16 +80,17 @@ def test_another_owner_goes_on_while_it_heals(where: Frail, tmp_path: Path, step
 
 @contextmanager
 def healing(where: Frail, nursery: Nursery, job: Job, plan: CrashPlan, log: Path) -> Iterator[Owner]:
-    """An owner whose second commit has lost its markers, and who goes on from there."""
-    with FaultProxy(job.servers) as proxy:
-        commit = proxy.delay_request("EndTxn", 3)  # the second one is an abort
-        with closing(nursery.start(replace(job, servers=proxy.bootstrap_servers), plan, log)) as owner:
-            assert commit.happened.wait(PATIENCE_S), owner.said()
-            with where.leaderless():
-                answered = count(plan, OwnerStep.COMMIT_ANSWERED)
-                commit.release()
-                wait_for(lambda: count(plan, OwnerStep.COMMIT_ANSWERED) > answered, "the commit to be answered")
-            yield owner
+    """An owner whose second commit has lost its markers, and who goes on from there. ``plan`` holds ``SECOND_COMMIT`` as well."""
+    with FaultProxy(job.servers) as proxy, closing(nursery.start(replace(job, servers=proxy.bootstrap_servers), plan, log)) as owner:
+        plan.wait(SECOND_COMMIT, PATIENCE_S)
+        commit = proxy.delay_request("EndTxn")  # not counted from the beginning: whoever is answered "not now" sends one more
+        plan.release(SECOND_COMMIT)
+        assert commit.happened.wait(PATIENCE_S), owner.said()
+        with where.leaderless():
+            answered = count(plan, OwnerStep.COMMIT_ANSWERED)
+            commit.release()
+            wait_for(lambda: count(plan, OwnerStep.COMMIT_ANSWERED) > answered, lambda: f"the commit to be answered. The owner said:\n{owner.said()}")
+        yield owner
 
 
 def fragile_job(where: Frail, name: str) -> Job:
