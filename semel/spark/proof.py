@@ -26,10 +26,12 @@ from semel.spark import books, internals
 from semel.spark.facts import Job, Stage
 from semel.transaction.ticket import Receipt
 
-__all__ = ["STALE", "Proof", "Told", "refuse_computed_twice"]
+__all__ = ["FORGOTTEN", "STALE", "Proof", "Told", "refuse_computed_twice"]
 
 #: The tag of an attempt that was made from what is of two computations, and stays in Spark: running it once more in the same call does not help.
 STALE = "STALE_SHUFFLE"
+#: The tag of an attempt in front of which Spark has forgotten something of the batch, as it has for the next attempt in the same call.
+FORGOTTEN = "BOOKS_FORGOTTEN"
 #: What begins the tag of every attempt of every sink: what one of them has computed is used by no other job, unless it was checkpointed.
 _SINKS = "semel-write-"
 _SECONDS = 10.0
@@ -87,7 +89,7 @@ class Proof:
             and not self._met_the_call_before
             and books.forgot_jobs_since(self._spark, partial(internals.began, self._df, self._run))
         ):
-            raise _unproven("Spark may have forgotten jobs of this batch already", "Raise spark.ui.retainedJobs (1000 by default).")
+            raise _unproven("Spark may have forgotten jobs of this batch already", "Raise spark.ui.retainedJobs (1000 by default).", FORGOTTEN)
         # with adaptive execution each stage has a job to itself: then the common case needs no look at the stages
         if all(job.computed_one and (stage not in job.stages or _written_once(job, receipts)) for job in jobs):
             return
@@ -144,7 +146,7 @@ class Proof:
             if sum(stage.completed > 0 or stage.attempt > 0 for stage in stages) >= job.completed:
                 continue
             if self._run is not None or _carries(job, self._call):
-                raise _unproven(f"Spark has forgotten stages of job {job.id} already", "Raise spark.ui.retainedStages (1000 by default).")
+                raise _unproven(f"Spark has forgotten stages of job {job.id} already", "Raise spark.ui.retainedStages (1000 by default).", FORGOTTEN)
             if job.id <= self._before:
                 break
         return told[::-1]
@@ -259,9 +261,9 @@ def _refuse_written_twice(stage: Stage, receipts: Sequence[Receipt]) -> None:
         raise _unproven(f"stage {stage.id} had {stage.tasks} tasks, of which {stage.completed} ended, and {len(receipts)} receipts came back")
 
 
-def _unproven(reason: str, therefore: str = "An executor was probably lost.") -> AbortAndRetry:
+def _unproven(reason: str, therefore: str = "An executor was probably lost.", tag: str = "UNPROVEN") -> AbortAndRetry:
     return AbortAndRetry(
         f"it is not proven that every task wrote exactly once: {reason}. {therefore} The transaction is aborted; nothing of it is visible. Run the"
         " batch again.",
-        tag="UNPROVEN",
+        tag=tag,
     )

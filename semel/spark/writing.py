@@ -20,7 +20,7 @@ from semel.spark.columns import check_columns
 from semel.spark.metrics import Meter, Wrote
 from semel.spark.options import SinkOptions
 from semel.spark.placement import Placement, place
-from semel.spark.proof import STALE, Proof
+from semel.spark.proof import FORGOTTEN, STALE, Proof
 from semel.steps import SinkStep, reached
 from semel.transaction.outputs import look_at, plain_tickets
 from semel.transaction.producer import Producer
@@ -35,7 +35,7 @@ __all__ = ["Totals", "Work", "write_plain", "write_with_retries"]
 log = logging.getLogger("semel")
 
 #: Nobody knows how the transaction ended; or Spark would give the same once more.
-_NOT_AGAIN = ("OUTCOME_UNKNOWN", STALE)
+_NOT_AGAIN = ("OUTCOME_UNKNOWN", STALE, FORGOTTEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ def write_with_retries(client: Client, producer: Producer, options: SinkOptions,
     """Write the batch exactly once. A batch that may be run again is, up to ``maxBatchRetries`` times, each counted and logged.
 
     Raises :class:`AbortAndRetry` or :class:`Retriable` if that did not help, and at once if the batch keeps state, since the state of an aborted run
-    would stay (DESIGN rule 2), if nobody said how the transaction ended (OUTCOME_UNKNOWN), or if Spark would go on from what it has lost a part of
-    (STALE_SHUFFLE).
+    would stay (DESIGN rule 2), if nobody said how the transaction ended (OUTCOME_UNKNOWN), if Spark would go on from what it has lost a part of
+    (STALE_SHUFFLE), or if what it has forgotten is in front of the next attempt, too (BOOKS_FORGOTTEN).
     """
     retries = 0
     proof = Proof(work.df, options.prefix, run=work.progress.run)

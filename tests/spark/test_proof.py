@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from semel.errors import AbortAndRetry
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink, books
-from semel.spark.proof import Proof, refuse_computed_twice
+from semel.spark.proof import FORGOTTEN, Proof, refuse_computed_twice
 from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import History, check
@@ -279,7 +279,7 @@ def test_stages_that_spark_has_forgotten(spark: SparkSession) -> None:
     assert 2 < len(told) < len(jobs)
     with pytest.raises(AbortAndRetry, match=r"has forgotten stages of job \d+ already\. Raise spark\.ui\.retainedStages") as refused:
         query._told(jobs)
-    assert refused.value.tag == "UNPROVEN"
+    assert refused.value.tag == FORGOTTEN
 
 
 def test_stages_that_were_found_done_are_forgotten_first_and_refused_by_none(spark: SparkSession) -> None:
@@ -365,6 +365,7 @@ def test_a_batch_of_which_spark_has_forgotten_jobs_is_refused(twices: Twices, tm
     history, said = twices.written(tmp_path, "forgotten jobs in front", proof=True)
     assert history.exact, f"{history}\n{said[-6000:]}"
     assert "Spark may have forgotten jobs of this batch already" in said
+    assert "is run again" not in said, "in the same call it would be forgotten as well"
 
 
 def test_without_asking_for_forgotten_jobs_rows_are_doubled_and_lost(twices: Twices, tmp_path: Path) -> None:
