@@ -24,7 +24,8 @@ def demo(orders: int = typer.Option(200_000, min=1_000, help="How many orders to
         from semel.demo.show import show
     except ImportError as missing:
         raise ConfigError(
-            f"the demo needs {missing.name}, which is not installed. Nothing was started. Run: pip install 'semel[spark,testing]'", tag="DEMO"
+            f"the demo needs {missing.name}, which is not installed. Nothing was started. Run, in semel's checkout: pip install '.[spark,testing]'",
+            tag="DEMO",
         ) from None
 
     console = Console()

@@ -50,7 +50,7 @@ def packages(requirements: Iterable[str], installed: Callable[[str], str | None]
         elif found["extra"] is None:
             yield Finding(name, "is not installed", Verdict.REFUSED, f"Run: pip install '{name}{found['clauses'].strip()}'")
         else:
-            advice = "Spark's driver and executors need it where they run: pip install 'semel[spark]'"
+            advice = "Spark's driver and executors need it where they run: pip install '.[spark]', in semel's checkout"
             yield Finding(name, "is not installed", Verdict.WARNING, advice)
 
 

@@ -172,7 +172,8 @@ def _meaning(scope: str, *, forgotten: bool) -> str:
         return "What this producer stored with its last transaction is then gone: its program begins as if it had never written."
     checkpoint = (
         "Started with its old checkpoint, the query is then refused at its next batch: until there are new rows it does nothing (one that is still"
-        " in its very first batch is not refused, and writes that again)."
+        " in its very first batch is not refused, and writes that again"
+        f"{'' if forgotten else '; and one that stands just where this sets it goes on'})."
     )
     effect = "what it had written from there on, it writes again, and what it had not read before that, it misses."
     if forgotten:

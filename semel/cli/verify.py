@@ -149,6 +149,8 @@ def _notes(found: Verified) -> Iterator[str]:
         yield f"{found.repeated:,} ids are there more than once, and so they are in the source: they do not count as duplicates"
     if found.fewer:
         yield f"{found.fewer:,} ids are in the source more often than in the topic: whether rows of them are missing, this id cannot tell (status 3)"
+    if found.duplicated:
+        yield "what writes an id again on purpose (sums in update mode) has each new value here as a duplicate: for that, compare the newest ones"
     if found.lost:
         yield "what the source got only just now, and its pipeline has not brought over yet, counts as lost: `semel progress list` shows the lag"
         yield "so does what the pipeline leaves out on purpose (a filter): compare with a topic that has the same ids, or look for duplicates alone"

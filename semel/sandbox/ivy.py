@@ -83,7 +83,8 @@ def _ivy_jar() -> Path:
     jars = sorted(folder.glob("ivy-*.jar")) if folder else []
     if not jars:
         raise ConfigError(
-            "PySpark is not installed, and the Ivy jar in it is what fetches Kafka. Nothing was fetched. Run: pip install 'semel[spark]'",
+            "PySpark is not installed, and the Ivy jar in it is what fetches Kafka. Nothing was fetched. Run, in semel's"
+            " checkout: pip install '.[spark]'",
             tag="IVY_MISSING",
         )
     return jars[-1]

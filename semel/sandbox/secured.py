@@ -43,7 +43,9 @@ class Secured:
         try:
             import trustme
         except ImportError:
-            raise ConfigError("a secured sandbox needs trustme. Nothing was started. Install semel[testing].", tag="SANDBOX_SECURED") from None
+            raise ConfigError(
+                "a secured sandbox needs trustme. Nothing was started. Run, in semel's checkout: pip install '.[testing]'", tag="SANDBOX_SECURED"
+            ) from None
         authority = trustme.CA()
         made = cls(directory, users, authority, reauthenticate_ms)
         authority.cert_pem.write_to_path(made.truststore)

@@ -23,10 +23,11 @@ A micro-batch goes through these, in this order:
 ``bounds``            a job that outlives its transaction is cancelled
 ====================  =====================================================================================
 
-Beside them: ``options`` and ``source_options``; ``offsets``, the JSON in Spark's offset log; ``refusal``, what a refusal says; ``errors``, ours
-given back from Spark's text; ``running``, which starts a query again; ``internals`` and ``books`` (Spark's jobs and stages), every use of what
-Spark does not promise, in two places, pinned by one test; ``facts``, what both answer; ``worker``, what a Python worker keeps from one task to the
-next; ``kafka_checkpoint``, where a query with Spark's own source stands that moves to this one.
+Beside them: ``options`` and ``source_options``; ``offsets``, the JSON in Spark's offset log; ``refusal``, what a refusal says; ``claims``, which
+prefixes live queries of this application have; ``errors``, ours given back from Spark's text; ``running``, which starts a query again;
+``internals`` and ``books`` (Spark's jobs and stages), every use of what Spark does not promise, in two places, pinned by one test; ``facts``, what
+both answer; ``worker``, what a Python worker keeps from one task to the next; ``kafka_checkpoint``, where a query with Spark's own source stands that
+moves to this one.
 
 For those who watch: ``metrics``, what happened to the batches in numbers; ``listener``, that beside Spark's progress; ``exporter``, that for
 Prometheus, with ``lookout``, which asks the cluster what it alone knows.

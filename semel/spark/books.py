@@ -22,8 +22,10 @@ from semel.spark.facts import Job, Stage
 from semel.spark.internals import pinned
 from semel.wire.deadline import Deadline
 
-__all__ = ["await_books", "forgot_jobs_since", "job", "job_ids", "patience", "stage", "stages"]
+__all__ = ["await_books", "dropped", "forgot_jobs_since", "job", "job_ids", "patience", "stage", "stages"]
 
+#: Spark's counter of the events that its books were to have, and were not given.
+_DROPPED = "queue.appStatus.numDroppedEvents"
 #: So many stages are asked for one by one.
 _ONE_BY_ONE = 100
 #: So many of the oldest jobs are asked when they ended.
@@ -79,6 +81,12 @@ def forgot_jobs_since(spark: SparkSession, milliseconds: Callable[[], int]) -> b
         newest_first = range(kept.size())
         ended = (kept.apply(index).completionTime() for index in newest_first[-_OLDEST:])
         return not any(time.isDefined() and time.get().getTime() < moment for time in ended)
+
+
+def dropped(spark: SparkSession) -> int:
+    """How many events Spark has dropped so far, which its books then lack: it does so where they come faster than its thread can keep them."""
+    with pinned("how many events it has dropped"):
+        return int(_books_of(spark.sparkContext).dropped.getCount())
 
 
 def stage(spark: SparkSession, id: int) -> Stage | None:
@@ -154,11 +162,12 @@ def await_books(spark: SparkSession, seconds: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Books:
-    """What Spark keeps of its jobs; ``text`` turns an answer into JSON."""
+    """What Spark keeps of its jobs; ``text`` turns an answer into JSON, ``dropped`` counts what is missing."""
 
     store: Any
     tracker: Any
     text: Callable[[Any], str]
+    dropped: Any
 
 
 _books: WeakKeyDictionary[SparkContext, _Books] = WeakKeyDictionary()
@@ -169,5 +178,7 @@ def _books_of(context: SparkContext) -> _Books:
         jvm: Any = context._jvm
         scala = context._jsc.sc()
         text = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper().writeValueAsString
-        _books[context] = _Books(scala.statusStore(), scala.statusTracker(), text)
+        metrics = scala.listenerBus().metrics().metricRegistry()
+        dropped = metrics.counter(_DROPPED)
+        _books[context] = _Books(scala.statusStore(), scala.statusTracker(), text, dropped)
     return _books[context]

@@ -108,7 +108,8 @@ def by_topic(rows: pa.Table, topic: str | None, known: Mapping[str, object]) -> 
     if unknown:
         raise ConfigError(
             f"a row names topic {unknown[0]!r}, which is not among topics={','.join(sorted(known))}. Nothing of this batch is visible."
-            " Add it to topics.",
+            " Add it to topics, if these rows are to go there. If topic is the column of the source, which says where a row was read: drop it, and"
+            " give the sink the option topic.",
             tag="UNKNOWN_TOPIC",
         )
     return [(name, rows if len(found) == 1 else rows.filter(pc.equal(names, one))) for name, one in found.items()]

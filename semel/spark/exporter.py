@@ -203,7 +203,7 @@ def _families() -> dict[Kind, Callable[[Metric], Any]]:
     except ImportError:
         raise ConfigError(
             "metrics for Prometheus need the package prometheus-client, which is not installed. Nothing is served, and queries are not touched by it."
-            " Install it: pip install 'semel[metrics]'",
+            " Install it, in semel's checkout: pip install '.[metrics]'",
             tag="NO_PROMETHEUS_CLIENT",
         ) from None
     made = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily, Kind.SUMMARY: SummaryMetricFamily}

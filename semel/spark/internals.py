@@ -301,12 +301,17 @@ def settings(df: DataFrame) -> Settings:
     with pinned("the settings of its state store and its scheduler"):
         return Settings(
             state_format=int(str(conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion"))),
-            commit_validation=conf.get("spark.sql.streaming.stateStore.commitValidation.enabled") == "true",
-            speculation=core.get("spark.speculation", "false") == "true",
-            pipelined=core.get("spark.python.udf.pipelined.enabled", "false") == "true",
+            commit_validation=_true(conf.get("spark.sql.streaming.stateStore.commitValidation.enabled")),
+            speculation=_true(core.get("spark.speculation")),
+            pipelined=_true(core.get("spark.python.udf.pipelined.enabled")),
             retained_stages=int(str(core.get("spark.ui.retainedStages", "1000"))),
             retained_jobs=int(str(core.get("spark.ui.retainedJobs", "1000"))),
         )
+
+
+def _true(text: str | None) -> bool:
+    """As Spark reads it: in any case of its letters."""
+    return text is not None and text.strip().lower() == "true"
 
 
 def stopping(execution: Execution) -> bool:

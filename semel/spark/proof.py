@@ -18,7 +18,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
+from weakref import WeakKeyDictionary
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from semel.errors import AbortAndRetry
@@ -40,6 +42,8 @@ _BEHIND = "Spark is late with what it keeps of its jobs: its driver has too much
 _FORGOTTEN = -1
 #: So many jobs in front of a call are looked at: of a stateless query two or three have made its shuffles.
 _LOOK_BACK = 100
+#: How many events Spark had dropped when a prefix was proven last, by application.
+_dropped: WeakKeyDictionary[SparkContext, dict[str, int]] = WeakKeyDictionary()
 #: A job, and the stages that it lists: all that its last one depends on, whether computed in it or found done.
 Told = tuple[Job, Sequence[Stage]]
 
@@ -64,6 +68,10 @@ class Proof:
         self._before = max(books.job_ids(self._spark, run), default=-1)
         self._ended: dict[int, Job] = {}
         self._met_the_call_before = False
+        # in front of a batch job is anybody's; in front of the first micro-batch, all since the application began
+        known = _dropped.setdefault(self._spark.sparkContext, {})
+        self._dropped = known.get(self._prefix, 0) if run is not None else books.dropped(self._spark)
+        self._persisted = internals.newest_persisted(df)
 
     @property
     def tag(self) -> str:
@@ -73,6 +81,7 @@ class Proof:
     def next_attempt(self) -> None:
         """The batch is written again, in the same call."""
         self._attempt += 1
+        self._persisted = max(self._persisted, internals.newest_persisted(self._df))
 
     def prove(self, receipts: Sequence[Receipt]) -> None:
         """Raise :class:`AbortAndRetry` unless Spark confirms that the writing stage ran once, and that nothing in front of it was computed twice.
@@ -84,6 +93,7 @@ class Proof:
         if stage is None and not books.await_books(self._spark, _SECONDS):
             raise _unproven(f"Spark's books of its jobs were not complete within {_SECONDS:.0f} s", _BEHIND)
         jobs = self._batch(stage)
+        self._refuse_dropped()
         if (
             self._run is not None
             and not self._met_the_call_before
@@ -98,8 +108,21 @@ class Proof:
             _refuse_written_twice(next(listed for _, stages in told for listed in stages if listed.id == stage), receipts)
         refuse_computed_twice(told, self.tag, micro_batch=self._run is not None, kept=self._newest_kept)
 
+    def _refuse_dropped(self) -> None:
+        """Raise :class:`AbortAndRetry` where what Spark has dropped may have been of this batch. It counts that before it keeps what comes behind."""
+        before, dropped = self._dropped, books.dropped(self._spark)
+        _dropped[self._spark.sparkContext][self._prefix] = dropped
+        if dropped > before:
+            raise _unproven(
+                f"Spark has dropped {dropped - before} events of what it runs, since its driver has too much to do, and jobs of this batch may be"
+                " among them",
+                "Raise spark.scheduler.listenerbus.eventqueue.appStatus.capacity (10000 by default).",
+                FORGOTTEN,
+            )
+
     def _newest_kept(self) -> int:
-        return max(internals.newest_checkpoint(self._df), internals.newest_persisted(self._df))
+        """Also what was persisted when a try began: its plan reads the blocks, and somebody may have let go of them since."""
+        return max(internals.newest_checkpoint(self._df), internals.newest_persisted(self._df), self._persisted)
 
     def _batch(self, stage: int | None) -> list[Job]:
         """All jobs of the batch, the oldest first, when that of the writing stage has ended, or all of them where there is none."""

@@ -88,6 +88,10 @@ class MicroBatch:
         """How far the sources are read when this batch is done: the ``sources`` of its progress record."""
         return tuple(source.end for source in self.sources if source.end is not None)
 
+    def reads(self, cluster: str) -> set[str]:
+        """The topics of this cluster that it reads."""
+        return {topic for end in self.positions if isinstance(end, KafkaSource) and end.cluster == cluster for topic in end.topics}
+
 
 def observe(df: DataFrame, known: Query | None = None) -> tuple[Query, MicroBatch]:
     """The query and the batch of the callback that this DataFrame was given to. ``known``, the answer before, is used again within its run."""

@@ -39,8 +39,12 @@ NAMED = 20
 
 
 #: What there is to do where the progress is right, and where there is none.
-_GO_ON = (
-    "to go on from the progress, with nothing repeated or missed, start with another, empty checkpoint (this one holds the refused batch), and give"
+_GO_ON = "start with another, empty checkpoint (this one holds the refused batch), and give"
+_AS_WRITTEN = "to go on from the progress, with nothing repeated or missed,"
+#: It stands where somebody has set it, and not where the rows end.
+_AS_SET = (
+    "to go on from the progress, where it was set (what was written from there on is written once more, and what was not read in front of it is"
+    " missed),"
 )
 _RENAMED = "if the prefix was changed, and no sink uses the former one any more, previousTransactionalIdPrefix=<the former one> takes that one over"
 
@@ -278,7 +282,10 @@ def _ways_out(
     by_hand = f"onProgressMismatch=checkpoint:{token} runs this one batch as the checkpoint has it"
     if progress is None:
         yield _RENAMED
-        yield f"{by_hand}: right where all in front of it was written, by another sink or without exactly-once; what was not will be missing"
+        yield (
+            f"{by_hand}: right where all in front of it was written, by another sink or without exactly-once, or where there was nothing to write"
+            " (foreachBatch left out empty batches: have it call the sink for every batch from now on); what was not will be missing"
+        )
         yield (
             "another, empty checkpoint begins by its startingOffsets (earliest: with all that is there): right where nothing was written yet; what"
             " was is written once more"
@@ -299,7 +306,8 @@ def _ways_out(
             " file of that name before it is started), if there is one"
         )
     elif not stateful and not strange and not any(finding.apart for finding in findings):
-        yield f"{_GO_ON} {_go_on(progress, previous, by_source=any(finding.by_source for finding in findings))}"
+        where = _AS_SET if progress.batch is None else _AS_WRITTEN
+        yield f"{where} {_GO_ON} {_go_on(progress, previous, by_source=any(finding.by_source for finding in findings))}"
     yield by_hand + _by_hand_does(findings)
     if previous is not None:
         return

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError, SemelError, Unsupported
-from semel.spark import internals
+from semel.spark import claims, internals
 from semel.spark.errors import QueryStopped, error
 from semel.spark.facts import Settings, Trigger
 from semel.spark.metrics import Batch, Outcome, meter
@@ -39,12 +39,6 @@ __all__ = ["KafkaSink"]
 
 log = logging.getLogger("semel")
 
-#: A refusal does not take back what is committed.
-_HALF = (
-    "What the first one has written of this batch stays, and a restart skips the batch: what was not written of it will be missing. To write it, give"
-    " that a sink with a transactionalIdPrefix of its own (which is refused once where the query has run before, with a token that has it begin"
-    " here), or begin anew (`semel progress reset`, a new checkpoint, new output topics)."
-)
 _LEAST_KEPT = 100
 
 
@@ -147,21 +141,23 @@ class KafkaSink:
         with self._lock:
             run = self._run
             if run is None or run.query.run != query.run:
-                run = self._run = self._start(query)
+                run = self._run = self._start(query, batch)
             if batch.number == run.last:
                 raise ConfigError(
-                    f"the sink was called twice for batch {batch.number}. Nothing of the second call was written. {_HALF}"
+                    f"the sink was called twice for batch {batch.number}. Nothing of the second call was written, and {claims.HALF}"
                     " Write several outputs as one DataFrame with a topic column, or with one sink and prefix each.",
                     tag="SECOND_CALL",
                 )
             run.last = batch.number
             return run
 
-    def _start(self, query: Query) -> _Run:
+    def _start(self, query: Query, batch: MicroBatch) -> _Run:
         if not self._options.exactly_once:
             return _Run(query, None)
         _check_query(query)
-        _claim_prefix(self._options, self, query)
+        claims.claim(self._client.cluster, self._options.prefix, self, query, self._options.previous)
+        if circle := batch.reads(self._client.cluster) & set(self._options.outputs):
+            log.warning("the query writes to what it reads (%s): it meets its own rows, and goes on with them for ever", ", ".join(sorted(circle)))
         producer = self._producer("query")
         producer.take_over(self._options.outputs, self._group(query), self._options.previous)
         return _Run(query, producer)
@@ -246,7 +242,7 @@ class KafkaSink:
         if not self._options.exactly_once:
             return self._note(measured, write_plain(self._client, self._options, Work(df, version or 0, Progress(), again=False)))
         _check_settings(internals.settings(df))
-        _refuse_in_use(self._options, self, None)
+        claims.refuse_in_use(self._client.cluster, self._options.prefix, self, None)
         with self._producer("batch") as producer:
             before = producer.take_over(self._options.outputs, previous=self._options.previous)
             done = before.batch if before is not None else None
@@ -275,63 +271,6 @@ class KafkaSink:
         log.info("batch %d of %r: %d rows, %d bytes, %.0f ms", measured.number or 0, whose, totals.rows, totals.size, totals.milliseconds)
         measured.outcome, measured.wrote = Outcome.WRITTEN, totals.wrote
         return totals
-
-
-_prefixes: dict[tuple[str, str], tuple[KafkaSink, Query]] = {}
-_prefixes_lock = threading.Lock()
-
-
-def _claim_prefix(options: SinkOptions, sink: KafkaSink, query: Query) -> None:
-    """Note that a query writes with a prefix, and refuse it where another one does."""
-    with _prefixes_lock:
-        _refuse_in_use(options, sink, query)
-        _refuse_taking_over(options, sink)
-        _prefixes[_key(options, options.prefix)] = (sink, query)
-
-
-def _refuse_in_use(options: SinkOptions, sink: KafkaSink, query: Query | None) -> None:
-    """Refuse a second writer with one prefix in this application, by another sink or the same: they would fence each other (DESIGN rule 2).
-
-    ``query`` is None for a batch job.
-    """
-    held = _held(options, options.prefix)
-    if held is None:
-        return
-    if query is not None and held[0] is not sink and held[1].run == query.run:
-        raise ConfigError(
-            f"this query has made a second sink with transactionalIdPrefix {options.prefix!r}: its first one holds what was committed. Nothing of"
-            f" the second was written. {_HALF} Make the sink once, outside of the function that foreachBatch is given, and call it there. Several"
-            " outputs are one DataFrame with a topic column, or sinks with a prefix each.",
-            tag="PREFIX_IN_USE",
-        )
-    if held[0] is not sink or query is None or held[1].run != query.run:
-        raise ConfigError(
-            f"another live query or sink of this application has transactionalIdPrefix {options.prefix!r}"
-            f" (query {held[1].name or held[1].id}). Nothing was written. Give each a sink and a prefix of its own.",
-            tag="PREFIX_IN_USE",
-        )
-
-
-def _refuse_taking_over(options: SinkOptions, sink: KafkaSink) -> None:
-    """A former prefix that a live query still writes with was not renamed: its progress is not that of this sink."""
-    held = _held(options, options.previous) if options.previous is not None else None
-    if held is not None and held[0] is not sink:
-        raise ConfigError(
-            f"previousTransactionalIdPrefix {options.previous!r} is that of another live sink of this application (query"
-            f" {held[1].name or held[1].id}). Nothing was written with {options.prefix!r}: taken over, it would skip what only that one has written."
-            " The option is for a prefix that was renamed. A sink that is new in the query has no former one.",
-            tag="PREFIX_IN_USE",
-        )
-
-
-def _held(options: SinkOptions, prefix: str) -> tuple[KafkaSink, Query] | None:
-    """Who writes with a prefix in this application, where the query is live."""
-    held = _prefixes.get(_key(options, prefix))
-    return None if held is None or internals.stopping(held[1].execution) else held
-
-
-def _key(options: SinkOptions, prefix: str) -> tuple[str, str]:
-    return options.properties["bootstrap.servers"], prefix
 
 
 def _rebuild(df: DataFrame, query: Query, batch: int) -> None:

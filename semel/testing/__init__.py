@@ -9,7 +9,7 @@
   request. ``frames`` and ``addresses``: what it reads of requests, and replaces in answers.
 - ``history``: reports lost, duplicated, reordered, torn. ``records``: reads the topics for it, with an independent client.
 
-The names below are loaded when they are first used: each of them needs other packages (pip install 'semel[testing]', and PySpark for
+The names below are loaded when they are first used: each of them needs other packages (pip install '.[testing]' in the checkout, and PySpark for
 :class:`SparkCluster`).
 """
 

@@ -34,7 +34,8 @@ def targets(topic: str, rows: pa.Table | pa.RecordBatch, partitions: int, sticky
     if len(wrong):
         raise ConfigError(
             f"a row names {topic}-{wrong[0]}, and the topic has {partitions} partitions. None of these rows was sent, and nothing of the batch is"
-            " visible. Correct the rows, or add partitions.",
+            " visible. Correct the rows, or add partitions. If partition is the column of the source, which says where a row was read: drop it, and"
+            " the key decides.",
             tag="UNKNOWN_PARTITION",
         )
     return target
