@@ -55,7 +55,7 @@ def topic(
     if broker is None or not broker.running:
         raise ConfigError("no broker is running. No topic was created. Start one with: semel broker start", tag="BROKER_NOT_RUNNING")
     for name, new in _create(broker.bootstrap_servers, wanted).items():
-        Console(soft_wrap=True).print(f"{name}: {'created' if new else 'is there already, and stays as it is'}")
+        Console(soft_wrap=True).print(f"{name}: {'created' if new else 'is there already, and stays as it is, with the partitions that it has'}")
 
 
 @app.command()

@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from semel.sandbox import Sandbox
+from semel.spark import books
 from semel.testing.crash import CrashPlan, CrashPoint
 from semel.testing.history import History, assert_exactly_once, check
 from semel.testing.program import Program
@@ -94,6 +95,24 @@ def many_jobs(spark: SparkSession) -> None:
     """Without tasks; more than Spark keeps by default."""
     for _ in range(1_100):
         spark.sparkContext._jsc.emptyRDD().count()
+
+
+def drop_events(spark: SparkSession) -> None:
+    """Have Spark drop some of what its books are kept by: more comes than they take, posted by a loop in the JVM. The events mean nothing."""
+    context: Any = spark.sparkContext
+    java, bus, lang = context._jvm.java, context._jsc.sc().listenerBus(), context._jvm.java.lang
+    event = context._jvm.org.apache.spark.scheduler.SparkListenerUnpersistRDD(2_000_000_000)
+    [post] = [method for method in bus.getClass().getMethods() if method.getName() == "post" and method.getParameterCount() == 1]
+    events, numbers = context._gateway.new_array(lang.Object, 1), context._gateway.new_array(lang.Class, 1)
+    events[0], numbers[0] = event, lang.Integer.TYPE
+    handles = lang.invoke.MethodHandles
+    posting = handles.insertArguments(handles.publicLookup().unreflect(post).bindTo(bus), 0, events)
+    loop = lang.invoke.MethodHandleProxies.asInterfaceInstance(
+        lang.Class.forName("java.util.function.IntConsumer"), handles.dropArguments(posting, 0, numbers)
+    )
+    before = books.dropped(spark)
+    while books.dropped(spark) == before:
+        java.util.stream.IntStream.range(0, 100_000).forEach(loop)
 
 
 def produce(kafka: Sandbox, topic: str, ids: Sequence[int], *, partitions: int = 2, lot: int = 100, keys: int = 50) -> None:

@@ -162,6 +162,7 @@ def changed(spark: SparkSession) -> Iterator[Any]:
     ("name", "value", "tag"),
     [
         ("spark.speculation", "true", "SPECULATION"),
+        ("spark.speculation", "True", "SPECULATION"),
         ("spark.ui.retainedStages", "20", "RETAINED_STAGES"),
         ("spark.ui.retainedJobs", "20", "RETAINED_JOBS"),
     ],
@@ -176,7 +177,7 @@ def test_settings_of_spark(kafka: Sandbox, topic: str, rows: DataFrame, changed:
 
 def test_state_with_pipelined_python_workers(spark: SparkSession, kafka: Sandbox, tmp_path: Path, changed: Any) -> None:
     """They are refused what Spark itself gets wrong then; a query without state runs."""
-    changed("spark.python.udf.pipelined.enabled", "true")
+    changed("spark.python.udf.pipelined.enabled", "TRUE")
     line = Line.new(spark, kafka, tmp_path, "pipelined")
     produce(kafka, line.source, range(10))
     with pytest.raises(ConfigError) as refused:

@@ -26,7 +26,7 @@ from semel.testing.history import History, check
 from semel.testing.program import Program
 from semel.testing.spark import SparkCluster
 from tests import topics
-from tests.spark.harness import FORGETFUL, create, job_group, many_stages, produce, program, progress, unique, values
+from tests.spark.harness import FORGETFUL, create, drop_events, job_group, many_stages, produce, program, progress, unique, values
 from tests.spark.programs.spread import Spread
 from tests.spark.programs.twice import Twice
 from tests.spark.session import KEPT_STAGES
@@ -298,6 +298,32 @@ def test_stages_that_were_found_done_are_forgotten_first_and_refused_by_none(spa
     refuse_computed_twice(query._told(jobs), query.tag, micro_batch=True, kept=lambda: -1)
 
 
+def test_a_batch_during_which_spark_has_dropped_events_is_refused(spark: SparkSession) -> None:
+    """Its books may lack anything then. The next batch is asked about what was dropped since; the first one of a prefix, about all."""
+    rows = spark.range(1)
+
+    def proof(prefix: str, run: str | None) -> Proof:
+        return Proof(rows, prefix, run=run)
+
+    def prove(proof: Proof) -> None:
+        with job_group(spark, "a run"):
+            proof.prove([])
+
+    query, job = proof("busy", "a run"), proof("busy", None)
+    prove(query)
+    prove(job)
+    drop_events(spark)
+    assert books.await_books(spark, PATIENCE_S)
+    for one in (query, job, proof("new", "a run")):
+        with pytest.raises(
+            AbortAndRetry, match=r"has dropped \d+ events .*Raise spark\.scheduler\.listenerbus\.eventqueue\.appStatus\.capacity"
+        ) as refused:
+            prove(one)
+        assert refused.value.tag == FORGOTTEN
+    for one in (proof("busy", "a run"), proof("busy", None), proof("new", "another run")):
+        prove(one)
+
+
 def test_jobs_of_others_do_not_hide_those_of_the_call(spark: SparkSession) -> None:
     """More of them than are looked at in front of it run while it writes, in the same group."""
     with job_group(spark, "a busy driver"):
@@ -340,6 +366,7 @@ IN_FRONT = [
     "nothing in front",
     "checkpoint in front",
     "cached in front",
+    "let go in front",
     "forgotten in front",
 ]
 
@@ -353,7 +380,7 @@ def test_what_was_computed_twice_before_the_sink_was_called(twices: Twices, tmp_
     assert "SEMEL_STALE_SHUFFLE" in said
 
 
-@pytest.mark.parametrize("shape", ["broadcasts in front", "checkpoint in front", "cached in front"])
+@pytest.mark.parametrize("shape", ["broadcasts in front", "checkpoint in front", "let go in front"])
 def test_unproven_what_was_computed_before_the_call_doubles_and_loses_rows(twices: Twices, tmp_path: Path, shape: str) -> None:
     """The control."""
     history, said = twices.written(tmp_path, shape, proof=False)

@@ -13,6 +13,7 @@ By chance each row goes one of two ways, and both ways lead to the one topic: wi
 - ``broadcasts in front``: the same, and both ways go through the driver, as the small sides of joins: they are in no lineage;
 - ``checkpoint in front``: as ``shuffles``, in the function of a query, checkpointed by the first try;
 - ``cached in front``: as ``broadcasts in front``, in the function of a query, cached by the first try;
+- ``let go in front``: the same, and what was cached is cleared when the second try is written, and not proven yet;
 - ``nothing in front``: as ``between jobs``, in a query, and everything is lost and comes out otherwise, so that nobody has any row;
 - ``forgotten in front``: one way is read in front of the sink, the other by it; lost between these two; and Spark, kept busy by others, forgets what
   it found done for the first;
@@ -30,11 +31,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -46,8 +48,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.errors import AbortAndRetry
 from semel.sandbox.processes import children, parents
-from semel.spark import KafkaSink, books, internals, keep_running, proof
+from semel.spark import KafkaSink, books, internals, keep_running, proof, tasks
 from semel.testing.fork_client import STARTED_AS
+from semel.transaction.ticket import Receipt
 from tests.spark.argument import Argument
 from tests.spark.harness import FORGETFUL, many_jobs, many_stages
 from tests.waiting import wait_for
@@ -58,7 +61,7 @@ _PARTS = 4
 _EXECUTORS = 2
 _LOST_BY_THE_FUNCTION = ("in front", "forgotten in front", "forgotten jobs in front")
 #: For their controls all is asked but what is kept outside of shuffles.
-_KEPT = ("eager", "lazy", "checkpoint in front", "cached in front")
+_KEPT = ("eager", "lazy", "checkpoint in front", "cached in front", "let go in front")
 _Batches = Iterator[pa.RecordBatch]
 #: Shapes of a batch job, and how each checkpoints.
 _CHECKPOINTED: dict[str, Callable[[DataFrame], DataFrame]] = {
@@ -89,7 +92,7 @@ def main(folder: Path) -> None:
         spark.sparkContext.setCheckpointDir(f"{job.directory}/checkpoints")
         # what is in front of a batch job is known by its group
         spark.sparkContext.setJobGroup(job.topic, job.shape)
-        with proven(job):
+        with proven(job), letting_go(spark) if job.shape == "let go in front" else nullcontext():
             (run_query if job.shape.endswith("in front") else run_job)(spark, job)
         (folder / f"{number}.done").touch()
 
@@ -105,6 +108,20 @@ def proven(job: Twice) -> Iterator[None]:
                 stack.enter_context(patch.object(internals, kept, return_value=-1))
             if job.shape not in _KEPT:
                 stack.enter_context(patch.object(proof, "refuse_computed_twice"))
+        yield
+
+
+@contextmanager
+def letting_go(spark: SparkSession) -> Iterator[None]:
+    write, tries = tasks.write, count(1)
+
+    def and_let_go(*args: Any) -> list[Receipt]:
+        receipts = write(*args)
+        if next(tries) == 2:
+            spark.catalog.clearCache()
+        return receipts
+
+    with patch.object(tasks, "write", and_let_go):
         yield
 
 
@@ -175,7 +192,7 @@ def run_query(spark: SparkSession, job: Twice) -> None:
         "forgotten in front": _one_in_front,
         "forgotten jobs in front": _one_in_front,
     }
-    in_the_function = {"checkpoint in front": _by_a_checkpointed_rdd, "cached in front": _cached}
+    in_the_function = {"checkpoint in front": _by_a_checkpointed_rdd, "cached in front": _cached, "let go in front": _cached}
     rows = shapes[job.shape](numbers, job) if job.shape in shapes else numbers
     sink = KafkaSink(topic=job.topic, transactionalIdPrefix=job.topic, **kafka)
 
