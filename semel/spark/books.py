@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -28,7 +29,7 @@ __all__ = ["await_books", "dropped", "forgot_jobs_since", "job", "job_ids", "pat
 _DROPPED = "queue.appStatus.numDroppedEvents"
 #: So many stages are asked for one by one.
 _ONE_BY_ONE = 100
-#: So many of the oldest jobs are asked when they ended.
+#: So many of the oldest jobs that have ended are asked when.
 _OLDEST = 20
 
 
@@ -79,8 +80,9 @@ def forgot_jobs_since(spark: SparkSession, milliseconds: Callable[[], int]) -> b
             return False
         moment, kept = milliseconds(), _books_of(spark.sparkContext).store.jobsList(None)
         newest_first = range(kept.size())
-        ended = (kept.apply(index).completionTime() for index in newest_first[-_OLDEST:])
-        return not any(time.isDefined() and time.get().getTime() < moment for time in ended)
+        times = (kept.apply(index).completionTime() for index in reversed(newest_first))
+        ended = (time.get().getTime() for time in times if time.isDefined())
+        return not any(end < moment for end in islice(ended, _OLDEST))
 
 
 def dropped(spark: SparkSession) -> int:
