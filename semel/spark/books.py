@@ -85,10 +85,10 @@ def forgot_jobs_since(spark: SparkSession, milliseconds: Callable[[], int]) -> b
         return not any(end < moment for end in islice(ended, _OLDEST))
 
 
-def dropped(spark: SparkSession) -> int:
+def dropped(context: SparkContext) -> int:
     """How many events Spark has dropped so far, which its books then lack: it does so where they come faster than its thread can keep them."""
     with pinned("how many events it has dropped"):
-        return int(_books_of(spark.sparkContext).dropped.getCount())
+        return int(_books_of(context).dropped.getCount())
 
 
 def stage(spark: SparkSession, id: int) -> Stage | None:

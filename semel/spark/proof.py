@@ -28,7 +28,7 @@ from semel.spark import books, internals
 from semel.spark.facts import Job, Stage
 from semel.transaction.ticket import Receipt
 
-__all__ = ["FORGOTTEN", "STALE", "Proof", "Told", "refuse_computed_twice"]
+__all__ = ["FORGOTTEN", "STALE", "Proof", "Told", "refuse_computed_twice", "sink_made"]
 
 #: The tag of an attempt that was made from what is of two computations, and stays in Spark: running it once more in the same call does not help.
 STALE = "STALE_SHUFFLE"
@@ -42,7 +42,7 @@ _BEHIND = "Spark is late with what it keeps of its jobs: its driver has too much
 _FORGOTTEN = -1
 #: So many jobs in front of a call are looked at: of a stateless query two or three have made its shuffles.
 _LOOK_BACK = 100
-#: How many events Spark had dropped when a prefix was proven last, by application.
+#: How many events Spark had dropped when a prefix was proven last, or its sink was made, by application.
 _dropped: WeakKeyDictionary[SparkContext, dict[str, int]] = WeakKeyDictionary()
 #: A job, and the stages that it lists: all that its last one depends on, whether computed in it or found done.
 Told = tuple[Job, Sequence[Stage]]
@@ -59,8 +59,7 @@ class Proof:
     def __init__(self, df: DataFrame, prefix: str, *, run: str | None) -> None:
         self._spark = df.sparkSession
         self._df = df
-        # as a digest: tags take no comma. The look ends at a job that carries it, so no two sinks may share one
-        self._prefix = f"{_SINKS}{sha256(prefix.encode()).hexdigest()}-"
+        self._prefix = _beginning(prefix)
         self._call = f"{self._prefix}{uuid.uuid4()}-"
         self._run = run
         self._attempt = 0
@@ -68,9 +67,9 @@ class Proof:
         self._before = max(books.job_ids(self._spark, run), default=-1)
         self._ended: dict[int, Job] = {}
         self._met_the_call_before = False
-        # in front of a batch job is anybody's; in front of the first micro-batch, all since the application began
-        known = _dropped.setdefault(self._spark.sparkContext, {})
-        self._dropped = known.get(self._prefix, 0) if run is not None else books.dropped(self._spark)
+        context = self._spark.sparkContext
+        # in front of a batch job is anybody's; and where nothing is known, the sink was made before the application began
+        self._dropped = _dropped.get(context, {}).get(self._prefix, 0) if run is not None else books.dropped(context)
         self._persisted = internals.newest_persisted(df)
 
     @property
@@ -110,8 +109,9 @@ class Proof:
 
     def _refuse_dropped(self) -> None:
         """Raise :class:`AbortAndRetry` where what Spark has dropped may have been of this batch. It counts that before it keeps what comes behind."""
-        before, dropped = self._dropped, books.dropped(self._spark)
-        _dropped[self._spark.sparkContext][self._prefix] = dropped
+        context = self._spark.sparkContext
+        before, dropped = self._dropped, books.dropped(context)
+        _dropped.setdefault(context, {})[self._prefix] = dropped
         if dropped > before:
             raise _unproven(
                 f"Spark has dropped {dropped - before} events of what it runs, since its driver has too much to do, and jobs of this batch may be"
@@ -173,6 +173,18 @@ class Proof:
             if job.id <= self._before:
                 break
         return told[::-1]
+
+
+def sink_made(prefix: str) -> None:
+    """Of what Spark has dropped in this application, that which was before now is not of this prefix's batches."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        _dropped.setdefault(context, {}).setdefault(_beginning(prefix), books.dropped(context))
+
+
+def _beginning(prefix: str) -> str:
+    """What the tags of all attempts of a prefix begin with, and of no other: the look ends there. As a digest, since tags take no comma."""
+    return f"{_SINKS}{sha256(prefix.encode()).hexdigest()}-"
 
 
 def _carries(job: Job, start: str) -> bool:

@@ -26,6 +26,7 @@ from semel.spark.facts import Settings, Trigger
 from semel.spark.metrics import Batch, Outcome, meter
 from semel.spark.options import SinkOptions
 from semel.spark.precedence import Rebuild, Run, Skip, decide
+from semel.spark.proof import sink_made
 from semel.spark.query import MicroBatch, Query, observe, planned, positions_of
 from semel.spark.refusal import Refuse
 from semel.spark.writing import Totals, Work, write_plain, write_with_retries
@@ -68,7 +69,9 @@ class KafkaSink:
         self._lock = threading.Lock()
         self._run: _Run | None = None
         self._expired = 0
-        if not self._options.exactly_once:
+        if self._options.exactly_once:
+            sink_made(self._options.prefix)
+        else:
             log.warning("delivery=at_least_once: whatever is interrupted writes its rows again, and readers see them twice")
 
     def __repr__(self) -> str:

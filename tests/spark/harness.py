@@ -110,8 +110,8 @@ def drop_events(spark: SparkSession) -> None:
     loop = lang.invoke.MethodHandleProxies.asInterfaceInstance(
         lang.Class.forName("java.util.function.IntConsumer"), handles.dropArguments(posting, 0, numbers)
     )
-    before = books.dropped(spark)
-    while books.dropped(spark) == before:
+    before = books.dropped(context)
+    while books.dropped(context) == before:
         java.util.stream.IntStream.range(0, 100_000).forEach(loop)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,31 @@ def test_state_with_pipelined_python_workers(spark: SparkSession, kafka: Sandbox
     assert_nothing(kafka, line.target)
     line.run(checkpoint=tmp_path / "without state")
     line.assert_exact()
+
+
+def test_query_that_writes_to_what_it_reads(spark: SparkSession, kafka: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Some do so on purpose, so it is said and not refused."""
+    line = Line.new(spark, kafka, tmp_path, "circle")
+    produce(kafka, line.source, range(10))
+    with caplog.at_level(logging.WARNING, "semel"):
+        line.run()
+        assert "writes to what it reads" not in caplog.text
+        back = KafkaSink(topic=line.source, transactionalIdPrefix=line.source, **line.kafka_options)
+        writer = line.rows().select("key", "value").writeStream.foreachBatch(back).option("checkpointLocation", str(tmp_path / "back"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+    assert f"the query writes to what it reads ({line.source})" in caplog.text
+
+
+def test_rows_that_still_have_the_columns_of_the_source(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    """They say where a row was read. What to do is not to write it there."""
+    line = Line.new(spark, kafka, tmp_path, "whole-rows")
+    produce(kafka, line.source, range(10))
+    rows = spark.read.format("semel").options(**line.kafka_options, subscribe=line.source).load()
+    with pytest.raises(Exception, match=r"UNKNOWN_TOPIC.*If topic is the column of the source, which says where a row was read: drop it"):
+        sink(kafka, topics=line.target).write(rows, version=1)
+    with pytest.raises(Exception, match=r"UNKNOWN_PARTITION.*If partition is the column of the source.*drop it, and the key decides"):
+        sink(kafka, topic=create(kafka, "narrow", 1)).write(rows, version=1)
+    assert_nothing(kafka, line.target)
 
 
 def test_query_with_a_temporary_checkpoint(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from semel.errors import AbortAndRetry
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink, books
-from semel.spark.proof import FORGOTTEN, Proof, refuse_computed_twice
+from semel.spark.proof import FORGOTTEN, Proof, refuse_computed_twice, sink_made
 from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import History, check
@@ -299,7 +299,7 @@ def test_stages_that_were_found_done_are_forgotten_first_and_refused_by_none(spa
 
 
 def test_a_batch_during_which_spark_has_dropped_events_is_refused(spark: SparkSession) -> None:
-    """Its books may lack anything then. The next batch is asked about what was dropped since; the first one of a prefix, about all."""
+    """Its books may lack anything then. The next batch is asked about what was dropped since, the first one about all since its sink was made."""
     rows = spark.range(1)
 
     def proof(prefix: str, run: str | None) -> Proof:
@@ -314,13 +314,15 @@ def test_a_batch_during_which_spark_has_dropped_events_is_refused(spark: SparkSe
     prove(job)
     drop_events(spark)
     assert books.await_books(spark, PATIENCE_S)
-    for one in (query, job, proof("new", "a run")):
+    sink_made("made behind it")
+    sink_made("busy")  # a second one does not hide it from the query that runs
+    for one in (query, job, proof("busy", "a run"), proof("made before Spark", "a run")):
         with pytest.raises(
             AbortAndRetry, match=r"has dropped \d+ events .*Raise spark\.scheduler\.listenerbus\.eventqueue\.appStatus\.capacity"
         ) as refused:
             prove(one)
         assert refused.value.tag == FORGOTTEN
-    for one in (proof("busy", "a run"), proof("busy", None), proof("new", "another run")):
+    for one in (proof("busy", "a run"), proof("busy", None), proof("made before Spark", "a run"), proof("made behind it", "a run")):
         prove(one)
 
 

@@ -445,6 +445,14 @@ def test_message_to_an_older_checkpoint_says_so() -> None:
     assert "the checkpoint is behind it" in refused(decide(simple(41, 80, 120), P41)).message
 
 
+def test_message_where_the_progress_was_set_by_hand_promises_no_rows_once() -> None:
+    """What lies between where it was set and where the query stood is written already."""
+    message = refused(decide(simple(42, 100, 130), progress(None, at({0: 0}), query=None))).message
+    assert "to go on from the progress, where it was set (what was written from there on is written once more" in message
+    assert "nothing repeated" not in message
+    assert "with nothing repeated or missed" in refused(decide(simple(0, 7, 9, query="other"), P41)).message
+
+
 def test_message_without_progress_names_the_former_prefix() -> None:
     message = refused(decide(simple(7, 5, 9), None)).message
     assert "if the prefix was changed, and no sink uses the former one any more, previousTransactionalIdPrefix=" in message
