@@ -158,8 +158,9 @@ class KafkaSink:
         if not self._options.exactly_once:
             return _Run(query, None)
         _check_query(query)
-        claims.claim(self._client.cluster, self._options.prefix, self, query, self._options.previous)
-        if circle := batch.reads(self._client.cluster) & set(self._options.outputs):
+        cluster = self._cluster()
+        claims.claim(cluster, self._options.prefix, self, query, self._options.previous)
+        if circle := batch.reads(cluster) & set(self._options.outputs):
             log.warning("the query writes to what it reads (%s): it meets its own rows, and goes on with them for ever", ", ".join(sorted(circle)))
         producer = self._producer("query")
         producer.take_over(self._options.outputs, self._group(query), self._options.previous)
@@ -175,6 +176,10 @@ class KafkaSink:
                 tag="SEVERAL_GROUPS",
             )
         return self._options.group or next(iter(groups), None)
+
+    def _cluster(self) -> str:
+        self._client.versions()  # the first that a sink asks: where nobody answers, that is what is said
+        return self._client.cluster
 
     def _producer(self, scope: str) -> Producer:
         producer = Producer(
@@ -245,7 +250,7 @@ class KafkaSink:
         if not self._options.exactly_once:
             return self._note(measured, write_plain(self._client, self._options, Work(df, version or 0, Progress(), again=False)))
         _check_settings(internals.settings(df))
-        claims.refuse_in_use(self._client.cluster, self._options.prefix, self, None)
+        claims.refuse_in_use(self._cluster(), self._options.prefix, self, None)
         with self._producer("batch") as producer:
             before = producer.take_over(self._options.outputs, previous=self._options.previous)
             done = before.batch if before is not None else None
