@@ -7,13 +7,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyspark
 import pytest
-from py4j.protocol import Py4JJavaError
+from py4j.java_gateway import GatewayClient
+from py4j.protocol import MEMORY_COMMAND_NAME, Py4JJavaError
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -471,6 +474,48 @@ def test_checkpoints_that_a_frame_is_read_from(spark: SparkSession, tmp_path: Pa
     assert internals.newest_checkpoint(above) == newest, "of a subquery"
     assert internals.newest_checkpoint(frame.join(_checkpointed(spark.range(3), "eager"), "id")) > newest
     assert internals.newest_checkpoint(spark.range(10)) == -1
+
+
+def test_newest_of_what_is_persisted(spark: SparkSession) -> None:
+    persisted = [spark.sparkContext.parallelize([number], 1).persist() for number in range(3)]
+    ids = [rdd.id() for rdd in persisted]
+    assert internals.newest_persisted(spark.range(1)) == max(ids)
+    persisted[ids.index(max(ids))].unpersist()
+    assert internals.newest_persisted(spark.range(1)) == sorted(ids)[1]
+    frame = spark.range(10).persist()
+    frame.count()
+    assert internals.newest_persisted(spark.range(1)) > max(ids), "by anybody"
+    frame.unpersist(blocking=True)
+    for rdd in persisted:
+        rdd.unpersist()
+    assert internals.newest_persisted(spark.range(1)) < min(ids)
+
+
+def test_what_is_persisted_is_asked_for_in_few_calls(spark: SparkSession) -> None:
+    """It is asked in each batch. The end of an iterator over what Java keeps is an exception there, which alone is eighty calls."""
+    frame, persisted = spark.range(1), [spark.sparkContext.parallelize([number], 1).persist() for number in range(20)]
+    with calls_of_the_jvm() as calls:
+        internals.newest_persisted(frame)
+    with calls_of_the_jvm() as control:
+        list(spark.sparkContext._jsc.getPersistentRDDs())
+    for rdd in persisted:
+        rdd.unpersist()
+    assert len(calls) <= 5 < 40 < len(control)
+
+
+@contextmanager
+def calls_of_the_jvm() -> Iterator[list[str]]:
+    """What this process asks its JVM, without what it lets go of."""
+    asked: list[str] = []
+    send = GatewayClient.send_command
+
+    def listening(client: GatewayClient, command: str, *args: Any, **named: Any) -> Any:
+        if not command.startswith(MEMORY_COMMAND_NAME):
+            asked.append(command)
+        return send(client, command, *args, **named)
+
+    with patch.object(GatewayClient, "send_command", listening):
+        yield asked
 
 
 def test_checkpoint_in_the_lineage_of_a_micro_batch(spark: SparkSession) -> None:
