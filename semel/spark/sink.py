@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from semel.config import ClientConfig
-from semel.errors import AbortAndRetry, ConfigError, SemelError, Unsupported
+from semel.errors import AbortAndRetry, ConfigError, Fenced, SemelError, Unsupported
 from semel.spark import claims, internals
 from semel.spark.errors import QueryStopped, error
 from semel.spark.facts import Settings, Trigger
@@ -116,7 +116,13 @@ class KafkaSink:
         else:
             if decision.forced is not None:
                 log.warning("batch %d is run because onProgressMismatch says so, in spite of: %s", batch.number, decision.forced.reason)
-            self._note(measured, self._write(run.producer, work))
+            try:
+                totals = self._write(run.producer, work)
+            except Fenced as fenced:
+                if query.stateful and query.settings.state_format == 1:
+                    raise _with_its_state(fenced) from fenced
+                raise
+            self._note(measured, totals)
             if query.ends_by_itself:
                 run.producer.settle()
 
@@ -298,6 +304,17 @@ def _rebuild(df: DataFrame, query: Query, batch: int) -> None:
             batch,
         )
     df.write.format("noop").mode("overwrite").save()
+
+
+def _with_its_state(fenced: Fenced) -> Fenced:
+    """What a driver that was fenced in mid-batch may have done to the checkpoint (docs/guarantees.md, "State"): no broker keeps it from that."""
+    return Fenced(
+        f"{fenced.message} But the query keeps state, in files of format 1, and this driver may have put its own in the place of the state that the"
+        " other one has committed. They are alike unless your functions answer otherwise each time, or the two run different code: then begin anew"
+        " (`semel progress reset`, a new checkpoint, new output topics). With RocksDB, spark.sql.streaming.stateStore.checkpointFormatVersion=2 keeps"
+        " them apart.",
+        tag=fenced.tag,
+    )
 
 
 def _check_query(query: Query) -> None:
