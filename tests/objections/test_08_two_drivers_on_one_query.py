@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, ParticipantStep, Step
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import assert_exactly_once
 from semel.testing.spark import LOCAL, SparkCluster
-from tests.spark.harness import create, everything, new_copy, program, values
-from tests.spark.programs.identity import HELD, Identity
+from tests.spark.harness import create, everything, new_copy, produce, program, values
+from tests.spark.programs.identity import FunctionStep, Identity
 from tests.spark.stateful_plans import FORMAT, HDFS, PROVIDER, ROCKSDB
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import PATIENCE_S
 
 #: As Spark has it without a setting: on a local disk it renames onto what is there, as Hadoop's and those of clouds do. Tests have a quicker one.
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
-_KEYS = [HELD, *(f"k{number}" for number in range(9))]
+_KEYS = range(10)
+
+
+def _run_to_its_end(cluster: SparkCluster, argv: Sequence[str], plan: CrashPlan) -> None:
+    with cluster.driver(argv, plan) as driver:
+        assert driver.wait(PATIENCE_S) == 0, driver.tail()
 
 
 @pytest.mark.parametrize("held_at", [ParticipantStep.SENT, OwnerStep.PROGRESS_WRITTEN], ids=["in an executor", "in the driver"])
@@ -31,8 +36,7 @@ def test_the_first_one_is_fenced(kafka: Sandbox, tmp_path: Path, held_at: Step) 
     cluster = SparkCluster(LOCAL)
     with cluster.driver(program("copy", copy), plan) as first:
         plan.wait(held, PATIENCE_S)
-        with cluster.driver(program("copy", copy), plan) as second:
-            assert second.wait(PATIENCE_S) == 0, second.tail()
+        _run_to_its_end(cluster, program("copy", copy), plan)
         before = sorted(everything(copy.servers, copy.target))
         plan.release(held)
         assert first.wait(PATIENCE_S) != 0, "it ended as if nothing had happened"
@@ -51,27 +55,20 @@ def test_state_that_the_first_one_has_made(kafka: Sandbox, tmp_path: Path, provi
     The control is what guarantees.md names: a function that answers otherwise each time has then put out what its state does not hold.
     """
     source, target = create(kafka, "identity-in", 2), create(kafka, "identity-out", 2)
-    job = Identity(kafka.bootstrap_servers, source, target, str(tmp_path))
+    argv = program("identity", Identity(kafka.bootstrap_servers, source, target, str(tmp_path / "checkpoint")))
     settings = {PROVIDER: provider, FORMAT: str(version), "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER}
-    cluster, plan = SparkCluster(LOCAL, settings), CrashPlan(tmp_path / "plan")
-    _produce(kafka, source)
-    with cluster.driver(program("identity", job), plan) as first:
-        wait_for(job.waiting.exists, first.tail)
-        assert cluster.run_until_done(program("identity", job), plan, 0) == 0
-        job.go.touch()
+    held = CrashPoint(FunctionStep.ASKED, 1, Action.HANG)
+    cluster, plan = SparkCluster(LOCAL, settings), CrashPlan(tmp_path / "plan", held)
+    produce(kafka, source, _KEYS)
+    with cluster.driver(argv, plan) as first:
+        plan.wait(held, PATIENCE_S)
+        _run_to_its_end(cluster, argv, plan)
+        plan.release(held)
         assert first.wait(PATIENCE_S) != 0, "it ended as if nothing had happened"
         assert "SEMEL_FENCED" in first.tail(), first.tail()
         assert ("state that the other one has committed" in first.tail()) is not stays
-    _produce(kafka, source)
-    assert cluster.run_until_done(program("identity", job), plan, 0) == 0
+    produce(kafka, source, _KEYS)
+    _run_to_its_end(cluster, argv, plan)
     written = values(kafka.bootstrap_servers, target)
-    assert sorted(value.split()[0] for value in written) == sorted(2 * _KEYS)
+    assert sorted(value.split()[0] for value in written) == sorted(2 * [f"k{key}" for key in _KEYS])
     assert (len(set(written)) == len(_KEYS)) is stays, sorted(written)
-
-
-def _produce(kafka: Sandbox, topic: str) -> None:
-    """A row of each key."""
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
-    for key in _KEYS:
-        producer.produce(topic, key=key, value=b"")
-    assert producer.flush(60) == 0
