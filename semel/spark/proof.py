@@ -37,7 +37,6 @@ FORGOTTEN = "BOOKS_FORGOTTEN"
 #: What begins the tag of every attempt of every sink: what one of them has computed is used by no other job, unless it was checkpointed.
 _SINKS = "semel-write-"
 _SECONDS = 10.0
-_BEHIND = "Spark is late with what it keeps of its jobs: its driver has too much to do."
 #: In the place of the RDD of a stage that Spark has forgotten.
 _FORGOTTEN = -1
 #: So many jobs in front of a call are looked at: of a stateless query two or three have made its shuffles.
@@ -90,7 +89,7 @@ class Proof:
         """
         stage = _writing_stage(receipts) if receipts else None
         if stage is None and not books.await_books(self._spark, _SECONDS):
-            raise _unproven(f"Spark's books of its jobs were not complete within {_SECONDS:.0f} s", _BEHIND)
+            raise self._late(f"Spark's books of its jobs were not complete within {_SECONDS:.0f} s")
         jobs = self._batch(stage)
         self._refuse_dropped()
         if (
@@ -120,6 +119,11 @@ class Proof:
                 FORGOTTEN,
             )
 
+    def _late(self, reason: str) -> AbortAndRetry:
+        """What was waited for may be among what Spark has dropped, and never come: then that is said, and it is not waited for in another try."""
+        self._refuse_dropped()
+        return _unproven(reason, "Spark is late with what it keeps of its jobs: its driver has too much to do.")
+
     def _newest_kept(self) -> int:
         """Also what was persisted when a try began: its plan reads the blocks, and somebody may have let go of them since."""
         return max(internals.newest_checkpoint(self._df), internals.newest_persisted(self._df), self._persisted)
@@ -133,7 +137,7 @@ class Proof:
             if any(stage in job.stages and not job.running for job in jobs) or (stage is None and not self._awaited(jobs)):
                 return jobs[::-1]
             if deadline.passed:
-                raise _unproven(f"Spark did not show within {_SECONDS:.0f} s how the jobs of the batch ended", _BEHIND)
+                raise self._late(f"Spark did not show within {_SECONDS:.0f} s how the jobs of the batch ended")
             deadline.pause()
 
     def _awaited(self, jobs: Sequence[Job]) -> bool:

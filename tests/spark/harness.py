@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -19,10 +18,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from pyspark.sql import SparkSession
 
 from semel.sandbox import Sandbox
-from semel.spark import books
 from semel.testing.crash import CrashPlan, CrashPoint
 from semel.testing.history import History, assert_exactly_once, check
 from semel.testing.program import Program
@@ -30,13 +27,9 @@ from semel.testing.records import read
 from semel.testing.spark import LOCAL, SparkCluster
 from tests import topics
 from tests.spark.argument import Argument
-from tests.spark.session import KEPT_STAGES
 from tests.waiting import PATIENCE_S, wait_for
 
 PROGRESS = "semel-progress"
-_SHUFFLES = 41
-#: So many jobs of :func:`many_stages`.
-FORGETFUL = KEPT_STAGES // _SHUFFLES + 2
 _numbers = count(1)
 
 
@@ -67,52 +60,6 @@ def unique(name: str) -> str:
 def create(kafka: Sandbox, name: str, partitions: int, **config: Any) -> str:
     """A topic of its own, with leaders; ``config`` has ``_`` for ``.``. Returns its name."""
     return topics.create(kafka.bootstrap_servers, unique(name), partitions, **config)
-
-
-@contextmanager
-def job_group(spark: SparkSession, name: str) -> Iterator[None]:
-    """This thread's jobs belong to no other group meanwhile, such as that of the tests before."""
-    spark.sparkContext.setLocalProperty("spark.jobGroup.id", name)
-    try:
-        yield
-    finally:
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how it is unset
-
-
-def many_stages(spark: SparkSession, jobs: int, *, anew: bool = True) -> None:
-    """Those of 41 shuffles for each job; all but the first find them done, unless they are made anew. Behind FORGETFUL Spark has forgotten some."""
-    context: Any = spark.sparkContext
-    rows = None
-    for _ in range(jobs):
-        if rows is None or anew:
-            rows = context._jsc.parallelize(context._jvm.java.util.ArrayList(), 1)
-            for _ in range(_SHUFFLES):
-                rows = rows.repartition(1)
-        rows.count()
-
-
-def many_jobs(spark: SparkSession) -> None:
-    """Without tasks; more than Spark keeps by default."""
-    for _ in range(1_100):
-        spark.sparkContext._jsc.emptyRDD().count()
-
-
-def drop_events(spark: SparkSession) -> None:
-    """Have Spark drop some of what its books are kept by: more comes than they take, posted by a loop in the JVM. The events mean nothing."""
-    context: Any = spark.sparkContext
-    java, bus, lang = context._jvm.java, context._jsc.sc().listenerBus(), context._jvm.java.lang
-    event = context._jvm.org.apache.spark.scheduler.SparkListenerUnpersistRDD(2_000_000_000)
-    [post] = [method for method in bus.getClass().getMethods() if method.getName() == "post" and method.getParameterCount() == 1]
-    events, numbers = context._gateway.new_array(lang.Object, 1), context._gateway.new_array(lang.Class, 1)
-    events[0], numbers[0] = event, lang.Integer.TYPE
-    handles = lang.invoke.MethodHandles
-    posting = handles.insertArguments(handles.publicLookup().unreflect(post).bindTo(bus), 0, events)
-    loop = lang.invoke.MethodHandleProxies.asInterfaceInstance(
-        lang.Class.forName("java.util.function.IntConsumer"), handles.dropArguments(posting, 0, numbers)
-    )
-    before = books.dropped(context)
-    while books.dropped(context) == before:
-        java.util.stream.IntStream.range(0, 100_000).forEach(loop)
 
 
 def produce(kafka: Sandbox, topic: str, ids: Sequence[int], *, partitions: int = 2, lot: int = 100, keys: int = 50) -> None:

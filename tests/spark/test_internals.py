@@ -32,9 +32,9 @@ from semel.spark.offsets import SourceOffset, TopicOffset, as_dict, parse
 from semel.spark.precedence import Run, Skip, decide
 from semel.spark.query import MicroBatch, Query, observe, planned, positions_of
 from semel.transaction.progress import KafkaSource, OtherSource, Progress, TopicEnd
-from tests.spark.harness import job_group, many_jobs
 from tests.spark.lines import cut
 from tests.spark.session import KEPT_STAGES
+from tests.spark.spark_books import job_group, many_jobs
 
 T = TypeVar("T")
 PATIENCE = 60.0

@@ -25,11 +25,14 @@ from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import History, check
 from semel.testing.program import Program
 from semel.testing.spark import SparkCluster
+from semel.transaction.ticket import Receipt
+from semel.wire.transactions import Identity
 from tests import topics
-from tests.spark.harness import FORGETFUL, create, drop_events, job_group, many_stages, produce, program, progress, unique, values
+from tests.spark.harness import create, produce, program, progress, unique, values
 from tests.spark.programs.spread import Spread
 from tests.spark.programs.twice import Twice
 from tests.spark.session import KEPT_STAGES
+from tests.spark.spark_books import FORGETFUL, books_held, drop_events, fill_books, job_group, many_stages
 from tests.waiting import PATIENCE_S, wait_for
 
 #: So many that a task sends its rows in two goes; a killed one has sent the first of them.
@@ -324,6 +327,29 @@ def test_a_batch_during_which_spark_has_dropped_events_is_refused(spark: SparkSe
         assert refused.value.tag == FORGOTTEN
     for one in (proof("busy", "a run"), proof("busy", None), proof("made before Spark", "a run"), proof("made behind it", "a run")):
         prove(one)
+
+
+def test_what_the_proof_waits_for_may_be_among_what_was_dropped(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be late in every try: the first one says why."""
+    monkeypatch.setattr("semel.spark.proof._SECONDS", 1.0)
+    written = [Receipt(0, Identity("late-0", 1, 0), {}, stage=1_000_000)]
+    sink_made("late")
+
+    def refused(receipts: list[Receipt]) -> AbortAndRetry:
+        with job_group(spark, "a late run"), pytest.raises(AbortAndRetry) as error:
+            Proof(spark.range(1), "late", run="a late run").prove(receipts)
+        return error.value
+
+    with books_held(spark):
+        for receipts, late in ([], "were not complete within 1 s"), (written, "did not show within 1 s"):
+            error = refused(receipts)
+            assert error.tag == "UNPROVEN"
+            assert late in str(error)
+        for receipts in [], written:
+            fill_books(spark)
+            error = refused(receipts)
+            assert error.tag == FORGOTTEN
+            assert "events of what it runs" in str(error)
 
 
 def test_jobs_of_others_do_not_hide_those_of_the_call(spark: SparkSession) -> None:

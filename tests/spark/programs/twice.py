@@ -52,13 +52,15 @@ from semel.spark import KafkaSink, books, internals, keep_running, proof, tasks
 from semel.testing.fork_client import STARTED_AS
 from semel.transaction.ticket import Receipt
 from tests.spark.argument import Argument
-from tests.spark.harness import FORGETFUL, many_jobs, many_stages
+from tests.spark.spark_books import FORGETFUL, many_jobs, many_stages
 from tests.waiting import wait_for
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _SCHEMA = "value string, way int"
 _PARTS = 4
 _EXECUTORS = 2
+#: Other tests run between two jobs, and each of them may take what anything may. Whoever has started this program ends it.
+_BETWEEN_JOBS_S = 3_600
 _LOST_BY_THE_FUNCTION = ("in front", "forgotten in front", "forgotten jobs in front")
 #: For their controls all is asked but what is kept outside of shuffles.
 _KEPT = ("eager", "lazy", "checkpoint in front", "cached in front", "let go in front")
@@ -86,7 +88,7 @@ def main(folder: Path) -> None:
     logging.basicConfig(level=logging.WARNING)
     spark = SparkSession.builder.getOrCreate()
     for number in count():
-        wait_for((folder / f"{number}.job").exists, f"job {number}")
+        wait_for((folder / f"{number}.job").exists, f"job {number}", _BETWEEN_JOBS_S)
         job = Twice.parse((folder / f"{number}.job").read_text())
         wait_for(lambda: len(_executors(os.getpid())) == _EXECUTORS, "executors in the place of those that were lost")
         spark.sparkContext.setCheckpointDir(f"{job.directory}/checkpoints")
