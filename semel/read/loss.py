@@ -6,14 +6,15 @@ what was passed over is handed back as :class:`Loss`.
 Nothing is called lost on the word of one broker that may be behind: the end of a log is asked of the leader of the highest epoch that any broker
 names (a deposed leader, or a new one that lags, names an old high watermark; measured), and a topic counts as gone only after several looks.
 
-Not promised: to notice rows that compaction removed. That is what compaction is for.
+Not promised: to notice rows that compaction removed, which is what compaction is for; nor a log that was cut and has grown again, where the leader
+epoch of a position is not known.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from semel.errors import ConfigError, DataLoss
@@ -22,19 +23,14 @@ from semel.wire import outcome
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition, named
-from semel.wire.offsets import EARLIEST, LATEST, list_offsets
+from semel.wire.offsets import EARLIEST, LATEST, end_of_epoch, list_offsets
 from semel.wire.witnesses import newest_leaders
 
-__all__ = ["Checked", "Loss", "check_ranges", "report"]
+__all__ = ["Checked", "Loss", "check_ranges", "cut_below", "report"]
 
 log = logging.getLogger("semel")
 
 _PASS_OVER = "failOnDataLoss=false goes on without them"
-_ANEW = (
-    "to read the new topic from its beginning with a query that writes with semel, forget its progress (`semel progress reset PREFIX`), and start it"
-    " with a new, empty checkpoint and startingOffsets=earliest; with failOnDataLoss=false and the checkpoint that it has, its sink asks for a token"
-    " first"
-)
 
 #: So often is a topic looked for before it counts as gone: a broker that has just come back may not have heard of it yet.
 LOOKS = 4
@@ -63,10 +59,18 @@ class Checked:
     lost: list[Loss]
 
 
-def check_ranges(client: Client, ranges: Sequence[Range], *, fail_on_data_loss: bool, deadline: Deadline | None = None) -> Checked:
+def check_ranges(
+    client: Client,
+    ranges: Sequence[Range],
+    *,
+    fail_on_data_loss: bool,
+    epochs: Mapping[TopicPartition, int] | None = None,
+    deadline: Deadline | None = None,
+) -> Checked:
     """Compare ranges with what the cluster has now.
 
-    Raises :class:`DataLoss` if something is gone and ``fail_on_data_loss`` is set. A followed range (without end) goes on where it can: with the
+    ``epochs`` are the leader epochs in which logs were seen to reach the ends of ranges, or the starts of followed ones; -1 is none. Raises
+    :class:`DataLoss` if something is gone and ``fail_on_data_loss`` is set. A followed range (without end) goes on where it can: with the
     earliest offset, and of a topic that was created anew with the new one.
     """
     deadline = deadline or client.deadline()
@@ -75,8 +79,9 @@ def check_ranges(client: Client, ranges: Sequence[Range], *, fail_on_data_loss: 
     lost: list[Loss] = []
     there = [one for one in ranges if one.topic_partition in known]
     bounds = _bounds(client, there, deadline)
+    cuts = cut_below(client, {one.topic_partition: _reached(one) for one in there}, epochs or {}, deadline)
     for one in ranges:
-        narrowed, losses = _check(one, known.get(one.topic_partition), bounds.get(one.topic_partition))
+        narrowed, losses = _check(one, known.get(one.topic_partition), bounds.get(one.topic_partition), cuts.get(one.topic_partition))
         checked.append(narrowed)
         lost += losses
     report(lost, fail_on_data_loss=fail_on_data_loss)
@@ -86,17 +91,43 @@ def check_ranges(client: Client, ranges: Sequence[Range], *, fail_on_data_loss: 
 def report(lost: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
     """Raise :class:`DataLoss` for what was lost, or warn of it. Nothing lost, nothing done."""
     if lost and fail_on_data_loss:
+        anew = next((loss.topic for loss in lost if loss.anew), None)
         shown = "; ".join(str(loss) for loss in lost[:5]) + (f"; and {len(lost) - 5} more" if len(lost) > 5 else "")
         raise DataLoss(
             f"offsets that were to be read are gone: {shown}. Their rows, if they were not read before, are lost for this reader. Find out what"
-            f" removed them; {_ANEW if any(loss.anew for loss in lost) else _PASS_OVER}.",
+            f" removed them; {_PASS_OVER if anew is None else _from_the_beginning(anew)}.",
             tag="OFFSETS_GONE",
         )
     for loss in lost:
         log.warning("rows were passed over because failOnDataLoss is false: %s", loss)
 
 
-def _check(one: Range, topic_id: uuid.UUID | None, bounds: tuple[int, int] | None) -> tuple[Range, list[Loss]]:
+def _from_the_beginning(topic: str) -> str:
+    """Of this topic alone: whoever forgets all progress reads the others again as well."""
+    offsets = f'{{"{topic}": {{"0": -2, …}}}}'
+    return (
+        "to read the new topic from its beginning with a query that writes with semel: where its progress (`semel progress describe PREFIX`) is of"
+        f" the old one, set this topic alone (`semel progress reset PREFIX --to-offsets '{offsets}'`, with each of its partitions); then, or where the"
+        " progress is of the new one already, start with a new, empty checkpoint and startingOffsets=committed (a query with state has to begin anew,"
+        " and writes again what it reads again). Or with failOnDataLoss=false and the checkpoint that it has: its sink asks for a token first"
+    )
+
+
+def cut_below(
+    client: Client, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], deadline: Deadline | None = None
+) -> dict[TopicPartition, int]:
+    """Where logs were cut that were seen to reach these positions in these leader epochs: there are other rows now, or none.
+
+    An epoch that is not known is -1, or left out: nothing is said of its partition. What is written behind an election has a higher epoch, so where
+    that one ends below the position, what was above is gone. A broker that has not heard of the epoch answers nothing, and what retention takes away
+    at the beginning ends no epoch earlier.
+    """
+    asked = {partition: epochs[partition] for partition in positions if epochs.get(partition, -1) >= 0}
+    ends = end_of_epoch(client, asked, deadline) if asked else {}
+    return {partition: end for partition, (_, end) in ends.items() if 0 <= end < positions[partition]}
+
+
+def _check(one: Range, topic_id: uuid.UUID | None, bounds: tuple[int, int] | None, cut: int | None) -> tuple[Range, list[Loss]]:
     if topic_id is None or bounds is None:
         return replace(one, end=one.start), _lost(one, one.start, one.end, "the topic or partition does not exist any more")
     earliest, end = bounds
@@ -111,12 +142,19 @@ def _check(one: Range, topic_id: uuid.UUID | None, bounds: tuple[int, int] | Non
     if one.start < earliest:
         first = min(earliest, one.end)
         losses += _lost(one, one.start, first, f"the log starts at {earliest} (retention, or records were deleted)")
-    if (one.end if one.bounded else one.start) > end:
-        cut = max(first, end)
-        reason = f"the log ends at {end} (it was cut, or has never gone as far)"
-        losses += _lost(one, cut if one.bounded else end, last if one.bounded else one.start, reason)
-        first, last = (first, cut) if one.bounded else (end, last)
+    reason = f"the log ends at {end} (it was cut, or has never gone as far)"
+    if cut is not None and cut < end:
+        end, reason = max(cut, earliest), f"the log was cut at {cut} and written anew: there are other rows now than those that it had"
+    if _reached(one) > end:
+        left = max(first, end)
+        losses += _lost(one, left if one.bounded else end, last if one.bounded else one.start, reason)
+        first, last = (first, left) if one.bounded else (end, last)
     return replace(one, start=first, end=last), losses
+
+
+def _reached(one: Range) -> int:
+    """Where the log must have been for this range to be planned."""
+    return one.end if one.bounded else one.start
 
 
 def _lost(one: Range, start: int, end: int, reason: str, *, anew: bool = False) -> list[Loss]:
@@ -157,7 +195,7 @@ def _bounds(client: Client, ranges: Collection[Range], deadline: Deadline) -> di
     partitions = {one.topic_partition for one in ranges}
     first = list_offsets(client, dict.fromkeys(partitions, EARLIEST), read_committed=False, deadline=deadline)
     last = list_offsets(client, dict.fromkeys(partitions, LATEST), read_committed=False, deadline=deadline)
-    doubtful = {one.topic_partition for one in ranges if (one.end if one.bounded else one.start) > last[one.topic_partition].offset}
+    doubtful = {one.topic_partition for one in ranges if _reached(one) > last[one.topic_partition].offset}
     while doubtful:
         leaders = newest_leaders(client, doubtful, deadline)
         led = {partition: LATEST for partition in doubtful if leaders[partition][0] >= 0}

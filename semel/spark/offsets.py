@@ -1,21 +1,23 @@
 """The JSON that our source leaves in Spark's offset log, one text a source and batch (PROTOCOL 6).
 
-    {"v":1,"cluster":"<cluster id>","topics":{"in":{"id":"<topic id>","began":{"0":5},"end":{"0":42}}}}
+    {"v":2,"cluster":"<cluster id>","topics":{"in":{"id":"<topic id>","began":{"0":5},"end":{"0":42},"epochs":{"0":3}}}}
 
 ``began`` is the offset at which this source first started a partition, unchanged in every later offset; a partition that is found later begins
-at its earliest. Where the options leave out partitions that were read, their topic has ``"paused":[0]`` too: they stay at their ``end``.
+at its earliest. ``epochs`` names the leader epoch in which the log was seen to reach ``end``: a log that was cut below it since, and written anew,
+is told by that alone. It changes with ``end`` only, and version 1 has none. Where the options leave out partitions that were read, their topic has
+``"paused":[0]`` too: they stay at their ``end``.
 ``"initial":true`` stands in the answer of ``initialOffset`` only, where ``began`` equals ``end``: Spark asks for that answer several times and
 logs none of them, so a reader that is given such a start reads from the end's ``began`` instead.
 
 The form is canonical, always the same keys in the same order: Spark compares offsets as text, and a key that comes or goes makes an extra, empty
 batch. Python sources hand dictionaries to Spark, which prints them with its own spaces: :func:`as_dict` gives the canonical one, and
-:func:`parse` takes any spacing. Not promised: that a later version of semel writes version 1.
+:func:`parse` takes any spacing. Not promised: that a later version of semel writes version 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from semel.errors import ConfigError, DataLoss, SemelError, Unsupported
@@ -23,17 +25,21 @@ from semel.plain_json import is_version, of_kind, read_object, write_object
 
 __all__ = ["SourceOffset", "TopicOffset", "as_dict", "dump", "initial", "parse"]
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOffset:
-    """One topic: its id, where each partition began, and the next offset to read of each; ``paused`` are those that are not read for now."""
+    """One topic: its id, where each partition began, and the next offset to read of each; ``paused`` are those that are not read for now.
+
+    ``epochs`` has the leader epochs that are known.
+    """
 
     id: str
     began: Mapping[int, int]
     end: Mapping[int, int]
     paused: frozenset[int] = frozenset()
+    epochs: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +84,9 @@ def parse(text: str, where: str = "Spark's offset log") -> SourceOffset:
 
 
 def _topic_dict(topic: TopicOffset) -> dict[str, Any]:
+    epochs = {"epochs": _partitions_dict(topic.epochs)} if topic.epochs else {}
     mark = {"paused": sorted(topic.paused)} if topic.paused else {}
-    return {"began": _partitions_dict(topic.began), "end": _partitions_dict(topic.end), "id": topic.id, **mark}
+    return {"began": _partitions_dict(topic.began), "end": _partitions_dict(topic.end), **epochs, "id": topic.id, **mark}
 
 
 def _partitions_dict(offsets: Mapping[int, int]) -> dict[str, int]:
@@ -99,12 +106,12 @@ def _refuse_kafka(value: Mapping[str, Any], where: str) -> None:
 
 def _check_version(value: Mapping[str, Any], where: str) -> None:
     unknown = sorted(value.keys() - {"v", "cluster", "topics", "initial"})
-    known = is_version(value["v"], VERSION)
+    known = any(is_version(value["v"], version) for version in range(1, VERSION + 1))
     if known and not unknown:
         return
-    found = f"version {value['v']!r:.100}" if not known else f"keys that version {VERSION} does not have ({', '.join(unknown)})"
+    found = f"version {value['v']!r:.100}" if not known else f"keys that version {value['v']} does not have ({', '.join(unknown)})"
     raise Unsupported(
-        f"the source offset in {where} has {found}, and this semel knows version {VERSION}: another version of semel wrote it. Nothing was"
+        f"the source offset in {where} has {found}, and this semel knows versions up to {VERSION}: another version of semel wrote it. Nothing was"
         " read or written. Run this query with that version or a newer one.",
         tag="OFFSET_VERSION",
     )
@@ -116,10 +123,10 @@ def _source(value: Mapping[str, Any]) -> SourceOffset:
 
 
 def _topic(name: str, row: Mapping[str, Any]) -> TopicOffset:
-    if row.keys() - {"paused"} != {"id", "began", "end"} or not isinstance(row["id"], str):
+    if row.keys() - {"paused", "epochs"} != {"id", "began", "end"} or not isinstance(row["id"], str):
         raise ValueError(f"topic {name!r} is {row!r}")
     paused = frozenset(of_kind(int, index) for index in of_kind(list, row.get("paused", [])))
-    return TopicOffset(row["id"], _partitions(row["began"]), _partitions(row["end"]), paused)
+    return TopicOffset(row["id"], _partitions(row["began"]), _partitions(row["end"]), paused, _partitions(row.get("epochs", {})))
 
 
 def _partitions(row: Mapping[str, Any]) -> dict[int, int]:
@@ -135,6 +142,8 @@ def _checked(offset: SourceOffset, where: str) -> SourceOffset:
             raise _damaged(where, f"{name}-{wrong[0]} ends at {topic.end[wrong[0]]} and began at {topic.began[wrong[0]]}")
         if not topic.paused <= topic.end.keys():
             raise _damaged(where, f"topic {name!r} has partitions in paused that end does not have")
+        if not topic.epochs.keys() <= topic.end.keys() or any(epoch < 0 for epoch in topic.epochs.values()):
+            raise _damaged(where, f"topic {name!r} has epochs that are none, or of partitions that end does not have")
         if offset.initial and topic.began != topic.end:
             raise _damaged(where, f"it is marked as initial, and topic {name!r} does not end where it began")
     return offset

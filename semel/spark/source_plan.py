@@ -19,24 +19,35 @@ __all__ = ["Part", "assembled", "between", "divided", "parts_of", "shared_out"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One partition of a source: where it began, the next offset to read, where what is there now ends, and whether the options leave it out."""
+    """One partition of a source: where it began, the next offset to read, where what is there now ends, and whether the options leave it out.
+
+    ``epoch`` and ``latest_epoch`` are the leader epochs in which the log was seen to reach ``position`` and ``latest``, or -1.
+    """
 
     topic_id: str
     began: int
     position: int
     latest: int
     paused: bool = False
+    epoch: int = -1
+    latest_epoch: int = -1
 
     @property
     def waiting(self) -> int:
         """How many offsets are there to be read."""
         return self.latest - self.position
 
+    def epoch_at(self, end: int) -> int:
+        """That of a batch's end. It stays where nothing was read: another text is another batch for Spark."""
+        return self.epoch if end == self.position else self.latest_epoch
+
 
 def parts_of(offset: SourceOffset) -> dict[TopicPartition, Part]:
     """The partitions of an offset; what is there now is not known to it, so ``latest`` is the position."""
     rows = ((name, index, topic) for name, topic in offset.topics.items() for index in topic.end)
-    return {(name, i): Part(topic.id, topic.began[i], topic.end[i], topic.end[i], i in topic.paused) for name, i, topic in rows}
+    return {
+        (name, i): Part(topic.id, topic.began[i], topic.end[i], topic.end[i], i in topic.paused, topic.epochs.get(i, -1)) for name, i, topic in rows
+    }
 
 
 def assembled(cluster: str, parts: Mapping[TopicPartition, Part], ends: Mapping[TopicPartition, int], *, initial: bool = False) -> SourceOffset:
@@ -45,7 +56,8 @@ def assembled(cluster: str, parts: Mapping[TopicPartition, Part], ends: Mapping[
     for name, topic_id in {topic: part.topic_id for (topic, _), part in parts.items()}.items():
         mine = {index: part for (topic, index), part in parts.items() if topic == name}
         paused = frozenset(i for i, part in mine.items() if part.paused)
-        topics[name] = TopicOffset(topic_id, {i: part.began for i, part in mine.items()}, {i: ends[name, i] for i in mine}, paused)
+        epochs = {i: epoch for i, part in mine.items() if (epoch := part.epoch_at(ends[name, i])) >= 0}
+        topics[name] = TopicOffset(topic_id, {i: part.began for i, part in mine.items()}, {i: ends[name, i] for i in mine}, paused, epochs)
     return SourceOffset(cluster, topics, initial)
 
 

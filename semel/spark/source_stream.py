@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from semel.errors import ConfigError
 from semel.read import NO_END, Loss, Range, check_ranges
-from semel.read.loss import report
+from semel.read.loss import cut_below, report
 from semel.spark.left_out import refuse_left_out, say_paused
 from semel.spark.offsets import SourceOffset
 from semel.spark.source_options import Limits, SourceOptions
@@ -41,6 +41,8 @@ class StreamPlan:
         self._last_trigger: float | None = None
         self._checked = False
         self._paused: set[TopicPartition] = set()
+        #: The leader epochs in which logs were seen to hold still what was read.
+        self._vouched: dict[TopicPartition, int] = {}
         #: Where all that is there now would end, for the query's progress; None before the first batch was planned.
         self.reported: SourceOffset | None = None
 
@@ -73,7 +75,8 @@ class StreamPlan:
             _refuse_begun_later(start, end)
         ranges = between(start, end)
         if not self._checked:
-            ranges = check_ranges(self._client, ranges, fail_on_data_loss=self._options.fail_on_data_loss).ranges
+            fail, epochs = self._options.fail_on_data_loss, _epochs(parts_of(end))
+            ranges = check_ranges(self._client, ranges, fail_on_data_loss=fail, epochs=epochs).ranges
             self._checked = True
         return divided(ranges, self._options.min_partitions, self._options.max_records)
 
@@ -87,9 +90,11 @@ class StreamPlan:
         for partition, part in before.items():
             now = seen.get(partition)
             if now is not None and now.topic_id == part.topic_id and now.latest >= part.position:
-                kept[partition] = Part(part.topic_id, part.began, part.position, now.latest)
+                kept[partition] = replace(part, latest=now.latest, latest_epoch=now.epoch, paused=False)
             else:
                 doubtful[partition] = part
+        doubtful |= {partition: before[partition] for partition in self._cut(kept)}
+        kept = {partition: part for partition, part in kept.items() if partition not in doubtful}
         left_out = {partition: part for partition, part in doubtful.items() if not self._topics.selects(partition)}
         if left_out:
             # an initial offset is the progress that is resumed: what it has must be in the first batch, be it there or not
@@ -100,11 +105,18 @@ class StreamPlan:
         found = {p: now for p, now in seen.items() if p not in kept and ids.get(p[0], now.topic_id) == now.topic_id}
         return kept | self._found(found, lost=doubtful.keys() - kept.keys())
 
+    def _cut(self, parts: Mapping[TopicPartition, Part]) -> set[TopicPartition]:
+        """Those of which something that was read is in the log no more. No log is cut without an election, so the others need no look."""
+        led_anew = {p: part for p, part in parts.items() if part.latest_epoch not in (part.epoch, self._vouched.get(p))}
+        cut = cut_below(self._client, {p: part.position for p, part in led_anew.items()}, _epochs(led_anew))
+        self._vouched |= {p: part.latest_epoch for p, part in led_anew.items() if p not in cut}
+        return set(cut)
+
     def _looked_at_again(self, doubtful: Mapping[TopicPartition, Part]) -> dict[TopicPartition, Part]:
         """What is left of partitions that seem to be gone, created anew, or shorter than they were."""
         asked = [Range(p[0], part.topic_id, p[1], part.position, NO_END) for p, part in doubtful.items()]
         kept: dict[TopicPartition, Part] = {}
-        for left in check_ranges(self._client, asked, fail_on_data_loss=self._options.fail_on_data_loss).ranges:
+        for left in check_ranges(self._client, asked, fail_on_data_loss=self._options.fail_on_data_loss, epochs=_epochs(doubtful)).ranges:
             part = doubtful[left.topic_partition]
             if left.bounded or left.topic_id != part.topic_id:
                 continue
@@ -129,7 +141,7 @@ class StreamPlan:
         reason = "it was found later, and its log does not start at 0"
         missed = [Loss(*p, 0, first, reason) for p, first in sorted(earliest.items()) if first > 0 and p not in lost]
         report(missed, fail_on_data_loss=self._options.fail_on_data_loss)
-        return {p: Part(now.topic_id, earliest[p], earliest[p], max(earliest[p], now.latest)) for p, now in found.items()}
+        return {p: Part(now.topic_id, earliest[p], earliest[p], max(earliest[p], now.latest), latest_epoch=now.epoch) for p, now in found.items()}
 
     def _too_little(self, waiting: int, limits: Limits) -> bool:
         """As in Spark's own source: the first trigger of a run never waits, and no other for longer than ``maxTriggerDelay``."""
@@ -149,6 +161,10 @@ class StreamPlan:
                 " offsets mean nothing. Nothing was read. Correct the address, or start with a new checkpoint.",
                 tag="OTHER_CLUSTER",
             )
+
+
+def _epochs(parts: Mapping[TopicPartition, Part]) -> dict[TopicPartition, int]:
+    return {partition: part.epoch for partition, part in parts.items()}
 
 
 def _refuse_begun_later(initial: SourceOffset, end: SourceOffset) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from semel.errors import ConfigError
-from semel.read import NO_END, Committed, Earliest, EndSpec, Latest, Loss, id_text, resolve
+from semel.read import NO_END, Committed, Earliest, EndSpec, Loss, id_text, resolve
 from semel.read.loss import report
 from semel.spark.left_out import refuse_left_out, say_paused
 from semel.spark.source_options import Assign, Resume, SourceOptions, Start, Subscribe, SubscribePattern
@@ -21,6 +21,7 @@ from semel.transaction.committed import committed_progress
 from semel.transaction.progress import KafkaSource, Progress
 from semel.wire.client import Client
 from semel.wire.metadata import Topic, TopicPartition
+from semel.wire.offsets import LATEST, list_offsets
 
 __all__ = ["Seen", "SourceTopics"]
 
@@ -32,10 +33,14 @@ _GONE = ("UNKNOWN_TOPIC", "UNKNOWN_PARTITION")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A partition as the cluster shows it: the id of its topic, and where a reader may read to (under read_committed the last stable offset)."""
+    """A partition as the cluster shows it: the id of its topic, where a reader may read to, and the epoch of the leader that said so.
+
+    Under read_committed that is the last stable offset.
+    """
 
     topic_id: str
     latest: int
+    epoch: int
 
 
 class SourceTopics:
@@ -112,8 +117,8 @@ class SourceTopics:
         for look in range(_LOOKS):
             try:
                 selected = self._still_there(known) if fresh or look else self._selected
-                found = resolve(self._client, selected, Latest(), read_committed=self._options.read_committed)
-                return {partition: Seen(selected[partition], latest) for partition, latest in found.items()}
+                found = list_offsets(self._client, dict.fromkeys(selected, LATEST), read_committed=self._options.read_committed)
+                return {partition: Seen(selected[partition], row.offset, row.leader_epoch) for partition, row in found.items()}
             except ConfigError as error:
                 if error.tag not in _GONE or look == _LOOKS - 1:
                     raise

@@ -6,20 +6,19 @@ The broker commits what is left, and says nothing (DESIGN rule 12 is of one way 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer as Independent
 
 import semel
-from semel.records.header import scan
 from semel.sandbox import Sandbox
 from semel.testing.records import read
 from semel.transaction.progress_topic import ProgressTopic
-from semel.wire.metadata import Partition, TopicPartition
+from semel.wire.metadata import Partition
 from semel.wire.transactions import open_transactions
 from tests.crash.strikes import leader_of
+from tests.kafka.cut import cut_log
 from tests.topics import create
 from tests.waiting import wait_for
 
@@ -35,7 +34,7 @@ def fragile() -> Iterator[Sandbox]:
 def test_a_log_that_lost_its_last_row(fragile: Sandbox) -> None:
     """Behind it the marker would stand where the row had been: by its end alone the log looks whole."""
     topic = create(fragile.bootstrap_servers, "last-row")
-    _refused(fragile, topic, lambda: _cut(fragile, (topic, 0), batches=1))
+    _refused(fragile, topic, lambda: cut_log(fragile, (topic, 0), batches=1))
     assert _values(fragile, topic) == []
 
 
@@ -43,7 +42,7 @@ def test_a_log_whose_gap_others_have_filled(fragile: Sandbox) -> None:
     topic = create(fragile.bootstrap_servers, "filled")
 
     def cut() -> None:
-        _cut(fragile, (topic, 0), batches=2)
+        cut_log(fragile, (topic, 0), batches=2)
         independent = Independent({"bootstrap.servers": fragile.bootstrap_servers})
         for number in range(5):
             independent.produce(topic, f"theirs {number}")
@@ -61,7 +60,7 @@ def test_a_log_that_lost_the_progress_record(fragile: Sandbox, monkeypatch: pyte
     def strike(step: semel.steps.Step, detail: str) -> None:
         if step is semel.steps.OwnerStep.PROGRESS_WRITTEN and detail == topic and not struck:
             struck.append(detail)
-            _cut(fragile, ProgressTopic(cluster._client, topic, "producer").partition, batches=1)
+            cut_log(fragile, ProgressTopic(cluster._client, topic, "producer").partition, batches=1)
 
     with semel.Cluster({"bootstrap.servers": fragile.bootstrap_servers, **PATIENT}) as cluster:
         with cluster.producer(topic) as producer:
@@ -89,7 +88,7 @@ def test_a_leader_that_changes_and_loses_nothing(fragile: Sandbox) -> None:
         for number in range(5):
             txn.send(topic, pa.table({"value": [str(number)] * 3}))
         before = _partition(cluster, topic).leader_epoch
-        _cut(fragile, (topic, 0), batches=0)
+        cut_log(fragile, (topic, 0), batches=0)
         assert _partition(cluster, topic).leader_epoch > before, "it was not looked at"
     assert _values(fragile, topic) == [str(number) for number in range(5) for _ in range(3)]
 
@@ -101,7 +100,7 @@ def test_an_expired_transaction_behind_another_leader_has_lost_nothing(fragile: 
     with semel.Cluster(properties) as cluster, cluster.producer(topic) as producer:
         txn = producer.transaction()
         txn.send(topic, pa.table({"value": ["late"]}))
-        _cut(fragile, (topic, 0), batches=0)
+        cut_log(fragile, (topic, 0), batches=0)
         wait_for(lambda: not _open(cluster, topic), "the transaction's expiry")
         with pytest.raises(semel.AbortAndRetry, match="EXPIRED"):
             txn.commit()
@@ -140,19 +139,6 @@ def _refused(sandbox: Sandbox, topic: str, cut: Callable[[], None]) -> None:
         cut()
         with pytest.raises(semel.DataLoss, match=rf"ROWS_GONE.*{topic}-0 were acknowledged and are not there any more.*aborted"):
             txn.commit()
-
-
-def _cut(sandbox: Sandbox, partition: TopicPartition, *, batches: int) -> None:
-    """Kill the broker, take the last batches off the partition's log, and start it again."""
-    (node,) = sandbox.nodes
-    node.kill()
-    (log,) = Path(sandbox.directory).glob(f"**/{partition[0]}-{partition[1]}/*0.log")
-    data = log.read_bytes()
-    sizes = [header.size for header in scan(memoryview(data), where=str(log))]
-    with log.open("r+b") as file:
-        file.truncate(sum(sizes[: len(sizes) - batches]))
-    node.start()
-    sandbox.wait_ready()
 
 
 def _partition(cluster: semel.Cluster, topic: str) -> Partition:

@@ -93,7 +93,14 @@ PROGRESS = Progress(
 )
 WITH_GROUPS = Progress(batch=41, groups={"orders": {"in": (0, 10), "ä": (3,)}, "other": {"in": (1,)}})
 DECIDED = Decided(4001, 7, True)
-OFFSET = SourceOffset(CLUSTER, {"in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}), "ä": TopicOffset(TOPIC_ID, {0: 1}, {0: 2})})
+OFFSET_1 = SourceOffset(CLUSTER, {"in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}), "ä": TopicOffset(TOPIC_ID, {0: 1}, {0: 2})})
+OFFSET = SourceOffset(
+    CLUSTER,
+    {
+        "in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}, epochs={0: 3, 10: 0}),
+        "ä": TopicOffset(TOPIC_ID, {0: 1}, {0: 2}),
+    },
+)
 PAUSED_OFFSET = SourceOffset(CLUSTER, {"in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}, frozenset({2, 10}))})
 PAUSED = Progress(
     batch=41, sources=(KafkaSource(CLUSTER, {"in": TopicEnd(TOPIC_ID, {0: 42, 2: 0, 10: 7}, {0: 5, 2: 0, 10: 0}, frozenset({2, 10}))}),)
@@ -138,14 +145,22 @@ FORMS = [
     Form("look", progress.VERSION, lambda: progress.LOOK, json.loads, {1: {"v": 1}}),
     Form("decided-key", 1, partial(progress.decided_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "decided"}]}),
     Form("decided", progress.VERSION, DECIDED.encode, partial(Decided.decode, where="semel-progress-3 offset 8"), {1: DECIDED}),
-    Form("source-offset", offsets.VERSION, lambda: offsets.dump(OFFSET).encode(), lambda text: offsets.parse(text.decode()), {1: OFFSET}),
-    Form("source-offset-initial", offsets.VERSION, lambda: offsets.dump(INITIAL).encode(), lambda text: offsets.parse(text.decode()), {1: INITIAL}),
+    Form(
+        "source-offset", offsets.VERSION, lambda: offsets.dump(OFFSET).encode(), lambda text: offsets.parse(text.decode()), {1: OFFSET_1, 2: OFFSET}
+    ),
+    Form(
+        "source-offset-initial",
+        offsets.VERSION,
+        lambda: offsets.dump(INITIAL).encode(),
+        lambda text: offsets.parse(text.decode()),
+        {1: INITIAL, 2: INITIAL},
+    ),
     Form(
         "source-offset-paused",
         offsets.VERSION,
         lambda: offsets.dump(PAUSED_OFFSET).encode(),
         lambda text: offsets.parse(text.decode()),
-        {1: PAUSED_OFFSET},
+        {1: PAUSED_OFFSET, 2: PAUSED_OFFSET},
     ),
     Form("ticket", ticket.VERSION, TICKET.encode, ticket.read_ticket, {1: TICKET}),
     Form("ticket-pickled", ticket.VERSION, partial(pickled, FOREIGN), lambda text: pickle.loads(text).version, {1: OTHER}),

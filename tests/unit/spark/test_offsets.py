@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from semel.errors import ConfigError, DataLoss, Unsupported
 from semel.spark.offsets import SourceOffset, TopicOffset, as_dict, dump, initial, parse
 
-CANONICAL = '{"cluster":"c","topics":{"in":{"began":{"0":5},"end":{"0":42},"id":"t"}},"v":1}'
+CANONICAL = '{"cluster":"c","topics":{"in":{"began":{"0":5},"end":{"0":42},"id":"t"}},"v":2}'
 
 
 def test_form_is_the_one_of_the_contract_with_sorted_keys_and_no_spaces() -> None:
@@ -31,6 +31,21 @@ def test_what_the_options_leave_out_is_marked() -> None:
     assert json.loads(dump(offset))["topics"]["in"]["paused"] == [2, 10]
     assert parse(dump(offset)) == offset
     assert "paused" not in CANONICAL
+
+
+def test_leader_epochs_are_those_that_are_known() -> None:
+    offset = SourceOffset("c", {"in": TopicOffset("t", {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}, epochs={10: 0, 2: 3})})
+    assert json.loads(dump(offset))["topics"]["in"]["epochs"] == {"10": 0, "2": 3}
+    assert parse(dump(offset)) == offset
+    assert parse(CANONICAL.replace('"v":2', '"v":1')) == parse(CANONICAL)
+
+
+@pytest.mark.parametrize("epochs", [{"0": -1}, {"1": 0}, {"0": "2"}, {"0": 1.0}, [3], {"a": 1}])
+def test_epochs_that_are_none_are_damage(epochs: object) -> None:
+    value = json.loads(CANONICAL)
+    value["topics"]["in"]["epochs"] = epochs
+    with pytest.raises(DataLoss, match="OFFSETS_DAMAGED"):
+        parse(json.dumps(value))
 
 
 def test_began_and_end_of_initial_are_separate_objects() -> None:
@@ -66,7 +81,7 @@ def test_text_does_not_depend_on_the_order_in_which_partitions_were_found(order:
     assert json.dumps(as_dict(offset)) == json.dumps(as_dict(other)), "the dictionary's own order is canonical too"
 
 
-@pytest.mark.parametrize("change", [{"v": 2}, {"v": "1"}, {"v": None}, {"later": True}])
+@pytest.mark.parametrize("change", [{"v": 3}, {"v": 0}, {"v": "1"}, {"v": None}, {"later": True}])
 def test_other_versions_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(Unsupported, match="OFFSET_VERSION") as caught:
         parse(json.dumps({**json.loads(CANONICAL), **change}), "offsets/7")

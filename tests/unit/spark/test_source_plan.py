@@ -108,3 +108,12 @@ def test_dividing_neither_loses_nor_doubles_an_offset(sizes: list[int], least: i
     assert all(piece.size <= most for piece in pieces)
     covered = [(piece.partition, at) for piece in pieces for at in range(piece.start, piece.end)]
     assert covered == [(one.partition, at) for one in ranges for at in range(one.start, one.end)]
+
+
+def test_an_epoch_goes_with_the_position_it_was_seen_with() -> None:
+    """Another text is another batch for Spark: where nothing is read, a new leader changes none."""
+    parts = {("in", 0): Part("id", 0, 5, 9, epoch=2, latest_epoch=4), ("in", 1): Part("id", 0, 7, 7, epoch=3, latest_epoch=4)}
+    moved = assembled("c", parts, {("in", 0): 8, ("in", 1): 7})
+    assert moved.topics["in"].epochs == {0: 4, 1: 3}
+    assert parts_of(moved)["in", 0].epoch == 4
+    assert assembled("c", parts, {("in", 0): 5, ("in", 1): 7}).topics["in"].epochs == {0: 2, 1: 3}

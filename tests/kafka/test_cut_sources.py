@@ -1,0 +1,127 @@
+"""Input whose log was cut, and has grown past what was read of it: by its end alone it looks whole.
+
+Unclean elections do that, and brokers that die before their disks have what they acknowledged. What was read has gone into the output; what was
+written in its place would be read by nobody.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from semel.errors import DataLoss
+from semel.sandbox import Sandbox
+from tests.kafka.cut import cut_log
+from tests.kafka.source_runs import Run, add, numbers, texts
+from tests.topics import create
+
+_numbers = count()
+LOST = r"\[20, 30\): the log was cut at 20 and written anew"
+
+
+@pytest.fixture(scope="module")
+def fragile() -> Iterator[Sandbox]:
+    with Sandbox.start() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def topic(fragile: Sandbox) -> str:
+    """Its log has 30 rows in three batches."""
+    topic = create(fragile.bootstrap_servers, f"cut-source-{next(_numbers)}")
+    for first in (0, 10, 20):
+        add(fragile.bootstrap_servers, topic, first, first + 10)
+    return topic
+
+
+Start = Callable[..., Run]
+
+
+@pytest.fixture
+def run(fragile: Sandbox, topic: str) -> Iterator[Start]:
+    started: list[Run] = []
+
+    def start(log: list[str], **options: Any) -> Run:
+        started.append(Run(fragile.bootstrap_servers, log, subscribe=topic, **{"startingOffsets": "earliest", **options}))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()
+
+
+def cut_and_filled(fragile: Sandbox, topic: str) -> None:
+    cut_log(fragile, (topic, 0), batches=1)
+    add(fragile.bootstrap_servers, topic, 100, 140)
+
+
+def test_while_the_query_is_down(fragile: Sandbox, topic: str, run: Start) -> None:
+    query = run([])
+    assert numbers(query.batch()) == texts(0, 30)
+    cut_and_filled(fragile, topic)
+    for _ in range(2):
+        with pytest.raises(DataLoss, match=LOST):
+            run(list(query.log)).plan()
+    easy = run(list(query.log), failOnDataLoss=False)
+    assert numbers(easy.rest()) == texts(100, 140), "all that nobody has read"
+
+
+def test_control_a_checkpoint_without_leader_epochs_does_not_tell(fragile: Sandbox, topic: str, run: Start) -> None:
+    query = run([])
+    assert numbers(query.batch()) == texts(0, 30)
+    cut_and_filled(fragile, topic)
+    (last,) = map(json.loads, query.log)
+    del last["topics"][topic]["epochs"]
+    assert numbers(run([json.dumps({**last, "v": 1})]).rest()) == texts(110, 140)
+
+
+def test_while_it_runs(fragile: Sandbox, topic: str, run: Start) -> None:
+    query = run([])
+    assert numbers(query.batch()) == texts(0, 30)
+    cut_and_filled(fragile, topic)
+    with pytest.raises(DataLoss, match=LOST):
+        query.plan()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_was_planned_is_there_no_more(fragile: Sandbox, topic: str, run: Start, committed: bool) -> None:
+    """Read or not, before the run ended: nobody here can know. Without failOnDataLoss no offset of it is read, and all that is there is next."""
+    options: dict[str, Any] = {"maxOffsetsPerTrigger": 15, "kafka.isolation.level": "read_committed" if committed else "read_uncommitted"}
+    query = run([], **options)
+    assert numbers(query.batch()) == texts(0, 15)
+    assert query.plan()
+    cut_and_filled(fragile, topic)
+    with pytest.raises(DataLoss, match=LOST):
+        run(list(query.log), **options).read()
+    easy = run(list(query.log), failOnDataLoss=False, **options)
+    assert numbers(easy.read()) == texts(15, 20)
+    assert numbers(easy.rest()) == texts(100, 140)
+
+
+def test_cut_and_shorter_than_what_was_read(fragile: Sandbox, topic: str, run: Start) -> None:
+    query = run([])
+    assert numbers(query.batch()) == texts(0, 30)
+    cut_log(fragile, (topic, 0), batches=2)
+    add(fragile.bootstrap_servers, topic, 100, 105)
+    with pytest.raises(DataLoss, match=r"\[10, 30\): the log was cut at 10 and written anew"):
+        run(list(query.log)).plan()
+    easy = run(list(query.log), failOnDataLoss=False)
+    assert numbers(easy.rest()) == texts(100, 105), "what is in front of its end, too"
+
+
+def test_another_leader_of_a_whole_log_is_no_batch_and_no_loss(fragile: Sandbox, topic: str, run: Start) -> None:
+    query = run([])
+    assert numbers(query.batch()) == texts(0, 30)
+    for _ in range(2):
+        cut_log(fragile, (topic, 0), batches=0)
+        assert not query.plan(), "the text is the same"
+        assert not run(list(query.log)).plan()
+    add(fragile.bootstrap_servers, topic, 30, 35)
+    assert numbers(query.batch()) == texts(30, 35)
+    assert query.log[-1] != query.log[-2]
+    first, last = (json.loads(text)["topics"][topic]["epochs"]["0"] for text in query.log)
+    assert last > first
