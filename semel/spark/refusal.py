@@ -159,15 +159,28 @@ def gone_finding(label: str) -> Finding:
 
 def topic_findings(label: str, topic: str, start: TopicEnd | None, end: TopicEnd | None, recorded: TopicEnd | None) -> list[Finding]:
     """Compare one topic of one source: where the batch starts (and ends, for its id), and where the progress ends."""
-    ids = [position.id for position in (recorded, start, end) if position is not None]
-    changed = next((id for id in ids if id != ids[0]), None)
-    if changed is not None:
-        text = f"{label}: topic {topic!r} was deleted and created again (id {ids[0]}, now {changed}), so its offsets cannot be compared"
-        return [Finding(text, lost=True, apart=True)]
+    ids = [position.id for position in (end, start, recorded) if position is not None]
+    before = next((id for id in ids if id != ids[0]), None)
+    if before is not None:
+        text = f"{label}: topic {topic!r} was deleted and created again (id {before}, now {ids[0]})"
+        if start is not None and end is not None and recorded is not None and recorded.id == end.id:
+            return _of_the_topic_before(text, topic, end, recorded)
+        return [Finding(f"{text}, so its offsets cannot be compared", lost=True, apart=True)]
     starts = start.end if start is not None else {}
     ends = recorded.end if recorded is not None else {}
     found = [_partition_finding(label, topic, p, starts.get(p), ends.get(p)) for p in sorted(starts.keys() | ends.keys())]
     return [finding for finding in found if finding is not None]
+
+
+def _of_the_topic_before(text: str, topic: str, end: TopicEnd, recorded: TopicEnd) -> list[Finding]:
+    """An old checkpoint: since it was written, the query has read the new topic. From here it would read that from its beginning."""
+    found = [Finding(f"{text}, and the progress is of the new one: this checkpoint is older")]
+    for partition, reached in sorted(recorded.end.items()):
+        first = (end.began or {}).get(partition, 0)
+        if first < reached:
+            repeated = Rows(topic, partition, first, reached)
+            found.append(Finding(f"{topic}-{partition} of the new one is committed up to {reached}", repeated=repeated))
+    return found
 
 
 def _partition_finding(label: str, topic: str, partition: int, start: int | None, recorded: int | None) -> Finding | None:

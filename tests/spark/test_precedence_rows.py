@@ -152,20 +152,24 @@ def test_checkpoint_is_deleted(line: Line) -> None:
 
 @pytest.mark.parametrize("way", ["reset", "token"])
 def test_source_topic_is_created_again(line: Line, way: str) -> None:
-    """Nothing is taken for read that is another topic's, and both ways out lead on."""
+    """Nothing is taken for read that is another topic's, and both ways out lead on. So does the checkpoint from before that: of the same query its
+    batch counts as written; of another one it is told what it would repeat."""
     servers = line.kafka.bootstrap_servers
+    committed = {"startingOffsets": "committed", "transactionalIdPrefix": line.prefix}
     produce(line.kafka, line.source, range(100))
     line.run()
+    saved = backup(line.checkpoint)
     delete(servers, line.source)
     topics.create(servers, line.source, 2)
     produce(line.kafka, line.source, range(100, 250))
-    with pytest.raises(DataLoss, match=r"OFFSETS_GONE.*created again.*semel progress reset.*startingOffsets=earliest"):
+    with pytest.raises(DataLoss, match=r"OFFSETS_GONE.*created again.*semel progress reset.*--to-offsets.*startingOffsets=committed"):
         line.run()
     if way == "reset":
-        reset = ["progress", "reset", line.prefix, "--yes", "--bootstrap-server", servers]
+        offsets = json.dumps({line.source: {"0": -2, "1": -2}})
+        reset = ["progress", "reset", line.prefix, "--to-offsets", offsets, "--yes", "--bootstrap-server", servers]
         assert CliRunner().invoke(cli.app, reset).exit_code == 0
         shutil.rmtree(line.checkpoint)
-        line.run()
+        line.run(reading=committed)
     else:
         reading = {"failOnDataLoss": "false"}
         with pytest.raises(DataLoss, match="created again") as refused:
@@ -174,6 +178,15 @@ def test_source_topic_is_created_again(line: Line, way: str) -> None:
         line.run(reading=reading, onProgressMismatch=token(refused.value))
     produce(line.kafka, line.source, range(250, 300))
     line.run()
+    restore(line.checkpoint, saved)
+    if way == "token":
+        line.run(reading={"failOnDataLoss": "false"})
+    else:
+        with pytest.raises(DataLoss, match=r"the progress is of the new one: this checkpoint is older.*would repeat rows") as refused:
+            line.run(reading={"failOnDataLoss": "false"})
+        assert "with nothing repeated or missed" in refused.value.message
+        shutil.rmtree(line.checkpoint)
+        line.run(reading=committed)
     seen = sorted(json.loads(value)["id"] for value in values(servers, line.target))
     assert seen == list(range(300))
 

@@ -193,6 +193,15 @@ def test_topic_created_again_is_refused_as_data_loss(batch: int, stateful: bool,
     assert (found.tag, found.repeated, found.missed) == ("DATA_LOSS", (), ())
 
 
+def test_a_checkpoint_from_before_the_topic_was_created_again_is_told_what_it_would_repeat() -> None:
+    """The progress is of the new topic by then: it can be gone on from."""
+    done = progress(41, at({0: 80, 1: 0}, id="t2"))
+    found = refused(decide(plan(30, part(at({0: 100}, id="t1"), at({0: 120, 1: 0}, id="t2"))), done))
+    assert "created again (id t1, now t2), and the progress is of the new one: this checkpoint is older" in found.message
+    assert (found.tag, found.repeated, found.missed) == ("PROGRESS_MISMATCH", (Rows("in", 0, 0, 80),), ())
+    assert "to go on from the progress, with nothing repeated or missed, start with another, empty checkpoint" in found.message
+
+
 @pytest.mark.parametrize("batch", [41, 42])
 @pytest.mark.parametrize("start_cluster", ["c1", "c2"])
 def test_source_of_another_cluster_is_refused(batch: int, start_cluster: str) -> None:
