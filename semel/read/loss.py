@@ -106,10 +106,10 @@ def _from_the_beginning(topic: str) -> str:
     """Of this topic alone: whoever forgets all progress reads the others again as well."""
     offsets = f'{{"{topic}": {{"0": -2, …}}}}'
     return (
-        "to read the new topic from its beginning with a query that writes with semel: where its progress (`semel progress describe PREFIX`) is of"
-        f" the old one, set this topic alone (`semel progress reset PREFIX --to-offsets '{offsets}'`, with each of its partitions); then, or where the"
-        " progress is of the new one already, start with a new, empty checkpoint and startingOffsets=committed (a query with state has to begin anew,"
-        " and writes again what it reads again). Or with failOnDataLoss=false and the checkpoint that it has: its sink asks for a token first"
+        "to read the new topic from its beginning with a query that writes with semel: where its progress (`semel progress describe PREFIX`) is"
+        f" of the old one, set this topic alone (`semel progress reset PREFIX --to-offsets '{offsets}'`, with each of its partitions); then, or where"
+        " the progress is of the new one already, start with a new, empty checkpoint and startingOffsets=committed (a query with state has to begin"
+        " anew, and writes again what it reads again). Or with failOnDataLoss=false and the checkpoint that it has: its sink asks for a token first"
     )
 
 
