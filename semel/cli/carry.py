@@ -24,6 +24,9 @@ __all__ = ["carry"]
 
 #: Whose progress it is: a query's.
 _SCOPE = "query"
+_UNCHANGED = "Nothing was changed."
+#: What is true once the prefix was taken over. Whoever is fenced by that has to know whom to start again.
+_FENCED = "Nothing was changed; who ran under this prefix was fenced: start it again."
 
 
 def carry(
@@ -51,9 +54,9 @@ def carry(
         if not dry_run:
             _refuse_state(found, starting)
             _refuse_known(scope_of(client, prefix, progress_topic, _SCOPE), prefix)
-            agree(console, "Carry it over?", "Nothing was changed.", yes=yes)
+            agree(console, "Carry it over?", _UNCHANGED, yes=yes)
             with Producer(client, prefix, scope=_SCOPE, progress_topic=progress_topic) as owner:
-                _refuse_known(owner.take_over(), prefix)
+                _refuse_known(owner.take_over(), prefix, _FENCED)
                 _refuse_moved(found, checkpoint)
                 set_to(owner, progress)
     if as_json:
@@ -78,10 +81,10 @@ def _refuse_state(found: KafkaCheckpoint, starting: Mapping[str, Mapping[str, in
         )
 
 
-def _refuse_known(progress: object, prefix: str) -> None:
+def _refuse_known(progress: object, prefix: str, changed: str = _UNCHANGED) -> None:
     if progress is not None:
         raise ConfigError(
-            f"{prefix!r} has progress already: a query has written under it, or offsets were carried over before. Nothing was changed."
+            f"{prefix!r} has progress already: a query has written under it, or offsets were carried over before. {changed}"
             " `semel progress describe` shows it, and `semel progress reset` changes it.",
             tag="HAS_PROGRESS",
         )
@@ -90,7 +93,7 @@ def _refuse_known(progress: object, prefix: str) -> None:
 def _refuse_moved(found: KafkaCheckpoint, location: str) -> None:
     if read(location) != found:
         raise ConfigError(
-            f"{location} has changed since it was shown: the old query still runs. Nothing was changed. Stop it, then do this again.",
+            f"{location} has changed since it was shown: the old query still runs. {_FENCED} Stop the old query, then do this again.",
             tag="STILL_RUNNING",
         )
 

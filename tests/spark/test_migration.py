@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+import semel
 from bench.connector import connector_jars
 from semel import cli
-from semel.errors import ConfigError
+from semel.errors import ConfigError, Fenced
 from semel.sandbox import Sandbox
 from semel.testing.crash import CrashPlan
 from semel.testing.spark import LOCAL, SparkCluster
+from semel.transaction.producer import Producer
+from semel.transaction.progress import Progress
 from tests.spark.harness import Copy, new_copy, produce, program, values
 from tests.spark.lines import Line, cut
 
@@ -127,12 +130,32 @@ def test_an_old_query_that_still_runs_is_noticed(old: Copy, tmp_path: Path, monk
     assert carry(old, checkpoint, "running", "--yes")["committed"] == batch, "nothing was changed"
 
 
+def test_progress_that_came_while_it_asked_is_not_overwritten(old: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a query that runs on, and is fenced by it: that is said, since somebody has to start it again."""
+    cluster = semel.Cluster({"bootstrap.servers": old.servers})
+    with cluster, Producer(cluster._client, "meanwhile", scope="query") as running:
+        running.take_over()
+
+        def answer(_: str, *, abort: bool) -> bool:
+            assert abort
+            with running.transaction() as txn:
+                txn.commit(Progress(batch=0))
+            return True
+
+        monkeypatch.setattr("typer.confirm", answer)
+        command = ["progress", "import", "meanwhile", "--checkpoint", str(old.checkpoint), "--bootstrap-server", old.servers]
+        with pytest.raises(ConfigError, match=r"HAS_PROGRESS.*Nothing was changed; who ran under this prefix was fenced: start it again"):
+            CliRunner().invoke(cli.app, command, catch_exceptions=False)
+        with pytest.raises(Fenced), running.transaction() as txn:
+            txn.commit(Progress(batch=1))
+
+
 def test_partitions_that_the_old_query_never_saw_are_read_from_their_beginning(
     old: Copy, spark: SparkSession, kafka: Sandbox, tmp_path: Path
 ) -> None:
     admin = AdminClient({"bootstrap.servers": old.servers})
     admin.create_partitions([NewPartitions(old.source, 3)])[old.source].result(60)
-    producer = Producer({"bootstrap.servers": old.servers})
+    producer = KafkaProducer({"bootstrap.servers": old.servers})
     for number in range(1_000, 1_010):
         producer.produce(old.source, json.dumps({"id": number, "lot": 10}), key=str(number), partition=2)
     assert producer.flush(60) == 0
