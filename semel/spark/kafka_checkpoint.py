@@ -74,8 +74,9 @@ def _local(location: str) -> Path:
     parsed = urlparse(location)
     if parsed.scheme not in ("", "file"):
         raise _refused(
-            f"{location} is not on this machine, and a checkpoint is read as files here. Copy its folders `offsets`, `commits` and `sources`"
-            " (`hdfs dfs -get`, `aws s3 cp --recursive`) and its file `metadata`, and name the copy.",
+            f"{location} is not on this machine, and a checkpoint is read as files here. Copy its folders `offsets`, `commits`, `sources` and `state`"
+            " (`hdfs dfs -get`, `aws s3 cp --recursive`) and its file `metadata`, and name the copy. By `state`, where there is one, it is seen that"
+            " the old query keeps state, which cannot be carried over: of that folder any one file will do.",
             "NOT_LOCAL",
         )
     return Path(unquote(parsed.path) if parsed.scheme else location)

@@ -90,6 +90,14 @@ def test_state_is_seen(tmp_path: Path) -> None:
     assert read(str(folder)).stateful
 
 
+def test_what_is_to_be_copied_of_one_elsewhere(tmp_path: Path) -> None:
+    """All that is read, and the folder by which state is seen: a copy without it passes for a query that keeps none."""
+    with pytest.raises(ConfigError, match="NOT_LOCAL") as found:
+        read("s3://bucket/checkpoint")
+    for name in ("offsets", "commits", "sources", "state", "metadata"):
+        assert f"`{name}`" in found.value.message
+
+
 def test_what_is_no_checkpoint_of_sparks_source(tmp_path: Path) -> None:
     assert refused(tmp_path) == "NO_CHECKPOINT"
     assert refused(tmp_path / "nowhere") == "NO_CHECKPOINT"
