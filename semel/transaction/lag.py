@@ -12,7 +12,7 @@ from semel.transaction.progress import KafkaSource, Progress
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import Topic, TopicPartition
-from semel.wire.offsets import LATEST, list_offsets
+from semel.wire.offsets import EARLIEST, LATEST, list_offsets
 
 __all__ = ["held_back", "lags", "paused", "positions"]
 
@@ -29,14 +29,19 @@ def paused(progress: Progress | None) -> dict[TopicPartition, int]:
 
 
 def lags(client: Client, found: Sequence[Progress | None], deadline: Deadline | None = None) -> list[dict[TopicPartition, int]]:
-    """For each, how many offsets a read_committed reader has before it, where the source is of this cluster and still there. Asked once for all."""
+    """For each, how many offsets a read_committed reader has before it, where the source is of this cluster and still there. Asked once for all.
+
+    What the log has no more (retention) is before nobody. Whether that was read before it went is told by the start of the reader, not by this.
+    """
     read = [[source for source in _own(progress) if source.cluster == client.cluster] for progress in found]
     # topics that are left out are not asked for: the right to describe them may be gone
     known = client.existing({topic for sources in read for source in sources for topic, at in source.topics.items() if at.reading}, deadline)
     here = [_comparable(sources, known) for sources in read]
     asked = {(topic, index) for read_to in here for topic, index in read_to if index in known[topic].partitions}
-    latest = list_offsets(client, dict.fromkeys(asked, LATEST), read_committed=True, deadline=deadline) if asked else {}
-    return [{p: max(latest[p].offset - offset, 0) for p, offset in read_to.items() if p in latest} for read_to in here]
+    if not asked:
+        return [{} for _ in here]
+    first, latest = (list_offsets(client, dict.fromkeys(asked, at), read_committed=True, deadline=deadline) for at in (EARLIEST, LATEST))
+    return [{p: max(latest[p].offset - max(offset, first[p].offset), 0) for p, offset in read_to.items() if p in latest} for read_to in here]
 
 
 def held_back(client: Client, topics: Collection[str], deadline: Deadline | None = None) -> dict[TopicPartition, int]:

@@ -19,7 +19,7 @@ from semel.read import id_text
 from semel.sandbox import Sandbox
 from semel.transaction.progress import KafkaSource, Progress, TopicEnd
 from tests import topics
-from tests.kafka.reading import delete
+from tests.kafka.reading import delete, delete_records
 
 _numbers = count(1)
 
@@ -87,6 +87,16 @@ def test_for_people(worker: Worker) -> None:
     described = worker.shown("describe", worker.prefix)
     for told in (worker.prefix, "the-query, the-run", f"{worker.source}-0", f"{worker.target}-1", "nothing of it is open"):
         assert told in described
+
+
+def test_what_the_log_has_no_more_is_no_lag(worker: Worker) -> None:
+    """Of five offsets one was read, and four are three are gone, which leaves two."""
+    worker.read_to(1, 6)
+    delete_records(worker.servers, worker.source, 0, 3)
+    read, other = worker.value()["reads"]
+    assert (read["next_offset"], read["lag"], other["lag"]) == (1, 2, 0)
+    delete_records(worker.servers, worker.source, 0, 5)
+    assert worker.value()["lag"] == 0
 
 
 def test_a_source_that_is_gone_is_said(worker: Worker) -> None:
