@@ -21,7 +21,7 @@ from semel.spark.left_out import refuse_left_out, say_paused
 from semel.spark.offsets import SourceOffset
 from semel.spark.source_options import Limits, SourceOptions
 from semel.spark.source_plan import Part, assembled, between, divided, parts_of, shared_out
-from semel.spark.source_topics import Seen, SourceTopics
+from semel.spark.source_topics import GONE, Seen, SourceTopics
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
@@ -38,6 +38,7 @@ class StreamPlan:
         self._topics = SourceTopics(client, options)
         self._initial: SourceOffset | None = None
         self._target: dict[TopicPartition, Seen] | None = None
+        self._freezing = False
         self._last_trigger: float | None = None
         self._checked = False
         self._paused: set[TopicPartition] = set()
@@ -57,7 +58,13 @@ class StreamPlan:
 
     def freeze(self) -> None:
         """From now on nothing is new: what is there now is all that this run will read (``availableNow``)."""
-        self._target = self._topics.latest((), fresh=True)
+        try:
+            self._target = self._topics.latest((), fresh=True)
+        except ConfigError as error:
+            if error.tag not in GONE:
+                raise
+            # a wrong name, or a topic that was read and deleted: what was read tells, and is known when the first batch is planned
+            self._freezing = True
 
     def advance(self, start: SourceOffset, limits: Limits) -> SourceOffset:
         """Where a batch from ``start`` ends: ``start`` itself if there is nothing to read, or too little yet."""
@@ -84,7 +91,7 @@ class StreamPlan:
 
     def _parts(self, start: SourceOffset) -> dict[TopicPartition, Part]:
         before = parts_of(start)
-        seen = self._target if self._target is not None else self._topics.latest(before)
+        seen = self._seen(before)
         kept: dict[TopicPartition, Part] = {}
         doubtful: dict[TopicPartition, Part] = {}
         for partition, part in before.items():
@@ -111,6 +118,14 @@ class StreamPlan:
         cut = cut_below(self._client, {p: part.position for p, part in led_anew.items()}, _epochs(led_anew))
         self._vouched |= {p: part.latest_epoch for p, part in led_anew.items() if p not in cut}
         return set(cut)
+
+    def _seen(self, before: Mapping[TopicPartition, Part]) -> dict[TopicPartition, Seen]:
+        if self._target is not None:
+            return self._target
+        seen = self._topics.latest(before)
+        if self._freezing:
+            self._target = seen
+        return seen
 
     def _looked_at_again(self, doubtful: Mapping[TopicPartition, Part]) -> dict[TopicPartition, Part]:
         """What is left of partitions that seem to be gone, created anew, or shorter than they were."""

@@ -23,12 +23,13 @@ from semel.wire.client import Client
 from semel.wire.metadata import Topic, TopicPartition
 from semel.wire.offsets import LATEST, list_offsets
 
-__all__ = ["Seen", "SourceTopics"]
+__all__ = ["GONE", "Seen", "SourceTopics"]
 
 _FRESH_SECONDS = 1.0
 #: A topic or partition may go away between two requests; after so many looks the answer is believed.
 _LOOKS = 3
-_GONE = ("UNKNOWN_TOPIC", "UNKNOWN_PARTITION")
+#: The tags of what is not there.
+GONE = ("UNKNOWN_TOPIC", "UNKNOWN_PARTITION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class SourceTopics:
                 found = list_offsets(self._client, dict.fromkeys(selected, LATEST), read_committed=self._options.read_committed)
                 return {partition: Seen(selected[partition], row.offset, row.leader_epoch) for partition, row in found.items()}
             except ConfigError as error:
-                if error.tag not in _GONE or look == _LOOKS - 1:
+                if error.tag not in GONE or look == _LOOKS - 1:
                     raise
         raise AssertionError("the last look returns or raises")
 
@@ -129,7 +130,7 @@ class SourceTopics:
             return self.select(ready=known)
         except ConfigError as error:
             # with nothing left to read it is a wrong name, and no topic that was deleted
-            if error.tag not in _GONE or not any(self.selects(partition) for partition in known):
+            if error.tag not in GONE or not any(self.selects(partition) for partition in known):
                 raise
             unknown = error
         # one of several topics was deleted: the others are read on, and what is missing is the caller's to judge

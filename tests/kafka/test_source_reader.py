@@ -413,7 +413,8 @@ def test_a_topic_that_is_created_anew(servers: str, client: Client, topic: str, 
     assert numbers(run(log, subscribe=topic).read()) == texts(100, 130), "a replay does not judge anew"
 
 
-def test_one_of_two_topics_is_deleted(servers: str, topic: str, run: Start, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("available_now", [False, True])
+def test_one_of_two_topics_is_deleted(servers: str, topic: str, run: Start, available_now: bool, caplog: pytest.LogCaptureFixture) -> None:
     other = f"{topic}-other"
     for name in (topic, other):
         create(servers, name)
@@ -425,11 +426,18 @@ def test_one_of_two_topics_is_deleted(servers: str, topic: str, run: Start, capl
     delete(servers, other)
     add(servers, topic, 10, 20)
     with pytest.raises(DataLoss, match=rf"{other}-0 \[10, …\): the topic or partition does not exist any more"):
-        run(list(log), **options).plan()
-    easy = run(log, **options, failOnDataLoss=False)
+        run(list(log), **options, available_now=available_now).plan()
+    easy = run(log, **options, failOnDataLoss=False, available_now=available_now)
     with caplog.at_level(logging.WARNING, "semel"):
         assert numbers(easy.batch()) == texts(10, 20)
     assert set(parse(log[-1]).topics) == {topic}
+    add(servers, topic, 20, 30)
+    assert numbers(easy.rest()) == ([] if available_now else texts(20, 30)), "what comes later is no more for this run"
+
+
+def test_all_that_is_there_now_of_a_topic_that_never_was(topic: str, run: Start) -> None:
+    with pytest.raises(ConfigError, match=rf"\[SEMEL_UNKNOWN_TOPIC\] topic {topic} does not exist"):
+        run([], subscribe=topic, startingOffsets="earliest", available_now=True).plan()
 
 
 # ---- what the options leave out
