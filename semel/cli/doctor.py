@@ -28,7 +28,7 @@ def look(
     topic: Annotated[list[str] | None, typer.Option("--topic", help="A topic that will be written; may be repeated.")] = None,
     source: Annotated[list[str] | None, typer.Option("--source", help="A topic that will be read; may be repeated.")] = None,
     group: Annotated[str | None, typer.Option("--group", help="The kafka.group.id of the query.")] = None,
-    prefix: Annotated[str | None, typer.Option("--prefix", help="The transactionalIdPrefix of the query.")] = None,
+    prefix: Annotated[str | None, typer.Option("--prefix", help="The transactionalIdPrefix of the query, whose progress is looked at, too.")] = None,
     progress_topic: Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")] = DEFAULT_TOPIC,
     as_json: AsJson = False,
 ) -> None:

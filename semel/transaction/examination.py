@@ -10,15 +10,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from semel.errors import ConfigError, SemelError, Unsupported
+from semel.errors import ConfigError, DataLoss, SemelError, Unsupported
+from semel.read import NO_END, Range, check_ranges
 from semel.transaction.naming import check_prefix
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
-from semel.transaction.progress_topic import DEFAULT_TOPIC, examine
+from semel.transaction.progress import KafkaSource, Progress, refuse_moved
+from semel.transaction.progress_topic import DEFAULT_TOPIC, ProgressTopic, Trace, examine
+from semel.transaction.takeover import trace_of
 from semel.wire import authorized, topics
 from semel.wire.client import Client
 from semel.wire.clock import Clock, controller_clock
 from semel.wire.metadata import Topic, named
-from semel.wire.offsets import live_members
+from semel.wire.offsets import LATEST, list_offsets, live_members
 from semel.wire.outcome import briefly
 from semel.wire.transactions import OPEN, describe
 from semel.wire.versions import Versions
@@ -74,7 +77,7 @@ def examined(client: Client, asked: Asked) -> Iterator[Finding]:
     if asked.group is not None:
         looks.append((f"group {asked.group}", lambda: _group(client, str(asked.group))))
     if asked.prefix is not None:
-        looks.append((f"prefix {asked.prefix}", lambda: _prefix(client, str(asked.prefix))))
+        looks.append((f"prefix {asked.prefix}", lambda: _prefix(client, str(asked.prefix), asked.progress_topic)))
     looks.append(("operator", lambda: _operator(client)))
     for subject, look in looks:
         try:
@@ -247,7 +250,7 @@ def _group(client: Client, group: str) -> Iterator[Finding]:
         yield Finding(subject, "has no members, and this login may read it", Verdict.OK)
 
 
-def _prefix(client: Client, prefix: str) -> Iterator[Finding]:
+def _prefix(client: Client, prefix: str, progress_topic: str) -> Iterator[Finding]:
     subject = f"prefix {check_prefix(prefix)}"
     told = describe(client, prefix)  # refused without Describe, which Write implies
     if told is not None and told.state in OPEN:
@@ -256,6 +259,48 @@ def _prefix(client: Client, prefix: str) -> Iterator[Finding]:
     else:
         yield Finding(subject, "no transaction is open", Verdict.OK)
     yield Finding(f"Write on {subject}", "no broker tells it without being written to", Verdict.UNCHECKED, "The first start finds out, and names it.")
+    able = authorized.of_topics(client, {progress_topic})[progress_topic]
+    if able is None or "Read" in able:
+        yield _going_on(client, prefix, progress_topic)
+    else:
+        yield Finding(f"progress of {prefix}", f"only who may read {progress_topic} sees it", Verdict.UNCHECKED)
+    yield Finding(
+        "checkpoint", "it is not looked at", Verdict.UNCHECKED, "The first batch finds out whether it fits the progress, and says what to do."
+    )
+
+
+def _going_on(client: Client, prefix: str, progress_topic: str) -> Finding:
+    """Whether what a query of this prefix has to read next is there, looked at as its source does at a start.
+
+    By the newest progress that this broker has: good enough for people, and no ground to decide on.
+    """
+    subject = f"progress of {prefix}"
+    topic = ProgressTopic(client, prefix, "query", progress_topic)
+    trace = trace_of(client, prefix, topic, client.deadline())
+    if trace is Trace.LOST:
+        found = f"transactions of the prefix are remembered, and no progress of its query is in {progress_topic}: it was lost (PROGRESS_LOST)"
+        return Finding(
+            subject, found, Verdict.REFUSED, "Name the right --progress-topic, or set it, or forget it on purpose: `semel progress reset`."
+        )
+    newest = _newest(client, topic, prefix) if trace is Trace.THERE else None
+    if newest is None:
+        return Finding(subject, "there is none: a query begins by its startingOffsets", Verdict.OK)
+    here = [source for source in newest.sources if isinstance(source, KafkaSource) and source.cluster == client.cluster]
+    ranges = [Range(name, at.id, index, end, NO_END) for source in here for name, at in source.topics.items() for index, end in at.reading.items()]
+    try:
+        check_ranges(client, ranges, fail_on_data_loss=True)
+    except DataLoss as error:
+        return Finding(subject, error.message, Verdict.REFUSED, "So a start is refused, unless its source has failOnDataLoss=false.")
+    batch = f"batch {newest.batch}" if newest.batch is not None else "no batch: it was set by hand"
+    others = "" if len(here) == len(newest.sources) else " in this cluster by semel's sources (others are not looked at)"
+    return Finding(subject, f"{batch}; what is to be read next{others} is there", Verdict.OK)
+
+
+def _newest(client: Client, topic: ProgressTopic, prefix: str) -> Progress | None:
+    end = list_offsets(client, {topic.partition: LATEST}, read_committed=False)[topic.partition].offset
+    settled = topic.read(end, client.deadline())
+    refuse_moved(settled, prefix)
+    return settled.newest.progress if settled.newest is not None else None
 
 
 def _operator(client: Client) -> Iterator[Finding]:

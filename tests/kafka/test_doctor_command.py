@@ -20,9 +20,13 @@ from semel import cli
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.sandbox.jars import chosen_version
+from semel.transaction.producer import Producer
+from semel.transaction.progress import KafkaSource, Progress, TopicEnd
 from semel.wire.client import Client
 from semel.wire.clock import controller_clock
 from tests import topics
+from tests.kafka.reading import delete, delete_records, produce, topic_id
+from tests.spark.harness import everything
 from tests.waiting import wait_for
 
 _numbers = count(1)
@@ -145,3 +149,64 @@ def test_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "127.0.0.1:1" in done.stderr
     assert "pyspark" in done.stdout
+
+
+class Gone:
+    """A query's prefix that has read a topic of two partitions, with ten rows each, up to their fifth."""
+
+    def __init__(self, doctor: Doctor) -> None:
+        self.servers, self.prefix, self.topic = doctor.servers, doctor.name, topics.create(doctor.servers, f"{doctor.name}-in", 2)
+        self.kept = f"{doctor.name}-progress"
+        produce(self.servers, self.topic, [{"value": b"row", "partition": number % 2} for number in range(20)])
+        with Client(ClientConfig.parse({"bootstrap.servers": doctor.servers})) as client:
+            read = KafkaSource(client.cluster, {self.topic: TopicEnd(topic_id(client, self.topic), {0: 5, 1: 5})})
+            with Producer(client, self.prefix, scope="query", progress_topic=self.kept) as owner, owner.transaction() as txn:
+                txn.commit(Progress(query="the-query", batch=7, sources=(read,)))
+
+    def found(self, doctor: Doctor) -> dict[str, str]:
+        told = doctor.found("--prefix", self.prefix, "--progress-topic", self.kept)
+        assert told["checkpoint"]["verdict"] == "not_checked"
+        return told[f"progress of {self.prefix}"]
+
+
+def test_what_a_query_has_to_read_next_is_there_or_gone(doctor: Doctor) -> None:
+    """As its start would find it, and without a record of it."""
+    gone = Gone(doctor)
+    assert gone.found(doctor)["found"] == "batch 7; what is to be read next is there"
+    before = everything(doctor.servers, gone.kept)
+    delete_records(doctor.servers, gone.topic, 1, 5)
+    assert gone.found(doctor)["verdict"] == "ok", "what was read already may go"
+    delete_records(doctor.servers, gone.topic, 1, 8)
+    told = gone.found(doctor)
+    assert (told["verdict"], f"{gone.topic}-1 [5, 8): the log starts at 8" in told["found"]) == ("refused", True)
+    assert everything(doctor.servers, gone.kept) == before
+
+
+def test_what_a_query_has_read_was_created_again(doctor: Doctor) -> None:
+    gone = Gone(doctor)
+    delete(doctor.servers, gone.topic)
+    topics.create(doctor.servers, gone.topic, 2)
+    told = gone.found(doctor)
+    assert (told["verdict"], "was deleted and created again" in told["found"]) == ("refused", True)
+
+
+def test_progress_that_is_lost_and_a_prefix_that_has_none(doctor: Doctor) -> None:
+    gone = Gone(doctor)
+    delete(doctor.servers, gone.kept)
+    told = gone.found(doctor)
+    assert (told["verdict"], "PROGRESS_LOST" in told["found"]) == ("refused", True)
+    assert gone.found(doctor) == told, "looking leaves no trace"
+    new = doctor.found("--prefix", f"{gone.prefix}-new")[f"progress of {gone.prefix}-new"]
+    assert (new["verdict"], new["found"]) == ("ok", "there is none: a query begins by its startingOffsets")
+
+
+def test_a_prefix_that_was_moved(doctor: Doctor) -> None:
+    gone = Gone(doctor)
+    with semel.Cluster({"bootstrap.servers": doctor.servers}) as cluster:
+        owner = Producer(cluster._client, f"{gone.prefix}-next", scope="query", progress_topic=gone.kept)
+        with owner:
+            owner.take_over((), None, gone.prefix)
+            with owner.transaction() as txn:
+                txn.commit(Progress(query="the-query", batch=8))
+    told = doctor.found("--prefix", gone.prefix, "--progress-topic", gone.kept)[f"prefix {gone.prefix}"]
+    assert (told["verdict"], f"was taken over by '{gone.prefix}-next'" in told["found"]) == ("refused", True)
