@@ -381,4 +381,4 @@ def test_the_log_is_canonical(spark: SparkSession, servers: str, topic: str, tmp
     text = (tmp_path / "offsets" / "0").read_text().splitlines()[-1]
     logged = json.loads(text)
     assert list(logged) == ["cluster", "topics", "v"], "no mark of the initial offset in the log"
-    assert logged["topics"][topic] | {"id": ""} == {"began": {"0": 0}, "end": {"0": 3}, "id": ""}
+    assert logged["topics"][topic] | {"id": ""} == {"began": {"0": 0}, "end": {"0": 3}, "epochs": {"0": 0}, "id": ""}
