@@ -60,7 +60,7 @@ def reading(log: tuple[Any, ...]) -> Reading:
         records,
         tuple(seen for seen in records if not seen.outcome),
         next((seen for seen in reversed(records) if seen.outcome == COMMIT), None),
-        {entry.identity: entry.decision for entry in log if isinstance(entry, Decided)},
+        {entry.identity: entry.decision for entry in reversed(log) if isinstance(entry, Decided)},  # the first one counts
     )
 
 

@@ -26,7 +26,7 @@ __all__ = ["End", "Entry", "end_behind", "read_journal", "written_by"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A record, committed or not, with who wrote it. ``producer_id`` is -1 for a plain record."""
+    """A record, committed or not, with who wrote it. ``producer_id`` is -1 for a plain record, mostly."""
 
     offset: int
     producer_id: int

@@ -25,9 +25,9 @@ def decide(client: Client, producer_id: int, epoch: int, settled: Settled, curre
     ``settled`` is what was read of the prefix's progress up to a claim, ``current`` the producer id that its transactional id has now, None where
     nobody knows it.
     """
-    for decided in settled.decided:
-        if (decided.producer_id, decided.epoch) == (producer_id, epoch):
-            return decided.committed
+    written_down = settled.decided_of(producer_id, epoch)
+    if written_down is not None:
+        return written_down
     own = [record for record in settled.everything if (record.producer_id, record.epoch) == (producer_id, epoch)]
     if own:
         newest = max(own, key=lambda record: record.offset)

@@ -51,7 +51,8 @@ class Healing:
         """Settle what is open on these partitions. Whether that has happened is for the caller to see.
 
         Raises :class:`ConfigError` tagged MARKER_LOST without the right to write markers, :class:`DataLoss` tagged DECISION_UNKNOWN where nothing
-        says how a transaction had ended, :class:`Fenced` if another owner has come, :class:`Retriable` if brokers stay away.
+        says how a transaction had ended, or DECISION_CONTRADICTED where somebody has written down another end of this owner's than its own,
+        :class:`Fenced` if another owner has come, :class:`Retriable` if brokers stay away.
         """
         if not self._proven:
             self._prove_ended()
@@ -112,11 +113,27 @@ class Healing:
             reached(OwnerStep.HEALED, f"{self._own.transactional_id} {topic}-{index}")
 
     def _write_down(self) -> None:
-        """Before the first marker: whoever comes when this process has died in the middle of it must end the rest as this one does."""
+        """Before the first marker: whoever comes when this process has died in the middle of it must end the rest as this one does.
+
+        An operator may have come first, who knew less, and said otherwise: partitions may be ended so already, and all others will be.
+        """
         if self._ended is not None and not self._written_down:
-            self._own.progress.write_down(Decided(self._ended.identity.producer_id, self._ended.identity.epoch, self._ended.committed))
+            identity, committed = self._ended.identity, self._ended.committed
+            if self._own.progress.write_down(Decided(identity.producer_id, identity.epoch, committed), self._own.deadline()) is not committed:
+                self._stop_contradicted(committed=committed)
             self._written_down = True
             reached(OwnerStep.DECISION_WRITTEN, self._own.transactional_id)
+
+    def _stop_contradicted(self, *, committed: bool) -> NoReturn:
+        told, follows = _word(not committed), "writes its rows again" if committed else "takes its rows for written"
+        raise DataLoss(
+            f"the last transaction of {self._own.transactional_id!r} was {_word(committed)}, and the brokers have lost a marker of it (KAFKA-20734);"
+            f" but somebody has written down before this owner could that it was {told} (`semel txn heal`), and that holds for every partition that"
+            f" lacks its marker. Nothing new was written, and no marker. The next start ends it as {told}, and {follows}: on partitions that had"
+            f" got their marker they are {'doubled' if committed else 'missing'} then. Compare output and source (`semel verify`) before anything"
+            " starts.",
+            tag="DECISION_CONTRADICTED",
+        )
 
     def _stop_unknown(self, unknown: Mapping[TopicPartition, OpenTransaction]) -> NoReturn:
         own = self._own

@@ -130,9 +130,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """How the owner of a transaction ended it, written down because a marker of it was lost (PROTOCOL 5.3).
+    """How the owner of a transaction ended it, or an operator decided, written down because a marker of it was lost (PROTOCOL 5.3).
 
-    A plain record: it holds whatever becomes of its writer, and a successor that finds rows of this pair open ends them so.
+    A plain record: it holds whatever becomes of its writer, and whoever finds rows of this pair open ends them so. Of several, the first one counts.
     """
 
     producer_id: int
@@ -253,9 +253,12 @@ def look_key(prefix: str) -> bytes:
     return progress_key(prefix, "look")
 
 
-def decided_key(prefix: str) -> bytes:
-    """The key under which an owner writes down how it ended a transaction whose marker was lost."""
-    return progress_key(prefix, "decided")
+def decided_key(prefix: str, writer: str) -> bytes:
+    """The key of a record that says how a transaction was ended whose marker was lost.
+
+    Each has a key of its own, by ``writer``: of two that contradict each other the first one counts, and compaction would keep the last one.
+    """
+    return json.dumps([prefix, {"scope": "decided", "writer": writer}], sort_keys=True, separators=(",", ":")).encode()
 
 
 def key_head(key: bytes) -> bytes:
@@ -264,9 +267,9 @@ def key_head(key: bytes) -> bytes:
 
 
 def _notes(key: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """What the keys of one prefix begin with, and the keys of its claims, its looks and its decisions."""
+    """What the keys of one prefix begin with, the keys of its claims and its looks, and what those of its decisions begin with."""
     head = key_head(key)
-    return head, head + b'"scope":"claim"}]', head + b'"scope":"look"}]', head + b'"scope":"decided"}]'
+    return head, head + b'"scope":"claim"}]', head + b'"scope":"look"}]', head + b'"scope":"decided"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +287,8 @@ class Recorded:
 class Settled:
     """All that is known of one key: its records in order, each with how it was settled.
 
-    ``others`` are the records of the same prefix in other scopes: one identity has written them all. ``decided`` is what owners wrote down when
-    markers were lost.
+    ``others`` are the records of the same prefix in other scopes: one identity has written them all. ``decided`` is what owners and operators wrote
+    down when markers were lost, in the order of the log.
     """
 
     records: tuple[Recorded, ...]
@@ -332,6 +335,10 @@ class Settled:
         """How the transaction of this identity ended, by its newest record: committed, aborted, or None where no record tells."""
         return next((r.committed for r in reversed(self.everything) if (r.producer_id, r.epoch) == (producer_id, epoch)), None)
 
+    def decided_of(self, producer_id: int, epoch: int) -> bool | None:
+        """How the transaction of this identity was ended, by what was written down first: whoever comes later and says otherwise does not count."""
+        return next((d.committed for d in self.decided if (d.producer_id, d.epoch) == (producer_id, epoch)), None)
+
 
 def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
     """Pick one key's transactional records, each settled by the next marker of its producer id behind it, whatever that marker's epoch.
@@ -352,7 +359,7 @@ def settle(events: Iterable[Entry | End], key: bytes, where: str) -> Settled:
             continue
         elif event.key == claims:
             claimed_from(event.value or b"", f"{where} offset {event.offset}")  # a newer semel's is refused: it may mean another thing
-        elif event.key == decisions:
+        elif event.key.startswith(decisions):  # in version 1 they had one key for all
             if event.value is not None:
                 decided.append(Decided.decode(event.value, f"{where} offset {event.offset}"))
         elif event.transactional:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ from semel.wire.deadline import Deadline
 from semel.wire.metadata import Topic, TopicPartition, named
 from semel.wire.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.produce import Appender
-from semel.wire.transactions import Identity
+from semel.wire.transactions import Identity, idempotent_producer
 from semel.wire.witnesses import newest_leaders
 
 __all__ = ["DEFAULT_TOPIC", "PARTITIONS", "ProgressTopic", "Trace", "examine"]
@@ -199,9 +199,23 @@ class ProgressTopic:
         """Bound a read as :meth:`claim` does, and say nothing."""
         return self._append({look_key(self._prefix): LOOK}, None).last
 
-    def write_down(self, decided: Decided) -> None:
-        """Write how a transaction was ended, as a plain record: it stays, whatever becomes of its writer and of the open rows before it."""
-        self._append({decided_key(self._prefix): decided.encode()}, None)
+    def write_down(self, decided: Decided, deadline: Deadline) -> bool:
+        """Write how a transaction was ended, and return how it counts as ended: as the first such record says, which may be somebody else's.
+
+        Two may decide at once, and each look before the other has written. So all that was written up to this record is read back: who finds another
+        answer in front of its own must write no marker. Nobody finds another one later: what is first stays first. Compaction leaves each record
+        alone (its key is its own), and none is in the log twice, however often it is sent: it would drop the earlier one of the two.
+        """
+        record = {decided_key(self._prefix, uuid4().hex): decided.encode()}
+        wrote = self._append(record, None, plain=idempotent_producer(self._client, deadline))
+        counts = self.read(wrote.last + 1, deadline).decided_of(decided.producer_id, decided.epoch)
+        if counts is None:
+            raise DataLoss(
+                f"what was written down in the progress topic {self.name!r} of how a transaction of {self._prefix!r} was ended is not there any more:"
+                " its log was cut. No marker was written, and its rows stand open still. Find out who deletes records there, then start again.",
+                tag="PROGRESS_LOST",
+            )
+        return counts
 
     def read(self, end: int, deadline: Deadline) -> Settled:
         """All records of this key below offset ``end``, settled by the markers below it."""
@@ -300,17 +314,26 @@ class ProgressTopic:
                 tag="PROGRESS_LOST",
             )
 
-    def _append(self, records: Mapping[bytes, bytes | None], identity: Identity | None, meanwhile: Callable[[], None] = lambda: None) -> Wrote:
+    def _append(
+        self,
+        records: Mapping[bytes, bytes | None],
+        identity: Identity | None,
+        meanwhile: Callable[[], None] = lambda: None,
+        *,
+        plain: tuple[int, int] | None = None,
+    ) -> Wrote:
+        """Append to the transaction of ``identity``, or to none: then ``plain`` is a producer id and epoch with which nothing is there twice."""
         keys, values = (joined([text or b"" for text in texts], pa.binary()) for texts in (records.keys(), records.values()))
         absent = validity(np.array([text is None for text in records.values()]))
         values = pa.Array.from_buffers(values.type, len(values), [absent, *values.buffers()[1:]])
         rows = pa.RecordBatch.from_arrays([keys, values], ["key", "value"])
-        if identity is None:
+        producer = (identity.producer_id, identity.epoch) if identity is not None else plain
+        if producer is None:
             batches = encode(rows, where=self.name)
         else:
-            batches = encode(
-                rows, producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=0, transactional=True, where=self.name
-            )
+            producer_id, epoch = producer
+            transactional = identity is not None
+            batches = encode(rows, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=transactional, where=self.name)
         appender = Appender(self._client, {self.name: self.topic_id}, identity.transactional_id if identity else None)
         appender.submit((self.partition, batch) for batch in batches)
         appender.flush(meanwhile)

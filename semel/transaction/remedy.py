@@ -5,7 +5,8 @@ producer id: its marker may be on its way, and then it is `semel txn abort` that
 belong to somebody whom the caller may not see: progress under the id that the caller names says whose it was, or the caller vouches for it. Nothing
 else does: the timestamps of rows are mostly those of the source, and no clock of this cluster.
 Where what was written down tells how the transaction had ended, nothing else is written; where it does not, somebody decides, and the decision is
-written down first, so that whoever comes to the transaction's other partitions ends them alike.
+written down first, so that whoever comes to the transaction's other partitions ends them alike. Two may decide at once, each on another partition:
+what is first in the log counts for both, and who was second with another answer writes no marker.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ def look(
 def heal_shown(client: Client, shown: Unmarked, *, commit: bool, progress_topic: str = DEFAULT_TOPIC, deadline: Deadline | None = None) -> None:
     """Write the marker, and return when it is seen. Whoever vouched for its owner when it was looked at does so still.
 
-    Raises :class:`ConfigError` if it is not that any more, if ``commit`` contradicts what was written down, or without the right to write markers,
-    :class:`Retriable` if the marker is not seen in time.
+    Raises :class:`ConfigError` if it is not that any more, if ``commit`` contradicts what was written down, be it by somebody who decides at the same
+    time, or without the right to write markers, :class:`Retriable` if the marker is not seen in time.
     """
     deadline = deadline or client.deadline(client.config.delivery_timeout_ms)
     if shown.committed is not None and shown.committed is not commit:
@@ -98,12 +99,27 @@ def heal_shown(client: Client, shown: Unmarked, *, commit: bool, progress_topic:
     now = look(client, shown.partition, shown.opened.producer_id, shown.transactional_id, progress_topic=progress_topic, owner_gone=True)
     if (now.opened, now.transactional_id, now.committed) != (shown.opened, shown.transactional_id, shown.committed):
         raise ConfigError("what was shown is not what stands open there now. Nothing was changed. Look again.", tag="NOTHING_TO_HEAL")
-    opened = shown.opened
     if shown.committed is None and shown.transactional_id is not None:
-        topic = ProgressTopic(client, parse(shown.transactional_id).prefix, "query", progress_topic)
-        if topic.find(deadline):
-            topic.write_down(Decided(opened.producer_id, opened.epoch, commit))
-    marker = marker_of(opened, commit=commit)
+        _write_down(client, shown, ProgressTopic(client, parse(shown.transactional_id).prefix, "query", progress_topic), deadline, commit=commit)
+    _write_marker(client, shown, deadline, commit=commit)
+
+
+def _write_down(client: Client, shown: Unmarked, topic: ProgressTopic, deadline: Deadline, *, commit: bool) -> None:
+    """Nothing is looked at any more between this and the marker: whoever decides later finds this decision, in front of its own."""
+    opened = shown.opened
+    if not topic.find(deadline) or topic.write_down(Decided(opened.producer_id, opened.epoch, commit), deadline) is commit:
+        return
+    word = "abort" if commit else "commit"
+    raise ConfigError(
+        f"somebody else has decided about that transaction at the same time, and was first: it is written down to be ended as {word}, on every"
+        f" partition that lacks its marker. Ended as {'commit' if commit else 'abort'} here, it would be torn, so no marker was written here."
+        f" Where its rows stand open still, heal them with --as {word}, or start the query again, which does it.",
+        tag="DECISION_KNOWN",
+    )
+
+
+def _write_marker(client: Client, shown: Unmarked, deadline: Deadline, *, commit: bool) -> None:
+    marker = marker_of(shown.opened, commit=commit)
     while True:
         leaders = newest_leaders(client, [shown.partition], deadline)
         if leaders[shown.partition][0] >= 0:

@@ -15,6 +15,7 @@ _OPERATIONS: Final = {
     ("Fetch", 29): "Read",
     ("AddPartitionsToTxn", 29): "Write",
     ("AddPartitionsToTxn", 53): "Write",
+    ("InitProducerId", 31): "IdempotentWrite",
     ("InitProducerId", 53): "Write",
     ("EndTxn", 53): "Write",
     ("TxnOffsetCommit", 29): "Read",

@@ -24,7 +24,7 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import Leaders, TopicPartition, by_topic, named
 from semel.wire.outcome import Outcome
-from semel.wire.target import GroupCoordinator, TransactionCoordinator
+from semel.wire.target import ANY, GroupCoordinator, TransactionCoordinator
 
 __all__ = [
     "OPEN",
@@ -114,6 +114,15 @@ def init_producer_id(client: Client, transactional_id: str, timeout_ms: int, dea
     if answer.error_code:
         raise outcome.error("InitProducerId", answer.error_code, f"taking over transactional id {transactional_id!r}", "Nothing was written.")
     return Identity(transactional_id, answer.producer_id, answer.producer_epoch)
+
+
+def idempotent_producer(client: Client, deadline: Deadline) -> tuple[int, int]:
+    """Producer id and epoch of nobody's: a plain batch that has them is in the log once, however often it is sent. It needs Write on some topic."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1)
+    answer = client.ask(ANY, request, (4, 5), deadline=deadline)
+    if answer.error_code:
+        raise outcome.error("InitProducerId", answer.error_code, "asking for a producer id", "Nothing was written.")
+    return answer.producer_id, answer.producer_epoch
 
 
 def fence(client: Client, transactional_id: str, deadline: Deadline | None = None) -> Identity:

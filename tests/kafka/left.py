@@ -22,6 +22,7 @@ from semel.errors import SemelError
 from semel.records.encode import encode
 from semel.steps import OwnerStep, Step
 from semel.testing.records import read
+from semel.transaction.markers import Ended
 from semel.transaction.producer import Producer
 from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.transaction import Transaction
@@ -46,6 +47,7 @@ class Left:
     end: Callable[[], None]
     result: Callable[[], None]
     former: str = ""
+    wake: Callable[[], None] = lambda: None
 
 
 @dataclass
@@ -149,6 +151,15 @@ class Stage:
         producer = self._held.enter_context(cluster(self.where)).producer(names.id, progress_topic=progress_topic)
         producer.take_over([names.topic], names.group)
         return self._dead(names, self._begin(producer.transaction, names), end)
+
+    def late(self, names: Names) -> Left:
+        """It commits, and looks after its markers when the test lets it: ``wake``."""
+        producer = self._held.enter_context(cluster(self.where)).producer(names.id)
+        producer.take_over([names.topic], names.group)
+        txn = self._begin(producer.transaction, names)
+        look_after, ended = txn._ended, list[Ended]()
+        txn._ended = ended.append
+        return replace(self._committing(names, producer, txn), wake=lambda: look_after(ended[0]))
 
     def _dead(self, names: Names, txn: Transaction, end: str) -> Left:
         txn._ended = lambda ended: None  # nobody looks after its markers

@@ -235,8 +235,8 @@ def clean_often(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     entry = ConfigEntry("log.cleaner.backoff.ms", "200", incremental_operation=AlterConfigOpType.SET)
     brokers = [ConfigResource("broker", str(node), incremental_configs=[entry]) for node in admin.list_topics(timeout=10).brokers]
-    for future in admin.incremental_alter_configs(brokers).values():
-        future.result(30)
+    for broker in brokers:  # one to a call
+        admin.incremental_alter_configs([broker])[broker].result(30)
 
 
 # ---- following

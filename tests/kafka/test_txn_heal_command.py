@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,15 +15,23 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from typer.testing import CliRunner, Result
 
 import semel
+import semel.transaction.remedy
 from semel.cli import app
+from semel.read.journal import Entry, read_journal
 from semel.transaction.markers import hanging
+from semel.transaction.progress import Decided, Settled, key_head
 from semel.transaction.progress_topic import DEFAULT_TOPIC, ProgressTopic
-from semel.transaction.remedy import look
+from semel.transaction.remedy import heal_shown, look
+from semel.wire.deadline import Deadline
+from semel.wire.produce import Appender, _Wave
 from semel.wire.transactions import fence, open_transactions
+from tests import topics
 from tests.crash.epochs import LAST_EPOCH, use_up
 from tests.kafka.frail import APP, MAY_HEAL, Names
-from tests.kafka.left import Left, Scene, Stage, cluster, rows, scene_of
+from tests.kafka.left import Died, Left, Scene, Stage, cluster, rows, scene_of
+from tests.kafka.test_read import clean_often
 from tests.secured import Right
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +49,18 @@ def prepare(stage: Stage) -> dict[str, Left]:
     worn = where.names(data=True)
     use_up(where.kafka.bootstrap_servers, worn.id, LAST_EPOCH - 1)
     known["worn"] = stage.strange(worn, commit=False)
-    unknown = {f"unknown, {end}": stage.dead(where.names(data=True, progress=True, beside=False)) for end in ("commit", "abort", "asked")}
-    return known | unknown
+    both = ("unknown, commit", "unknown, abort", "unknown, asked", "two, commit", "two, abort", "decided and died")
+    unknown = {what: stage.dead(where.names(data=True, progress=True, beside=False)) for what in both}
+    return known | unknown | {"late owner": stage.late(where.names(data=True, progress=True, beside=False))}
 
 
-def heal(scene: Scene, names: Names, *how: str, answer: str = "", at: tuple[str, int] | None = None) -> Result:
+def heal(scene: Scene, names: Names, *how: str, answer: str = "", at: tuple[str, int] | None = None, producer_id: int | None = None) -> Result:
     topic, index = at or (names.topic, 0)
     servers = scene.frail.kafka.bootstrap_servers
-    opened = open_transactions(scene.frail.client, [(topic, index)])[topic, index]
-    assert len(opened) <= 1
-    producer_id = opened[0].producer_id if opened else 0
+    if producer_id is None:
+        opened = open_transactions(scene.frail.client, [(topic, index)])[topic, index]
+        assert len(opened) <= 1
+        producer_id = opened[0].producer_id if opened else 0
     arguments = ["txn", "heal", topic, str(index), "--producer-id", str(producer_id), "--bootstrap-server", servers, *how]
     return CliRunner().invoke(app, arguments, input=answer)
 
@@ -160,10 +171,139 @@ def test_where_nobody_knows_somebody_decides_and_the_query_goes_on(scene: Scene,
     assert open_transactions(scene.frail.client, [progress])[progress], "the progress partition is healed by whoever takes over"
     scene.take_over(names)
     assert scene.values(names) == sorted(["after-0", "before-0", *lost])
+    assert batch_of(scene, names) == (2 if lost else 1), "before, lost where it counts, and after"
+
+
+def heal_progress(scene: Scene, names: Names, end: str) -> Result:
+    """On the progress partition, where others may have something open too."""
+    at = ProgressTopic(scene.frail.client, names.id, "producer").partition
+    return heal(scene, names, "--as", end, "--yes", at=at, producer_id=whose(scene, names)[0])
+
+
+@pytest.mark.parametrize("late", ["commit", "abort"])
+def test_of_two_who_decide_at_once_the_first_counts(scene: Scene, monkeypatch: pytest.MonkeyPatch, late: str) -> None:
+    """One stands between its last look and its decision while another decides, about the same transaction, on its other partition."""
+    names, done = scene.left[f"two, {late}"].names, list[Result]()
+    write_down = ProgressTopic.write_down
+
+    def overtaken(topic: ProgressTopic, decided: Decided, deadline: Deadline) -> bool:
+        monkeypatch.setattr(ProgressTopic, "write_down", write_down)
+        done.append(heal_progress(scene, names, "abort"))
+        return write_down(topic, decided, deadline)
+
+    monkeypatch.setattr(ProgressTopic, "write_down", overtaken)
+    second = heal(scene, names, "--as", late, "--yes")
+    assert done[0].exit_code == 0, done[0].output
+    if late == "commit":
+        assert isinstance(second.exception, semel.ConfigError)
+        assert second.exception.tag == "DECISION_KNOWN"
+        assert "was first: it is written down to be ended as abort" in str(second.exception)
+        assert not scene.nothing_is_open(names), "the second writes no marker"
+    else:
+        assert second.exit_code == 0, second.output
+    scene.take_over(names)
+    assert scene.values(names) == ["after-0", "before-0"], "and the query ends it as it is written down"
+    assert batch_of(scene, names) == 1
+
+
+def test_a_decision_holds_when_who_made_it_dies_before_the_marker(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = scene.left["decided and died"].names
+
+    def dies(*_: object, **__: object) -> None:
+        raise Died
+
+    found = look(scene.frail.client, (names.topic, 0), *whose(scene, names))
+    with monkeypatch.context() as patch:
+        patch.setattr(semel.transaction.remedy, "write_markers", dies)
+        with pytest.raises(Died):
+            heal_shown(scene.frail.client, found, commit=True)
+    contradicted = heal_progress(scene, names, "abort")
+    assert isinstance(contradicted.exception, semel.ConfigError)
+    assert contradicted.exception.tag == "DECISION_KNOWN"
+    scene.take_over(names)
+    assert scene.values(names) == ["after-0", "before-0", "lost-0"]
+    assert batch_of(scene, names) == 2
+
+
+def test_an_owner_that_wakes_behind_another_decision_writes_no_marker(scene: Scene) -> None:
+    """It alone knows that it was committed, and an operator has said abort: what is written down holds for it too, and it says so."""
+    left = scene.left["late owner"]
+    names, producer = left.names, left.producer
+    assert producer is not None
+    assert heal(scene, names, "--as", "abort", "--yes").exit_code == 0
+    left.wake()
+    for _ in range(2):
+        with pytest.raises(semel.DataLoss, match=rf"DECISION_CONTRADICTED.*{names.id}.* was committed.*written down before this owner.*as aborted"):
+            producer.settle()
+    scene.take_over(names)
+    assert scene.values(names) == ["after-0", "before-0"], "and not torn: no marker of it had come anywhere"
+    assert batch_of(scene, names) == 1
+
+
+def test_of_two_decisions_the_first_in_the_log_counts_whoever_reads_first(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, deadline, read, second = a_progress_topic(scene, "both-written"), scene.frail.client.deadline(30_000), ProgressTopic.read, list[bool]()
+
+    def overtaken(topic: ProgressTopic, end: int, deadline: Deadline) -> Settled:
+        monkeypatch.setattr(ProgressTopic, "read", read)
+        second.append(topic.write_down(Decided(7, 4, committed=False), deadline))
+        return read(topic, end, deadline)
+
+    monkeypatch.setattr(ProgressTopic, "read", overtaken)
+    assert topic.write_down(Decided(7, 4, committed=True), deadline)
+    assert second == [True]
+    keys = [event.key for event in journal(scene, topic)]
+    assert len(keys) == len(set(keys)) == 2, "compaction would keep the last one of a key, which does not count"
+
+
+def test_a_decision_whose_answer_is_lost_is_in_the_log_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction would drop the first of two alike, and another's between them would count from then on."""
+    topic, sort = a_progress_topic(scene, "sent-twice"), Appender._sort
+
+    def lost(appender: Appender, wave: _Wave, answer: object) -> None:
+        monkeypatch.setattr(Appender, "_sort", sort)
+        appender._fail(wave)
+
+    monkeypatch.setattr(Appender, "_sort", lost)
+    assert topic.write_down(Decided(7, 4, committed=True), scene.frail.client.deadline(30_000))
+    assert len(journal(scene, topic)) == 1
+
+
+def test_the_first_decision_counts_behind_compaction_too(scene: Scene) -> None:
+    often: dict[str, Any] = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.0001", "delete_retention_ms": "0"}
+    topics.create(scene.frail.kafka.bootstrap_servers, "often-compacted", 16, **often)
+    clean_often(scene.frail.kafka.bootstrap_servers)
+    topic, deadline = a_progress_topic(scene, "compacted", "often-compacted"), scene.frail.client.deadline(30_000)
+    assert [topic.write_down(Decided(7, 4, committed=committed), deadline) for committed in (True, False)] == [True, True]
+    behind = topic.claim()
+
+    def compacted() -> bool:
+        end = topic.claim() + 1  # which rolls the segment
+        return all(event.offset != behind for event in read_journal(scene.frail.client, topic.partition, end, deadline))
+
+    wait_for(compacted, "compaction to drop what lies behind them")
+    assert topic.read(topic.look(), deadline).decided_of(7, 4) is True
+    assert len(journal(scene, topic)) == 2
+
+
+def a_progress_topic(scene: Scene, prefix: str, name: str = DEFAULT_TOPIC) -> ProgressTopic:
+    topic = ProgressTopic(scene.frail.client, prefix, "query", name)
+    assert topic.find(scene.frail.client.deadline())
+    return topic
+
+
+def journal(scene: Scene, topic: ProgressTopic) -> list[Entry]:
+    """What is written down there of the topic's own prefix."""
+    deadline = scene.frail.client.deadline(30_000)
+    events = read_journal(scene.frail.client, topic.partition, topic.look(), deadline)
+    head = key_head(topic.key) + b'"scope":"decided"'
+    return [event for event in events if isinstance(event, Entry) and event.key is not None and event.key.startswith(head)]
+
+
+def batch_of(scene: Scene, names: Names) -> int | None:
     with semel.Cluster(scene.frail.properties()) as ours, ours.producer(names.id) as producer:
         assert producer.take_over([names.topic], names.group) is not None
         assert producer.progress is not None
-        assert producer.progress.batch == (2 if lost else 1), "before, lost where it counts, and after"
+        return producer.progress.batch
 
 
 def test_progress_that_is_kept_elsewhere(scene: Scene) -> None:

@@ -143,7 +143,13 @@ FORMS = [
         {1: 0, 2: 40},
     ),
     Form("look", progress.VERSION, lambda: progress.LOOK, json.loads, {1: {"v": 1}}),
-    Form("decided-key", 1, partial(progress.decided_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "decided"}]}),
+    Form(
+        "decided-key",
+        2,
+        partial(progress.decided_key, "orders-out", "0f9c"),
+        json.loads,
+        {1: ["orders-out", {"scope": "decided"}], 2: ["orders-out", {"scope": "decided", "writer": "0f9c"}]},
+    ),
     Form("decided", progress.VERSION, DECIDED.encode, partial(Decided.decode, where="semel-progress-3 offset 8"), {1: DECIDED}),
     Form(
         "source-offset", offsets.VERSION, lambda: offsets.dump(OFFSET).encode(), lambda text: offsets.parse(text.decode()), {1: OFFSET_1, 2: OFFSET}

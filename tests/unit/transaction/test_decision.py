@@ -17,6 +17,7 @@ from semel.wire.deadline import Deadline
 
 QUERY, BATCH = progress_key("orders-out", "query"), progress_key("orders-out", "batch")
 CLAIM = Entry(0, -1, -1, False, claim_key("orders-out"), b'{"v":1}')
+OLD_DECIDED = Entry(1, -1, -1, False, b'["orders-out",{"scope":"decided"}]', Decided(7, 4, True).encode())
 NOBODY: Any = None
 
 
@@ -30,7 +31,7 @@ def moved(offset: int, producer: int, epoch: int) -> Entry:
 
 
 def decided(offset: int, *decision: Any, prefix: str = "orders-out") -> Entry:
-    return Entry(offset, -1, -1, False, decided_key(prefix), Decided(*decision).encode())
+    return Entry(offset, -1, -1, False, decided_key(prefix, f"writer-{offset}"), Decided(*decision).encode())
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,8 @@ def decided(offset: int, *decision: Any, prefix: str = "orders-out") -> Entry:
         pytest.param([CLAIM, record(1, 7, 4)], None, id="its record is open, and names no rows"),
         pytest.param([CLAIM, record(1, 7, 4), decided(2, 7, 4, True)], True, id="its owner has written it down: committed"),
         pytest.param([CLAIM, decided(1, 7, 4, False), decided(2, 7, 3, True)], False, id="its owner has written it down: aborted"),
+        pytest.param([CLAIM, decided(1, 7, 4, False), decided(2, 7, 4, True)], False, id="two have written it down: the first counts"),
+        pytest.param([CLAIM, OLD_DECIDED], True, id="it was written down in version 1, with one key for all"),
         pytest.param([CLAIM, decided(1, 7, 3, True), decided(2, 8, 4, True)], None, id="what was written down is of others"),
         pytest.param([CLAIM, decided(1, 7, 4, True, prefix="orders")], None, id="what was written down is of another prefix"),
         pytest.param([record(1, 7, 3), End(2, 7, 4, True)], False, id="the newest record is older: progress is the last thing that is written"),
