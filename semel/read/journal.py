@@ -21,7 +21,7 @@ from semel.wire.metadata import TopicPartition
 from semel.wire.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.outcome import Outcome
 
-__all__ = ["End", "Entry", "end_behind", "read_journal", "written_by"]
+__all__ = ["End", "Entry", "aborted_from", "end_behind", "read_journal", "written_by"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,15 @@ def written_by(client: Client, partition: TopicPartition, offset: int, deadline:
     return header.producer_id, header.producer_epoch
 
 
+def aborted_from(client: Client, partition: TopicPartition, producer_id: int, first: int, deadline: Deadline) -> bool | None:
+    """Whether the transaction whose first row is at ``first`` was aborted; None where the log begins behind it, or another one is open before it."""
+    if _start(client, partition, deadline) > first:
+        return None
+    topic_id = client.topics({partition[0]}, deadline)[partition[0]].id
+    fetched = _fetch(client, partition, Position(topic_id, first), deadline, read_committed=True)
+    return (producer_id, first) in fetched.aborted if fetched.last_stable_offset > first else None
+
+
 def _start(client: Client, partition: TopicPartition, deadline: Deadline) -> int:
     return list_offsets(client, {partition: EARLIEST}, read_committed=False, deadline=deadline)[partition].offset
 
@@ -88,13 +97,15 @@ def _batches(client: Client, partition: TopicPartition, offset: int, end: int, d
                 offset = header.next_offset
 
 
-def _fetch(client: Client, partition: TopicPartition, position: Position, deadline: Deadline) -> Fetched:
+def _fetch(client: Client, partition: TopicPartition, position: Position, deadline: Deadline, *, read_committed: bool = False) -> Fetched:
     problem = "no leader"
     while not deadline.passed:
         led = client.topics({partition[0]}, deadline)[partition[0]].partitions.get(partition[1])  # made anew, a topic may have fewer
         try:
             if led is not None and led.leader >= 0:
-                fetched = fetch(client, led.leader, {partition: position}, read_committed=False, max_wait_ms=50, deadline=deadline)[partition]
+                fetched = fetch(client, led.leader, {partition: position}, read_committed=read_committed, max_wait_ms=50, deadline=deadline)[
+                    partition
+                ]
                 verdict = outcome.of("Fetch", fetched.code)
                 if verdict is Outcome.OK:
                     return fetched

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, Retriable
+from semel.read.journal import aborted_from
 from semel.transaction.decision import decide_open
 from semel.transaction.naming import parse
 from semel.transaction.progress import Decided, Settled
@@ -84,7 +85,7 @@ def look(
 
 
 def heal_shown(client: Client, shown: Unmarked, *, commit: bool, progress_topic: str = DEFAULT_TOPIC, deadline: Deadline | None = None) -> None:
-    """Write the marker, and return when it is seen. Whoever vouched for its owner when it was looked at does so still.
+    """Write the marker, and return when it is seen, and seen to be this one. Whoever vouched for its owner when it was looked at does so still.
 
     Raises :class:`ConfigError` if it is not that any more, if ``commit`` contradicts what was written down, be it by somebody who decides at the same
     time, or without the right to write markers, :class:`Retriable` if the marker is not seen in time.
@@ -125,6 +126,7 @@ def _write_marker(client: Client, shown: Unmarked, deadline: Deadline, *, commit
         if leaders[shown.partition][0] >= 0:
             write_markers(client, {shown.partition: marker}, leaders, deadline)
             if not _still_open(client, shown):
+                _refuse_other_end(client, shown, deadline, commit=commit)
                 return
         if deadline.passed:
             raise Retriable(
@@ -133,6 +135,19 @@ def _write_marker(client: Client, shown: Unmarked, deadline: Deadline, *, commit
                 tag="MARKER_MISSING",
             )
         deadline.pause()
+
+
+def _refuse_other_end(client: Client, shown: Unmarked, deadline: Deadline, *, commit: bool) -> None:
+    """The first marker settles rows, and a second one changes nothing: where nothing could be written down, somebody else's may have come first."""
+    aborted = aborted_from(client, shown.partition, shown.opened.producer_id, shown.opened.start_offset, deadline)
+    if aborted is None or aborted is not commit:
+        return
+    raise ConfigError(
+        f"somebody else has ended these rows of {shown.partition[0]}-{shown.partition[1]} at the same time, and was first: they are"
+        f" {'aborted' if commit else 'committed'}, and stay so. The marker that was written here changes nothing. Agree who heals, and how, before"
+        " other partitions of that transaction are ended otherwise than this one: it would be torn.",
+        tag="DECISION_KNOWN",
+    )
 
 
 def _opened(client: Client, partition: TopicPartition, producer_id: int) -> OpenTransaction:

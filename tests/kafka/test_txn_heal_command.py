@@ -17,21 +17,16 @@ from typer.testing import CliRunner, Result
 import semel
 import semel.transaction.remedy
 from semel.cli import app
-from semel.read.journal import Entry, read_journal
 from semel.transaction.markers import hanging
-from semel.transaction.progress import Decided, Settled, key_head
+from semel.transaction.progress import Decided
 from semel.transaction.progress_topic import DEFAULT_TOPIC, ProgressTopic
 from semel.transaction.remedy import heal_shown, look
 from semel.wire.deadline import Deadline
-from semel.wire.produce import Appender, _Wave
-from semel.wire.transactions import fence, open_transactions
-from tests import topics
+from semel.wire.transactions import fence, open_transactions, write_markers
 from tests.crash.epochs import LAST_EPOCH, use_up
 from tests.kafka.frail import APP, MAY_HEAL, Names
 from tests.kafka.left import Died, Left, Scene, Stage, cluster, rows, scene_of
-from tests.kafka.test_read import clean_often
 from tests.secured import Right
-from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +44,7 @@ def prepare(stage: Stage) -> dict[str, Left]:
     worn = where.names(data=True)
     use_up(where.kafka.bootstrap_servers, worn.id, LAST_EPOCH - 1)
     known["worn"] = stage.strange(worn, commit=False)
-    both = ("unknown, commit", "unknown, abort", "unknown, asked", "two, commit", "two, abort", "decided and died")
+    both = ("unknown, commit", "unknown, abort", "unknown, asked", "two, commit", "two, abort", "decided and died", "nothing kept")
     unknown = {what: stage.dead(where.names(data=True, progress=True, beside=False)) for what in both}
     return known | unknown | {"late owner": stage.late(where.names(data=True, progress=True, beside=False))}
 
@@ -206,6 +201,23 @@ def test_of_two_who_decide_at_once_the_first_counts(scene: Scene, monkeypatch: p
     assert batch_of(scene, names) == 1
 
 
+def test_of_two_on_one_partition_who_can_write_nothing_down_the_second_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    names, done, write = scene.left["nothing kept"].names, list[Result](), write_markers
+    nowhere = ("--yes", "--progress-topic", "nowhere")
+
+    def overtaken(*what: Any) -> Any:
+        monkeypatch.setattr(semel.transaction.remedy, "write_markers", write)
+        done.append(heal(scene, names, "--as", "abort", *nowhere))
+        return write(*what)
+
+    monkeypatch.setattr(semel.transaction.remedy, "write_markers", overtaken)
+    second = heal(scene, names, "--as", "commit", *nowhere)
+    assert done[0].exit_code == 0, done[0].output
+    assert isinstance(second.exception, semel.ConfigError)
+    assert "was first: they are aborted, and stay so" in str(second.exception)
+    assert scene.values(names) == ["before-0"]
+
+
 def test_a_decision_holds_when_who_made_it_dies_before_the_marker(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     names = scene.left["decided and died"].names
 
@@ -238,65 +250,6 @@ def test_an_owner_that_wakes_behind_another_decision_writes_no_marker(scene: Sce
     scene.take_over(names)
     assert scene.values(names) == ["after-0", "before-0"], "and not torn: no marker of it had come anywhere"
     assert batch_of(scene, names) == 1
-
-
-def test_of_two_decisions_the_first_in_the_log_counts_whoever_reads_first(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic, deadline, read, second = a_progress_topic(scene, "both-written"), scene.frail.client.deadline(30_000), ProgressTopic.read, list[bool]()
-
-    def overtaken(topic: ProgressTopic, end: int, deadline: Deadline) -> Settled:
-        monkeypatch.setattr(ProgressTopic, "read", read)
-        second.append(topic.write_down(Decided(7, 4, committed=False), deadline))
-        return read(topic, end, deadline)
-
-    monkeypatch.setattr(ProgressTopic, "read", overtaken)
-    assert topic.write_down(Decided(7, 4, committed=True), deadline)
-    assert second == [True]
-    keys = [event.key for event in journal(scene, topic)]
-    assert len(keys) == len(set(keys)) == 2, "compaction would keep the last one of a key, which does not count"
-
-
-def test_a_decision_whose_answer_is_lost_is_in_the_log_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compaction would drop the first of two alike, and another's between them would count from then on."""
-    topic, sort = a_progress_topic(scene, "sent-twice"), Appender._sort
-
-    def lost(appender: Appender, wave: _Wave, answer: object) -> None:
-        monkeypatch.setattr(Appender, "_sort", sort)
-        appender._fail(wave)
-
-    monkeypatch.setattr(Appender, "_sort", lost)
-    assert topic.write_down(Decided(7, 4, committed=True), scene.frail.client.deadline(30_000))
-    assert len(journal(scene, topic)) == 1
-
-
-def test_the_first_decision_counts_behind_compaction_too(scene: Scene) -> None:
-    often: dict[str, Any] = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.0001", "delete_retention_ms": "0"}
-    topics.create(scene.frail.kafka.bootstrap_servers, "often-compacted", 16, **often)
-    clean_often(scene.frail.kafka.bootstrap_servers)
-    topic, deadline = a_progress_topic(scene, "compacted", "often-compacted"), scene.frail.client.deadline(30_000)
-    assert [topic.write_down(Decided(7, 4, committed=committed), deadline) for committed in (True, False)] == [True, True]
-    behind = topic.claim()
-
-    def compacted() -> bool:
-        end = topic.claim() + 1  # which rolls the segment
-        return all(event.offset != behind for event in read_journal(scene.frail.client, topic.partition, end, deadline))
-
-    wait_for(compacted, "compaction to drop what lies behind them")
-    assert topic.read(topic.look(), deadline).decided_of(7, 4) is True
-    assert len(journal(scene, topic)) == 2
-
-
-def a_progress_topic(scene: Scene, prefix: str, name: str = DEFAULT_TOPIC) -> ProgressTopic:
-    topic = ProgressTopic(scene.frail.client, prefix, "query", name)
-    assert topic.find(scene.frail.client.deadline())
-    return topic
-
-
-def journal(scene: Scene, topic: ProgressTopic) -> list[Entry]:
-    """What is written down there of the topic's own prefix."""
-    deadline = scene.frail.client.deadline(30_000)
-    events = read_journal(scene.frail.client, topic.partition, topic.look(), deadline)
-    head = key_head(topic.key) + b'"scope":"decided"'
-    return [event for event in events if isinstance(event, Entry) and event.key is not None and event.key.startswith(head)]
 
 
 def batch_of(scene: Scene, names: Names) -> int | None:
