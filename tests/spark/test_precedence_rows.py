@@ -16,6 +16,7 @@ from semel import cli
 from semel.errors import ConfigError, DataLoss
 from semel.sandbox import Sandbox
 from tests import topics
+from tests.kafka.cut import cut_log
 from tests.kafka.reading import delete
 from tests.spark.harness import create, everything, produce, values
 from tests.spark.lines import Crashed, Line, backup, crash_before, crash_behind, cut, restore
@@ -189,6 +190,27 @@ def test_source_topic_is_created_again(line: Line, way: str) -> None:
         line.run(reading=committed)
     seen = sorted(json.loads(value)["id"] for value in values(servers, line.target))
     assert seen == list(range(300))
+
+
+def test_input_is_cut_and_written_anew(spark: SparkSession, tmp_path: Path) -> None:
+    """What was read is in the output already. Going on from where the log was cut is one empty batch backwards, which the sink goes along with."""
+    with Sandbox.start() as fragile:
+        line = Line.new(spark, fragile, tmp_path, "cut")
+        for first in (0, 100):
+            produce(fragile, line.source, range(first, first + 100))
+            line.run()
+        cut_log(fragile, (line.source, 0), batches=1)
+        left = len(values(fragile.bootstrap_servers, line.source))
+        assert left < 200
+        produce(fragile, line.source, range(200, 500))
+        for _ in range(2):
+            with pytest.raises(DataLoss, match=r"OFFSETS_GONE.*-0 \[\d+, 100\): the log was cut at \d+ and written anew"):
+                line.run()
+        line.run(reading={"failOnDataLoss": "false"})
+        produce(fragile, line.source, range(500, 600))
+        line.run()
+        seen = sorted(json.loads(value)["id"] for value in values(fragile.bootstrap_servers, line.target))
+        assert seen == list(range(600))
 
 
 def test_query_is_renamed(line: Line) -> None:
