@@ -25,6 +25,7 @@ class Breaks:
     no_precedence: bool = False  # every batch that Spark hands over is run
     no_rereading: bool = False  # progress is not read again after records of ours were settled
     no_rival_check: bool = False  # rows at our own epoch do not make an owner stop
+    no_id_check: bool = False  # what another producer id has open is healed, though our id may have expired and be that one's now
     offsets_alone: bool = False  # the group is set right by a transaction without a progress record
     unsettled_start: bool = False  # startingOffsets=committed does not wait until every record is settled
     late_markers: bool = False  # brokers before 4.2: a marker that comes again ends the transaction that is open then

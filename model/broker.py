@@ -164,7 +164,7 @@ class Kafka:
 
     def _describe(self, broker: Broker, _: Describe) -> list[Answer]:
         now = broker.coordinator
-        return [Answer((now.known, now.added if now.state == ONGOING else ()), broker)]
+        return [Answer((now.identity if now.known else None, now.added if now.state == ONGOING else ()), broker)]
 
     def _init(self, broker: Broker, _: Init) -> list[Answer]:
         now = broker.coordinator

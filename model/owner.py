@@ -302,6 +302,10 @@ class Owner:
                 continue
             if self.breaks.no_healing:
                 return None
+            if any(one.producer != identity.producer and not (ended and one == ended.identity) for opened in found.values() for one in opened):
+                stop = yield from self._refuse_succeeded(identity)
+                if stop:
+                    return stop
             stop = yield from self._heal(identity, found, known, ended)
             if stop:
                 return stop
@@ -309,6 +313,13 @@ class Owner:
 
     def _rival(self, identity: Identity, found: list[Identity]) -> bool:
         return not self.breaks.no_rival_check and any(one.producer == identity.producer and one.epoch >= identity.epoch for one in found)
+
+    def _refuse_succeeded(self, identity: Identity) -> Part:
+        """Another producer id is of an owner before us only while ours is the id's own: behind its expiry it may be our successor's."""
+        now, _ = yield Describe()
+        if self.breaks.no_id_check or (now is not None and now.producer == identity.producer):
+            return None
+        return AGAIN if now is None else Stop("fenced: another owner used the id after it had expired")
 
     def _heal(self, identity: Identity, found: Mapping[int, tuple[Identity, ...]], known: Reading | None, ended: Ended | None) -> Part:
         """Write the markers that were lost, as each transaction was decided."""

@@ -83,7 +83,7 @@ class Position(NamedTuple):
 
 
 class Describe(NamedTuple):
-    """DescribeTransactions. Answers (known, partitions of an ongoing transaction)."""
+    """DescribeTransactions. Answers (the id's identity or None, partitions of an ongoing transaction)."""
 
 
 class Init(NamedTuple):

@@ -101,6 +101,7 @@ CONTROLS = (
     _control("no precedence", Breaks(no_precedence=True), _DUPLICATE, _TWO, {_CRASH: 1}),
     _control("progress is not read again after healing", Breaks(no_rereading=True), _DUPLICATE, _TWO, _LOSES_A_MARKER),
     _control("rows at our own epoch stop nobody", Breaks(no_rival_check=True), _TORN, _AT_ONCE, {_EXPIRES: 1}),
+    _control("a successor that has the id since it expired is healed", Breaks(no_id_check=True), _TORN, _AT_ONCE, {_ID_EXPIRES: 1}),
     _control(
         "offsets without a progress record",
         Breaks(offsets_alone=True),

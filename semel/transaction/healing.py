@@ -22,7 +22,7 @@ from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.states import State
 from semel.wire.metadata import Leaders, TopicPartition
 from semel.wire.outcome import name
-from semel.wire.transactions import OpenTransaction, end, marker_of, write_markers
+from semel.wire.transactions import OpenTransaction, describe, end, marker_of, write_markers
 
 __all__ = ["Healing"]
 
@@ -52,13 +52,15 @@ class Healing:
 
         Raises :class:`ConfigError` tagged MARKER_LOST without the right to write markers, :class:`DataLoss` tagged DECISION_UNKNOWN where nothing
         says how a transaction had ended, or DECISION_CONTRADICTED where somebody has written down another end of this owner's than its own,
-        :class:`Fenced` if another owner has come, :class:`Retriable` if brokers stay away.
+        :class:`Fenced` if another owner has come, or may have, :class:`Retriable` if brokers stay away.
         """
         if not self._proven:
             self._prove_ended()
             return  # the last markers may have come meanwhile: only what is open now has lost its own
         own_ids = {self._own.identity.producer_id, *self._own.former, *([self._ended.identity.producer_id] if self._ended else [])}
         ours = {partition: opened for partition, opened in lost.items() if opened.producer_id in own_ids}
+        if any(opened.producer_id != self._own.identity.producer_id and not self._is_own(opened) for opened in ours.values()):
+            self._refuse_expired()
         decisions = {partition: self._decision(partition, opened) for partition, opened in ours.items()}
         unknown = {partition: ours[partition] for partition, commit in decisions.items() if commit is None}
         if unknown:
@@ -83,6 +85,22 @@ class Healing:
                 tag="OUTCOME_UNKNOWN",
             )
         self._proven = True
+
+    def _refuse_expired(self) -> None:
+        """Open rows of another producer id were seen: an owner before this one has left them, if the id is this one's still.
+
+        Behind the id's expiry whoever takes it gets a producer id that this owner may know from progress alone, as it knows its predecessors', and
+        nothing else tells the two apart: what stands open may be at work.
+        """
+        own = self._own
+        now = describe(own.client, own.transactional_id, own.deadline())
+        if now is not None and now.producer_id == own.identity.producer_id:
+            return
+        has = "nobody has it now" if now is None else f"another owner has it now (producer id {now.producer_id})"
+        raise Fenced(
+            f"transactional id {own.transactional_id!r} has expired at its coordinator (transactional.id.expiration.ms) since this owner took it"
+            f" over, and {has}. This one has ended no transaction, and written nothing since. Start it again if no other query runs with this prefix."
+        )
 
     def _decision(self, partition: TopicPartition, opened: OpenTransaction) -> bool | None:
         if self._is_own(opened):
@@ -130,8 +148,8 @@ class Healing:
             f"the last transaction of {self._own.transactional_id!r} was {_word(committed)}, and the brokers have lost a marker of it (KAFKA-20734);"
             f" but somebody has written down before this owner could that it was {told} (`semel txn heal`), and that holds for every partition that"
             f" lacks its marker. Nothing new was written, and no marker. The next start ends it as {told}, and {follows}: on partitions that had"
-            f" got their marker they are {'doubled' if committed else 'missing'} then. Compare output and source (`semel verify`) before anything"
-            " starts.",
+            f" got their marker they are {'doubled' if committed else 'missing'} then; a streaming query whose checkpoint knows better is refused"
+            " first, with its ways on. Compare output and source (`semel verify`) before anything starts.",
             tag="DECISION_CONTRADICTED",
         )
 

@@ -108,7 +108,10 @@ def heal_shown(client: Client, shown: Unmarked, *, commit: bool, progress_topic:
 def _write_down(client: Client, shown: Unmarked, topic: ProgressTopic, deadline: Deadline, *, commit: bool) -> None:
     """Nothing is looked at any more between this and the marker: whoever decides later finds this decision, in front of its own."""
     opened = shown.opened
-    if not topic.find(deadline) or topic.write_down(Decided(opened.producer_id, opened.epoch, commit), deadline) is commit:
+    if not topic.find(deadline):
+        return
+    holds = topic.write_down(Decided(opened.producer_id, opened.epoch, commit), deadline)
+    if holds is commit:
         return
     word = "abort" if commit else "commit"
     raise ConfigError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from typer.testing import CliRunner
@@ -10,16 +12,18 @@ from typer.testing import CliRunner
 import semel
 from semel.cli import app
 from semel.sandbox import Sandbox
+from semel.steps import OwnerStep, Step
 from semel.testing.proxy import FaultProxy
 from semel.transaction.producer import Producer
 from semel.transaction.progress import Progress
+from semel.transaction.ticket import Receipt, Ticket
 from semel.wire.transactions import describe
 from tests.crash.arena import assert_whole, new_job
 from tests.crash.pipeline import Job, copy_next, position, write_here
 from tests.kafka.cutting import cut
 from tests.kafka.raw import Raw
 from tests.kafka.reading import delete
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 FORGETFUL = {"transactional.id.expiration.ms": "1500", "transaction.remove.expired.transaction.cleanup.interval.ms": "200"}
 SHORT = {"request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
@@ -161,4 +165,39 @@ def test_a_second_takeover_that_fails_is_not_repeated_on_what_was_decided_before
         finish(successor, direct, job)
         with pytest.raises(semel.Retriable, match="OUTCOME_UNKNOWN"):
             producer.transaction()
+    assert_whole(job)
+
+
+def test_an_owner_that_slept_through_the_expiry_leaves_its_successors_rows_alone(forgetful: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands behind InitProducerId until another has the id, by a producer id of its own, with one transaction behind it and one open."""
+    job = new_job(forgetful, "quiet", chunks=4)
+    asleep, awake = threading.Event(), threading.Event()
+
+    def sleep(step: Step, detail: str) -> None:
+        if step is OwnerStep.INITIALISED and threading.current_thread().name.startswith("sleeper"):
+            asleep.set()
+            assert awake.wait(PATIENCE_S)
+
+    def take_over() -> None:
+        with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
+            producer.take_over([job.target], job.group)
+
+    monkeypatch.setattr(semel.steps, "_observer", sleep)
+    with ThreadPoolExecutor(1, "sleeper") as sleeper, semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as successor:
+        woken = sleeper.submit(take_over)
+        assert asleep.wait(PATIENCE_S)
+        wait_until_forgotten(job)
+        successor.take_over([job.target], job.group)
+        write = write_here(cluster, job)
+        copy_next(successor, job, write)
+
+        def write_and_wait(tickets: Sequence[Ticket], start: int, end: int) -> list[Receipt]:
+            receipts = write(tickets, start, end)
+            awake.set()
+            with pytest.raises(semel.Fenced, match="has expired at its coordinator"):
+                woken.result(PATIENCE_S)
+            return receipts
+
+        copy_next(successor, job, write_and_wait)
+        finish(successor, cluster, job)
     assert_whole(job)
