@@ -205,6 +205,8 @@ class Reader:
     def _unmoved(self, part: Part, fetched: Fetched) -> None:
         if not part.range.bounded:
             part.waited = 0.0
+        elif part.overtaken:
+            self._check(part)
         elif part.range.end > fetched.high_watermark and not part.checked:
             part.checked = True
             self._check(part)
@@ -240,7 +242,7 @@ class Reader:
             self._pending.pop(part.range.topic_partition, None)
 
     def _diverged(self, part: Part, epoch: int, end: int) -> None:
-        """What was read up to here is not what the log holds now. Going on, no offset is read twice: what replaced those rows is passed over."""
+        """What was read up to here is not what the log holds now. Going on, this range passes over what replaced those rows."""
         reason = f"the log was cut and written anew: leader epoch {epoch} ends at {end}, and later offsets hold other rows than those that were read"
         loss = Loss(part.range.topic, part.range.partition, min(end, part.position), part.position, reason)
         report([loss], fail_on_data_loss=self._fail)

@@ -26,7 +26,7 @@ __all__ = ["End", "Entry", "aborted_from", "end_behind", "read_journal", "writte
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A record, committed or not, with who wrote it. ``producer_id`` is -1 for a plain record, mostly."""
+    """A record, committed or not, with who wrote it. ``transactional`` tells a plain record: its producer may have an id, too."""
 
     offset: int
     producer_id: int

@@ -26,7 +26,7 @@ from semel.wire.metadata import TopicPartition, named
 from semel.wire.offsets import EARLIEST, LATEST, end_of_epoch, list_offsets
 from semel.wire.witnesses import newest_leaders
 
-__all__ = ["Checked", "Loss", "check_ranges", "cut_below", "report"]
+__all__ = ["Checked", "Loss", "check_ranges", "ends_of_epochs", "report"]
 
 log = logging.getLogger("semel")
 
@@ -64,13 +64,11 @@ def check_ranges(
     ranges: Sequence[Range],
     *,
     fail_on_data_loss: bool,
-    epochs: Mapping[TopicPartition, int] | None = None,
     deadline: Deadline | None = None,
 ) -> Checked:
     """Compare ranges with what the cluster has now.
 
-    ``epochs`` are the leader epochs in which logs were seen to reach the ends of ranges, or the starts of followed ones; -1 is none. Raises
-    :class:`DataLoss` if something is gone and ``fail_on_data_loss`` is set. A followed range (without end) goes on where it can: with the
+    Raises :class:`DataLoss` if something is gone and ``fail_on_data_loss`` is set. A followed range (without end) goes on where it can: with the
     earliest offset, and of a topic that was created anew with the new one.
     """
     deadline = deadline or client.deadline()
@@ -79,9 +77,9 @@ def check_ranges(
     lost: list[Loss] = []
     there = [one for one in ranges if one.topic_partition in known]
     bounds = _bounds(client, there, deadline)
-    cuts = cut_below(client, {one.topic_partition: _reached(one) for one in there}, epochs or {}, deadline)
+    ends = ends_of_epochs(client, {one.topic_partition: one.epoch for one in there}, deadline)
     for one in ranges:
-        narrowed, losses = _check(one, known.get(one.topic_partition), bounds.get(one.topic_partition), cuts.get(one.topic_partition))
+        narrowed, losses = _check(one, known.get(one.topic_partition), bounds.get(one.topic_partition), ends.get(one.topic_partition))
         checked.append(narrowed)
         lost += losses
     report(lost, fail_on_data_loss=fail_on_data_loss)
@@ -113,21 +111,18 @@ def _from_the_beginning(topic: str) -> str:
     )
 
 
-def cut_below(
-    client: Client, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], deadline: Deadline | None = None
-) -> dict[TopicPartition, int]:
-    """Where logs were cut that were seen to reach these positions in these leader epochs: there are other rows now, or none.
+def ends_of_epochs(client: Client, epochs: Mapping[TopicPartition, int], deadline: Deadline | None = None) -> dict[TopicPartition, int]:
+    """Where the logs' rows of these leader epochs and older ones end now. A log that was seen to reach further in that epoch was cut since.
 
-    An epoch that is not known is -1, or left out: nothing is said of its partition. What is written behind an election has a higher epoch, so where
-    that one ends below the position, what was above is gone. A broker that has not heard of the epoch answers nothing, and what retention takes away
-    at the beginning ends no epoch earlier.
+    What is written behind an election has a higher epoch, so where that one ends below a position, what was above is gone; what retention takes away
+    at the beginning ends no epoch earlier. An epoch that is not known is -1, and a broker that has not heard of one says nothing: both are left out.
     """
-    asked = {partition: epochs[partition] for partition in positions if epochs.get(partition, -1) >= 0}
+    asked = {partition: epoch for partition, epoch in epochs.items() if epoch >= 0}
     ends = end_of_epoch(client, asked, deadline) if asked else {}
-    return {partition: end for partition, (_, end) in ends.items() if 0 <= end < positions[partition]}
+    return {partition: end for partition, (_, end) in ends.items() if end >= 0}
 
 
-def _check(one: Range, topic_id: uuid.UUID | None, bounds: tuple[int, int] | None, cut: int | None) -> tuple[Range, list[Loss]]:
+def _check(one: Range, topic_id: uuid.UUID | None, bounds: tuple[int, int] | None, epoch_end: int | None) -> tuple[Range, list[Loss]]:
     if topic_id is None or bounds is None:
         return replace(one, end=one.start), _lost(one, one.start, one.end, "the topic or partition does not exist any more")
     earliest, end = bounds
@@ -143,8 +138,8 @@ def _check(one: Range, topic_id: uuid.UUID | None, bounds: tuple[int, int] | Non
         first = min(earliest, one.end)
         losses += _lost(one, one.start, first, f"the log starts at {earliest} (retention, or records were deleted)")
     reason = f"the log ends at {end} (it was cut, or has never gone as far)"
-    if cut is not None and cut < end:
-        end, reason = max(cut, earliest), f"the log was cut at {cut} and written anew: there are other rows now than those that it had"
+    if epoch_end is not None and epoch_end < min(end, _reached(one)):
+        end, reason = max(epoch_end, earliest), f"the log was cut at {epoch_end} and written anew: there are other rows now than those that it had"
     if _reached(one) > end:
         left = max(first, end)
         losses += _lost(one, left if one.bounded else end, last if one.bounded else one.start, reason)

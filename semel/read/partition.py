@@ -6,7 +6,7 @@ A position moves over all that an answer brought, rows or not: markers, aborted 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from semel.errors import Retriable
@@ -27,7 +27,8 @@ class Part:
     """The state of reading one range.
 
     ``epoch`` is the leader epoch of the last batch that was taken, ``node`` the broker that has been asked and has not answered. ``waited`` is how
-    many seconds it has not moved for, counting only time spent waiting for brokers.
+    many seconds it has not moved for, counting only time spent waiting for brokers. ``overtaken``: the last answer had rows that were
+    written later than the range was planned, in the place of some that had been there.
     """
 
     range: Range
@@ -37,6 +38,7 @@ class Part:
     node: int | None = None
     waited: float = 0.0
     checked: bool = False
+    overtaken: bool = False
 
     @property
     def done(self) -> bool:
@@ -46,8 +48,7 @@ class Part:
     @property
     def left(self) -> Range:
         """What is left of the range."""
-        one = self.range
-        return Range(one.topic, one.topic_id, one.partition, self.position, one.end)
+        return replace(self.range, start=self.position)
 
     def at(self, leader_epoch: int) -> Position:
         """Where to fetch from, of the leader of this epoch."""
@@ -59,15 +60,23 @@ class Part:
         self.waited, self.checked = 0.0, False
 
     def take(self, fetched: Fetched, *, read_committed: bool) -> Taken | None:
-        """Move behind the whole batches of an answer. None if it has none: the partition has not moved then."""
+        """Move behind the whole batches of an answer. None if it has none, or is ``overtaken``: the partition has not moved then."""
         batches = scan(fetched.records, where=self.range.name)
-        if not batches or batches[-1].next_offset <= self.position:
+        self.overtaken = self._is_overtaken(batches)
+        if self.overtaken or not batches or batches[-1].next_offset <= self.position:
             return None
         rows = visible(batches, fetched.aborted, lambda batch: self._is_abort(fetched.records, batch), read_committed=read_committed)
         start = self.position
         self.epoch = batches[-1].leader_epoch
         self.moved(min(batches[-1].next_offset, self.range.end))
         return Taken(self, fetched.records, rows, start, self.position)
+
+    def _is_overtaken(self, batches: list[BatchHeader]) -> bool:
+        """Whether an epoch that came later than the plan wrote below its end: epochs only rise along a log, so the last batch tells."""
+        if self.range.epoch < 0 or not self.range.bounded:
+            return False
+        last = next((batch for batch in reversed(batches) if batch.base_offset < self.range.end), None)
+        return last is not None and last.leader_epoch > self.range.epoch
 
     def _is_abort(self, buffer: memoryview, batch: BatchHeader) -> bool:
         found = marker(buffer, batch, where=self.range.name)

@@ -10,7 +10,7 @@ import base64
 import math
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from semel.errors import ConfigError
 from semel.wire.metadata import TopicPartition
@@ -23,13 +23,17 @@ NO_END = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets ``start`` to ``end`` of one partition, the second exclusive. ``topic_id`` is Kafka's text of it (22 characters of base64)."""
+    """Offsets ``start`` to ``end`` of one partition, the second exclusive. ``topic_id`` is Kafka's text of it (22 characters of base64).
+
+    ``epoch`` is the leader epoch in which the log was seen to reach the end, or the start of a followed range; -1 where it is not known.
+    """
 
     topic: str
     topic_id: str
     partition: int
     start: int
     end: int
+    epoch: int = -1
 
     @property
     def size(self) -> int:
@@ -97,6 +101,6 @@ def _cut(whole: Range, parts: int) -> list[Range]:
     for left in range(parts, 0, -1):
         end = start + (whole.end - start) // left
         if end > start:
-            pieces.append(Range(whole.topic, whole.topic_id, whole.partition, start, end))
+            pieces.append(replace(whole, start=start, end=end))
         start = end
     return pieces

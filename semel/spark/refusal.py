@@ -180,6 +180,9 @@ def _of_the_topic_before(text: str, topic: str, end: TopicEnd, recorded: TopicEn
         if first < reached:
             repeated = Rows(topic, partition, first, reached)
             found.append(Finding(f"{topic}-{partition} of the new one is committed up to {reached}", repeated=repeated))
+        elif first > reached:
+            told = f"{topic}-{partition} of the new one begins at {first}, and is committed only up to {reached}"
+            found.append(Finding(told, missed=Rows(topic, partition, reached, first), lost=True))
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from semel.read import Range, split
 from semel.spark.offsets import SourceOffset, TopicOffset
@@ -37,9 +37,21 @@ class Part:
         """How many offsets are there to be read."""
         return self.latest - self.position
 
-    def epoch_at(self, end: int) -> int:
-        """That of a batch's end. It stays where nothing was read: another text is another batch for Spark."""
-        return self.epoch if end == self.position else self.latest_epoch
+    def up_to(self, latest: int, epoch: int) -> Part:
+        """The same, read on to ``latest``, by the word of the leader of this epoch.
+
+        One of an older epoch than the position's was deposed since, and may name rows that were cut: nothing is new for now.
+        """
+        if 0 <= epoch < self.epoch:
+            latest, epoch = self.position, self.epoch
+        return replace(self, latest=latest, latest_epoch=epoch, paused=False)
+
+    def epoch_at(self, end: int, *, moves: bool) -> int:
+        """That of a batch's end. Where nothing is read it stays, and is named where none was if the offset ``moves`` anyway.
+
+        Another text is another batch for Spark.
+        """
+        return self.epoch if end == self.position and (self.epoch >= 0 or not moves) else self.latest_epoch
 
 
 def parts_of(offset: SourceOffset) -> dict[TopicPartition, Part]:
@@ -50,13 +62,16 @@ def parts_of(offset: SourceOffset) -> dict[TopicPartition, Part]:
     }
 
 
-def assembled(cluster: str, parts: Mapping[TopicPartition, Part], ends: Mapping[TopicPartition, int], *, initial: bool = False) -> SourceOffset:
-    """The offset that ends these partitions at ``ends``."""
+def assembled(
+    cluster: str, parts: Mapping[TopicPartition, Part], ends: Mapping[TopicPartition, int], *, initial: bool = False, moves: bool = False
+) -> SourceOffset:
+    """The offset that ends these partitions at ``ends``. ``moves``: it is another one than the start, wherever that ends."""
     topics: dict[str, TopicOffset] = {}
+    moves |= any(ends[partition] != part.position for partition, part in parts.items())
     for name, topic_id in {topic: part.topic_id for (topic, _), part in parts.items()}.items():
         mine = {index: part for (topic, index), part in parts.items() if topic == name}
         paused = frozenset(i for i, part in mine.items() if part.paused)
-        epochs = {i: epoch for i, part in mine.items() if (epoch := part.epoch_at(ends[name, i])) >= 0}
+        epochs = {i: epoch for i, part in mine.items() if (epoch := part.epoch_at(ends[name, i], moves=moves)) >= 0}
         topics[name] = TopicOffset(topic_id, {i: part.began for i, part in mine.items()}, {i: ends[name, i] for i in mine}, paused, epochs)
     return SourceOffset(cluster, topics, initial)
 
@@ -82,7 +97,7 @@ def between(start: SourceOffset, end: SourceOffset) -> list[Range]:
         before = known.get((topic, index))
         first = before.position if before is not None and before.topic_id == part.topic_id else part.began
         if first < part.position:
-            ranges.append(Range(topic, part.topic_id, index, first, part.position))
+            ranges.append(Range(topic, part.topic_id, index, first, part.position, part.epoch))
     return ranges
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from semel.errors import ConfigError
 from semel.read import NO_END, Loss, Range, check_ranges
-from semel.read.loss import cut_below, report
+from semel.read.loss import ends_of_epochs, report
 from semel.spark.left_out import refuse_left_out, say_paused
 from semel.spark.offsets import SourceOffset
 from semel.spark.source_options import Limits, SourceOptions
@@ -73,7 +73,7 @@ class StreamPlan:
         self.reported = assembled(start.cluster, parts, {partition: part.latest for partition, part in parts.items()})
         if self._too_little(sum(part.waiting for part in parts.values()), limits):
             return start
-        return assembled(start.cluster, parts, shared_out(parts, limits.most))
+        return assembled(start.cluster, parts, shared_out(parts, limits.most), moves=start.initial)
 
     def ranges(self, start: SourceOffset, end: SourceOffset) -> list[Range]:
         """What the tasks of a batch read. The first batch of a run may have been logged long ago: it is compared with what is there now."""
@@ -82,8 +82,7 @@ class StreamPlan:
             _refuse_begun_later(start, end)
         ranges = between(start, end)
         if not self._checked:
-            fail, epochs = self._options.fail_on_data_loss, _epochs(parts_of(end))
-            ranges = check_ranges(self._client, ranges, fail_on_data_loss=fail, epochs=epochs).ranges
+            ranges = check_ranges(self._client, ranges, fail_on_data_loss=self._options.fail_on_data_loss).ranges
             self._checked = True
         return divided(ranges, self._options.min_partitions, self._options.max_records)
 
@@ -97,7 +96,7 @@ class StreamPlan:
         for partition, part in before.items():
             now = seen.get(partition)
             if now is not None and now.topic_id == part.topic_id and now.latest >= part.position:
-                kept[partition] = replace(part, latest=now.latest, latest_epoch=now.epoch, paused=False)
+                kept[partition] = part.up_to(now.latest, now.epoch)
             else:
                 doubtful[partition] = part
         doubtful |= {partition: before[partition] for partition in self._cut(kept)}
@@ -115,9 +114,14 @@ class StreamPlan:
     def _cut(self, parts: Mapping[TopicPartition, Part]) -> set[TopicPartition]:
         """Those of which something that was read is in the log no more. No log is cut without an election, so the others need no look."""
         led_anew = {p: part for p, part in parts.items() if part.latest_epoch not in (part.epoch, self._vouched.get(p))}
-        cut = cut_below(self._client, {p: part.position for p, part in led_anew.items()}, _epochs(led_anew))
-        self._vouched |= {p: part.latest_epoch for p, part in led_anew.items() if p not in cut}
-        return set(cut)
+        try:
+            ends = ends_of_epochs(self._client, {p: part.epoch for p, part in led_anew.items()})
+        except ConfigError as error:
+            if error.tag not in GONE:
+                raise
+            return set(led_anew)  # one of them was deleted a moment ago: which one is looked at again
+        self._vouched |= {p: led_anew[p].latest_epoch for p, end in ends.items() if end >= led_anew[p].position}
+        return {p for p, end in ends.items() if end < led_anew[p].position}
 
     def _seen(self, before: Mapping[TopicPartition, Part]) -> dict[TopicPartition, Seen]:
         if self._target is not None:
@@ -129,14 +133,16 @@ class StreamPlan:
 
     def _looked_at_again(self, doubtful: Mapping[TopicPartition, Part]) -> dict[TopicPartition, Part]:
         """What is left of partitions that seem to be gone, created anew, or shorter than they were."""
-        asked = [Range(p[0], part.topic_id, p[1], part.position, NO_END) for p, part in doubtful.items()]
+        asked = [Range(p[0], part.topic_id, p[1], part.position, NO_END, part.epoch) for p, part in doubtful.items()]
         kept: dict[TopicPartition, Part] = {}
-        for left in check_ranges(self._client, asked, fail_on_data_loss=self._options.fail_on_data_loss, epochs=_epochs(doubtful)).ranges:
+        for left in check_ranges(self._client, asked, fail_on_data_loss=self._options.fail_on_data_loss).ranges:
             part = doubtful[left.topic_partition]
             if left.bounded or left.topic_id != part.topic_id:
                 continue
-            # nothing new for now: the broker that was asked first is behind, or the log was cut and goes on from there
-            kept[left.topic_partition] = Part(part.topic_id, min(part.began, left.start), left.start, left.start)
+            if left.start == part.position:  # the broker that was asked first is behind: nothing new for now, and no other text
+                kept[left.topic_partition] = replace(part, latest=part.position)
+            else:  # the log was cut, and goes on from there
+                kept[left.topic_partition] = Part(part.topic_id, min(part.began, left.start), left.start, left.start)
         return kept
 
     def _still_paused(self, left_out: Mapping[TopicPartition, Part], seen: Mapping[TopicPartition, Seen]) -> dict[TopicPartition, Part]:
@@ -176,10 +182,6 @@ class StreamPlan:
                 " offsets mean nothing. Nothing was read. Correct the address, or start with a new checkpoint.",
                 tag="OTHER_CLUSTER",
             )
-
-
-def _epochs(parts: Mapping[TopicPartition, Part]) -> dict[TopicPartition, int]:
-    return {partition: part.epoch for partition, part in parts.items()}
 
 
 def _refuse_begun_later(initial: SourceOffset, end: SourceOffset) -> None:

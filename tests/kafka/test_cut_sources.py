@@ -16,6 +16,7 @@ import pytest
 from semel.errors import DataLoss
 from semel.sandbox import Sandbox
 from tests.kafka.cut import cut_log
+from tests.kafka.reading import delete, produce
 from tests.kafka.source_runs import Run, add, numbers, texts
 from tests.topics import create
 
@@ -46,7 +47,7 @@ def run(fragile: Sandbox, topic: str) -> Iterator[Start]:
     started: list[Run] = []
 
     def start(log: list[str], **options: Any) -> Run:
-        started.append(Run(fragile.bootstrap_servers, log, subscribe=topic, **{"startingOffsets": "earliest", **options}))
+        started.append(Run(fragile.bootstrap_servers, log, **{"subscribe": topic, "startingOffsets": "earliest", **options}))
         return started[-1]
 
     yield start
@@ -111,6 +112,61 @@ def test_cut_and_shorter_than_what_was_read(fragile: Sandbox, topic: str, run: S
         run(list(query.log)).plan()
     easy = run(list(query.log), failOnDataLoss=False)
     assert numbers(easy.rest()) == texts(100, 105), "what is in front of its end, too"
+
+
+@pytest.mark.parametrize("start", ["latest", "by a checkpoint without leader epochs"])
+def test_a_partition_that_had_nothing_to_read(fragile: Sandbox, run: Start, topic: str, start: str) -> None:
+    """It is told where another one moves: its place is watched from then on."""
+    two = create(fragile.bootstrap_servers, f"{topic}-two", partitions=2)
+    add(fragile.bootstrap_servers, two, 0, 20, partitions=2)
+    add(fragile.bootstrap_servers, two, 20, 40, partitions=2)
+    query = run([], subscribe=two, startingOffsets="latest")
+    assert numbers(query.batch()) == []
+    if start != "latest":
+        (first,) = map(json.loads, query.log)
+        del first["topics"][two]["epochs"]
+        query = run([json.dumps({**first, "v": 1})], subscribe=two)
+    produce(fragile.bootstrap_servers, two, [{"value": b"v40", "partition": 0}])
+    assert numbers(query.batch()) == texts(40, 41)
+    cut_log(fragile, (two, 1), batches=1)
+    produce(fragile.bootstrap_servers, two, [{"value": b"v100", "partition": 1}] * 20)
+    with pytest.raises(DataLoss, match=r"-two-1 \[10, 20\): the log was cut at 10 and written anew"):
+        run(list(query.log), subscribe=two).plan()
+
+
+def test_between_its_plan_and_its_tasks(fragile: Sandbox, topic: str, run: Start) -> None:
+    """What the plan names is gone, and nobody has read it: what stands there now is read by the batch that plans it, and not twice."""
+    easy, hard = run([], failOnDataLoss=False), run([])
+    for query in (easy, hard):
+        assert numbers(query.batch()) == texts(0, 30)
+    add(fragile.bootstrap_servers, topic, 30, 40)
+    for query in (easy, hard):
+        assert query.plan()
+    cut_and_filled(fragile, topic)
+    with pytest.raises(DataLoss, match=r"\[30, 40\): the log was cut at 30 and written anew"):
+        hard.read()
+    assert numbers(easy.read()) == []
+    assert numbers(easy.rest()) == texts(100, 140)
+
+
+def test_a_topic_that_is_deleted_behind_an_election_is_named(fragile: Sandbox, topic: str, run: Start) -> None:
+    query = run([])
+    assert numbers(query.batch()) == texts(0, 30)
+    cut_log(fragile, (topic, 0), batches=0)
+    last = run(list(query.log), available_now=True)
+    delete(fragile.bootstrap_servers, topic)
+    with pytest.raises(DataLoss, match=r"\[30, …\): the topic or partition does not exist any more"):
+        last.plan()
+
+
+def test_what_seemed_to_be_gone_and_is_not_is_no_other_batch(fragile: Sandbox, topic: str, run: Start) -> None:
+    """A run that has looked before those rows came knows of fewer than its checkpoint."""
+    early = run([], available_now=True)
+    add(fragile.bootstrap_servers, topic, 30, 40)
+    query = run([])
+    assert numbers(query.batch()) == texts(0, 40)
+    early.log[:] = query.log
+    assert not early.plan(), "the text is the same, leader epochs included"
 
 
 def test_another_leader_of_a_whole_log_is_no_batch_and_no_loss(fragile: Sandbox, topic: str, run: Start) -> None:

@@ -202,6 +202,14 @@ def test_a_checkpoint_from_before_the_topic_was_created_again_is_told_what_it_wo
     assert "to go on from the progress, with nothing repeated or missed, start with another, empty checkpoint" in found.message
 
 
+def test_it_is_told_too_what_retention_has_taken_of_the_new_topic() -> None:
+    done = progress(41, at({0: 80}, id="t2"))
+    planned = KafkaSource("c1", {"in": TopicEnd("t2", {0: 120}, began={0: 95})})
+    found = refused(decide(plan(30, part(at({0: 100}, id="t1"), planned)), done))
+    assert "in-0 of the new one begins at 95, and is committed only up to 80" in found.message
+    assert (found.tag, found.repeated, found.missed) == ("DATA_LOSS", (), (Rows("in", 0, 80, 95),))
+
+
 @pytest.mark.parametrize("batch", [41, 42])
 @pytest.mark.parametrize("start_cluster", ["c1", "c2"])
 def test_source_of_another_cluster_is_refused(batch: int, start_cluster: str) -> None:

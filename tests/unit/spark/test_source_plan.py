@@ -117,3 +117,30 @@ def test_an_epoch_goes_with_the_position_it_was_seen_with() -> None:
     assert moved.topics["in"].epochs == {0: 4, 1: 3}
     assert parts_of(moved)["in", 0].epoch == 4
     assert assembled("c", parts, {("in", 0): 5, ("in", 1): 7}).topics["in"].epochs == {0: 2, 1: 3}
+
+
+def test_a_place_without_an_epoch_gets_one_when_the_offset_changes_anyway() -> None:
+    """By itself it makes no batch."""
+    parts = {
+        ("in", 0): Part("id", 0, 5, 9, latest_epoch=4),
+        ("in", 1): Part("id", 0, 7, 7, latest_epoch=6),
+        ("in", 2): Part("id", 0, 1, 1, paused=True),
+    }
+    stays = {partition: part.position for partition, part in parts.items()}
+    assert assembled("c", parts, stays).topics["in"].epochs == {}
+    assert assembled("c", parts, stays, moves=True).topics["in"].epochs == {0: 4, 1: 6}
+    assert assembled("c", parts, {**stays, ("in", 0): 9}).topics["in"].epochs == {0: 4, 1: 6}
+
+
+def test_a_leader_of_an_older_epoch_than_the_positions_names_nothing_new() -> None:
+    part = Part("id", 0, 5, 5, paused=True, epoch=3)
+    assert part.up_to(9, 2) == Part("id", 0, 5, 5, epoch=3, latest_epoch=3)
+    assert part.up_to(9, 3) == Part("id", 0, 5, 9, epoch=3, latest_epoch=3)
+    assert part.up_to(9, -1) == Part("id", 0, 5, 9, epoch=3), "a broker that does not say"
+
+
+def test_a_range_has_the_epoch_of_its_end() -> None:
+    end = SourceOffset("c", {"in": TopicOffset("id", {0: 3}, {0: 9}, epochs={0: 4})})
+    (one,) = between(offset({0: 3}, {0: 5}), end)
+    assert one.epoch == 4
+    assert {piece.epoch for piece in divided([one], 3, None)} == {4}
