@@ -106,7 +106,7 @@ class StreamPlan:
             # an initial offset is the progress that is resumed: what it has must be in the first batch, be it there or not
             kept |= left_out if start.initial else self._still_paused(left_out, seen)
         if doubtful.keys() - left_out.keys():
-            kept |= self._looked_at_again({p: part for p, part in doubtful.items() if p not in left_out})
+            kept |= self._looked_at_again({p: part for p, part in doubtful.items() if p not in left_out}, seen)
         ids = {topic: part.topic_id for (topic, _), part in kept.items()}
         found = {p: now for p, now in seen.items() if p not in kept and ids.get(p[0], now.topic_id) == now.topic_id}
         return kept | self._found(found, lost=doubtful.keys() - kept.keys())
@@ -131,7 +131,7 @@ class StreamPlan:
             self._target = seen
         return seen
 
-    def _looked_at_again(self, doubtful: Mapping[TopicPartition, Part]) -> dict[TopicPartition, Part]:
+    def _looked_at_again(self, doubtful: Mapping[TopicPartition, Part], seen: Mapping[TopicPartition, Seen]) -> dict[TopicPartition, Part]:
         """What is left of partitions that seem to be gone, created anew, or shorter than they were."""
         asked = [Range(p[0], part.topic_id, p[1], part.position, NO_END, part.epoch) for p, part in doubtful.items()]
         kept: dict[TopicPartition, Part] = {}
@@ -141,8 +141,10 @@ class StreamPlan:
                 continue
             if left.start == part.position:  # the broker that was asked first is behind: nothing new for now, and no other text
                 kept[left.topic_partition] = replace(part, latest=part.position)
-            else:  # the log was cut, and goes on from there
-                kept[left.topic_partition] = Part(part.topic_id, min(part.began, left.start), left.start, left.start)
+            else:  # the log was cut, and goes on from there: the leader that has it so is the one to remember
+                now = seen.get(left.topic_partition)
+                epoch = now.epoch if now is not None else -1
+                kept[left.topic_partition] = Part(part.topic_id, min(part.began, left.start), left.start, left.start, epoch=epoch)
         return kept
 
     def _still_paused(self, left_out: Mapping[TopicPartition, Part], seen: Mapping[TopicPartition, Seen]) -> dict[TopicPartition, Part]:

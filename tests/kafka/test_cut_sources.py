@@ -149,6 +149,22 @@ def test_between_its_plan_and_its_tasks(fragile: Sandbox, topic: str, run: Start
     assert numbers(easy.rest()) == texts(100, 140)
 
 
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_second_cut_behind_a_start_that_went_on(fragile: Sandbox, topic: str, run: Start, filled: bool) -> None:
+    """It stopped behind the empty batch that goes back to the first one."""
+    query = run([])
+    assert numbers(query.batch()) == texts(0, 30)
+    cut_log(fragile, (topic, 0), batches=1)
+    if filled:
+        add(fragile.bootstrap_servers, topic, 50, 90)
+    easy = run(list(query.log), failOnDataLoss=False)
+    assert numbers(easy.batch()) == []
+    cut_log(fragile, (topic, 0), batches=2 if filled else 1)
+    add(fragile.bootstrap_servers, topic, 100, 140)
+    with pytest.raises(DataLoss, match=r"\[10, 20\): the log was cut at 10 and written anew"):
+        run(list(easy.log)).plan()
+
+
 def test_a_topic_that_is_deleted_behind_an_election_is_named(fragile: Sandbox, topic: str, run: Start) -> None:
     query = run([])
     assert numbers(query.batch()) == texts(0, 30)
