@@ -140,7 +140,7 @@ class StreamPlan:
             if left.bounded or left.topic_id != part.topic_id:
                 continue
             if left.start == part.position:  # the broker that was asked first is behind: nothing new for now, and no other text
-                kept[left.topic_partition] = replace(part, latest=part.position)
+                kept[left.topic_partition] = part
             else:  # the log was cut, and goes on from there: the leader that has it so is the one to remember
                 now = seen.get(left.topic_partition)
                 epoch = now.epoch if now is not None else -1

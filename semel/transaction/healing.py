@@ -99,7 +99,7 @@ class Healing:
         has = "nobody has it now" if now is None else f"another owner has it now (producer id {now.producer_id})"
         raise Fenced(
             f"transactional id {own.transactional_id!r} has expired at its coordinator (transactional.id.expiration.ms) since this owner took it"
-            f" over, and {has}. This one has ended no transaction, and written nothing since. Start it again if no other query runs with this prefix."
+            f" over, and {has}. Nothing new was written, and no marker. Start it again if no other query runs with this prefix."
         )
 
     def _decision(self, partition: TopicPartition, opened: OpenTransaction) -> bool | None:

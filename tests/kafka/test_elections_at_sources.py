@@ -116,7 +116,19 @@ def run(servers: str) -> Iterator[Start]:
 def elect_anew(topic: Topic, elect: Election) -> None:
     before = topic.partitions()
     elect(topic)
+    assert_led_anew(topic, before)
+
+
+def assert_led_anew(topic: Topic, before: Mapping[int, Partition]) -> None:
     assert all(one.leader_epoch > before[index].leader_epoch for index, one in topic.partitions().items()), "there was an election"
+
+
+def has_read(topic: Topic, run: Start) -> Run:
+    """A query that has read 30 rows, all that there are."""
+    rows = topic.write(30)
+    query = run(topic)
+    assert numbers(query.batch()) == rows
+    return query
 
 
 def assert_nothing_new(topic: Topic, query: Run, run: Start) -> None:
@@ -142,9 +154,7 @@ def assert_goes_on(topic: Topic, query: Run, run: Start) -> None:
 
 def test_every_broker_is_restarted_while_rows_are_written(three: Sandbox, topic: Topic, run: Start) -> None:
     """A partition is idle meanwhile, and another always was. A query that was down all the time goes on as the one that ran."""
-    before, rows = topic.partitions(), topic.write(30)
-    query = run(topic)
-    assert numbers(query.batch()) == rows
+    before, query = topic.partitions(), has_read(topic, run)
     checkpoint, first = list(query.log), topic.written
     for node in three.nodes:
         node.stop()
@@ -154,16 +164,14 @@ def test_every_broker_is_restarted_while_rows_are_written(three: Sandbox, topic:
         node.wait_ready(120, nodes=3)
         wait_whole(three)
         assert_nothing_new(topic, query, run)
-    assert all(one.leader_epoch > before[index].leader_epoch for index, one in topic.partitions().items()), "none was led throughout"
+    assert_led_anew(topic, before)
     assert_reads(topic, run(topic, checkpoint), run, texts(first, topic.written))
     assert_goes_on(topic, query, run)
 
 
 @every_election
 def test_leaders_are_moved(topic: Topic, run: Start, elect: Election) -> None:
-    rows = topic.write(30)
-    query = run(topic)
-    assert numbers(query.batch()) == rows
+    query = has_read(topic, run)
     for _ in range(2):
         elect_anew(topic, elect)
         assert_goes_on(topic, query, run)
@@ -192,9 +200,7 @@ def test_a_backlog_is_read_over_elections(topic: Topic, run: Start, elect: Elect
 @pytest.mark.parametrize("waiting", [0, 10])
 def test_rows_in_front_of_the_position_are_deleted(topic: Topic, run: Start, elect: Election, waiting: int) -> None:
     """Up to exactly the position in one partition, and not quite in the other. Rows that wait behind it are left."""
-    rows = topic.write(30)
-    query = run(topic)
-    assert numbers(query.batch()) == rows
+    query = has_read(topic, run)
     rows = topic.write(waiting)
     delete_records(topic.servers, topic.name, 0, 15)
     delete_records(topic.servers, topic.name, 1, 12)
@@ -208,9 +214,7 @@ def test_rows_in_front_of_the_position_are_deleted(topic: Topic, run: Start, ele
 @every_election
 def test_a_transaction_is_open_at_the_position(topic: Topic, run: Start, elect: Election) -> None:
     """The position is in front of it, and far behind that is where the log ends."""
-    rows = topic.write(30)
-    query = run(topic)
-    assert numbers(query.batch()) == rows
+    query = has_read(topic, run)
     writer = Transactional(topic.servers, f"{topic.name}-writer")
     for commit in (False, True):
         writer.write(topic.name, [{"value": b"open%d" % i, "partition": i % 2} for i in range(6)])
