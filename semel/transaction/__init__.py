@@ -4,8 +4,7 @@
 ``producer``          the owner of a transactional id; start here
 ``transaction``       one transaction of it: tickets, receipts, the order in which it ends
 ``participant``       whoever writes with a ticket, in any process
-``ticket``            what travels between the two
-``tickets``           which are out, and what came back of them
+``ticket``            what travels between the two; which are out, and what came back of them
 ``given``             what callers name: refused where it names nothing
 ``outputs``           what a ticket says of the topics that are written
 ``retained``          whether their rows are still there, before a commit
@@ -25,8 +24,7 @@
 ``remedy``            the same, written by an operator
 ``lag``               how far a query is behind its sources, and readers behind what was written
 ``survey``            what stands open, who waits behind it, and its end by an operator
-``ownership``         what the owner holds between requests
-``turns``             its threads, one at a time
+``ownership``         what the owner holds between requests; its threads, one at a time
 ``states``            where it stands, and the one table of moves
 ``naming``            transactional ids, parsed from the right
 ====================  =================================================================================

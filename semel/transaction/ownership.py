@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from semel.errors import ConfigError
 from semel.transaction.naming import check_prefix
@@ -16,7 +19,7 @@ from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 from semel.wire.transactions import Identity
 
-__all__ = ["Ownership"]
+__all__ = ["Ownership", "in_turn"]
 
 #: A whole batch is in one transaction, and a restarted query ends its predecessor's at once, so nothing speaks for a short one.
 DEFAULT_TIMEOUT_MS = 900_000
@@ -85,3 +88,24 @@ class Ownership:
             told = {}
         self.longest_ms = int(told.get("transaction.max.timeout.ms") or DEFAULT_TIMEOUT_MS)
         self.timeout_ms = self.timeout_ms or min(DEFAULT_TIMEOUT_MS, self.longest_ms)
+
+
+class _Owned(Protocol):
+    _own: Ownership
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_S = TypeVar("_S", bound=_Owned)
+
+
+def in_turn(method: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
+    """A method that waits for those of other threads on the same owner."""
+
+    @wraps(method)
+    def taken(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        self._own.states.refuse_forked()  # another thread may have had the turn when this process was forked, and never gives it back
+        with self._own.turn:
+            return method(self, *args, **kwargs)
+
+    return taken

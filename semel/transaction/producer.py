@@ -20,13 +20,12 @@ from semel.transaction.ending import abort
 from semel.transaction.group import group_view, see_group, see_groups
 from semel.transaction.healing import Healing
 from semel.transaction.markers import Ended, wait_seen
-from semel.transaction.ownership import Ownership
+from semel.transaction.ownership import Ownership, in_turn
 from semel.transaction.progress import Progress, Recorded
 from semel.transaction.progress_topic import DEFAULT_TOPIC
 from semel.transaction.states import Event, State
 from semel.transaction.takeover import take_over
 from semel.transaction.transaction import Transaction
-from semel.transaction.turns import in_turn
 from semel.wire.client import Client
 
 __all__ = ["Producer"]

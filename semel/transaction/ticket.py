@@ -9,7 +9,7 @@ with another version of semel can tell, before it reads anything that it may not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -18,10 +18,10 @@ from semel import __version__
 from semel.errors import ConfigError, DataLoss
 from semel.plain_json import is_version, of_kind, read_object, write_object
 from semel.version import refuse_other
-from semel.wire.metadata import TopicPartition
+from semel.wire.metadata import TopicPartition, named
 from semel.wire.transactions import Identity
 
-__all__ = ["GroupMetadata", "Receipt", "Ticket", "TicketTopic", "Wrote", "read_receipt", "read_ticket"]
+__all__ = ["GroupMetadata", "Receipt", "Ticket", "TicketTopic", "Tickets", "Wrote", "read_receipt", "read_ticket"]
 
 #: Of the JSON of both.
 VERSION = 1
@@ -197,3 +197,74 @@ def _damaged(what: str, error: Exception) -> ConfigError | DataLoss:
         " same work again. Hand receipts on as they are, pickled or as their JSON.",
         tag="RECEIPT_DAMAGED",
     )
+
+
+class Tickets:
+    """What was given out in one transaction, and what has come back of it."""
+
+    def __init__(self) -> None:
+        self._issued: list[Ticket] = []
+        self._out: set[int] = set()
+        self._withdrawn: set[int] = set()
+        #: What the accepted receipts say was written.
+        self.wrote: dict[TopicPartition, Wrote] = {}
+
+    @property
+    def outstanding(self) -> list[Ticket]:
+        """Tickets that have neither come back nor been withdrawn."""
+        return [self._issued[number] for number in sorted(self._out)]
+
+    def refuse_overlap(self, shares: Sequence[Iterable[TopicPartition]]) -> None:
+        """Raise :class:`ConfigError` if two tickets would name one partition, one of those that came back included."""
+        seen = {partition for ticket in self._issued if ticket.number not in self._withdrawn for partition in ticket.partitions}
+        for partition in (partition for share in shares for partition in share):
+            if partition in seen:
+                raise ConfigError(
+                    f"two tickets would write {partition[0]}-{partition[1]}. Nothing was sent for them. Give each partition to one writer.",
+                    tag="OVERLAP",
+                )
+            seen.add(partition)
+
+    def issue(self, identity: Identity, share: tuple[TopicPartition, ...], topics: Mapping[str, TicketTopic]) -> Ticket:
+        """The next ticket, of these partitions."""
+        ticket = Ticket(len(self._issued), identity, share, {topic: topics[topic] for topic, _ in share})
+        self._issued.append(ticket)
+        self._out.add(ticket.number)
+        return ticket
+
+    def accept(self, receipt: Receipt, identity: Identity) -> None:
+        """Take a receipt back. Raises :class:`ConfigError` for what is none of this transaction, and for a second one of a ticket."""
+        if not isinstance(receipt, Receipt):
+            raise ConfigError(
+                f"{type(receipt).__name__} is no receipt. Nothing was committed. Give what `participant.receipt` returned.", tag="FOREIGN_RECEIPT"
+            )
+        if receipt.identity != identity or not 0 <= receipt.number < len(self._issued):
+            raise ConfigError(
+                f"receipt {receipt.number} belongs to another transaction. Nothing was committed. Give it to the transaction of its ticket.",
+                tag="FOREIGN_RECEIPT",
+            )
+        outside = receipt.wrote.keys() - set(self._issued[receipt.number].partitions)
+        if outside:
+            raise ConfigError(
+                f"receipt {receipt.number} says that {named(outside)} were written, which its ticket does not name. Nothing was committed."
+                " Hand receipts on as they are.",
+                tag="FOREIGN_RECEIPT",
+            )
+        if receipt.number not in self._out:
+            raise ConfigError(
+                f"ticket {receipt.number} has been returned before. Nothing was committed. Accept each receipt once.", tag="SECOND_RECEIPT"
+            )
+        self._out.discard(receipt.number)
+        self.wrote.update(receipt.wrote)
+
+    def withdraw(self, ticket: Ticket, identity: Identity) -> None:
+        """Note that nobody holds it any more. Raises :class:`ConfigError` for one of another transaction, and for one that has come back."""
+        if not isinstance(ticket, Ticket) or ticket.identity != identity or ticket.number not in self._out:
+            number = ticket.number if isinstance(ticket, Ticket) else ticket
+            raise ConfigError(
+                f"ticket {number} is not out in this transaction, so it cannot be withdrawn. Nothing was committed."
+                " Withdraw only what is outstanding.",
+                tag="FOREIGN_TICKET",
+            )
+        self._out.discard(ticket.number)
+        self._withdrawn.add(ticket.number)

@@ -18,14 +18,12 @@ from semel.transaction.group import see_groups, union
 from semel.transaction.healing import Healing
 from semel.transaction.markers import Ended, wait_seen
 from semel.transaction.outputs import look_at
-from semel.transaction.ownership import Ownership
+from semel.transaction.ownership import Ownership, in_turn
 from semel.transaction.participant import Participant
 from semel.transaction.progress import Progress, Recorded
 from semel.transaction.retained import refuse_lost, refuse_recreated
 from semel.transaction.states import Event, State
-from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, TicketTopic, Wrote
-from semel.transaction.tickets import Tickets
-from semel.transaction.turns import in_turn
+from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, Tickets, TicketTopic, Wrote
 from semel.wire.metadata import TopicPartition, by_topic
 from semel.wire.outcome import name
 from semel.wire.transactions import Identity, add_partitions, commit_offsets, describe
