@@ -60,7 +60,7 @@ kafka: java setup  ## fetch Apache Kafka into the cache, where it is not there y
 
 # Spark's classes are parsed while Kafka is fetched: the one computes, the other waits for the network.
 warm: java setup
-	@$(BIN)/python -m semel.testing.spark_home & $(BIN)/python -m semel.sandbox && wait $$!
+	@$(BIN)/python -m semel.testing.spark.spark_home & $(BIN)/python -m semel.sandbox && wait $$!
 
 # Kafka's other versions are fetched while tests run; what cannot be had is said by the tests that need it, which fetch what is not there yet.
 test: warm  ## run the whole test suite (ARGS are for pytest)

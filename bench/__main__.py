@@ -37,16 +37,24 @@ def main(
     sink_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a sink writes.")] = 4_000_000,
     source_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a source reads.")] = 8_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="Counted rounds; one more is not counted.")] = _KEPT_ROUNDS,
-    warm_up: Annotated[bool, typer.Option(help="Without the round that is not counted, the figures mean little.")] = True,
+    warm_up: Annotated[
+        bool, typer.Option(help="Without the round that is not counted, the figures mean little.")
+    ] = True,
     batches: Annotated[int, typer.Option(min=1, help="Micro-batches of each query that are counted.")] = 25,
-    partitions: Annotated[list[int] | None, typer.Option(min=1, help="Output partitions of micro-batches; may be repeated. [1, 4, 16, 100]")] = None,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Output partitions of micro-batches; may be repeated. [1, 4, 16, 100]"),
+    ] = None,
     only: Annotated[list[Work] | None, typer.Option(help="Measure this alone; may be repeated.")] = None,
-    document: Annotated[Path | None, typer.Option(help="Keep the result here, however little was measured.", exists=True, dir_okay=False)] = None,
+    document: Annotated[
+        Path | None,
+        typer.Option(help="Keep the result here, however little was measured.", exists=True, dir_okay=False),
+    ] = None,
 ) -> None:
     """Measure semel beside what Spark and Kafka bring themselves, print the ratios, and keep them with a picture.
 
-    Starts an Apache Kafka and a Spark of its own; leave the machine alone while it runs. What it finds is kept in docs/benchmarks.md if all of it
-    was measured, in at least 5 pairs.
+    Starts an Apache Kafka and a Spark of its own; leave the machine alone while it runs. What it finds is kept in
+    docs/benchmarks.md if all of it was measured, in at least 5 pairs.
     """
     console = Console()
     if not console.is_terminal:
@@ -60,7 +68,10 @@ def main(
             Work.FREE: lambda: sinks.measure_free(rig, sink_rows, numbers),
             Work.KEYED: lambda: sinks.measure_keyed(rig, sink_rows, numbers),
             Work.SOURCE: lambda: sources.measure(rig, source_rows, numbers),
-            Work.TLS: lambda: [*sinks.measure_tls(rig, sink_rows, numbers), *sources.measure_tls(rig, source_rows, numbers)],
+            Work.TLS: lambda: [
+                *sinks.measure_tls(rig, sink_rows, numbers),
+                *sources.measure_tls(rig, source_rows, numbers),
+            ],
             Work.BATCHES: lambda: micro_batches.measure(rig, partitions or _PARTITIONS, batches, numbers),
             Work.RECOVERY: lambda: recovery.measure(rig, numbers),
         }
@@ -75,7 +86,8 @@ def main(
     document = document or _DOCUMENT
     size = {
         "rows": f"{sink_rows:,} a run of a sink, {source_rows:,} of a source",
-        "a row": f"a value of {rows.SIZE} bytes, and one of {rows.KEYS:,} keys where it has one; {PARTITIONS} partitions",
+        "a row": f"a value of {rows.SIZE} bytes, and one of {rows.KEYS:,} keys where it has one; {PARTITIONS}"
+        " partitions",
         "pairs": f"{rounds}, after one that is not counted" if warm_up else f"{rounds}",
         "micro-batches": f"{batches} of each query, {micro_batches.ROWS:,} rows each",
     }

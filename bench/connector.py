@@ -1,6 +1,8 @@
-"""Spark's Kafka connector for the JVM, the peer that semel is measured against; fetched for the bench only, and kept in semel's cache.
+"""Spark's Kafka connector for the JVM, the peer that semel is measured against; fetched for the bench only, and kept in
+semel's cache.
 
-Its newest release may be older than PySpark, and of one of its parts older still: what is named here was seen to work together on PySpark 4.3.
+Its newest release may be older than PySpark, and of one of its parts older still: what is named here was seen to work
+together on PySpark 4.3.
 """
 
 from __future__ import annotations
@@ -25,4 +27,6 @@ _PARTS = (
 
 def connector_jars(*, progress: bool) -> list[Path]:
     """The connector and what Spark does not ship of its dependencies. Fetched the first time."""
-    return ivy.kept(jars.cache_directory() / "connector" / VERSION, _PARTS, f"Spark's Kafka connector {VERSION}", progress=progress)
+    return ivy.kept(
+        jars.cache_directory() / "connector" / VERSION, _PARTS, f"Spark's Kafka connector {VERSION}", progress=progress
+    )

@@ -1,4 +1,6 @@
-"""A comparison and what it came to: one value for each pair of runs, their median and range, and whether the target is met."""
+"""A comparison and what it came to: one value for each pair of runs, their median and range, and whether the target is
+met.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,11 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the report. ``values`` are of the pairs, in order: our rate divided by the peer's, or the milliseconds that ours takes more.
+    """One line of the report. ``values`` are of the pairs, in order: our rate divided by the peer's, or the
+    milliseconds that ours takes more.
 
-    ``ours`` and ``theirs`` are medians of what was measured: rows per second, or milliseconds. Without a target the line only informs.
+    ``ours`` and ``theirs`` are medians of what was measured: rows per second, or milliseconds. Without a target the
+    line only informs.
     """
 
     work: str
@@ -74,14 +78,28 @@ class Figure:
         return f"{value:,.0f}/s" if self.unit is Unit.TIMES else f"{value:.1f} ms"
 
 
-def ratios(work: str, peer: str, ours: Sequence[float], theirs: Sequence[float], *, target: float | None = None, aim: float | None = None) -> Figure:
+def ratios(
+    work: str,
+    peer: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    target: float | None = None,
+    aim: float | None = None,
+) -> Figure:
     """Rates, pair by pair: above 1 ours is the faster one."""
     values = tuple(mine / other for mine, other in zip(ours, theirs, strict=True))
     return Figure(work, peer, Unit.TIMES, values, median(ours), median(theirs), target, aim)
 
 
 def differences(
-    work: str, peer: str, ours: Sequence[float], theirs: Sequence[float], *, target: float | None = None, aim: float | None = None
+    work: str,
+    peer: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    target: float | None = None,
+    aim: float | None = None,
 ) -> Figure:
     """Milliseconds, pair by pair: what ours takes more."""
     values = tuple(mine - other for mine, other in zip(ours, theirs, strict=True))

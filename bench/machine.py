@@ -1,4 +1,6 @@
-"""Where it was measured: the machine, the versions, how busy the machine was before, and what its host took away meanwhile."""
+"""Where it was measured: the machine, the versions, how busy the machine was before, and what its host took away
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def busy() -> bool:
 
 
 class Steal:
-    """How much of the processors' time the host of a virtual machine gives to others, from here on: figures move with it."""
+    """How much of the processors' time the host of a virtual machine gives to others, from here on: figures move with
+    it.
+    """
 
     def __init__(self) -> None:
         self._began, self._before = time.monotonic(), _stolen()
@@ -61,7 +65,10 @@ class Steal:
         now = _stolen()
         if now is None or self._before is None:
             return "unknown"
-        return f"{(now - self._before) / (time.monotonic() - self._began) / (os.cpu_count() or 1):.1%} of the processors' time"
+        return (
+            f"{(now - self._before) / (time.monotonic() - self._began) / (os.cpu_count() or 1):.1%} of the"
+            " processors' time"
+        )
 
 
 def _stolen() -> float | None:
@@ -82,7 +89,9 @@ def _processor() -> str:
 
 
 def _java() -> str:
-    done = subprocess.run([find_java(), "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [find_java(), "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+    )
     found = re.search(r'^(\w+) version "(.*?)"', done.stderr + done.stdout, re.MULTILINE)
     return " ".join(found.groups()) if found else "unknown"
 

@@ -1,4 +1,5 @@
-"""Kafka's own producer performance tool, in a Java of its own: what a plain producer of this machine reaches without Spark.
+"""Kafka's own producer performance tool, in a Java of its own: what a plain producer of this machine reaches without
+Spark.
 
 Its rate is the one that it reports itself, which leaves out the start of Java.
 """
@@ -16,12 +17,23 @@ __all__ = ["produce", "rate_in"]
 
 def produce(servers: str, topic: str, rows: int, size: int) -> float:
     """Write rows of this size, as fast as it can, with the producer's default settings. Returns rows per second."""
-    tool = [find_java(), "-Xmx512m", "-cp", jars.classpath(jars.DEFAULT_VERSION), "org.apache.kafka.tools.ProducerPerformance"]
+    tool = [
+        find_java(),
+        "-Xmx512m",
+        "-cp",
+        jars.classpath(jars.DEFAULT_VERSION),
+        "org.apache.kafka.tools.ProducerPerformance",
+    ]
     work = ["--topic", topic, "--num-records", str(rows), "--record-size", str(size), "--throughput", "-1"]
     properties = ["--command-property", f"bootstrap.servers={servers}", "acks=all"]
-    done = subprocess.run([*tool, *work, *properties], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*tool, *work, *properties], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        raise RuntimeError(f"Kafka's producer performance tool ended with {done.returncode}: {(done.stdout + done.stderr)[-1000:].strip()}")
+        raise RuntimeError(
+            f"Kafka's producer performance tool ended with {done.returncode}:"
+            f" {(done.stdout + done.stderr)[-1000:].strip()}"
+        )
     return rate_in(done.stdout)
 
 

@@ -1,4 +1,7 @@
-"""The driver program that ``recovery`` kills: one query that copies a topic, by semel or by Spark's JVM connector. Its argument is JSON."""
+"""The driver program that ``recovery`` kills: one query that copies a topic, by semel or by Spark's JVM connector.
+
+Its argument is JSON.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ class Pipeline:
         jvm = self.delivery == JVM
         spark = session(connector_jars(progress=False) if jvm else [], Path(self.directory))
         writer = self._to_jvm(self._rows(spark, "kafka")) if jvm else self._to_semel(self._rows(spark, "semel"))
-        writer.option("checkpointLocation", f"{self.directory}/checkpoint").trigger(processingTime="0 seconds").start().awaitTermination()
+        writer.option("checkpointLocation", f"{self.directory}/checkpoint").trigger(
+            processingTime="0 seconds"
+        ).start().awaitTermination()
 
     def _rows(self, spark: SparkSession, name: str) -> DataFrame:
         reader = spark.readStream.format(name).options(**self.kafka, subscribe=self.source, startingOffsets="earliest")

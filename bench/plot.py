@@ -1,4 +1,6 @@
-"""The picture: how many times as fast as each peer, and what a transaction adds to a micro-batch; with range, target and aim."""
+"""The picture: how many times as fast as each peer, and what a transaction adds to a micro-batch; with range, target
+and aim.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,13 @@ def _panel(axis: Axes, figures: Sequence[Figure]) -> None:
             axis.vlines(figure.target, row - 0.42, row + 0.42, color="black", linewidth=1.4)
         if figure.aim is not None:
             axis.vlines(figure.aim, row - 0.42, row + 0.42, color="black", linewidth=1.4, linestyles="dotted")
-        axis.annotate(figure.shown(figure.median), (max(figure.high, figure.median, 0), row), (4, 0), textcoords="offset points", va="center")
+        axis.annotate(
+            figure.shown(figure.median),
+            (max(figure.high, figure.median, 0), row),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+        )
     axis.set_yticks(range(len(figures)), [f"{figure.work} / {figure.peer}" for figure in figures])
     axis.invert_yaxis()
     axis.margins(x=0.12)

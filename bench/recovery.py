@@ -1,7 +1,8 @@
-"""From SIGKILL of a driver to the first new rows that a reader gets, beside the same query at-least-once, and by Spark's own connector.
+"""From SIGKILL of a driver to the first new rows that a reader gets, beside the same query at-least-once, and by
+Spark's own connector.
 
-Rows arrive all the time. A driver program copies them, is killed in the middle of it, with its Java, and started again at once. For semel the
-time is split by the steps that the second program passes.
+Rows arrive all the time. A driver program copies them, is killed in the middle of it, with its Java, and started again
+at once. For semel the time is split by the steps that the second program passes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from semel.steps import OwnerStep, SinkStep
 from semel.testing.crash import CrashPlan
 from semel.testing.program import Program
 from semel.testing.step_log import Passed, step_name
-from semel.wire.offsets import LATEST, list_offsets
+from semel.wire.api.offsets import LATEST, list_offsets
 
 __all__ = ["Recovery"]
 
@@ -39,7 +40,11 @@ _PATIENCE_S = 300.0
 _POLL_S = 0.05
 _QUIET_S = 1.0
 #: What ends each part of the way to the first commit.
-_PARTS = (("Spark's start", SinkStep.CALLED), ("taking over", OwnerStep.MARKERS_CHECKED), ("the first batch", OwnerStep.COMMIT_ANSWERED))
+_PARTS = (
+    ("Spark's start", SinkStep.CALLED),
+    ("taking over", OwnerStep.MARKERS_CHECKED),
+    ("the first batch", OwnerStep.COMMIT_ANSWERED),
+)
 
 
 class Recovery:
@@ -50,7 +55,10 @@ class Recovery:
 
     def __str__(self) -> str:
         # taking over is some 50 ms: with one digit it would be printed as nothing at all
-        parts = ", ".join(f"{name} {median(values):.2f} s ({min(values):.2f} to {max(values):.2f})" for name, values in self._parts.items())
+        parts = ", ".join(
+            f"{name} {median(values):.2f} s ({min(values):.2f} to {max(values):.2f})"
+            for name, values in self._parts.items()
+        )
         return f"{sum(self.split().values()):.1f} s: {parts}"
 
     def split(self) -> dict[str, float]:
@@ -64,7 +72,9 @@ class Recovery:
         return [differences(_WORK, name, times[_OURS], times[way]) for way, name in _PEERS.items()]
 
     def kill(self, rig: Rig, way: str, number: int) -> float:
-        """Kill the driver of one query, of the delivery that ``way`` names, and return the milliseconds until new rows are read."""
+        """Kill the driver of one query, of the delivery that ``way`` names, and return the milliseconds until new rows
+        are read.
+        """
         name = f"recovery-{way.replace('_', '-')}-{number}"
         plan = CrashPlan(rig.directory / name)
         with rig.topic(f"{name}-in") as source, rig.topic(f"{name}-out") as target, _feeding(rig.servers, source):
@@ -75,7 +85,9 @@ class Recovery:
             with _driver(pipeline, plan) as second:
                 _read(rig.servers, _quiet_ends(rig, target), 1, second)
                 seen = time.monotonic()
-                while way == _OURS and not _answered(plan, killed):  # a reader may have the rows before the driver has its answer
+                while way == _OURS and not _answered(
+                    plan, killed
+                ):  # a reader may have the rows before the driver has its answer
                     _refuse_ended(second, seen + _PATIENCE_S)
                     time.sleep(_POLL_S)
             if way == _OURS and number:
@@ -91,7 +103,10 @@ class Recovery:
 
 
 def _quiet_ends(rig: Rig, topic: str) -> list[TopicPartition]:
-    """Where nothing is written any more: Python workers outlive the first driver's Java a little. The second one's rows are seconds away."""
+    """Where nothing is written any more: Python workers outlive the first driver's Java a little.
+
+    The second one's rows are seconds away.
+    """
     partitions = {(topic, index): LATEST for index in range(PARTITIONS)}
     before: object = None
     ends = list_offsets(rig.client, partitions, read_committed=False)
@@ -102,12 +117,23 @@ def _quiet_ends(rig: Rig, topic: str) -> list[TopicPartition]:
 
 
 def _driver(pipeline: Pipeline, plan: CrashPlan) -> Program:
-    return Program([sys.executable, "-m", "bench.pipeline", str(pipeline)], {**os.environ, **plan.environment()}, plan.directory / "driver.log")
+    return Program(
+        [sys.executable, "-m", "bench.pipeline", str(pipeline)],
+        {**os.environ, **plan.environment()},
+        plan.directory / "driver.log",
+    )
 
 
 def _read(servers: str, begin: list[TopicPartition], rows: int, program: Program) -> None:
     """Return as soon as a reader that begins there has got so many committed rows."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench", "enable.auto.commit": False, "isolation.level": "read_committed"})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
     consumer.assign(begin)
     end = time.monotonic() + _PATIENCE_S
     try:
@@ -124,7 +150,9 @@ def _answered(plan: CrashPlan, killed: float) -> bool:
 
 def _refuse_ended(program: Program, end: float) -> None:
     if program.process.poll() is not None or time.monotonic() > end:
-        raise Incomplete(f"the driver has ended, or nothing new came from it within {_PATIENCE_S:.0f} s:\n{program.tail()}")
+        raise Incomplete(
+            f"the driver has ended, or nothing new came from it within {_PATIENCE_S:.0f} s:\n{program.tail()}"
+        )
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""The figures as a table on the terminal, and in a Markdown document between two marks, so that the prose around them stays."""
+"""The figures as a table on the terminal, and in a Markdown document between two marks, so that the prose around them
+stays.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ def _cells(figure: Figure) -> list[str]:
 
 
 def markdown(figures: Sequence[Figure], facts: Mapping[str, str], work: Mapping[str, str], picture: str) -> str:
-    """The part of the document that is written: where and how much, the picture, the figures. ``work`` says how large the runs were."""
+    """The part of the document that is written: where and how much, the picture, the figures.
+
+    ``work`` says how large the runs were.
+    """
     lines = [f"![the ratios and what a transaction adds]({picture})", ""]
     lines += _table(_COLUMNS, [_cells(figure) for figure in figures])
     lines += ["", *_table(("measured on", ""), [list(pair) for pair in {**facts, **work}.items()])]
@@ -63,7 +68,10 @@ def insert(document: Path, part: str) -> None:
     """Replace what stands between the marks. The document is as it was, or whole and new."""
     text = document.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(f"{document} does not have the marks {BEGIN} and {END}, once each and in this order. Nothing was written to it.")
+        raise ValueError(
+            f"{document} does not have the marks {BEGIN} and {END}, once each and in this order. Nothing was written"
+            " to it."
+        )
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     handle, name = tempfile.mkstemp(dir=document.parent)

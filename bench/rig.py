@@ -1,4 +1,6 @@
-"""What all is measured on: one broker and one Spark with the flags of production, fresh topics, and the count of what arrived in them."""
+"""What all is measured on: one broker and one Spark with the flags of production, fresh topics, and the count of what
+arrived in them.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ from bench.connector import connector_jars
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox, Secured
 from semel.sandbox.cluster import PLAIN_JVM
-from semel.wire import topics
+from semel.wire.api import topics
+from semel.wire.api.offsets import EARLIEST, list_offsets
 from semel.wire.client import Client
-from semel.wire.offsets import EARLIEST, list_offsets
 
 __all__ = ["CORES", "PARTITIONS", "Incomplete", "Rig", "session"]
 
@@ -47,8 +49,8 @@ class Incomplete(Exception):
 class Rig:
     """A broker and a Spark session that knows the JVM connector, for as long as the bench runs.
 
-    ``kafka`` are the options by which a query comes to the broker, for semel and the JVM connector alike; whatever else is done goes by ``servers``,
-    without TLS.
+    ``kafka`` are the options by which a query comes to the broker, for semel and the JVM connector alike; whatever else
+    is done goes by ``servers``, without TLS.
     """
 
     sandbox: Sandbox
@@ -66,10 +68,16 @@ class Rig:
         """Start both, and stop both at the end."""
         with ExitStack() as stack:
             jars = connector_jars(progress=True)
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="semel-bench-", ignore_cleanup_errors=True)))
+            directory = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="semel-bench-", ignore_cleanup_errors=True))
+            )
             secured = Secured.make(directory, {})
             # what is deleted goes at once: a minute later it would go in the middle of another run
-            sandbox = stack.enter_context(Sandbox.start(jvm=PLAIN_JVM, settings={"log.segment.delete.delay.ms": "0"}, secured=secured, progress=True))
+            sandbox = stack.enter_context(
+                Sandbox.start(
+                    jvm=PLAIN_JVM, settings={"log.segment.delete.delay.ms": "0"}, secured=secured, progress=True
+                )
+            )
             console.print("starting Spark", style="dim")
             spark = session(jars, directory)
             stack.callback(spark.stop)
@@ -88,7 +96,12 @@ class Rig:
         """The same, with queries that come by TLS, each side with a certificate."""
         # the one user who may do everything here, as whoever comes without TLS
         trusted, own = self.secured.truststore, self.secured.certificate("ANONYMOUS")
-        stores = {"truststore.location": str(trusted), "truststore.type": "PEM", "keystore.location": str(own), "keystore.type": "PEM"}
+        stores = {
+            "truststore.location": str(trusted),
+            "truststore.type": "PEM",
+            "keystore.location": str(own),
+            "keystore.type": "PEM",
+        }
         options = {
             "bootstrap.servers": self.sandbox.servers("SSL"),
             "security.protocol": "SSL",
@@ -108,7 +121,9 @@ class Rig:
             self.admin.delete_topics([name])[name].result()
 
     def check(self, topic: str, rows: int, *, markers: int = 0, partitions: int = PARTITIONS) -> None:
-        """Raise :class:`Incomplete` unless the topic has this many offsets, and at most so many more, which hold markers."""
+        """Raise :class:`Incomplete` unless the topic has this many offsets, and at most so many more, which hold
+        markers.
+        """
         asked = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
         found = sum(future.result().offset for future in self.admin.list_offsets(asked).values())
         if not rows <= found <= rows + markers:
@@ -116,7 +131,9 @@ class Rig:
 
 
 def session(jars: list[Path], directory: Path) -> SparkSession:
-    """A Spark that runs all in one process but for Python's workers, as quick as in production; what it leaves is in the directory."""
+    """A Spark that runs all in one process but for Python's workers, as quick as in production; what it leaves is in
+    the directory.
+    """
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("semel bench")

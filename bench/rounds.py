@@ -1,6 +1,8 @@
-"""Runs contenders in turn, so that whatever else the machine does meets all of them, after one round that is not counted.
+"""Runs contenders in turn, so that whatever else the machine does meets all of them, after one round that is not
+counted.
 
-Every second round goes backwards: A B, B A, A B. Java compiles for minutes, and whoever always came last would always meet the faster one.
+Every second round goes backwards: A B, B A, A B. Java compiles for minutes, and whoever always came last would always
+meet the faster one.
 """
 
 from __future__ import annotations
@@ -16,14 +18,21 @@ __all__ = ["Contender", "interleave"]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """What is measured: ``run`` is given the number of the round, 0 for the one that is not counted, and returns what it measured."""
+    """What is measured: ``run`` is given the number of the round, 0 for the one that is not counted, and returns what
+    it measured.
+    """
 
     name: str
     run: Callable[[int], float]
 
 
-def interleave(work: str, contenders: Sequence[Contender], rounds: range, *, unit: str, console: Console) -> dict[str, list[float]]:
-    """What each contender measured in each round but number 0, which is not counted. Shows a bar on a terminal, and a line for each run."""
+def interleave(
+    work: str, contenders: Sequence[Contender], rounds: range, *, unit: str, console: Console
+) -> dict[str, list[float]]:
+    """What each contender measured in each round but number 0, which is not counted.
+
+    Shows a bar on a terminal, and a line for each run.
+    """
     measured: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -35,6 +44,11 @@ def interleave(work: str, contenders: Sequence[Contender], rounds: range, *, uni
                 if number:
                     measured[contender.name].append(value)
                 counted = f"round {number}" if number else "warm-up"
-                console.print(f"{work:<32} {counted:<9} {contender.name:<44} {value:>12,.1f} {unit}", style="dim", highlight=False, soft_wrap=True)
+                console.print(
+                    f"{work:<32} {counted:<9} {contender.name:<44} {value:>12,.1f} {unit}",
+                    style="dim",
+                    highlight=False,
+                    soft_wrap=True,
+                )
                 bar.advance(task)
     return measured

@@ -1,4 +1,6 @@
-"""The rows that are written: made by Spark as it goes, so cheaply that writing them is what takes the time; how cheaply is measured too."""
+"""The rows that are written: made by Spark as it goes, so cheaply that writing them is what takes the time; how cheaply
+is measured too.
+"""
 
 from __future__ import annotations
 

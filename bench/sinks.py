@@ -1,8 +1,8 @@
 """The sink beside Spark's Kafka sink for the JVM: the same DataFrame, acks=all, as many output partitions.
 
-Each run is a batch job of its own, from its call to its return: for semel that is with taking over, the transaction and the wait for its
-markers. The JVM's sink is at-least-once, and runs with its defaults (batches of 16 KiB); how it does when its batches are made large is one
-more line. Each run writes to a fresh topic, in which all rows must have arrived.
+Each run is a batch job of its own, from its call to its return: for semel that is with taking over, the transaction and
+the wait for its markers. The JVM's sink is at-least-once, and runs with its defaults (batches of 16 KiB); how it does
+when its batches are made large is one more line. Each run writes to a fresh topic, in which all rows must have arrived.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def measure_tls(rig: Rig, count: int, rounds: range) -> list[Figure]:
     ]
 
 
-def _measure(rig: Rig, work: str, df: DataFrame, count: int, rounds: range, more: list[Contender], *, target: float, aim: float) -> list[Figure]:
+def _measure(
+    rig: Rig, work: str, df: DataFrame, count: int, rounds: range, more: list[Contender], *, target: float, aim: float
+) -> list[Figure]:
     short = work.replace(", ", "-").replace(" ", "-")
     contenders = [
         Contender(_OURS, lambda number: _with_semel(rig, f"{short}-semel-{number}", df, count)),

@@ -1,7 +1,8 @@
-"""The source beside Spark's Kafka source for the JVM: the same topic, read_committed, one task for each of its partitions.
+"""The source beside Spark's Kafka source for the JVM: the same topic, read_committed, one task for each of its
+partitions.
 
-The topic is written by Kafka's own producer with its default settings, so its record batches are as small as most topics have them. What is
-read is summed up by Spark, which touches every row and tells whether all of them came.
+The topic is written by Kafka's own producer with its default settings, so its record batches are as small as most
+topics have them. What is read is summed up by Spark, which touches every row and tells whether all of them came.
 """
 
 from __future__ import annotations
@@ -68,7 +69,12 @@ def _written(rig: Rig, count: int) -> Iterator[str]:
 
 
 def _read(rig: Rig, name: str, topic: str, count: int, settings: Mapping[str, str]) -> float:
-    options = {**rig.kafka, "subscribe": topic, "startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+    options = {
+        **rig.kafka,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "kafka.isolation.level": "read_committed",
+    }
     began = time.perf_counter()
     df = rig.spark.read.format(name).options(**options, **settings).load()
     sums = df.agg(f.count("offset").alias("rows"), f.sum(f.length("value")).alias("size")).first()

@@ -32,8 +32,9 @@ orders = (
 )
 priced = orders.selectExpr("key", "upper(cast(value as string)) as value")
 
-# The prefix names this query for good: its progress is kept under it, and a driver that starts with it stops one that ran before. The source's
-# offsets are committed to the group in the same transaction, so that lag tools agree with the output.
+# The prefix names this query for good: its progress is kept under it, and a driver that starts with it stops one that
+# ran before. The source's offsets are committed to the group in the same transaction, so that lag tools agree with the
+# output.
 sink = KafkaSink(topic=target, transactionalIdPrefix="priced", **kafka)
 
 

@@ -17,9 +17,15 @@ PROPERTIES = {"bootstrap.servers": servers}
 
 
 def write(ticket: semel.Ticket) -> semel.Receipt:
-    """What a participant does, in whatever process it lives: write the partitions of its ticket, and hand back the receipt."""
+    """What a participant does, in whatever process it lives: write the partitions of its ticket, and hand back the
+    receipt.
+    """
     rows = pa.table(
-        {"key": [f"{ticket.number}-{i}" for i in range(1_000)], "value": ["paid"] * 1_000, "partition": [ticket.partitions[0][1]] * 1_000}
+        {
+            "key": [f"{ticket.number}-{i}" for i in range(1_000)],
+            "value": ["paid"] * 1_000,
+            "partition": [ticket.partitions[0][1]] * 1_000,
+        }
     )
     with semel.Cluster(PROPERTIES) as cluster, cluster.participant(ticket) as participant:
         participant.send(topic, rows)
@@ -40,5 +46,8 @@ if __name__ == "__main__":
     assert producer.progress is not None
     print(
         "committed last:",
-        {name: f"{sum(last - first + 1 for first, last in parts.values())} rows" for name, parts in producer.progress.wrote.items()},
+        {
+            name: f"{sum(last - first + 1 for first, last in parts.values())} rows"
+            for name, parts in producer.progress.wrote.items()
+        },
     )

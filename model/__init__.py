@@ -1,10 +1,12 @@
-"""A model of the protocol: every order of events, tried. ``README.md`` beside this file says what it is, and how to read what it prints.
+"""A model of the protocol: every order of events, tried. ``README.md`` beside this file says what it is, and how to
+read what it prints.
 
-- ``requests``: what can be asked, and the names of partitions and answers. ``broker``: Kafka's answers, as measured. ``progress``: the log of the
-  progress partition.
-- ``owner``: the procedure, PROTOCOL 2 to 5, as generators. ``query``: Spark around it, PROTOCOL 6. ``process``: how generators become values.
-  ``breaks``: the procedure broken on purpose.
+- ``requests``: what can be asked, and the names of partitions and answers. ``broker``: Kafka's answers, as measured.
+  ``progress``: the log of the progress partition.
+- ``owner``: the procedure, PROTOCOL 2 to 5, as generators. ``query``: Spark around it, PROTOCOL 6. ``process``: how
+  generators become values. ``breaks``: the procedure broken on purpose.
 - ``world``: one state of everything. ``faults``: what may happen next. ``check``: what must hold.
 - ``explore``: all states, or random walks. ``settings``: what is explored. ``trace``: what was found, in words.
-- ``replay``: step logs of real runs, accepted or refused by the same procedure. ``replay_driver`` and ``frontier`` are its parts.
+- ``replay``: step logs of real runs, accepted or refused by the same procedure. ``replay_driver`` and ``frontier`` are
+  its parts.
 """

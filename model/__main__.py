@@ -1,4 +1,6 @@
-"""``python -m model``, which is ``make model``: the procedure, the controls, random walks, and step logs of real runs."""
+"""``python -m model``, which is ``make model``: the procedure, the controls, random walks, and step logs of real
+runs.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,22 @@ from semel.testing.step_log import read
 _LOG_WIDTH = 150
 #: How long one setting is walked before the next one's turn comes.
 _TURN_S = 20.0
-#: How long the settings that take longer may take together where no time is given. Where one is, they get half of what is left.
+#: How long the settings that take longer may take together where no time is given. Where one is, they get half of what
+#: is left.
 _ALL_S = 600.0
 
 
 def main(
-    logs: Annotated[list[Path] | None, typer.Argument(help="Step logs of real runs: replayed, nothing else is done.", exists=True)] = None,
-    minutes: Annotated[float, typer.Option(min=0, help="Also explore what takes longer, and walk at random, for as long as this in all.")] = 0.0,
-    seed: Annotated[int | None, typer.Option(help="Of the random walks; a new one unless given. The same one walks the same ways.")] = None,
+    logs: Annotated[
+        list[Path] | None, typer.Argument(help="Step logs of real runs: replayed, nothing else is done.", exists=True)
+    ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option(min=0, help="Also explore what takes longer, and walk at random, for as long as this in all."),
+    ] = 0.0,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the random walks; a new one unless given. The same one walks the same ways.")
+    ] = None,
     only: Annotated[str | None, typer.Option(help="Only settings whose name holds this text; with its traces.")] = None,
 ) -> None:
     """Check the protocol: explore it under faults, and show that deliberate breaks of it are found.
@@ -45,7 +55,12 @@ def main(
     end = time.monotonic() + 60 * minutes
     console.print(f"seed {seed}")
     good = _shown(console, "the procedure", (explore(setting) for setting in _chosen(settings.SHORT, only)))
-    good &= _shown(console, "controls: each must be found", (explore(setting) for setting in _chosen(settings.CONTROLS, only)), controls=True)
+    good &= _shown(
+        console,
+        "controls: each must be found",
+        (explore(setting) for setting in _chosen(settings.CONTROLS, only)),
+        controls=True,
+    )
     if minutes or only:
         half = time.monotonic() + (end - time.monotonic()) / 2 if minutes else end + _ALL_S
         long = (explore(setting, seconds=max(1.0, half - time.monotonic())) for setting in _chosen(settings.LONG, only))
@@ -62,21 +77,33 @@ def _walks(seed: int, end: float, among: list[Setting]) -> Iterable[Result]:
     """Each setting in its turn, with a seed of its own in each round."""
     turn = 0
     while among and (turn < len(among) or time.monotonic() < end):
-        yield walk(among[turn % len(among)], seed=seed + turn // len(among), seconds=max(1.0, min(_TURN_S, end - time.monotonic())))
+        yield walk(
+            among[turn % len(among)],
+            seed=seed + turn // len(among),
+            seconds=max(1.0, min(_TURN_S, end - time.monotonic())),
+        )
         turn += 1
 
 
 def _shown(console: Console, title: str, results: Iterable[Result], *, controls: bool = False) -> bool:
-    """A table of what was run, and the traces behind it; of a control only where nothing was found. Returns whether all is as it must be."""
+    """A table of what was run, and the traces behind it; of a control only where nothing was found.
+
+    Returns whether all is as it must be.
+    """
     table = Table("setting", "seen", "moves", "s", "result", title=title, title_justify="left")
     for column in table.columns[1:4]:
         column.justify = "right"
     good, wrong = True, []
     for result in results:
-        fine = all(found.problem.startswith(result.setting.finds or "nothing") for found in result.found) and bool(result.found) == controls
+        fine = (
+            all(found.problem.startswith(result.setting.finds or "nothing") for found in result.found)
+            and bool(result.found) == controls
+        )
         good &= fine
         seen = f"{result.walks:,} walks" if result.walks else f"{result.states:,} states"
-        table.add_row(result.setting.name, seen, f"{result.moves:,}", f"{result.seconds:.1f}", _verdict(result, controls))
+        table.add_row(
+            result.setting.name, seen, f"{result.moves:,}", f"{result.seconds:.1f}", _verdict(result, controls)
+        )
         if not fine:
             wrong.append(result)
     if table.row_count:

@@ -1,7 +1,8 @@
-"""Kafka as it was measured: the coordinator of one transactional id, and the leaders of four partitions (PROTOCOL 2 to 5).
+"""Kafka as it was measured: the coordinator of one transactional id, and the leaders of four partitions (PROTOCOL 2 to
+5).
 
-Everything is a value: an answer comes with the broker as it is afterwards. What a request may be answered, and what it changes, is all here; when
-markers land, who crashes and what gets lost is in :mod:`model.faults`.
+Everything is a value: an answer comes with the broker as it is afterwards. What a request may be answered, and what it
+changes, is all here; when markers land, who crashes and what gets lost is in :mod:`model.faults`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ class Wrong(Exception):
 
 
 class Coordinator(NamedTuple):
-    """What the coordinator has in its log for our id. ``former`` is the transaction that it ended last: a repeated EndTxn names that one."""
+    """What the coordinator has in its log for our id.
+
+    ``former`` is the transaction that it ended last: a repeated EndTxn names that one.
+    """
 
     known: bool = True
     state: str = COMPLETE
@@ -85,8 +89,9 @@ class Rows(NamedTuple):
 class Partition(NamedTuple):
     """A partition's log as far as it matters.
 
-    ``log``: on outputs the numbers of the rows that readers see, on ``progress`` the whole log, on ``offsets`` the committed offset.
-    ``producers`` has the newest epoch of each producer id and whether it has written at it; ``behind`` which marker stands behind rows.
+    ``log``: on outputs the numbers of the rows that readers see, on ``progress`` the whole log, on ``offsets`` the
+    committed offset. ``producers`` has the newest epoch of each producer id and whether it has written at it;
+    ``behind`` which marker stands behind rows.
     """
 
     led: bool = True
@@ -105,7 +110,10 @@ class Partition(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """The cluster. ``truth`` is what the coordinator decided of each transaction: nobody in the model can ask for it, the checks do."""
+    """The cluster.
+
+    ``truth`` is what the coordinator decided of each transaction: nobody in the model can ask for it, the checks do.
+    """
 
     coordinator: Coordinator = Coordinator()
     partitions: tuple[Partition, ...] = (Partition(),) * len(ALL)
@@ -126,7 +134,10 @@ class Broker(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One way in which a request may be answered. ``reply`` None: none yet (51, or the coordinator has moved), it is asked again."""
+    """One way in which a request may be answered.
+
+    ``reply`` None: none yet (51, or the coordinator has moved), it is asked again.
+    """
 
     reply: Any
     broker: Broker
@@ -134,7 +145,11 @@ class Answer(NamedTuple):
 
 
 class Kafka:
-    """The rules. ``last_epoch`` is where epochs run out; ``late_markers`` lets a repeated marker in, as Kafka did before 4.2 (a control)."""
+    """The rules.
+
+    ``last_epoch`` is where epochs run out; ``late_markers`` lets a repeated marker in, as Kafka did before 4.2 (a
+    control).
+    """
 
     def __init__(self, *, last_epoch: int = 32_766, late_markers: bool = False) -> None:
         self.last_epoch = last_epoch
@@ -157,7 +172,10 @@ class Kafka:
         }
 
     def answers(self, broker: Broker, request: Any) -> list[Answer]:
-        """All ways in which the request may be answered now. None: nobody answers, it is asked again. Raises :class:`Wrong`."""
+        """All ways in which the request may be answered now.
+
+        None: nobody answers, it is asked again. Raises :class:`Wrong`.
+        """
         return self._rules[type(request)](broker, request)
 
     # ---- the coordinator
@@ -177,7 +195,9 @@ class Kafka:
         if now.state == PREPARE:
             return []
         following, broker = self._following(broker)
-        return [Answer(following, broker._replace(coordinator=Coordinator(state=EMPTY, decision="", identity=following)))]
+        return [
+            Answer(following, broker._replace(coordinator=Coordinator(state=EMPTY, decision="", identity=following)))
+        ]
 
     def _add(self, broker: Broker, request: Add) -> list[Answer]:
         now = broker.coordinator
@@ -194,7 +214,13 @@ class Kafka:
         if now.known and request.identity == now.former:  # a repeat
             if now.decision != request.decision:
                 return [Answer((WRONG_STATE, None), broker)]
-            return [] if now.state == PREPARE else [Answer((OK, now.identity), broker)] if now.state == COMPLETE else self._fenced(broker)
+            return (
+                []
+                if now.state == PREPARE
+                else [Answer((OK, now.identity), broker)]
+                if now.state == COMPLETE
+                else self._fenced(broker)
+            )
         if not now.known or now.identity.producer != request.identity.producer:
             return [Answer((NOT_OURS, None), broker)]
         if request.identity != now.identity:
@@ -222,7 +248,11 @@ class Kafka:
             broker = broker._replace(truth=tuple(sorted([*broker.truth, (now.identity, decision)])))
         following, broker = self._following(broker)
         state = PREPARE if now.added else COMPLETE
-        return broker._replace(coordinator=Coordinator(state=state, decision=decision, identity=following, former=now.identity, pending=now.added))
+        return broker._replace(
+            coordinator=Coordinator(
+                state=state, decision=decision, identity=following, former=now.identity, pending=now.added
+            )
+        )
 
     def _following(self, broker: Broker) -> tuple[Identity, Broker]:
         producer, epoch = broker.coordinator.identity
@@ -257,7 +287,9 @@ class Kafka:
         if index == OFFSETS:
             opened = tuple(rows for rows in opened if rows.identity != identity)
         written = partition._replace(
-            open=(*opened, Rows(identity, request.value)), log=log, producers=partition.producers_with(identity.producer, identity.epoch, True)
+            open=(*opened, Rows(identity, request.value)),
+            log=log,
+            producers=partition.producers_with(identity.producer, identity.epoch, True),
         )
         return [Answer(OK, broker.with_partition(index, written))]
 
@@ -269,7 +301,11 @@ class Kafka:
         partition = broker.partitions[request.partition]
         if not partition.led:
             return []
-        return [Answer(next((decision for identity, decision in partition.behind if identity == request.identity), ""), broker)]
+        return [
+            Answer(
+                next((decision for identity, decision in partition.behind if identity == request.identity), ""), broker
+            )
+        ]
 
     def _write_marker(self, broker: Broker, request: WriteMarker) -> list[Answer]:
         if not broker.partitions[request.partition].led:
@@ -277,7 +313,10 @@ class Kafka:
         return [Answer(OK, self.land(broker, *request))]
 
     def land(self, broker: Broker, index: int, ended: Identity, decision: str) -> Broker:
-        """The marker of a transaction reaches a partition: all that is open there of its producer id is settled so. Raises :class:`Wrong`."""
+        """The marker of a transaction reaches a partition: all that is open there of its producer id is settled so.
+
+        Raises :class:`Wrong`.
+        """
         partition = broker.partitions[index]
         newest, _ = partition.newest(ended.producer)
         if newest > ended.epoch and not (self.late_markers and newest == ended.epoch + 1):
@@ -287,7 +326,10 @@ class Kafka:
             truth = broker.decided(rows.identity)
             if truth != decision:
                 fate = f"that was decided as {truth}" if truth else "that is not decided yet"
-                raise Wrong(f"torn: the rows of {said(rows.identity)} on {NAMES[index]}, of a transaction {fate}, met the marker {decision}")
+                raise Wrong(
+                    f"torn: the rows of {said(rows.identity)} on {NAMES[index]}, of a transaction {fate}, met the"
+                    f" marker {decision}"
+                )
         log, behind = partition.log, partition.behind
         if index == PROGRESS:
             log = (*log, Marker(ended.producer, decision)) if mine else log
@@ -299,7 +341,9 @@ class Kafka:
                 log = tuple(sorted([*log, *(number for rows in mine for number in rows.value)]))
         opened = tuple(rows for rows in partition.open if rows.identity.producer != ended.producer)
         producers = partition.producers_with(ended.producer, max(newest, ended.epoch + 1), False)
-        broker = broker.with_partition(index, partition._replace(open=opened, log=log, producers=producers, behind=behind))
+        broker = broker.with_partition(
+            index, partition._replace(open=opened, log=log, producers=producers, behind=behind)
+        )
         if index <= OUT1 and decision == COMMIT and mine:
             visible = broker.visible()
             if len(set(visible)) < len(visible):
@@ -344,7 +388,9 @@ class Kafka:
 
 
 def _with_added(now: Coordinator, partitions: tuple[int, ...]) -> Coordinator:
-    return now._replace(state=ONGOING, decision="", former=None, added=tuple(sorted({*now.added, *partitions})), pending=())
+    return now._replace(
+        state=ONGOING, decision="", former=None, added=tuple(sorted({*now.added, *partitions})), pending=()
+    )
 
 
 def _time_is_up(broker: Broker) -> list[Answer]:

@@ -1,4 +1,7 @@
-"""What must hold where nothing more happens by itself. What must hold always, no tear and no duplicate, the broker sees where it would arise."""
+"""What must hold where nothing more happens by itself.
+
+What must hold always, no tear and no duplicate, the broker sees where it would arise.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from model.world import DEAD, OFF, Fault, Program, When, World, owner_name
 __all__ = ["ends", "wrong_at_the_end"]
 
 DONE = "done"
-#: A final owner may end so, after faults that take away what it would have to know, or that hand it a checkpoint which does not fit.
+#: A final owner may end so, after faults that take away what it would have to know, or that hand it a checkpoint which
+#: does not fit.
 _LOUD = ("refused", "unknown", "retriable", "the group's offsets stay pending")
 
 
@@ -24,7 +28,11 @@ def ends(world: World) -> tuple[str, ...]:
 
 def wrong_at_the_end(program: Program, world: World) -> str | None:
     """What is wrong in a state in which only faults could still happen; None where nothing is."""
-    return _stuck(program, world) or _wrong_stop(program, world) or (_incomplete(program, world) if DONE in world.owners else _silent_loss(world))
+    return (
+        _stuck(program, world)
+        or _wrong_stop(program, world)
+        or (_incomplete(program, world) if DONE in world.owners else _silent_loss(world))
+    )
 
 
 def _stuck(program: Program, world: World) -> str | None:
@@ -35,7 +43,9 @@ def _stuck(program: Program, world: World) -> str | None:
 
 
 def _used(program: Program, world: World) -> Mapping[Fault, int]:
-    return {fault: most - world.left(fault) for fault, most in program.setting.faults.items() if most > world.left(fault)}
+    return {
+        fault: most - world.left(fault) for fault, most in program.setting.faults.items() if most > world.left(fault)
+    }
 
 
 def _wrong_stop(program: Program, world: World) -> str | None:
@@ -55,7 +65,9 @@ def _wrong_stop(program: Program, world: World) -> str | None:
             return f"{owner_name(index)} stops though nobody else was there: {stop}"
         if not used and stop.startswith("unknown"):
             return f"{owner_name(index)} stops without any fault: {stop}"
-        if stop == DISAGREE and not any(start.copies or (start.checkpoint and start.when is When.ANY) for start in starts):
+        if stop == DISAGREE and not any(
+            start.copies or (start.checkpoint and start.when is When.ANY) for start in starts
+        ):
             return f"{owner_name(index)} refuses a checkpoint that fits: {stop}"
         if starts[index].when is When.LAST and not stop.startswith(_LOUD):
             return f"the last owner, with nobody beside it, stops: {stop}"
@@ -70,8 +82,12 @@ def _incomplete(program: Program, world: World) -> str | None:
     in_view = program.setting.group and program.setting.group_in_view
     for index in range(OFFSETS + 1 if in_view else OFFSETS):
         for rows in broker.partitions[index].open:
-            # of a transaction that was aborted under a producer id that is gone no record tells: its rows hold readers back, and are named (5.6)
-            if last_was_done and not (broker.decided(rows.identity) == ABORT and rows.identity.producer != broker.coordinator.identity.producer):
+            # of a transaction that was aborted under a producer id that is gone no record tells: its rows hold readers
+            # back, and are named (5.6)
+            if last_was_done and not (
+                broker.decided(rows.identity) == ABORT
+                and rows.identity.producer != broker.coordinator.identity.producer
+            ):
                 return f"rows stay open on {NAMES[index]}, though an owner has finished"
     visible = sorted(broker.visible())
     if visible != list(range(program.setting.rows)):
@@ -85,7 +101,9 @@ def _incomplete(program: Program, world: World) -> str | None:
 
 def _silent_loss(world: World) -> str | None:
     """Nobody has finished, and each has said so: what was committed is visible, or waits for its marker."""
-    waiting = {row for partition in world.broker.partitions[: OUT1 + 1] for rows in partition.open for row in rows.value}
+    waiting = {
+        row for partition in world.broker.partitions[: OUT1 + 1] for rows in partition.open for row in rows.value
+    }
     lost = sorted(set(range(_progress(world))) - set(world.broker.visible()) - waiting)
     return f"rows {lost} are lost, and nobody has said so" if lost else None
 
@@ -93,5 +111,9 @@ def _silent_loss(world: World) -> str | None:
 def _progress(world: World) -> int:
     """Up to which row the coordinator has committed."""
     log = world.broker.partitions[PROGRESS].log
-    committed = [entry.position.end for entry in log if isinstance(entry, Record) and world.broker.decided(entry.identity) == COMMIT]
+    committed = [
+        entry.position.end
+        for entry in log
+        if isinstance(entry, Record) and world.broker.decided(entry.identity) == COMMIT
+    ]
     return committed[-1] if committed else 0

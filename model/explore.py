@@ -1,4 +1,6 @@
-"""Going through the states: all of them in breadth, so that what is found has a shortest trace, or at random, by a seed."""
+"""Going through the states: all of them in breadth, so that what is found has a shortest trace, or at random, by a
+seed.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def explore(setting: Setting, *, most_states: int = 10_000_000, seconds: float =
     return result
 
 
-def _trace(program: Program, first: World, parents: dict[int, tuple[int, int] | None], here: int, last: int | None) -> tuple[Move, ...]:
+def _trace(
+    program: Program, first: World, parents: dict[int, tuple[int, int] | None], here: int, last: int | None
+) -> tuple[Move, ...]:
     numbers = [] if last is None else [last]
     while (step := parents[here]) is not None:
         here = step[0]
@@ -91,7 +95,10 @@ def _trace(program: Program, first: World, parents: dict[int, tuple[int, int] | 
 
 
 def walk(setting: Setting, *, seed: int, seconds: float, most_walks: int = 10_000_000) -> Result:
-    """Random walks, until something is found, or one of the limits is met. The same seed gives the same walks, in the same order."""
+    """Random walks, until something is found, or one of the limits is met.
+
+    The same seed gives the same walks, in the same order.
+    """
     program, result, began = Program(setting), Result(setting), time.monotonic()
     while not result.found and result.walks < most_walks and time.monotonic() - began < seconds:
         found = walk_once(program, seed, result.walks, result)
@@ -120,7 +127,9 @@ def walk_once(program: Program, seed: int, number: int, result: Result) -> Found
                 return None
         if len(trace) > _LONGEST:
             return Found("it goes on for ever", tuple(trace))
-        move, after = chance.choice(by_fault if by_fault and (not by_themselves or chance.random() < faults) else by_themselves)
+        move, after = chance.choice(
+            by_fault if by_fault and (not by_themselves or chance.random() < faults) else by_themselves
+        )
         trace.append(move)
         result.moves += 1
         result.steps.update(move.steps)

@@ -1,4 +1,6 @@
-"""What may happen next, in any order: owners ask and are answered, markers land late or never, and faults come as long as some are left."""
+"""What may happen next, in any order: owners ask and are answered, markers land late or never, and faults come as long
+as some are left.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,13 @@ Next = tuple[Move, World | Wrong]
 
 def moves(program: Program, world: World) -> list[Next]:
     """All that may happen in this state, always in the same order."""
-    found = [*_owners(program, world), *_starts(program, world), *_late(program, world), *_markers(program.kafka, world), *_cluster(program, world)]
+    found = [
+        *_owners(program, world),
+        *_starts(program, world),
+        *_late(program, world),
+        *_markers(program.kafka, world),
+        *_cluster(program, world),
+    ]
     if world.broker.coordinator.state == ONGOING and all(move.fault for move, _ in found):
         # in the end the timeout comes, whatever else does not
         expired = world._replace(broker=program.kafka.prepare(world.broker, ABORT))
@@ -77,7 +85,11 @@ def _owners(program: Program, world: World) -> Iterator[Next]:
         assert not isinstance(request, (OwnerStep, Goto, Stop, Done))
         name = owner_name(index)
         yield from _answered(program, world, index, owner, request)
-        if isinstance(request, _HELD_BACK) and world.left(Fault.LATE) and program.setting.owners[index].when is not When.LAST:
+        if (
+            isinstance(request, _HELD_BACK)
+            and world.left(Fault.LATE)
+            and program.setting.owners[index].when is not When.LAST
+        ):
             held = world.spend(Fault.LATE)._replace(late=tuple(sorted([*world.late, request], key=repr)))
             yield Move(name, request, NEVER, "held back, sent again", fault=True), held
             if _of_a_task(request):
@@ -106,7 +118,10 @@ def _answered(program: Program, world: World, index: int, owner: Process, reques
         if not isinstance(request, _CHANGES) or after == world:
             continue
         if world.left(Fault.LOST):
-            yield Move(name, request, NEVER, "done, its answer lost", _sent(request), fault=True), after.spend(Fault.LOST)
+            yield (
+                Move(name, request, NEVER, "done, its answer lost", _sent(request), fault=True),
+                after.spend(Fault.LOST),
+            )
         if _of_a_task(request) and world.left(Fault.TASK_FAILS):
             steps, failed = _go_on(program, after.spend(Fault.TASK_FAILS), index, owner.hears(FAILED))
             yield Move(name, request, FAILED, "written, and its task failed", steps, fault=True), failed
@@ -122,10 +137,22 @@ def _answers(program: Program, world: World, request: Request) -> Iterator[tuple
         if len(checkpoint.offsets) != request.number:
             yield "", world, False
         else:
-            yield "", _with_checkpoint(world, request.checkpoint, (*checkpoint.offsets, (request.start, request.end)), checkpoint.committed), True
+            yield (
+                "",
+                _with_checkpoint(
+                    world, request.checkpoint, (*checkpoint.offsets, (request.start, request.end)), checkpoint.committed
+                ),
+                True,
+            )
     elif isinstance(request, CommitBatch):
         checkpoint = world.checkpoints[request.checkpoint]
-        yield "", _with_checkpoint(world, request.checkpoint, checkpoint.offsets, max(checkpoint.committed, request.number + 1)), True
+        yield (
+            "",
+            _with_checkpoint(
+                world, request.checkpoint, checkpoint.offsets, max(checkpoint.committed, request.number + 1)
+            ),
+            True,
+        )
     else:
         for reply, broker, note in program.kafka.answers(world.broker, request):
             yield note, world if broker is world.broker else world._replace(broker=broker), reply
@@ -133,7 +160,9 @@ def _answers(program: Program, world: World, request: Request) -> Iterator[tuple
             yield from _deposed(program, world, request, *world.deposed)
 
 
-def _deposed(program: Program, world: World, request: Request, index: int, partition: Any) -> Iterator[tuple[str, World, Any]]:
+def _deposed(
+    program: Program, world: World, request: Request, index: int, partition: Any
+) -> Iterator[tuple[str, World, Any]]:
     """The leader that was deposed answers too; the procedure does not ask it, the controls do."""
     if isinstance(request, ReadToHigh) and index == PROGRESS:
         yield "by a deposed leader", world, partition.log
@@ -216,11 +245,16 @@ def _late(program: Program, world: World) -> Iterator[Next]:
         if not answers:
             yield Move("network", request, NEVER, "comes late, to nobody"), rest
         for reply, broker, _ in answers:
-            yield Move("network", request, NEVER if reply is None else reply, "comes late"), rest._replace(broker=broker)
+            yield (
+                Move("network", request, NEVER if reply is None else reply, "comes late"),
+                rest._replace(broker=broker),
+            )
 
 
 def _markers(kafka: Kafka, world: World) -> Iterator[Next]:
-    """The coordinator writes the markers of the transaction that it has decided, in any order; to a partition without a leader it never does."""
+    """The coordinator writes the markers of the transaction that it has decided, in any order; to a partition without a
+    leader it never does.
+    """
     now = world.broker.coordinator
     if now.state != PREPARE or now.former is None:
         return
@@ -234,10 +268,15 @@ def _markers(kafka: Kafka, world: World) -> Iterator[Next]:
             continue
         pending = tuple(other for other in now.pending if other != index)
         after = broker._replace(coordinator=now._replace(state=PREPARE if pending else COMPLETE, pending=pending))
-        yield Move("coordinator", what, note="" if partition.led else "is lost: no leader"), world._replace(broker=after)
+        yield (
+            Move("coordinator", what, note="" if partition.led else "is lost: no leader"),
+            world._replace(broker=after),
+        )
         if world.left(Fault.COORDINATOR_MOVES):
             again = WriteMarker(index, now.former, now.decision)
-            twice = world.spend(Fault.COORDINATOR_MOVES)._replace(broker=after, late=tuple(sorted([*world.late, again], key=repr)))
+            twice = world.spend(Fault.COORDINATOR_MOVES)._replace(
+                broker=after, late=tuple(sorted([*world.late, again], key=repr))
+            )
             yield Move("coordinator", what, note="and it moves: the marker is sent a second time", fault=True), twice
 
 
@@ -275,7 +314,10 @@ def _leaders(program: Program, world: World) -> Iterator[Next]:
         if not partition.led:
             yield Move("cluster", f"{name} has a leader again"), _with_leader(world, index, led=True)
         elif may_go and (setting.leaderless is None or index in setting.leaderless):
-            yield Move("cluster", f"{name} has no leader", fault=True), _with_leader(world.spend(Fault.LEADERLESS), index, led=False)
+            yield (
+                Move("cluster", f"{name} has no leader", fault=True),
+                _with_leader(world.spend(Fault.LEADERLESS), index, led=False),
+            )
         if partition.led and may_be_deposed and (setting.deposed is None or index in setting.deposed):
             yield (
                 Move("cluster", f"a frozen leader keeps {name} as it is", fault=True),

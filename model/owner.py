@@ -1,8 +1,9 @@
 """The owner: PROTOCOL 2 (taking over), 3 (one transaction), 4 (what an answer means) and 5 (markers and healing).
 
-Each procedure is a generator. It yields a request and is sent the answer, and yields an :class:`~semel.steps.OwnerStep` when it passes that step, so
-that the same code is explored (:mod:`model.explore`) and accepts the step logs of real runs (:mod:`model.replay`). What drives the owner, Spark with
-its checkpoint or anybody else, is elsewhere (:mod:`model.query`).
+Each procedure is a generator. It yields a request and is sent the answer, and yields an :class:`~semel.steps.OwnerStep`
+when it passes that step, so that the same code is explored (:mod:`model.explore`) and accepts the step logs of real
+runs (:mod:`model.replay`). What drives the owner, Spark with its checkpoint or anybody else, is elsewhere
+(:mod:`model.query`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from model.breaks import Breaks
+from model.mutations import Breaks
 from model.process import Part, Stop
 from model.progress import Reading, Seen, reading
 from model.requests import (
@@ -55,7 +56,8 @@ _ROUNDS = 6
 class Held(NamedTuple):
     """What an owner holds between transactions.
 
-    Its identity, the newest committed record, the partitions whose markers it has checked, and the producer ids that the id's owners had before.
+    Its identity, the newest committed record, the partitions whose markers it has checked, and the producer ids that
+    the id's owners had before.
     """
 
     identity: Identity
@@ -69,7 +71,10 @@ class Held(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What one transaction is to hold: rows by output partition, the position that its progress record says. Without rows no tickets are cut."""
+    """What one transaction is to hold: rows by output partition, the position that its progress record says.
+
+    Without rows no tickets are cut.
+    """
 
     rows: tuple[tuple[int, tuple[int, ...]], ...]
     position: Position
@@ -89,7 +94,11 @@ class Ended(NamedTuple):
 
 
 class Owner:
-    """The procedures. ``outputs`` are the partitions that the sink knows when it takes over; ``group`` is whether offsets are committed too."""
+    """The procedures.
+
+    ``outputs`` are the partitions that the sink knows when it takes over; ``group`` is whether offsets are committed
+    too.
+    """
 
     def __init__(self, breaks: Breaks, *, outputs: tuple[int, ...] = (OUT0, OUT1), group: bool = False) -> None:
         self.breaks = breaks
@@ -101,7 +110,8 @@ class Owner:
     def take_over(self, *, group_in_view: bool = True) -> Part:
         """Fence, then read, then see markers, then set the group right. Returns :class:`Held` or :class:`Stop`.
 
-        ``group_in_view``: progress says what the group should show. Else its markers are seen in front of the first offsets.
+        ``group_in_view``: progress says what the group should show. Else its markers are seen in front of the first
+        offsets.
         """
         held = yield from self._fence_and_read()
         if self.group and group_in_view and isinstance(held, Held) and held.newest is not None:
@@ -128,7 +138,9 @@ class Owner:
             if not known.open or self.breaks.no_rereading or self.breaks.no_markers or self.breaks.no_healing:
                 break
             early = None
-        return Held(identity, known.newest, partitions, tuple(sorted({seen.identity.producer for seen in known.records})))
+        return Held(
+            identity, known.newest, partitions, tuple(sorted({seen.identity.producer for seen in known.records}))
+        )
 
     def _read_log(self) -> Part:
         if self.breaks.read_to_stable:
@@ -162,7 +174,10 @@ class Owner:
     # ---- one transaction (PROTOCOL 3)
 
     def transact(self, held: Held, work: Work) -> Part:
-        """Begin, write, end. Returns :class:`Ended` or :class:`Stop`; the markers are still to be seen (:meth:`settle`)."""
+        """Begin, write, end.
+
+        Returns :class:`Ended` or :class:`Stop`; the markers are still to be seen (:meth:`settle`).
+        """
         yield OwnerStep.BEGUN
         outputs = tuple(index for index, _ in work.rows)
         if not outputs:  # progress and offsets alone: nobody is handed a ticket
@@ -273,7 +288,10 @@ class Owner:
         known: Reading | None = None,
         ended: Ended | None = None,
     ) -> Part:
-        """Until nothing of ours is open on these partitions; a marker that is lost is written. Returns None or :class:`Stop`."""
+        """Until nothing of ours is open on these partitions; a marker that is lost is written.
+
+        Returns None or :class:`Stop`.
+        """
         if self.breaks.no_markers:
             return None
         producers = {
@@ -302,7 +320,11 @@ class Owner:
                 continue
             if self.breaks.no_healing:
                 return None
-            if any(one.producer != identity.producer and not (ended and one == ended.identity) for opened in found.values() for one in opened):
+            if any(
+                one.producer != identity.producer and not (ended and one == ended.identity)
+                for opened in found.values()
+                for one in opened
+            ):
                 stop = yield from self._refuse_succeeded(identity)
                 if stop:
                     return stop
@@ -312,16 +334,22 @@ class Owner:
         return Stop("broken: a healed partition does not stay healed")
 
     def _rival(self, identity: Identity, found: list[Identity]) -> bool:
-        return not self.breaks.no_rival_check and any(one.producer == identity.producer and one.epoch >= identity.epoch for one in found)
+        return not self.breaks.no_rival_check and any(
+            one.producer == identity.producer and one.epoch >= identity.epoch for one in found
+        )
 
     def _refuse_succeeded(self, identity: Identity) -> Part:
-        """Another producer id is of an owner before us only while ours is the id's own: behind its expiry it may be our successor's."""
+        """Another producer id is of an owner before us only while ours is the id's own: behind its expiry it may be our
+        successor's.
+        """
         now, _ = yield Describe()
         if self.breaks.no_id_check or (now is not None and now.producer == identity.producer):
             return None
         return AGAIN if now is None else Stop("fenced: another owner used the id after it had expired")
 
-    def _heal(self, identity: Identity, found: Mapping[int, tuple[Identity, ...]], known: Reading | None, ended: Ended | None) -> Part:
+    def _heal(
+        self, identity: Identity, found: Mapping[int, tuple[Identity, ...]], known: Reading | None, ended: Ended | None
+    ) -> Part:
         """Write the markers that were lost, as each transaction was decided."""
         for one in sorted({one for opened in found.values() for one in opened}):
             own = ended is not None and one == ended.identity
@@ -337,7 +365,11 @@ class Owner:
                 decision = ABORT
             if decision is None:
                 code, _ = yield End(identity, ABORT)
-                return Stop("unknown: whether a transaction was committed is lost") if code == OK else (yield from self._lost(code))
+                return (
+                    Stop("unknown: whether a transaction was committed is lost")
+                    if code == OK
+                    else (yield from self._lost(code))
+                )
             for index, opened in sorted(found.items()):
                 if one in opened:
                     yield WriteMarker(index, one, decision)

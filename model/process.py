@@ -1,8 +1,9 @@
 """How a procedure that is written as a generator becomes a value that can be explored.
 
-A *routine* is a generator function: it yields requests and is sent the answers, yields the steps that it passes (:class:`~semel.steps.OwnerStep`) and
-is sent nothing, and returns where it goes on, or how it ended. A process is the routine's name, its arguments and what it has heard so far; what it
-wants next is found by running the generator again with those answers, once for each such value.
+A *routine* is a generator function: it yields requests and is sent the answers, yields the steps that it passes
+(:class:`~semel.steps.OwnerStep`) and is sent nothing, and returns where it goes on, or how it ended. A process is the
+routine's name, its arguments and what it has heard so far; what it wants next is found by running the generator again
+with those answers, once for each such value.
 """
 
 from __future__ import annotations

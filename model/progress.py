@@ -36,7 +36,9 @@ class Decided(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A record, and what the next marker of its producer id behind it makes of it; "" where there is none: it is open."""
+    """A record, and what the next marker of its producer id behind it makes of it; "" where there is none: it is
+    open.
+    """
 
     identity: Identity
     position: Position
@@ -44,7 +46,9 @@ class Seen(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a log says: all records of ours, those that are open, the newest one that was committed, and the decisions that were written down."""
+    """What a log says: all records of ours, those that are open, the newest one that was committed, and the decisions
+    that were written down.
+    """
 
     records: tuple[Seen, ...]
     open: tuple[Seen, ...]
@@ -60,13 +64,17 @@ def reading(log: tuple[Any, ...]) -> Reading:
         records,
         tuple(seen for seen in records if not seen.outcome),
         next((seen for seen in reversed(records) if seen.outcome == COMMIT), None),
-        {entry.identity: entry.decision for entry in reversed(log) if isinstance(entry, Decided)},  # the first one counts
+        {
+            entry.identity: entry.decision for entry in reversed(log) if isinstance(entry, Decided)
+        },  # the first one counts
     )
 
 
 def _outcome(log: tuple[Any, ...], at: int) -> str:
     producer = log[at].identity.producer
-    return next((entry.decision for entry in log[at + 1 :] if isinstance(entry, Marker) and entry.producer == producer), "")
+    return next(
+        (entry.decision for entry in log[at + 1 :] if isinstance(entry, Marker) and entry.producer == producer), ""
+    )
 
 
 def log_to_stable(log: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,6 +1,8 @@
-"""Spark's query around the owner: its checkpoint, its batches, and the precedence of checkpoint and progress (PROTOCOL 6).
+"""Spark's query around the owner: its checkpoint, its batches, and the precedence of checkpoint and progress (PROTOCOL
+6).
 
-Row number i of the source is at offset i; a batch is a range of rows. Row i goes to output partition i mod 2, unless placement varies.
+Row number i of the source is at offset i; a batch is a range of rows. Row i goes to output partition i mod 2, unless
+placement varies.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ Steps = Generator[Request | OwnerStep, Any, Goto | Stop | Done]
 
 
 class QueryRun(NamedTuple):
-    """One run of a query: its number among the owners, its checkpoint, the query's id, and where its first batch starts."""
+    """One run of a query: its number among the owners, its checkpoint, the query's id, and where its first batch
+    starts.
+    """
 
     number: int
     checkpoint: int
@@ -54,11 +58,19 @@ class Batch(NamedTuple):
 class Query:
     """The routines of a stateless query that copies ``rows`` rows, in batches of any of ``sizes``.
 
-    ``patience`` is how often a batch may find itself aborted by expiry or by a rival before its owner stops as fenced (PROTOCOL 4, row 48).
+    ``patience`` is how often a batch may find itself aborted by expiry or by a rival before its owner stops as fenced
+    (PROTOCOL 4, row 48).
     """
 
     def __init__(
-        self, owner: Owner, *, rows: int, sizes: tuple[int, ...], placement_varies: bool = False, group_in_view: bool = True, patience: int = 1
+        self,
+        owner: Owner,
+        *,
+        rows: int,
+        sizes: tuple[int, ...],
+        placement_varies: bool = False,
+        group_in_view: bool = True,
+        patience: int = 1,
     ) -> None:
         self._owner = owner
         self._rows = rows

@@ -1,8 +1,9 @@
 """Step logs of real runs, accepted or refused by the procedure of the model.
 
-There is no second copy of the order of steps: the owner's own generators (:mod:`model.owner`) run against the model's broker, and whatever leaves no
-line in the log is left open (:mod:`model.frontier`). Kills may cut an owner's lines anywhere; several owners of one id are held against each other in
-the order of the log. Steps of participants and of Spark's sink are passed over.
+There is no second copy of the order of steps: the owner's own generators (:mod:`model.owner`) run against the model's
+broker, and whatever leaves no line in the log is left open (:mod:`model.possible_states`). Kills may cut an owner's
+lines anywhere; several owners of one id are held against each other in the order of the log. Steps of participants and
+of Spark's sink are passed over.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model.frontier import Ahead, Allowed, Frontier
+from model.possible_states import Ahead, Allowed, Frontier
 from semel.steps import OwnerStep
 from semel.testing.step_log import Passed, transactional_id
 
@@ -27,7 +28,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was replayed: transactional ids, owners, lines; and how many situations had to be held against one line at most."""
+    """What was replayed: transactional ids, owners, lines; and how many situations had to be held against one line at
+    most.
+    """
 
     ids: int
     owners: int
@@ -35,13 +38,18 @@ class Told:
     most: int
 
     def __str__(self) -> str:
-        return f"{self.lines} steps of {self.owners} owners of {self.ids} transactional ids are allowed (up to {self.most} situations at once)"
+        return (
+            f"{self.lines} steps of {self.owners} owners of {self.ids} transactional ids are allowed (up to"
+            f" {self.most} situations at once)"
+        )
 
 
 def replay(log: Sequence[Passed], *, allowed: Allowed | None = None) -> Told:
-    """Replay a log from the first owner of each id on. Raises :class:`Refused`, naming the line and what would have been allowed in its place.
+    """Replay a log from the first owner of each id on. Raises :class:`Refused`, naming the line and what would have
+    been allowed in its place.
 
-    ``allowed`` is what may have happened without a line; left out, markers may have been lost if the log has steps of healing, and nothing else.
+    ``allowed`` is what may have happened without a line; left out, markers may have been lost if the log has steps of
+    healing, and nothing else.
     """
     prefix = f"{OwnerStep.__name__}."
     lines = [line for line in log if line.step.startswith(prefix)]
@@ -92,8 +100,9 @@ def _ahead(lines: Sequence[Passed], steps: Sequence[OwnerStep]) -> list[Ahead]:
 def _arrivals(lines: Sequence[Passed], steps: Sequence[OwnerStep]) -> dict[int, list[int]]:
     """In front of which line each process may have begun to take over.
 
-    That is in front of its INITIALISED, and where another owner has lines behind that, in front of the INITIALISED of the other: who was answered
-    last may have logged it first, since a process may be frozen between the answer and its line.
+    That is in front of its INITIALISED, and where another owner has lines behind that, in front of the INITIALISED of
+    the other: who was answered last may have logged it first, since a process may be frozen between the answer and its
+    line.
     """
     arrivals: dict[int, list[int]] = {}
     ends = {line.pid: at for at, line in enumerate(lines)}
@@ -101,7 +110,11 @@ def _arrivals(lines: Sequence[Passed], steps: Sequence[OwnerStep]) -> dict[int, 
         if step is not OwnerStep.INITIALISED:
             continue
         own = max((before + 1 for before in range(at) if lines[before].pid == line.pid), default=0)
-        others = [before for before in range(max(own, at - _LATEST), at) if steps[before] is OwnerStep.INITIALISED and ends[lines[before].pid] > at]
+        others = [
+            before
+            for before in range(max(own, at - _LATEST), at)
+            if steps[before] is OwnerStep.INITIALISED and ends[lines[before].pid] > at
+        ]
         arrivals.setdefault(min(others, default=at), []).append(line.pid)
     return arrivals
 
@@ -109,7 +122,10 @@ def _arrivals(lines: Sequence[Passed], steps: Sequence[OwnerStep]) -> dict[int, 
 def _refusal(lines: Sequence[Passed], at: int, instead: set[OwnerStep]) -> str:
     line = lines[at]
     own = transactional_id(line.step, line.detail)
-    before = "\n".join(f"  {each.clock} process {each.pid} owner {each.owner} {each.step}" for each in lines[max(0, at - _CONTEXT) : at + 1])
+    before = "\n".join(
+        f"  {each.clock} process {each.pid} owner {each.owner} {each.step}"
+        for each in lines[max(0, at - _CONTEXT) : at + 1]
+    )
     return (
         f"the protocol forbids {line.step} of process {line.pid} (line {line.sequence} of it) on id {own!r} here."
         f" It allows {', '.join(step.name for step in OwnerStep if step in instead)}. The lines up to it:\n{before}"

@@ -1,6 +1,7 @@
 """An owner in anybody's hands: whatever a program may do with a producer, in place of Spark's query.
 
-It may copy rows or only progress, fail at any request, begin and leave it, and stop anywhere. The procedure itself is :mod:`model.owner`, unchanged.
+It may copy rows or only progress, fail at any request, begin and leave it, and stop anywhere. The procedure itself is
+:mod:`model.owner`, unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ __all__ = ["Anybody"]
 Steps = Generator[Request | OwnerStep, Any, Goto | Stop | Done]
 
 #: Nothing in a step log depends on what is written: two output partitions stand for all, and their rows are none.
-_WORKS = {"rows": Work(((OUT0, ()), (OUT1, ())), Position(0, 0, 0, (OUT0, OUT1))), "progress alone": Work((), Position(0, 0, 0, ()))}
+_WORKS = {
+    "rows": Work(((OUT0, ()), (OUT1, ())), Position(0, 0, 0, (OUT0, OUT1))),
+    "progress alone": Work((), Position(0, 0, 0, ())),
+}
 
 
 class Anybody:
@@ -30,7 +34,13 @@ class Anybody:
 
     def routines(self) -> dict[str, Routine]:
         """By their names."""
-        return {"take over": self.take_over, "idle": self.idle, "transact": self.transact, "leave": self.leave, "settle": self.settle}
+        return {
+            "take over": self.take_over,
+            "idle": self.idle,
+            "transact": self.transact,
+            "leave": self.leave,
+            "settle": self.settle,
+        }
 
     def take_over(self) -> Steps:
         """From the first request to the end of taking over."""

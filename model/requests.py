@@ -46,7 +46,8 @@ __all__ = [
     "WriteMarker",
 ]
 
-#: Partitions: two of the output topic, the one with the progress of our prefix, and the one with the offsets of our group.
+#: Partitions: two of the output topic, the one with the progress of our prefix, and the one with the offsets of our
+#: group.
 OUT0, OUT1, PROGRESS, OFFSETS = ALL = (0, 1, 2, 3)
 NAMES = ("out-0", "out-1", "progress", "offsets")
 
@@ -71,7 +72,9 @@ class Identity(NamedTuple):
 
 
 class Position(NamedTuple):
-    """What a progress record says: which batch of which query, up to which row, and the partitions that its rows lie on."""
+    """What a progress record says: which batch of which query, up to which row, and the partitions that its rows lie
+    on.
+    """
 
     query: int
     batch: int
@@ -109,7 +112,10 @@ class End(NamedTuple):
 
 
 class Produce(NamedTuple):
-    """Rows of a transaction (on ``offsets``: TxnOffsetCommit, on ``progress``: the record). Answers a code, or FAILED."""
+    """Rows of a transaction (on ``offsets``: TxnOffsetCommit, on ``progress``: the record).
+
+    Answers a code, or FAILED.
+    """
 
     identity: Identity
     partition: int
@@ -117,7 +123,10 @@ class Produce(NamedTuple):
 
 
 class OpenRows(NamedTuple):
-    """DescribeProducers at the leader of the highest epoch. Answers the identities of ours that have rows open there."""
+    """DescribeProducers at the leader of the highest epoch.
+
+    Answers the identities of ours that have rows open there.
+    """
 
     partition: int
     producers: tuple[int, ...]
@@ -158,7 +167,10 @@ class ReadToHigh(NamedTuple):
 
 
 class SettledPosition(NamedTuple):
-    """``startingOffsets=committed``: claim and read until every record of ours is settled. Answers the log, or PENDING when the time is up."""
+    """``startingOffsets=committed``: claim and read until every record of ours is settled.
+
+    Answers the log, or PENDING when the time is up.
+    """
 
 
 class Decide(NamedTuple):
@@ -184,7 +196,10 @@ class ReadCheckpoint(NamedTuple):
 
 
 class LogBatch(NamedTuple):
-    """Spark writes batch ``number`` into its offset log. Answers False if that number is there already: another query uses the checkpoint."""
+    """Spark writes batch ``number`` into its offset log.
+
+    Answers False if that number is there already: another query uses the checkpoint.
+    """
 
     checkpoint: int
     number: int

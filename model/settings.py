@@ -1,11 +1,13 @@
-"""What is explored: the procedure under faults, nothing of which may be found wrong, and the controls, each of which must be."""
+"""What is explored: the procedure under faults, nothing of which may be found wrong, and the controls, each of which
+must be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from model.breaks import Breaks
+from model.mutations import Breaks
 from model.requests import OFFSETS, OUT0, PROGRESS
 from model.world import Fault, Setting, Start, When
 
@@ -38,7 +40,13 @@ SHORT = (
     Setting("moving coordinator, crash", _TWO, {_MOVES: 1, _CRASH: 1}),
     Setting("epochs run out, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, last_epoch=3),
     Setting("a stranger in the group, crash", _TWO, {_STRANGER: 1, _CRASH: 1}, group=True),
-    Setting("a group that progress does not show, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, group=True, group_in_view=False),
+    Setting(
+        "a group that progress does not show, leaderless, crash",
+        _TWO,
+        {_LEADERLESS: 1, _CRASH: 1},
+        group=True,
+        group_in_view=False,
+    ),
     Setting("an output that is found later, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, outputs=(OUT0,)),
     Setting("placement varies, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, placement_varies=True),
     Setting("a backup of the checkpoint, crash", _BACKUP_AFTER_CRASH, {_CRASH: 1}, rows=3, sizes=(1, 2)),
@@ -56,7 +64,13 @@ LONG = (
     Setting("late and lost requests, timeout", _ONE, {_LATE: 1, _LOST: 1, _EXPIRES: 1}),
     Setting("epochs run out, leaderless twice, crash", _TWO, {_LEADERLESS: 2, _CRASH: 1}, last_epoch=3, group=True),
     Setting("a stranger in the group, leaderless, crash", _TWO, {_STRANGER: 1, _LEADERLESS: 1, _CRASH: 1}, group=True),
-    Setting("a backup of the checkpoint, leaderless, crash", _BACKUP_AFTER_CRASH, {_LEADERLESS: 1, _CRASH: 1}, rows=3, sizes=(1, 2)),
+    Setting(
+        "a backup of the checkpoint, leaderless, crash",
+        _BACKUP_AFTER_CRASH,
+        {_LEADERLESS: 1, _CRASH: 1},
+        rows=3,
+        sizes=(1, 2),
+    ),
     Setting("a new checkpoint, leaderless, crash", _NEW_AFTER_CRASH, {_LEADERLESS: 1, _CRASH: 1}),
     Setting("two at once, timeout", _AT_ONCE, {_EXPIRES: 1}),
     Setting("two at once, crash", _AT_ONCE, {_CRASH: 1}),
@@ -68,18 +82,42 @@ _ALL_FAULTS = {_CRASH: 2, _LOST: 2, _LATE: 2, _FAILS: 1, _EXPIRES: 1, _LEADERLES
 
 #: For random walks: too much for all states. The last owner finds nobody beside it, and has to finish.
 WALKS = (
-    Setting("walk: three owners at once", (*_AT_ONCE, Start(), _LAST), {**_ALL_FAULTS, _ID_EXPIRES: 1}, rows=3, sizes=(1, 2), group=True),
+    Setting(
+        "walk: three owners at once",
+        (*_AT_ONCE, Start(), _LAST),
+        {**_ALL_FAULTS, _ID_EXPIRES: 1},
+        rows=3,
+        sizes=(1, 2),
+        group=True,
+    ),
     Setting("walk: a backup", (*_BACKUP, Start(), _LAST), _ALL_FAULTS, rows=4, sizes=(1, 2), group=True),
     Setting("walk: epochs run out", (*_AT_ONCE, _LAST), _ALL_FAULTS, rows=4, sizes=(1, 2), group=True, last_epoch=4),
-    Setting("walk: placement varies", (*_AT_ONCE, _LAST), _ALL_FAULTS, rows=3, sizes=(1, 2), outputs=(OUT0,), placement_varies=True),
+    Setting(
+        "walk: placement varies",
+        (*_AT_ONCE, _LAST),
+        _ALL_FAULTS,
+        rows=3,
+        sizes=(1, 2),
+        outputs=(OUT0,),
+        placement_varies=True,
+    ),
 )
 
 _LOSES_A_MARKER = {_LEADERLESS: 1, _CRASH: 1}
 
 
-def _control(name: str, breaks: Breaks, finds: str, owners: tuple[Start, ...], faults: Mapping[Fault, int] | None = None, **more: Any) -> Setting:
+def _control(
+    name: str,
+    breaks: Breaks,
+    finds: str,
+    owners: tuple[Start, ...],
+    faults: Mapping[Fault, int] | None = None,
+    **more: Any,
+) -> Setting:
     """The procedure, broken in one place. ``finds`` is how the harm begins that it must do."""
-    return Setting(f"control: {name}", owners, faults or {}, breaks=breaks, finds=finds, needless_stops=finds == _REFUSES, **more)
+    return Setting(
+        f"control: {name}", owners, faults or {}, breaks=breaks, finds=finds, needless_stops=finds == _REFUSES, **more
+    )
 
 
 _DUPLICATE, _LOSS, _TORN, _REFUSES = "a duplicate", "loss", "torn", "B refuses"
@@ -88,20 +126,48 @@ _BATCHES = {"rows": 3, "sizes": (1, 2)}
 #: Each must be found.
 CONTROLS = (
     _control("claim before InitProducerId", Breaks(claim_first=True), _DUPLICATE, _AT_ONCE),
-    _control("progress read up to the last stable offset", Breaks(read_to_stable=True), _DUPLICATE, _TWO, {_HANGS: 1, _CRASH: 1}),
-    _control("progress read up to a high watermark", Breaks(read_to_high=True), _DUPLICATE, _TWO, {_DEPOSED: 1, _CRASH: 1}, deposed=(PROGRESS,)),
+    _control(
+        "progress read up to the last stable offset",
+        Breaks(read_to_stable=True),
+        _DUPLICATE,
+        _TWO,
+        {_HANGS: 1, _CRASH: 1},
+    ),
+    _control(
+        "progress read up to a high watermark",
+        Breaks(read_to_high=True),
+        _DUPLICATE,
+        _TWO,
+        {_DEPOSED: 1, _CRASH: 1},
+        deposed=(PROGRESS,),
+    ),
     _control("lost markers written as aborts", Breaks(heal_as_abort=True), _TORN, _ONE, {_LEADERLESS: 1}),
     _control("no wait for markers", Breaks(no_wait=True), _TORN, _ONE, {_LEADERLESS: 1, _EXPIRES: 1}, rows=3),
     _control("InitProducerId a second time", Breaks(init_again=True), _DUPLICATE, _AT_ONCE),
-    _control("batches skipped by number", Breaks(skip_by_number=True), _LOSS, _BACKUP_AFTER_CRASH, {_CRASH: 1}, **_BATCHES),
+    _control(
+        "batches skipped by number", Breaks(skip_by_number=True), _LOSS, _BACKUP_AFTER_CRASH, {_CRASH: 1}, **_BATCHES
+    ),
     _control("no proof", Breaks(no_proof=True), _LOSS, _ONE, {_FAILS: 1}),
-    _control("a deposed leader is heard", Breaks(deposed_is_heard=True), _TORN, _ONE, {_DEPOSED: 1, _LEADERLESS: 1, _EXPIRES: 1}, rows=3),
+    _control(
+        "a deposed leader is heard",
+        Breaks(deposed_is_heard=True),
+        _TORN,
+        _ONE,
+        {_DEPOSED: 1, _LEADERLESS: 1, _EXPIRES: 1},
+        rows=3,
+    ),
     _control("no healing", Breaks(no_healing=True), _TORN, _TWO, _LOSES_A_MARKER),
     _control("nobody looks for markers", Breaks(no_markers=True), _TORN, _TWO, _LOSES_A_MARKER),
     _control("no precedence", Breaks(no_precedence=True), _DUPLICATE, _TWO, {_CRASH: 1}),
     _control("progress is not read again after healing", Breaks(no_rereading=True), _DUPLICATE, _TWO, _LOSES_A_MARKER),
     _control("rows at our own epoch stop nobody", Breaks(no_rival_check=True), _TORN, _AT_ONCE, {_EXPIRES: 1}),
-    _control("a successor that has the id since it expired is healed", Breaks(no_id_check=True), _TORN, _AT_ONCE, {_ID_EXPIRES: 1}),
+    _control(
+        "a successor that has the id since it expired is healed",
+        Breaks(no_id_check=True),
+        _TORN,
+        _AT_ONCE,
+        {_ID_EXPIRES: 1},
+    ),
     _control(
         "offsets without a progress record",
         Breaks(offsets_alone=True),
@@ -112,7 +178,13 @@ CONTROLS = (
         group=True,
         leaderless=(OFFSETS,),
     ),
-    _control("a new checkpoint begins at unsettled progress", Breaks(unsettled_start=True), _REFUSES, _NEW_AFTER_CRASH, {_CRASH: 1}),
+    _control(
+        "a new checkpoint begins at unsettled progress",
+        Breaks(unsettled_start=True),
+        _REFUSES,
+        _NEW_AFTER_CRASH,
+        {_CRASH: 1},
+    ),
     _control("brokers that take late markers", Breaks(late_markers=True), _TORN, _TWO, {_MOVES: 1, _CRASH: 1}),
 )
 

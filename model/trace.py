@@ -1,4 +1,6 @@
-"""A trace in words, one line a move: who, what, the answer, and the steps of ``semel/steps.py`` that the owner passed by it."""
+"""A trace in words, one line a move: who, what, the answer, and the steps of ``semel/steps.py`` that the owner passed
+by it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,13 @@ from model.requests import (
 
 __all__ = ["lines", "words"]
 
-_ANSWERS = {0: "OK", 47: "47 INVALID_PRODUCER_EPOCH", 48: "48 INVALID_TXN_STATE", 49: "49 INVALID_PRODUCER_ID_MAPPING", 90: "90 PRODUCER_FENCED"}
+_ANSWERS = {
+    0: "OK",
+    47: "47 INVALID_PRODUCER_EPOCH",
+    48: "48 INVALID_TXN_STATE",
+    49: "49 INVALID_PRODUCER_ID_MAPPING",
+    90: "90 PRODUCER_FENCED",
+}
 
 
 def lines(trace: Sequence[Move]) -> Iterator[str]:
@@ -69,14 +77,22 @@ def _answer(request: Any, reply: Any) -> str:
         return ", ".join(map(said, reply)) or "nothing"
     if isinstance(request, (Claim, ReadToStable, ReadToHigh, SettledPosition)) and reply != PENDING:
         return _log(reply)
-    if isinstance(reply, int) and not isinstance(reply, bool) and isinstance(request, (Add, Produce, WriteMarker, Decide)):
+    if (
+        isinstance(reply, int)
+        and not isinstance(reply, bool)
+        and isinstance(request, (Add, Produce, WriteMarker, Decide))
+    ):
         return _ANSWERS[reply]
     return str(reply)
 
 
 def _log(log: tuple[Any, ...]) -> str:
     known = reading(log)
-    newest = f"committed up to row {known.newest.position.end} by {said(known.newest.identity)}" if known.newest else "nothing committed"
+    newest = (
+        f"committed up to row {known.newest.position.end} by {said(known.newest.identity)}"
+        if known.newest
+        else "nothing committed"
+    )
     return f"{newest}, open {', '.join(said(seen.identity) for seen in known.open)}" if known.open else newest
 
 
@@ -100,8 +116,12 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     End: lambda request: f"EndTxn({request.decision}) as {said(request.identity)}",
     Produce: _produced,
     OpenRows: lambda request: f"what is open on {NAMES[request.partition]}",
-    MarkerBehind: lambda request: f"the marker behind the rows of {said(request.identity)} on {NAMES[request.partition]}",
-    WriteMarker: lambda request: f"WriteTxnMarkers: {request.decision} of {said(request.identity)} on {NAMES[request.partition]}",
+    MarkerBehind: lambda request: (
+        f"the marker behind the rows of {said(request.identity)} on {NAMES[request.partition]}"
+    ),
+    WriteMarker: lambda request: (
+        f"WriteTxnMarkers: {request.decision} of {said(request.identity)} on {NAMES[request.partition]}"
+    ),
     StableOffset: lambda _: "OffsetFetch, require_stable",
     Claim: lambda _: "claim, and read up to it",
     ReadToStable: lambda _: "read up to the last stable offset",

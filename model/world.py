@@ -1,4 +1,5 @@
-"""One state of everything: the cluster, the owners, Spark's checkpoints, what the network holds back, and how many faults may still come.
+"""One state of everything: the cluster, the owners, Spark's checkpoints, what the network holds back, and how many
+faults may still come.
 
 A *setting* says what is explored: who starts when, how many rows there are, and which faults may come how often.
 """
@@ -10,14 +11,26 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-from model.breaks import Breaks
 from model.broker import Broker, Kafka, Partition
+from model.mutations import Breaks
 from model.owner import Owner
 from model.process import Process, Routines
 from model.query import Query
 from model.requests import OUT0, OUT1, Add, End, Init, Produce, WriteMarker
 
-__all__ = ["DEAD", "OFF", "Checkpoint", "Fault", "Program", "Setting", "Start", "When", "World", "first_world", "owner_name"]
+__all__ = [
+    "DEAD",
+    "OFF",
+    "Checkpoint",
+    "Fault",
+    "Program",
+    "Setting",
+    "Start",
+    "When",
+    "World",
+    "first_world",
+    "owner_name",
+]
 
 #: An owner that has not been started, and one that crashed. One that ended has its reason in the place of its process.
 OFF, DEAD = "off", "dead"
@@ -50,7 +63,10 @@ class When(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """An owner: when it starts, with which checkpoint, as which query. ``copies``: its checkpoint is a backup of checkpoint 0, of any age."""
+    """An owner: when it starts, with which checkpoint, as which query.
+
+    ``copies``: its checkpoint is a backup of checkpoint 0, of any age.
+    """
 
     when: When = When.ANY
     checkpoint: int = 0

@@ -1,8 +1,9 @@
 """How Spark finds ``format("semel")`` by itself, on the driver and on executors.
 
-Spark imports every top-level module whose name starts with ``pyspark_`` and registers its ``DefaultSource``. An import that fails there makes the
-data sources of all other packages disappear too, so this one imports nothing of semel: what is wrong with an installation shows when the format is
-used, and there with its cause. Without PySpark, or with one that has no Python data sources, there is no ``DefaultSource`` and no error.
+Spark imports every top-level module whose name starts with ``pyspark_`` and registers its ``DefaultSource``. An import
+that fails there makes the data sources of all other packages disappear too, so this one imports nothing of semel: what
+is wrong with an installation shows when the format is used, and there with its cause. Without PySpark, or with one that
+has no Python data sources, there is no ``DefaultSource`` and no error.
 """
 
 from __future__ import annotations
@@ -13,17 +14,23 @@ from typing import TYPE_CHECKING
 __all__ = ["DefaultSource"]
 
 try:
-    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
 except Exception:  # a broken PySpark may raise anything, and other packages must not pay for it
     __all__.clear()
 else:
     if TYPE_CHECKING:
         from pyspark.sql.types import StructType
 
-        from semel.spark.source import SemelSource
+        from semel.spark.source.datasource import SemelSource
 
     class DefaultSource(DataSource):
-        """``format("semel")``: see :class:`semel.spark.source.SemelSource`, which does the work."""
+        """``format("semel")``: see :class:`semel.spark.source.datasource.SemelSource`, which does the work."""
 
         @classmethod
         def name(cls) -> str:
@@ -32,11 +39,12 @@ else:
 
         def _source(self) -> SemelSource:
             try:
-                from semel.spark.source import SemelSource
+                from semel.spark.source.datasource import SemelSource
             except ModuleNotFoundError as missing:
                 raise ImportError(
-                    f"[SEMEL_WRONG_PYTHON] Spark runs its Python workers with {sys.executable}, which has no {missing.name}. Nothing was read."
-                    " Activate the environment that semel is installed in, or set PYSPARK_PYTHON to its python, before the session starts."
+                    f"[SEMEL_WRONG_PYTHON] Spark runs its Python workers with {sys.executable}, which has no"
+                    f" {missing.name}. Nothing was read. Activate the environment that semel is installed in, or set"
+                    " PYSPARK_PYTHON to its python, before the session starts."
                 ) from missing
             return SemelSource(self.options)
 

@@ -1,8 +1,9 @@
 """Settings of a client: Kafka's own property names, checked as a whole, frozen, secrets masked.
 
-Names, meanings and defaults are Kafka's, with two exceptions that DESIGN section 3 makes: ``isolation.level`` is ``read_committed``, and
-``transaction.timeout.ms`` is 15 minutes, or the broker's maximum where that is less. An unknown name is refused with the nearest known one; a
-known one that means nothing to this client (a JVM buffer size) is accepted and named once in a warning.
+Names, meanings and defaults are Kafka's, with two exceptions that DESIGN section 3 makes: ``isolation.level`` is
+``read_committed``, and ``transaction.timeout.ms`` is 15 minutes, or the broker's maximum where that is less. An unknown
+name is refused with the nearest known one; a known one that means nothing to this client (a JVM buffer size) is
+accepted and named once in a warning.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ __all__ = ["ClientConfig", "nearest", "parse_servers"]
 
 log = logging.getLogger("semel")
 
-#: Properties of the Java clients that change nothing here: buffers, threads, metrics and group membership of a JVM client.
+#: Properties of the Java clients that change nothing here: buffers, threads, metrics and group membership of a JVM
+#: client.
 MEANINGLESS = OF_THE_JVM | frozenset(
-    """acks auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset batch.size buffer.memory check.crcs client.dns.lookup client.rack
-    connections.max.idle.ms enable.auto.commit enable.idempotence enable.metrics.push exclude.internal.topics heartbeat.interval.ms
-    key.deserializer key.serializer linger.ms max.block.ms max.in.flight.requests.per.connection max.poll.interval.ms max.poll.records
-    metadata.max.idle.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms receive.buffer.bytes
-    reconnect.backoff.max.ms reconnect.backoff.ms retries send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms
+    """acks auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset batch.size buffer.memory check.crcs
+    client.dns.lookup client.rack connections.max.idle.ms enable.auto.commit enable.idempotence enable.metrics.push
+    exclude.internal.topics heartbeat.interval.ms key.deserializer key.serializer linger.ms max.block.ms
+    max.in.flight.requests.per.connection max.poll.interval.ms max.poll.records metadata.max.idle.ms metric.reporters
+    metrics.num.samples metrics.recording.level metrics.sample.window.ms receive.buffer.bytes reconnect.backoff.max.ms
+    reconnect.backoff.ms retries send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms
     value.deserializer value.serializer""".split()
 )
 #: Of a name that is looked for among the known ones.
@@ -37,7 +40,10 @@ FORCED = {"acks": ("all", "-1"), "enable.idempotence": ("true",), "enable.auto.c
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """The settings that a client of one cluster works by. Times in milliseconds, sizes in bytes. Built by :meth:`parse`."""
+    """The settings that a client of one cluster works by.
+
+    Times in milliseconds, sizes in bytes. Built by :meth:`parse`.
+    """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str = "semel"
@@ -62,11 +68,13 @@ class ClientConfig:
     def parse(cls, properties: Mapping[str, object]) -> ClientConfig:
         """Read Kafka properties.
 
-        Raises :class:`ConfigError` for what is unknown, malformed or contradictory, :class:`Unsupported` for what only a JVM can do.
+        Raises :class:`ConfigError` for what is unknown, malformed or contradictory, :class:`Unsupported` for what only
+        a JVM can do.
         """
         if not str(properties.get("bootstrap.servers") or "").strip(", "):
             raise ConfigError(
-                "bootstrap.servers is missing, so there is no cluster to talk to. Nothing was read or written. Give it as host:port[,host:port]."
+                "bootstrap.servers is missing, so there is no cluster to talk to. Nothing was read or written. Give"
+                " it as host:port[,host:port]."
             )
         values: dict[str, Any] = {}
         ignored: list[str] = []
@@ -88,8 +96,9 @@ class ClientConfig:
     def _check(self) -> None:
         if self.delivery_timeout_ms < self.request_timeout_ms:
             raise ConfigError(
-                f"delivery.timeout.ms={self.delivery_timeout_ms} is below request.timeout.ms={self.request_timeout_ms}: not one request could be"
-                " waited for. Nothing was sent. Raise the first or lower the second."
+                f"delivery.timeout.ms={self.delivery_timeout_ms} is below"
+                f" request.timeout.ms={self.request_timeout_ms}: not one request could be waited for. Nothing was"
+                " sent. Raise the first or lower the second."
             )
 
 
@@ -99,7 +108,10 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         host, _, port = entry.rpartition(":")
         if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
-            raise ConfigError(f"bootstrap.servers holds {entry!r:.200}, which is not host:port. Nothing was sent. Give it as host:port[,host:port].")
+            raise ConfigError(
+                f"bootstrap.servers holds {entry!r:.200}, which is not host:port. Nothing was sent. Give it as"
+                " host:port[,host:port]."
+            )
         servers.append((host.strip("[]"), int(port)))
     return tuple(servers)
 
@@ -114,13 +126,19 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def _unknown(name: str) -> ConfigError:
     hint = nearest(name, [*_PROPERTIES, *SECURITY, *MEANINGLESS]) or "."
-    return ConfigError(f"{name:.200} is not a known property{hint} Nothing was read or written. Correct or remove it.", tag="UNKNOWN_OPTION")
+    return ConfigError(
+        f"{name:.200} is not a known property{hint} Nothing was read or written. Correct or remove it.",
+        tag="UNKNOWN_OPTION",
+    )
 
 
 def _check_forced(name: str, value: str) -> None:
     allowed = FORCED.get(name)
     if allowed and value.lower() not in allowed:
-        raise ConfigError(f"{name}={value} contradicts exactly-once. Nothing was read or written. Remove it, or set {name}={allowed[0]}.")
+        raise ConfigError(
+            f"{name}={value} contradicts exactly-once. Nothing was read or written. Remove it, or set"
+            f" {name}={allowed[0]}."
+        )
 
 
 _warned: set[tuple[str, ...]] = set()
@@ -145,11 +163,18 @@ def _number(minimum: int, most: int = _LARGEST) -> Callable[[str, str], int]:
         try:
             number = int(value)
         except ValueError:
-            raise ConfigError(f"{name}={value} is not a whole number. Nothing was read or written. Give {minimum} or more.") from None
+            raise ConfigError(
+                f"{name}={value} is not a whole number. Nothing was read or written. Give {minimum} or more."
+            ) from None
         if number < minimum:
-            raise ConfigError(f"{name}={number} is below {minimum}, the least that makes sense. Nothing was read or written. Raise it.")
+            raise ConfigError(
+                f"{name}={number} is below {minimum}, the least that makes sense. Nothing was read or written. Raise"
+                " it."
+            )
         if number > most:
-            raise ConfigError(f"{name}={number} is above {most}, the most that Kafka takes. Nothing was read or written. Lower it.")
+            raise ConfigError(
+                f"{name}={number} is above {most}, the most that Kafka takes. Nothing was read or written. Lower it."
+            )
         return number
 
     return convert
@@ -158,7 +183,9 @@ def _number(minimum: int, most: int = _LARGEST) -> Callable[[str, str], int]:
 def _one_of(*choices: str) -> Callable[[str, str], str]:
     def convert(name: str, value: str) -> str:
         if value.strip().lower() not in choices:
-            raise ConfigError(f"{name}={value} is none of {', '.join(choices)}. Nothing was read or written. Give one of them.")
+            raise ConfigError(
+                f"{name}={value} is none of {', '.join(choices)}. Nothing was read or written. Give one of them."
+            )
         return value.strip().lower()
 
     return convert

@@ -2,7 +2,8 @@
 
 Every message says what happened, what it means for the data, and what to do, and starts with a stable tag such as
 ``[SEMEL_FENCED]``: Spark keeps only the text of an exception that stopped a query, and :func:`from_text`
-(``semel.spark.error``) gives the class back from it. All of them survive pickling: they travel from executors to the driver.
+(``semel.spark.error``) gives the class back from it. All of them survive pickling: they travel from executors to the
+driver.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ class SemelError(Exception):
 
 
 class Retriable(SemelError):
-    """Repeating the same request may help. Handled inside; callers see it only when the time for repeating is used up."""
+    """Repeating the same request may help.
+
+    Handled inside; callers see it only when the time for repeating is used up.
+    """
 
     default_tag = "TIMEOUT"
 
@@ -93,7 +97,8 @@ def named(name: str, message: str, tag: str) -> SemelError:
 
 
 def from_text(text: str) -> SemelError | None:
-    """Give back the error whose text stands somewhere in ``text`` (a Java stack trace, a query's exception); None without one.
+    """Give back the error whose text stands somewhere in ``text`` (a Java stack trace, a query's exception); None
+    without one.
 
     The last one in the text is the cause nearest to where it was raised.
     """

@@ -1,6 +1,8 @@
-"""The little language of ``sasl.jaas.config``: ``class required name="value" …;``, as users of Kafka's and Spark's clients have it.
+"""The little language of ``sasl.jaas.config``: ``class required name="value" …;``, as users of Kafka's and Spark's
+clients have it.
 
-The class says which mechanism it is for; whichever jar it was renamed into (``kafkashaded.…``) does not matter. No error holds any of the text.
+The class says which mechanism it is for; whichever jar it was renamed into (``kafkashaded.…``) does not matter. No
+error holds any of the text.
 """
 
 from __future__ import annotations
@@ -40,11 +42,18 @@ class Login:
     @property
     def extensions(self) -> tuple[tuple[str, str], ...]:
         """What goes along with a token."""
-        return tuple((name.removeprefix(_EXTENSION), value) for name, value in self.options.items() if name.startswith(_EXTENSION))
+        return tuple(
+            (name.removeprefix(_EXTENSION), value)
+            for name, value in self.options.items()
+            if name.startswith(_EXTENSION)
+        )
 
 
 def parse_jaas(text: str, mechanism: str) -> Login:
-    """Read the one login module that a client has. Raises :class:`ConfigError` where it does not fit, :class:`Unsupported` for other modules."""
+    """Read the one login module that a client has.
+
+    Raises :class:`ConfigError` where it does not fit, :class:`Unsupported` for other modules.
+    """
     tokens = _tokens(text)
     if len(tokens) < 3 or tokens[-1] != (";", True):
         raise _malformed("it must be a class, a flag, options, and a semicolon at the end")
@@ -52,12 +61,14 @@ def parse_jaas(text: str, mechanism: str) -> Login:
     mechanisms = _MODULES.get(module.rsplit(".", 1)[-1])
     if mechanisms is None:
         raise Unsupported(
-            f"sasl.jaas.config names {_shown(module)}, which cannot be run here. Nothing was sent. Use one of {', '.join(_MODULES)}.",
+            f"sasl.jaas.config names {_shown(module)}, which cannot be run here. Nothing was sent. Use one of"
+            f" {', '.join(_MODULES)}.",
             tag="SASL_MECHANISM",
         )
     if mechanism not in mechanisms:
         raise ConfigError(
-            f"sasl.jaas.config is for {' or '.join(mechanisms)}, and sasl.mechanism is {mechanism}. Nothing was sent. Make them agree.",
+            f"sasl.jaas.config is for {' or '.join(mechanisms)}, and sasl.mechanism is {mechanism}. Nothing was sent."
+            " Make them agree.",
             tag="SASL_LOGIN",
         )
     if flag.lower() not in _FLAGS:
@@ -68,7 +79,8 @@ def parse_jaas(text: str, mechanism: str) -> Login:
     options = {name: value for (name, _), (value, _) in zip(names, values, strict=True)}
     if options.get("tokenauth", "").lower() == "true":
         raise Unsupported(
-            "sasl.jaas.config holds a delegation token (tokenauth), which is not spoken here. Nothing was sent. Give a user and a password.",
+            "sasl.jaas.config holds a delegation token (tokenauth), which is not spoken here. Nothing was sent. Give"
+            " a user and a password.",
             tag="SASL_MECHANISM",
         )
     return Login(options)
@@ -98,4 +110,6 @@ def _tokens(text: str) -> list[tuple[str, bool]]:
 
 
 def _malformed(what: str) -> ConfigError:
-    return ConfigError(f"sasl.jaas.config cannot be read: {what}. Nothing was sent. Give it as {_EXAMPLE}", tag="SASL_LOGIN")
+    return ConfigError(
+        f"sasl.jaas.config cannot be read: {what}. Nothing was sent. Give it as {_EXAMPLE}", tag="SASL_LOGIN"
+    )

@@ -1,7 +1,9 @@
-"""How a client proves who it is, and whom it believes: ``ssl.`` and ``sasl.`` properties, read, checked as a whole, and never shown.
+"""How a client proves who it is, and whom it believes: ``ssl.`` and ``sasl.`` properties, read, checked as a whole, and
+never shown.
 
-Names, meanings and defaults are Kafka's, so that the options of Spark's own connector go on as they are, ``sasl.jaas.config`` among them. What
-only a JVM can do is refused by name, with what to give instead. No text made here holds a value that was given as a secret.
+Names, meanings and defaults are Kafka's, so that the options of Spark's own connector go on as they are,
+``sasl.jaas.config`` among them. What only a JVM can do is refused by name, with what to give instead. No text made here
+holds a value that was given as a secret.
 """
 
 from __future__ import annotations
@@ -21,28 +23,34 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UNUSED: Final = {"PLAINTEXT": ("ssl.", "sasl."), "SSL": ("sasl.",), "SASL_PLAINTEXT": ("ssl.",), "SASL_SSL": ()}
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
-#: A function of no arguments that gives a token, or a token and the time in seconds since 1970 until which it holds; or ``module:function``.
+#: A function of no arguments that gives a token, or a token and the time in seconds since 1970 until which it holds; or
+#: ``module:function``.
 TokenProvider = Callable[[], "str | tuple[str, float]"]
 
 _TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 #: Known, and without meaning outside a JVM: what they choose between does not exist here, and nothing gets weaker.
 OF_THE_JVM: Final = frozenset(
     """ssl.protocol ssl.provider ssl.keymanager.algorithm ssl.trustmanager.algorithm ssl.secure.random.implementation
-    sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.login.refresh.min.period.seconds sasl.login.refresh.buffer.seconds
-    sasl.login.retry.backoff.ms sasl.login.retry.backoff.max.ms sasl.login.read.timeout.ms""".split()
+    sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.login.refresh.min.period.seconds
+    sasl.login.refresh.buffer.seconds sasl.login.retry.backoff.ms sasl.login.retry.backoff.max.ms
+    sasl.login.read.timeout.ms""".split()
 )
 #: The properties that are read here.
 SECURITY: Final = frozenset(
-    """security.protocol
-    ssl.truststore.location ssl.truststore.certificates ssl.truststore.type ssl.truststore.password
-    ssl.keystore.location ssl.keystore.key ssl.keystore.certificate.chain ssl.keystore.type ssl.keystore.password ssl.key.password
-    ssl.endpoint.identification.algorithm ssl.enabled.protocols ssl.cipher.suites
-    sasl.mechanism sasl.jaas.config sasl.username sasl.password sasl.login.callback.handler.class sasl.login.connect.timeout.ms
+    """security.protocol ssl.truststore.location ssl.truststore.certificates ssl.truststore.type ssl.truststore.password
+    ssl.keystore.location ssl.keystore.key ssl.keystore.certificate.chain ssl.keystore.type ssl.keystore.password
+    ssl.key.password ssl.endpoint.identification.algorithm ssl.enabled.protocols ssl.cipher.suites sasl.mechanism
+    sasl.jaas.config sasl.username sasl.password sasl.login.callback.handler.class sasl.login.connect.timeout.ms
     sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.token.provider sasl.oauthbearer.scope
     sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret""".split()
 )
 _STANDARD_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
-_IN_JAVA: Final = ("sasl.kerberos.", "sasl.login.class", "sasl.client.callback.handler.class", "ssl.engine.factory.class")
+_IN_JAVA: Final = (
+    "sasl.kerberos.",
+    "sasl.login.class",
+    "sasl.client.callback.handler.class",
+    "ssl.engine.factory.class",
+)
 _KEYTOOL: Final = "keytool -importkeystore -srckeystore {store} -destkeystore store.p12 -deststoretype PKCS12 && "
 _OPENSSL: Final = "openssl pkcs12 -in {store} -out {pem} {which}"
 
@@ -90,17 +98,21 @@ class Security:
     def parse(cls, properties: Mapping[str, object]) -> Security:
         """Read those of the properties that :data:`SECURITY` lists.
 
-        Raises :class:`ConfigError` for what is malformed or contradictory, :class:`Unsupported` for what only a JVM can do.
+        Raises :class:`ConfigError` for what is malformed or contradictory, :class:`Unsupported` for what only a JVM can
+        do.
         """
         given = {name: value for name, value in properties.items() if name in SECURITY and value is not None}
         protocol = _text(given, "security.protocol", "PLAINTEXT").upper()
         if protocol not in PROTOCOLS:
-            raise ConfigError(f"security.protocol={protocol} is none of {', '.join(PROTOCOLS)}. Nothing was sent. Give one of them.")
+            raise ConfigError(
+                f"security.protocol={protocol} is none of {', '.join(PROTOCOLS)}. Nothing was sent. Give one of them."
+            )
         unused = [name for name in given if name.startswith(_UNUSED[protocol])]
         if unused:
             raise ConfigError(
-                f"{unused[0]} was given, and security.protocol={protocol} makes no use of it: the connection would be less safe than what was asked"
-                f" for. Nothing was sent. Set security.protocol to one of {', '.join(PROTOCOLS)}, or remove it.",
+                f"{unused[0]} was given, and security.protocol={protocol} makes no use of it: the connection would be"
+                " less safe than what was asked for. Nothing was sent. Set security.protocol to one of"
+                f" {', '.join(PROTOCOLS)}, or remove it.",
                 tag="SECURITY_UNUSED",
             )
         tls = _tls(given) if protocol.endswith("SSL") else None
@@ -120,15 +132,25 @@ def _tls(given: Mapping[str, object]) -> Tls:
         _check_store(given, store)
     algorithm = _text(given, "ssl.endpoint.identification.algorithm", "https").lower()
     if algorithm not in ("https", ""):
-        raise ConfigError(f"ssl.endpoint.identification.algorithm={algorithm} is neither https nor empty. Nothing was sent. Give one of them.")
+        raise ConfigError(
+            f"ssl.endpoint.identification.algorithm={algorithm} is neither https nor empty. Nothing was sent. Give"
+            " one of them."
+        )
     if "ssl.cipher.suites" in given:
         raise Unsupported(
-            "ssl.cipher.suites holds names of Java's, and passing over them would be weaker than what was asked for. Nothing was sent. Remove it:"
-            " OpenSSL chooses among its own for TLS 1.2 and 1.3."
+            "ssl.cipher.suites holds names of Java's, and passing over them would be weaker than what was asked for."
+            " Nothing was sent. Remove it: OpenSSL chooses among its own for TLS 1.2 and 1.3."
         )
-    names = tuple(part.strip() for part in _text(given, "ssl.enabled.protocols", ",".join(_TLS_VERSIONS)).split(",") if part.strip())
+    names = tuple(
+        part.strip()
+        for part in _text(given, "ssl.enabled.protocols", ",".join(_TLS_VERSIONS)).split(",")
+        if part.strip()
+    )
     if not names or any(name not in _TLS_VERSIONS for name in names):
-        raise ConfigError(f"ssl.enabled.protocols={','.join(names)} may hold {', '.join(_TLS_VERSIONS)}. Nothing was sent. Correct it.")
+        raise ConfigError(
+            f"ssl.enabled.protocols={','.join(names)} may hold {', '.join(_TLS_VERSIONS)}. Nothing was sent. Correct"
+            " it."
+        )
     return Tls(
         truststore_location=_text(given, "ssl.truststore.location") or None,
         truststore_certificates=_text(given, "ssl.truststore.certificates") or None,
@@ -143,24 +165,36 @@ def _tls(given: Mapping[str, object]) -> Tls:
 
 def _check_store(given: Mapping[str, object], store: str) -> None:
     location = _text(given, f"ssl.{store}.location")
-    inline = [name for name in given if name.startswith(f"ssl.{store}.") and name.rsplit(".", 1)[1] in ("certificates", "key", "chain")]
+    inline = [
+        name
+        for name in given
+        if name.startswith(f"ssl.{store}.") and name.rsplit(".", 1)[1] in ("certificates", "key", "chain")
+    ]
     kind = _text(given, f"ssl.{store}.type").upper()
     if kind not in ("", "PEM", "JKS", "PKCS12"):
-        raise ConfigError(f"ssl.{store}.type={kind} is not PEM. Nothing was sent. Give a PEM file, and ssl.{store}.type=PEM.", tag="TLS_STORE")
+        raise ConfigError(
+            f"ssl.{store}.type={kind} is not PEM. Nothing was sent. Give a PEM file, and ssl.{store}.type=PEM.",
+            tag="TLS_STORE",
+        )
     if kind in ("JKS", "PKCS12") or location.lower().endswith((".jks", ".p12", ".pfx")):
         raise Unsupported(
-            f"ssl.{store} is {kind or 'a store'} of Java's, and PEM is what is read here. Nothing was sent. Convert it once,"
-            f" {_conversion(store, location or f'{store}.jks', kind)}, and give ssl.{store}.location={store}.pem and ssl.{store}.type=PEM.",
+            f"ssl.{store} is {kind or 'a store'} of Java's, and PEM is what is read here. Nothing was sent. Convert"
+            f" it once, {_conversion(store, location or f'{store}.jks', kind)}, and give"
+            f" ssl.{store}.location={store}.pem and ssl.{store}.type=PEM.",
             tag="TLS_STORE",
         )
     empty = [name for name in (f"ssl.{store}.location", *inline) if name in given and not _text(given, name)]
     if empty:
         raise ConfigError(
-            f"{empty[0]} was given and is empty: others would be believed, or nothing shown. Nothing was sent. Give it, or leave it out.",
+            f"{empty[0]} was given and is empty: others would be believed, or nothing shown. Nothing was sent. Give"
+            " it, or leave it out.",
             tag="TLS_STORE",
         )
     if location and inline:
-        raise ConfigError(f"ssl.{store}.location and {inline[0]} were both given. Nothing was sent. Give one of them.", tag="TLS_STORE")
+        raise ConfigError(
+            f"ssl.{store}.location and {inline[0]} were both given. Nothing was sent. Give one of them.",
+            tag="TLS_STORE",
+        )
     if f"ssl.{store}.password" in given:
         raise ConfigError(
             f"ssl.{store}.password was given, and a PEM file has none. Nothing was sent. Remove it;"
@@ -169,7 +203,8 @@ def _check_store(given: Mapping[str, object], store: str) -> None:
         )
     if store == "keystore" and len(inline) == 1:
         raise ConfigError(
-            "ssl.keystore.key and ssl.keystore.certificate.chain go together, and one is missing. Nothing was sent. Give both.",
+            "ssl.keystore.key and ssl.keystore.certificate.chain go together, and one is missing. Nothing was sent."
+            " Give both.",
             tag="TLS_STORE",
         )
 
@@ -178,12 +213,16 @@ def _conversion(store: str, location: str, kind: str) -> str:
     which = "-nokeys" if store == "truststore" else "-noenc"
     packed = kind == "PKCS12" or location.lower().endswith((".p12", ".pfx"))
     before = "" if packed else _KEYTOOL.format(store=location)
-    return "`" + before + _OPENSSL.format(store=location if packed else "store.p12", pem=f"{store}.pem", which=which) + "`"
+    return (
+        "`" + before + _OPENSSL.format(store=location if packed else "store.p12", pem=f"{store}.pem", which=which) + "`"
+    )
 
 
 # ---- SASL
 
-_NEEDS: Final = "{mechanism} needs {what}. Nothing was sent. Give sasl.jaas.config as Kafka's clients have it, or {instead}."
+_NEEDS: Final = (
+    "{mechanism} needs {what}. Nothing was sent. Give sasl.jaas.config as Kafka's clients have it, or {instead}."
+)
 
 
 def _sasl(given: Mapping[str, object]) -> Sasl:
@@ -191,14 +230,15 @@ def _sasl(given: Mapping[str, object]) -> Sasl:
     if mechanism not in MECHANISMS:
         by_default = " (Kafka's default, since sasl.mechanism is not given)" if "sasl.mechanism" not in given else ""
         raise Unsupported(
-            f"sasl.mechanism={mechanism}{by_default} is not spoken here. Nothing was sent. Use a listener with one of {', '.join(MECHANISMS)}.",
+            f"sasl.mechanism={mechanism}{by_default} is not spoken here. Nothing was sent. Use a listener with one of"
+            f" {', '.join(MECHANISMS)}.",
             tag="SASL_MECHANISM",
         )
     handler = _text(given, "sasl.login.callback.handler.class")
     if handler and not handler.endswith(_STANDARD_HANDLER):
         raise Unsupported(
-            "sasl.login.callback.handler.class names a class of Java's, which cannot be run here. Nothing was sent. Give"
-            " sasl.oauthbearer.token.provider=module:function, a Python function that returns a token.",
+            "sasl.login.callback.handler.class names a class of Java's, which cannot be run here. Nothing was sent."
+            " Give sasl.oauthbearer.token.provider=module:function, a Python function that returns a token.",
             tag="SASL_MECHANISM",
         )
     login = parse_jaas(_text(given, "sasl.jaas.config"), mechanism) if "sasl.jaas.config" in given else Login({})
@@ -217,26 +257,35 @@ def _password_login(given: Mapping[str, object], login: Login, mechanism: str) -
 def _token_login(given: Mapping[str, object], login: Login) -> Sasl:
     provider = given.get("sasl.oauthbearer.token.provider")
     if provider is not None and not callable(provider) and str(provider).count(":") != 1:
-        raise ConfigError("sasl.oauthbearer.token.provider is not module:function. Nothing was sent. Correct it.", tag="SASL_LOGIN")
+        raise ConfigError(
+            "sasl.oauthbearer.token.provider is not module:function. Nothing was sent. Correct it.", tag="SASL_LOGIN"
+        )
     if callable(provider) and type(provider).__hash__ is None:
-        raise ConfigError("sasl.oauthbearer.token.provider cannot be compared (no hash). Nothing was sent. Give a function.", tag="SASL_LOGIN")
+        raise ConfigError(
+            "sasl.oauthbearer.token.provider cannot be compared (no hash). Nothing was sent. Give a function.",
+            tag="SASL_LOGIN",
+        )
     endpoint = _text(given, "sasl.oauthbearer.token.endpoint.url")
     username = login.get("clientId") or _text(given, "sasl.oauthbearer.client.credentials.client.id")
     password = login.get("clientSecret") or _secret(given, "sasl.oauthbearer.client.credentials.client.secret")
     if provider is None and not (endpoint and username and password):
         what = "sasl.oauthbearer.token.endpoint.url with clientId and clientSecret"
         raise ConfigError(
-            _NEEDS.format(mechanism="OAUTHBEARER", what=what, instead="sasl.oauthbearer.token.provider=module:function"), tag="SASL_LOGIN"
+            _NEEDS.format(
+                mechanism="OAUTHBEARER", what=what, instead="sasl.oauthbearer.token.provider=module:function"
+            ),
+            tag="SASL_LOGIN",
         )
     if endpoint and not _is_address(endpoint):
         raise ConfigError(
-            "sasl.oauthbearer.token.endpoint.url is no https address, or holds a user. Nothing was sent. Give https://host[:port]/path, and who asks"
-            " as clientId and clientSecret.",
+            "sasl.oauthbearer.token.endpoint.url is no https address, or holds a user. Nothing was sent. Give"
+            " https://host[:port]/path, and who asks as clientId and clientSecret.",
             tag="SASL_LOGIN",
         )
     if any("\x01" in part for extension in login.extensions for part in extension):
         raise ConfigError(
-            "an extension of sasl.jaas.config holds a character that tokens cannot have. Nothing was sent. Correct it.", tag="SASL_LOGIN"
+            "an extension of sasl.jaas.config holds a character that tokens cannot have. Nothing was sent. Correct it.",
+            tag="SASL_LOGIN",
         )
     return Sasl(
         "OAUTHBEARER",
@@ -279,7 +328,8 @@ def only_in_java(name: str) -> Unsupported | None:
     """The refusal of a property that chooses a class of Java's or Kerberos; None for any other name."""
     if name.startswith(_IN_JAVA):
         return Unsupported(
-            f"{name} belongs to what only a JVM can do. Nothing was sent. Use PEM files, and SASL with one of {', '.join(MECHANISMS)}.",
+            f"{name} belongs to what only a JVM can do. Nothing was sent. Use PEM files, and SASL with one of"
+            f" {', '.join(MECHANISMS)}.",
             tag="SASL_MECHANISM",
         )
     return None

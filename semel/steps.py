@@ -1,8 +1,9 @@
 """The named steps of each protocol, in order, and the observer that tests hook (DESIGN section 5).
 
-Code calls :func:`reached` at each step. In production that is two comparisons with None. ``SEMEL_STEPS=module:function`` names an observer
-``function(step, detail)``; it is read once, at import, so that executors' Python workers get it through ``spark.executorEnv``. A crash test kills the
-process inside the observer: a new step is covered without a new test.
+Code calls :func:`reached` at each step. In production that is two comparisons with None.
+``SEMEL_STEPS=module:function`` names an observer ``function(step, detail)``; it is read once, at import, so that
+executors' Python workers get it through ``spark.executorEnv``. A crash test kills the process inside the observer: a
+new step is covered without a new test.
 
 Beside it, and apart from it, whoever wants to know how long the steps take measures a piece of work with :func:`timed`.
 """
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
 
-__all__ = ["HEALING", "OwnerStep", "ParticipantStep", "SinkStep", "Step", "beside", "reached", "timed"]
+__all__ = ["HEALING", "OwnerStep", "ParticipantStep", "SinkStep", "Step", "keep_timing_in_thread", "reached", "timed"]
 
 
 class Step(Enum):
@@ -45,7 +46,8 @@ class OwnerStep(Step):
     ABORT_ANSWERED = "abort_answered"
 
 
-#: The steps of an owner that are passed only where brokers have lost a marker (PROTOCOL 5): a kill loop that waits for them waits for ever.
+#: The steps of an owner that are passed only where brokers have lost a marker (PROTOCOL 5): a kill loop that waits for
+#: them waits for ever.
 HEALING = (OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED)
 
 
@@ -78,7 +80,8 @@ def _load() -> Observer | None:
     module, _, function = name.partition(":")
     loaded = importlib.import_module(module)
     if not hasattr(loaded, function) and getattr(loaded.__spec__, "_initializing", False):
-        # the program has imported the observer's module first, which imports this one: the function is there when the first step comes
+        # the program has imported the observer's module first, which imports this one: the function is there when the
+        # first step comes
         return lambda step, detail: getattr(loaded, function)(step, detail)
     observer: Observer = getattr(loaded, function)
     return observer
@@ -104,20 +107,23 @@ _stopwatch: ContextVar[_Stopwatch | None] = ContextVar("semel_stopwatch", defaul
 
 
 @contextmanager
-def timed(told: Callable[[Step, float], None]) -> Iterator[None]:
-    """Have ``told`` hear of each step that this thread's work passes, and of the seconds since the one before, or since the beginning.
+def timed(on_step: Callable[[Step, float], None]) -> Iterator[None]:
+    """Have ``told`` hear of each step that this thread's work passes, and of the seconds since the one before, or since
+    the beginning.
 
-    It also hears of what the work leaves to other threads by :func:`beside`, from those threads.
+    It also hears of what the work leaves to other threads by :func:`keep_timing_in_thread`, from those threads.
     """
-    token = _stopwatch.set(_Stopwatch(told))
+    token = _stopwatch.set(_Stopwatch(on_step))
     try:
         yield
     finally:
         _stopwatch.reset(token)
 
 
-def beside(work: Callable[[], None]) -> Callable[[], None]:
-    """``work`` for another thread: its steps belong to what this thread is doing now, and their time runs from now, beside this thread's."""
+def keep_timing_in_thread(work: Callable[[], None]) -> Callable[[], None]:
+    """``work`` for another thread: its steps belong to what this thread is doing now, and their time runs from now,
+    beside this thread's.
+    """
     here = _stopwatch.get()
     if here is None:
         return work
@@ -131,7 +137,10 @@ def beside(work: Callable[[], None]) -> Callable[[], None]:
 
 
 def reached(step: Step, detail: str = "") -> None:
-    """Say that ``step`` has just been passed: to who times it, and to the observer. ``detail`` is for people (a transactional id, a partition)."""
+    """Say that ``step`` has just been passed: to who times it, and to the observer.
+
+    ``detail`` is for people (a transactional id, a partition).
+    """
     watch = _stopwatch.get()
     if watch is not None:
         watch.passed(step)

@@ -1,6 +1,7 @@
 """Fixtures for all tests, the path of Spark's Python workers, and the order of the files.
 
-Spark's Java is started by the first test that needs it and stays for the process: what its workers shall find must be on the path before that.
+Spark's Java is started by the first test that needs it and stays for the process: what its workers shall find must be
+on the path before that.
 """
 
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["semel.testing.fixtures", "tests.spark.session"]
+pytest_plugins = ["semel.testing.fixtures", "tests.spark.support.session"]
 
 _ROOT = Path(__file__).parents[1]
 _PATHS = [str(_ROOT), str(_ROOT / "tests" / "spark" / "beside"), os.environ.get("PYTHONPATH", "")]
@@ -29,10 +30,14 @@ _LONGEST = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the files on Spark over the others, the longest first: Spark keeps both cores busy, and most of the others wait for a broker."""
+    """Spread the files on Spark over the others, the longest first: Spark keeps both cores busy, and most of the others
+    wait for a broker.
+    """
     files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
     on_spark = [*_within("spark", files), *_within("storm", files)]
-    spark = sorted(on_spark, key=lambda tests: _LONGEST.index(name) if (name := tests[0].path.stem) in _LONGEST else len(_LONGEST))
+    spark = sorted(
+        on_spark, key=lambda tests: _LONGEST.index(name) if (name := tests[0].path.stem) in _LONGEST else len(_LONGEST)
+    )
     objections, brokers = _within("objections", files), [*_within("crash", files), *_within("kafka", files)]
     others = [tests for tests in chain.from_iterable(zip_longest(objections, brokers)) if tests is not None]
     others += [tests for tests in files if tests not in spark and tests not in others]

@@ -1,13 +1,15 @@
-"""How the last transaction of an id has ended, by the coordinator's own word, which it writes down when every marker is there.
+"""How the last transaction of an id has ended, by the coordinator's own word, which it writes down when every marker is
+there.
 
-Whoever commits is answered before: for a moment readers may not see the rows, and the coordinator refuses another owner with 51.
+Whoever commits is answered before: for a moment readers may not see the rows, and the coordinator refuses another owner
+with 51.
 """
 
 from __future__ import annotations
 
 from semel.config import ClientConfig
+from semel.wire.api.transactions import describe
 from semel.wire.client import Client
-from semel.wire.transactions import describe
 from tests.waiting import wait_for
 
 ABORTED = "CompleteAbort"

@@ -1,4 +1,7 @@
-"""A cluster with TLS, SASL and ACLs, its users, and what each of them would give as options. Administered with a client that is not ours."""
+"""A cluster with TLS, SASL and ACLs, its users, and what each of them would give as options.
+
+Administered with a client that is not ours.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,12 @@ class SecuredKafka:
             change = UserScramCredentialUpsertion(name, ScramCredentialInfo(kind, 4096), password.encode())
             for done in self.admin.alter_user_scram_credentials([change]).values():
                 done.result(30)
-        wait_for(lambda: len(self.admin.describe_user_scram_credentials([name])[name].result(30).scram_credential_infos) == 2, f"user {name}")
+        wait_for(
+            lambda: (
+                len(self.admin.describe_user_scram_credentials([name])[name].result(30).scram_credential_infos) == 2
+            ),
+            f"user {name}",
+        )
 
     def allow(self, user: str, rights: Iterable[Right]) -> None:
         """Give rights. Returns when the brokers know."""
@@ -74,12 +82,24 @@ class SecuredKafka:
         wait_for(lambda: binding not in self._known(user), f"the end of a right of {user}")
 
     def _known(self, user: str) -> set[AclBinding]:
-        of_user = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{user}", None, AclOperation.ANY, AclPermissionType.ANY)
+        of_user = AclBindingFilter(
+            ResourceType.ANY,
+            None,
+            ResourcePatternType.ANY,
+            f"User:{user}",
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
         return set(self.admin.describe_acls(of_user).result(30))
 
     def tls(self, protocol: str = "SASL_SSL") -> dict[str, str]:
         """The options of whoever believes this cluster."""
-        trust = {"ssl.truststore.location": str(self.secured.truststore), "ssl.truststore.type": "PEM"} if protocol.endswith("SSL") else {}
+        trust = (
+            {"ssl.truststore.location": str(self.secured.truststore), "ssl.truststore.type": "PEM"}
+            if protocol.endswith("SSL")
+            else {}
+        )
         return {"bootstrap.servers": self.kafka.servers(protocol), "security.protocol": protocol, **trust}
 
     def login(self, mechanism: str, user: str, password: str, protocol: str = "SASL_SSL") -> dict[str, str]:

@@ -8,13 +8,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError
+from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.client import Client
-from semel.wire.offsets import LATEST, list_offsets
 from tests.waiting import wait_for
 
 
-def create(servers: str, topic: str, partitions: int = 1, replication: int = 1, *, on: Sequence[int] = (), **config: str) -> str:
-    """Create a topic, and wait until its leaders know that they lead, which is a moment after the answer. ``config`` has ``_`` for ``.``.
+def create(
+    servers: str, topic: str, partitions: int = 1, replication: int = 1, *, on: Sequence[int] = (), **config: str
+) -> str:
+    """Create a topic, and wait until its leaders know that they lead, which is a moment after the answer. ``config``
+    has ``_`` for ``.``.
 
     ``on`` are the nodes that have all of its replicas; without it they are anywhere.
     """

@@ -8,13 +8,15 @@ from collections.abc import Callable
 
 #: How long anything may take.
 PATIENCE_S = 300
-#: How long a transaction that a test leaves open stays so, unless the test ends it. The broker allows no more than 15 minutes.
+#: How long a transaction that a test leaves open stays so, unless the test ends it. The broker allows no more than 15
+#: minutes.
 TRANSACTION_MS = 600_000
 _POLL_S = 0.02
 
 
 def wait_for(condition: Callable[[], object], what: str | Callable[[], str], seconds: float = PATIENCE_S) -> None:
-    """Return when the condition holds. Raises :class:`AssertionError` that says ``what`` was waited for, if it does not within the time.
+    """Return when the condition holds. Raises :class:`AssertionError` that says ``what`` was waited for, if it does not
+    within the time.
 
     ``what`` may be a function, for what is only known then: what a process has said meanwhile.
     """

@@ -1,8 +1,8 @@
 """The command line ``semel``: one file a command, imported when it is asked for.
 
-A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``doctor``, ``progress``, ``txn`` and ``verify``.
-:data:`COMMANDS` lists them, in the order of the help. ``heal`` is one of ``txn``, ``carry`` is ``progress import``. ``connection`` is what
-those share that ask a cluster; ``machine`` looks at this machine.
+A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``doctor``, ``progress``, ``txn``
+and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``heal`` is one of ``txn``, ``carry`` is
+``progress import``. ``connection`` is what those share that ask a cluster; ``machine`` looks at this machine.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def semel(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version and exit."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
 ) -> None:
     """Exactly-once Kafka for Python, on Spark.
 
@@ -76,7 +78,7 @@ def main() -> None:
     try:
         app()
     except SemelError as error:
-        from semel.cli.connection import print_error
+        from semel.cli.options import print_error
 
         print_error(error)
         sys.exit(1)

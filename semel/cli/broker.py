@@ -1,4 +1,6 @@
-"""``semel broker start | topic | status | stop``: a real Apache Kafka on this machine, left running in the background."""
+"""``semel broker start | topic | status | stop``: a real Apache Kafka on this machine, left running in the
+background.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +17,37 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.sandbox import DEFAULT_VERSION, VERSION_VARIABLE, background
 from semel.sandbox.jars import install
-from semel.wire import topics
+from semel.wire.api import topics
 from semel.wire.client import Client
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="A real Apache Kafka on this machine, for development.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="A real Apache Kafka on this machine, for development."
+)
 
 
 @app.command()
 def start(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the first node; further nodes take the ones after it.")] = 9092,
-    nodes: Annotated[int, typer.Option(min=1, max=9, help="How many brokers; with 3 or more, topics have 3 replicas.")] = 1,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="The port of the first node; further nodes take the ones after it.")
+    ] = 9092,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=9, help="How many brokers; with 3 or more, topics have 3 replicas.")
+    ] = 1,
     version: Annotated[str, typer.Option(help="Which Apache Kafka.", envvar=VERSION_VARIABLE)] = DEFAULT_VERSION,
-    topic: Annotated[list[str] | None, typer.Option(help="A topic to create, NAME or NAME:PARTITIONS; may be repeated.")] = None,
-    directory: Annotated[Path | None, typer.Option(help="Keep the data there, for the next start; without it they are gone with the broker.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="A topic to create, NAME or NAME:PARTITIONS; may be repeated.")
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="Keep the data there, for the next start; without it they are gone with the broker."),
+    ] = None,
 ) -> None:
     """Start it on 127.0.0.1 and leave it running.
 
-    Apache Kafka is fetched the first time (45 MB), and kept in the cache folder. As Kafka does by itself, it makes a topic of one partition for a
-    producer that names one which is not there: a mistyped name is not noticed.
+    Apache Kafka is fetched the first time (45 MB), and kept in the cache folder. As Kafka does by itself, it makes a
+    topic of one partition for a producer that names one which is not there: a mistyped name is not noticed.
     """
     console = Console()
     wanted = [_topic(text) for text in topic or []]
@@ -47,15 +60,22 @@ def start(
 
 @app.command()
 def topic(
-    names: Annotated[list[str], typer.Argument(metavar="NAME[:PARTITIONS] ...", help="The topics to create; one that is there stays as it is.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME[:PARTITIONS] ...", help="The topics to create; one that is there stays as it is."),
+    ],
 ) -> None:
     """Create topics on the broker that `semel broker start` left running."""
     wanted = [_topic(text) for text in names]
     broker = background.status()
     if broker is None or not broker.running:
-        raise ConfigError("no broker is running. No topic was created. Start one with: semel broker start", tag="BROKER_NOT_RUNNING")
+        raise ConfigError(
+            "no broker is running. No topic was created. Start one with: semel broker start", tag="BROKER_NOT_RUNNING"
+        )
     for name, new in _create(broker.bootstrap_servers, wanted).items():
-        Console(soft_wrap=True).print(f"{name}: {'created' if new else 'is there already, and stays as it is, with the partitions that it has'}")
+        Console(soft_wrap=True).print(
+            f"{name}: {'created' if new else 'is there already, and stays as it is, with the partitions that it has'}"
+        )
 
 
 @app.command()
@@ -99,7 +119,9 @@ def _show(console: Console, broker: background.Background) -> None:
     running = broker.running
     since = datetime.fromisoformat(broker.since)
     table = Table.grid(padding=(0, 2))
-    table.add_row("state", "[green]running[/green]" if running else "[red]ended by itself[/red]; clear up with: semel broker stop")
+    table.add_row(
+        "state", "[green]running[/green]" if running else "[red]ended by itself[/red]; clear up with: semel broker stop"
+    )
     table.add_row("bootstrap servers", broker.bootstrap_servers)
     table.add_row("Apache Kafka", broker.version)
     table.add_row("process id", ", ".join(map(str, broker.pids)))
@@ -110,4 +132,6 @@ def _show(console: Console, broker: background.Background) -> None:
 
 def _age(since: datetime) -> str:
     minutes = int((datetime.now(UTC) - since).total_seconds()) // 60
-    return f"{minutes // 1440} d {minutes % 1440 // 60} h" if minutes >= 1440 else f"{minutes // 60} h {minutes % 60} min"
+    return (
+        f"{minutes // 1440} d {minutes % 1440 // 60} h" if minutes >= 1440 else f"{minutes // 60} h {minutes % 60} min"
+    )

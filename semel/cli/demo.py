@@ -16,15 +16,16 @@ def demo(orders: int = typer.Option(200_000, min=1_000, help="How many orders to
 
     Takes a few minutes; fewer orders take little less, since most of it is the start of Spark.
 
-    Starts an Apache Kafka of its own, and Spark with its executor in a process of its own. Ends with status 1 if semel lost or doubled anything, or
-    if the control lost something, or did not double.
+    Starts an Apache Kafka of its own, and Spark with its executor in a process of its own. Ends with status 1 if semel
+    lost or doubled anything, or if the control lost something, or did not double.
     """
     try:
         from semel.demo.report import as_promised, print_report
         from semel.demo.show import show
     except ImportError as missing:
         raise ConfigError(
-            f"the demo needs {missing.name}, which is not installed. Nothing was started. Run, in semel's checkout: pip install '.[spark,testing]'",
+            f"the demo needs {missing.name}, which is not installed. Nothing was started. Run, in semel's checkout:"
+            " pip install '.[spark,testing]'",
             tag="DEMO",
         ) from None
 

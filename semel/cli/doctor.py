@@ -9,44 +9,52 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.cli.connection import AsJson, Configured, Servers, connect, print_error, print_json
-from semel.cli.machine import machine
+from semel.admin.doctor import Check, QueryPlan, Result, run_checks
+from semel.cli.local_checks import machine
+from semel.cli.options import AsJson, Configured, Servers, connect, print_error, print_json
 from semel.errors import SemelError
-from semel.transaction.examination import Asked, Finding, Verdict, examined
-from semel.transaction.progress_topic import DEFAULT_TOPIC
+from semel.transaction.progress.topic import DEFAULT_TOPIC
 
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False)
-_STYLES = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.REFUSED: "bold red", Verdict.UNCHECKED: "dim"}
+_STYLES = {Result.OK: "green", Result.WARNING: "yellow", Result.REFUSED: "bold red", Result.UNCHECKED: "dim"}
 
 
 @app.command()
 def look(
     bootstrap_server: Servers,
     command_config: Configured = None,
-    topic: Annotated[list[str] | None, typer.Option("--topic", help="A topic that will be written; may be repeated.")] = None,
-    source: Annotated[list[str] | None, typer.Option("--source", help="A topic that will be read; may be repeated.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="A topic that will be written; may be repeated.")
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", help="A topic that will be read; may be repeated.")
+    ] = None,
     group: Annotated[str | None, typer.Option("--group", help="The kafka.group.id of the query.")] = None,
-    prefix: Annotated[str | None, typer.Option("--prefix", help="The transactionalIdPrefix of the query, whose progress is looked at, too.")] = None,
+    prefix: Annotated[
+        str | None,
+        typer.Option("--prefix", help="The transactionalIdPrefix of the query, whose progress is looked at, too."),
+    ] = None,
     progress_topic: Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")] = DEFAULT_TOPIC,
     as_json: AsJson = False,
 ) -> None:
     """Look at this machine and at the cluster, and say what would be refused, and what to do.
 
-    Give it the query's own properties as --command-config: the rights that it finds are those of that login. Writes nothing, and fences nobody.
+    Give it the query's own properties as --command-config: the rights that it finds are those of that login. Writes
+    nothing, and fences nobody.
 
     Ends with status 0 if nothing would be refused, 1 if something would, 2 if no broker answered.
     """
-    asked = Asked(topic or (), source or (), group, prefix, progress_topic)
+    asked = QueryPlan(topic or (), source or (), group, prefix, progress_topic)
     findings = list(machine())
     silence: SemelError | None = None
     try:
         with connect(bootstrap_server, command_config) as client:
-            findings += examined(client, asked)
+            findings += run_checks(client, asked)
     except SemelError as error:
         silence = error
-    refused = any(finding.verdict is Verdict.REFUSED for finding in findings)
+    refused = any(finding.verdict is Result.REFUSED for finding in findings)
     if as_json:
         print_json(_value(findings, silence, refused=refused))
     else:
@@ -57,7 +65,7 @@ def look(
         raise typer.Exit(1)
 
 
-def _show(console: Console, findings: Sequence[Finding], silence: SemelError | None, *, refused: bool) -> None:
+def _show(console: Console, findings: Sequence[Check], silence: SemelError | None, *, refused: bool) -> None:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for title in ("looked at", "found", "", "what to do"):
         table.add_column(title, overflow="fold")
@@ -69,18 +77,24 @@ def _show(console: Console, findings: Sequence[Finding], silence: SemelError | N
     if silence is not None:
         print_error(silence)
     elif refused:
-        what = [finding.subject for finding in findings if finding.verdict is Verdict.REFUSED]
+        what = [finding.subject for finding in findings if finding.verdict is Result.REFUSED]
         console.print(f"[bold red]{len(what)} would be refused:[/] {', '.join(what)}", soft_wrap=True)
     else:
         console.print("Nothing would be refused, as far as it was checked.")
 
 
-def _value(findings: Sequence[Finding], silence: SemelError | None, *, refused: bool) -> dict[str, Any]:
+def _value(findings: Sequence[Check], silence: SemelError | None, *, refused: bool) -> dict[str, Any]:
     return {
         "refused": refused,
         "cluster_answered": silence is None,
         "error": str(silence) if silence is not None else None,
         "findings": [
-            {"subject": one.subject, "found": one.found, "verdict": one.verdict.value.replace(" ", "_"), "advice": one.advice} for one in findings
+            {
+                "subject": one.subject,
+                "found": one.found,
+                "verdict": one.verdict.value.replace(" ", "_"),
+                "advice": one.advice,
+            }
+            for one in findings
         ],
     }

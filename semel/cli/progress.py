@@ -1,4 +1,6 @@
-"""``semel progress list | describe | reset | import``: how far queries, batch jobs and producers have come, by what they committed last."""
+"""``semel progress list | describe | reset | import``: how far queries, batch jobs and producers have come, by what
+they committed last.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +13,30 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.cli.carry import carry
-from semel.cli.connection import AsJson, Configured, Servers, agree, connect, print_json, print_table, refuse_to_ask_in_json
+from semel.admin.lag import lags, paused, positions
+from semel.admin.progress import PrefixProgress, list_progress
+from semel.admin.progress_reset import at_offsets, forget, is_lost, scope_of, set_to
+from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
+from semel.cli.progress_import import carry
 from semel.errors import ConfigError
-from semel.transaction.lag import lags, paused, positions
 from semel.transaction.producer import Producer
-from semel.transaction.progress import Progress
-from semel.transaction.progress_topic import DEFAULT_TOPIC
-from semel.transaction.reset import at_offsets, forget, is_lost, scope_of, set_to
-from semel.transaction.standings import Standing, standings
+from semel.transaction.progress.record import Progress
+from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Progress: how far each query has come, by its last committed transaction.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Progress: how far each query has come, by its last committed transaction.",
+)
 app.command("import")(carry)
 ProgressTopic = Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")]
-Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix, or the transactional id of a producer.")]
+Prefix = Annotated[
+    str, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix, or the transactional id of a producer.")
+]
 
 
 class Scope(Enum):
@@ -41,11 +49,14 @@ class Scope(Enum):
 
 @app.command("list")
 def list_all(
-    bootstrap_server: Servers, command_config: Configured = None, progress_topic: ProgressTopic = DEFAULT_TOPIC, as_json: AsJson = False
+    bootstrap_server: Servers,
+    command_config: Configured = None,
+    progress_topic: ProgressTopic = DEFAULT_TOPIC,
+    as_json: AsJson = False,
 ) -> None:
     """Show every prefix that has written here, and how far it has come."""
     with connect(bootstrap_server, command_config) as client:
-        found = standings(client, progress_topic=progress_topic)
+        found = list_progress(client, progress_topic=progress_topic)
         behind = lags(client, [one.progress for one in found])
     if as_json:
         print_json([_value(one, lag) for one, lag in zip(found, behind, strict=True)])
@@ -58,7 +69,14 @@ def list_all(
     for one, lag in zip(found, behind, strict=True):
         reads = ", ".join(sorted({topic for topic, _ in lag})) or "-"
         total = _sum(lag)
-        table.add_row(one.prefix, one.scope, _batch(one), reads, ", ".join(_wrote(one)) or "-", f"{total:,}" if total is not None else "-")
+        table.add_row(
+            one.prefix,
+            one.scope,
+            _batch(one),
+            reads,
+            ", ".join(_wrote(one)) or "-",
+            f"{total:,}" if total is not None else "-",
+        )
     print_table(console, table)
 
 
@@ -70,9 +88,11 @@ def describe(
     progress_topic: ProgressTopic = DEFAULT_TOPIC,
     as_json: AsJson = False,
 ) -> None:
-    """Show one prefix: the next offset that it reads of each partition, how many are behind it, and where its last rows are."""
+    """Show one prefix: the next offset that it reads of each partition, how many are behind it, and where its last rows
+    are.
+    """
     with connect(bootstrap_server, command_config) as client:
-        found = [one for one in standings(client, progress_topic=progress_topic) if one.prefix == prefix]
+        found = [one for one in list_progress(client, progress_topic=progress_topic) if one.prefix == prefix]
         behind = lags(client, [one.progress for one in found])
     if not found:
         raise _unknown(prefix, progress_topic)
@@ -91,7 +111,10 @@ def reset(
     command_config: Configured = None,
     to_offsets: Annotated[
         str | None,
-        typer.Option("--to-offsets", help='Set it to these next offsets to read, as JSON: {"in": {"0": 42, "1": -2}}. -2: earliest.'),
+        typer.Option(
+            "--to-offsets",
+            help='Set it to these next offsets to read, as JSON: {"in": {"0": 42, "1": -2}}. -2: earliest.',
+        ),
     ] = None,
     scope: Annotated[Scope | None, typer.Option(help="Whose progress, where a prefix has several.")] = None,
     progress_topic: ProgressTopic = DEFAULT_TOPIC,
@@ -100,11 +123,13 @@ def reset(
 ) -> None:
     """Forget the progress of a prefix, or set it to other offsets, after showing what it is.
 
-    Takes the prefix over first: a query that runs under it is fenced and stops, also when the answer is no. Nothing is lost by that; start it again.
+    Takes the prefix over first: a query that runs under it is fenced and stops, also when the answer is no. Nothing is
+    lost by that; start it again.
 
-    Rows that were written stay. What is forgotten is that they were: whoever starts again from earlier offsets writes them a second time.
+    Rows that were written stay. What is forgotten is that they were: whoever starts again from earlier offsets writes
+    them a second time.
     """
-    refuse_to_ask_in_json(as_json=as_json, asks=not yes)
+    check_can_ask(as_json=as_json, asks=not yes)
     console = Console(soft_wrap=True, quiet=as_json)
     offsets = _offsets(to_offsets) if to_offsets is not None else None
     with connect(bootstrap_server, command_config) as client:
@@ -112,52 +137,71 @@ def reset(
         whose = known or (scope or Scope.QUERY).value
         lost = is_lost(client, prefix, whose, progress_topic)
         if known is None and offsets is None and not lost:
-            raise _unknown(prefix, progress_topic, "What starts under it begins anew as it is; --to-offsets has it begin elsewhere. ")
-        before = Standing(prefix, whose, None, open=False)
-        if lost:  # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
+            raise _unknown(
+                prefix,
+                progress_topic,
+                "What starts under it begins anew as it is; --to-offsets has it begin elsewhere. ",
+            )
+        before = PrefixProgress(prefix, whose, None, open=False)
+        if (
+            lost
+        ):  # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
             after = _decided(console, client, before, offsets, lost=True, yes=yes)
         with Producer(client, prefix, scope=whose, progress_topic=progress_topic, may_have_lost_progress=lost) as owner:
             found = owner.take_over()
             if lost and found is not None:
                 raise _no_longer_lost(prefix)
             if not lost:
-                before = Standing(prefix, whose, found, open=False)
+                before = PrefixProgress(prefix, whose, found, open=False)
                 after = _decided(console, client, before, offsets, lost=False, yes=yes)
             forget(owner) if after is None else set_to(owner, after)
     if as_json:
-        done = Standing(prefix, whose, after, open=False)
+        done = PrefixProgress(prefix, whose, after, open=False)
         print_json({"before": _value(before, {}), "after": None if after is None else _value(done, {})})
     console.print("forgotten" if after is None else "set")
 
 
 def _decided(
-    console: Console, client: Client, before: Standing, offsets: dict[str, dict[int, int]] | None, *, lost: bool, yes: bool
+    console: Console,
+    client: Client,
+    before: PrefixProgress,
+    offsets: dict[str, dict[int, int]] | None,
+    *,
+    lost: bool,
+    yes: bool,
 ) -> Progress | None:
     """Show what it would mean, and ask. Returns what the progress is to be; None where it is to be forgotten."""
     after = at_offsets(client, before.progress, offsets) if offsets is not None else None
     if lost:
         console.print(
-            f"Transactions of {before.prefix!r} are remembered, and no progress of its {before.scope} is here: it was lost. If it was not that of a"
-            f" {before.scope}, say whose by --scope. Afterwards nothing under this prefix is refused any more for that loss."
+            f"Transactions of {before.prefix!r} are remembered, and no progress of its {before.scope} is here: it was"
+            f" lost. If it was not that of a {before.scope}, say whose by --scope. Afterwards nothing under this"
+            " prefix is refused any more for that loss."
         )
     else:
         _show(console, before, *lags(client, [before.progress]))
     if after is not None:
         print_table(console, _moves(before, after))
     console.print(f"\n{_meaning(before.scope, forgotten=after is None)}")
-    otherwise = "Nothing was changed." if lost else "Nothing was changed. Who ran under this prefix was fenced: start it again."
-    agree(console, "Forget it?" if after is None else "Set it so?", otherwise, yes=yes)
+    otherwise = (
+        "Nothing was changed." if lost else "Nothing was changed. Who ran under this prefix was fenced: start it again."
+    )
+    confirm(console, "Forget it?" if after is None else "Set it so?", otherwise, yes=yes)
     return after
 
 
 def _offsets(text: str) -> dict[str, dict[int, int]]:
     try:
-        found = {topic: {int(index): offset for index, offset in offsets.items()} for topic, offsets in json.loads(text).items()}
+        found = {
+            topic: {int(index): offset for index, offset in offsets.items()}
+            for topic, offsets in json.loads(text).items()
+        }
         if not found or any(type(offset) is not int for offsets in found.values() for offset in offsets.values()):
             raise ValueError(text)
     except (ValueError, AttributeError):
         raise ConfigError(
-            f'--to-offsets {text!r} names no offsets. Nothing was changed. Give each partition of each topic one: {{"in": {{"0": 42, "1": -2}}}}.',
+            f"--to-offsets {text!r} names no offsets. Nothing was changed. Give each partition of each topic one:"
+            f' {{"in": {{"0": 42, "1": -2}}}}.',
             tag="POSITION",
         ) from None
     return found
@@ -165,30 +209,39 @@ def _offsets(text: str) -> dict[str, dict[int, int]]:
 
 def _meaning(scope: str, *, forgotten: bool) -> str:
     if scope == "batch":
-        return "A job that was done is then not known to be done: the same version, run again, writes its rows a second time."
+        return (
+            "A job that was done is then not known to be done: the same version, run again, writes its rows a"
+            " second time."
+        )
     if scope == "producer" and not forgotten:
-        return "Its program finds these positions as what it stored with its last transaction, and nothing else of what it had stored."
+        return (
+            "Its program finds these positions as what it stored with its last transaction, and nothing else of"
+            " what it had stored."
+        )
     if scope == "producer":
-        return "What this producer stored with its last transaction is then gone: its program begins as if it had never written."
+        return (
+            "What this producer stored with its last transaction is then gone: its program begins as if it had"
+            " never written."
+        )
     checkpoint = (
-        "Started with its old checkpoint, the query is then refused at its next batch: until there are new rows it does nothing (one that is still"
-        " in its very first batch is not refused, and writes that again"
-        f"{'' if forgotten else '; and one that stands just where this sets it goes on'})."
+        "Started with its old checkpoint, the query is then refused at its next batch: until there are new rows it"
+        " does nothing (one that is still in its very first batch is not refused, and writes that"
+        f" again{'' if forgotten else '; and one that stands just where this sets it goes on'})."
     )
     effect = "what it had written from there on, it writes again, and what it had not read before that, it misses."
     if forgotten:
         return (
-            f"{checkpoint} With a new, empty checkpoint (one that was refused is none: it holds the refused batch) it begins by its startingOffsets:"
-            f" {effect}"
-            " What a stateful query keeps begins with nothing: its sums are right again only if it reads all rows once more (earliest)."
+            f"{checkpoint} With a new, empty checkpoint (one that was refused is none: it holds the refused batch) it"
+            f" begins by its startingOffsets: {effect} What a stateful query keeps begins with nothing: its sums are"
+            " right again only if it reads all rows once more (earliest)."
         )
     return (
-        f"{checkpoint} A stateless one with a new, empty checkpoint, startingOffsets=committed and this transactionalIdPrefix at its source begins"
-        f" there: {effect}"
+        f"{checkpoint} A stateless one with a new, empty checkpoint, startingOffsets=committed and this"
+        f" transactionalIdPrefix at its source begins there: {effect}"
     )
 
 
-def _moves(before: Standing, after: Progress) -> Table:
+def _moves(before: PrefixProgress, after: Progress) -> Table:
     table = Table("reads", "now", "will be", box=None, header_style="bold", padding=(0, 2))
     now = positions(before.progress)
     for (topic, index), offset in sorted(positions(after).items()):
@@ -198,20 +251,21 @@ def _moves(before: Standing, after: Progress) -> Table:
 
 def _unknown(prefix: str, progress_topic: str, meaning: str = "") -> ConfigError:
     return ConfigError(
-        f"{progress_topic} holds no progress of {prefix!r}. Nothing was changed. {meaning}`semel progress list` shows whose it holds.",
+        f"{progress_topic} holds no progress of {prefix!r}. Nothing was changed. {meaning}`semel progress list` shows"
+        " whose it holds.",
         tag="UNKNOWN_PREFIX",
     )
 
 
 def _no_longer_lost(prefix: str) -> ConfigError:
     return ConfigError(
-        f"{prefix!r} has progress: somebody has set it, or gone on, since it was found lost. Nothing was changed; who ran under this prefix was"
-        " fenced: start it again. `semel progress describe` shows what it has.",
+        f"{prefix!r} has progress: somebody has set it, or gone on, since it was found lost. Nothing was changed; who"
+        " ran under this prefix was fenced: start it again. `semel progress describe` shows what it has.",
         tag="NO_LONGER_LOST",
     )
 
 
-def _show(console: Console, one: Standing, lag: Mapping[TopicPartition, int]) -> None:
+def _show(console: Console, one: PrefixProgress, lag: Mapping[TopicPartition, int]) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("prefix", one.prefix)
     facts.add_row("of a", one.scope)
@@ -225,7 +279,11 @@ def _show(console: Console, one: Standing, lag: Mapping[TopicPartition, int]) ->
         unread = "left out by the options", "gone, or created again"
         for (topic, index), offset in sorted(positions(one.progress).items()):
             behind = lag.get((topic, index))
-            table.add_row(f"{topic}-{index}", str(offset), unread[(topic, index) not in paused(one.progress)] if behind is None else f"{behind:,}")
+            table.add_row(
+                f"{topic}-{index}",
+                str(offset),
+                unread[(topic, index) not in paused(one.progress)] if behind is None else f"{behind:,}",
+            )
         print_table(console, table)
     wrote = Table("wrote last", "first offset", "last offset", box=None, header_style="bold", padding=(0, 2))
     for topic, ranges in _wrote(one).items():
@@ -235,13 +293,19 @@ def _show(console: Console, one: Standing, lag: Mapping[TopicPartition, int]) ->
         print_table(console, wrote)
 
 
-def _batch(one: Standing) -> str:
+def _batch(one: PrefixProgress) -> str:
     if one.progress is None:
         return "none committed"
-    return f"moved to {one.progress.moved}" if one.progress.moved else str(one.progress.batch) if one.progress.batch is not None else "-"
+    return (
+        f"moved to {one.progress.moved}"
+        if one.progress.moved
+        else str(one.progress.batch)
+        if one.progress.batch is not None
+        else "-"
+    )
 
 
-def _wrote(one: Standing) -> Mapping[str, Mapping[int, tuple[int, int]]]:
+def _wrote(one: PrefixProgress) -> Mapping[str, Mapping[int, tuple[int, int]]]:
     return one.progress.wrote if one.progress is not None else {}
 
 
@@ -249,7 +313,7 @@ def _sum(lag: Mapping[TopicPartition, int]) -> int | None:
     return sum(lag.values()) if lag else None
 
 
-def _value(one: Standing, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
+def _value(one: PrefixProgress, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
     progress = one.progress
     return {
         "prefix": one.prefix,
@@ -261,7 +325,13 @@ def _value(one: Standing, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
         "moved": progress.moved if progress is not None else None,
         "lag": _sum(lag),
         "reads": [
-            {"topic": at[0], "partition": at[1], "next_offset": offset, "lag": lag.get(at), "paused": at in paused(one.progress)}
+            {
+                "topic": at[0],
+                "partition": at[1],
+                "next_offset": offset,
+                "lag": lag.get(at),
+                "paused": at in paused(one.progress),
+            }
             for at, offset in sorted(positions(one.progress).items())
         ],
         "wrote": [

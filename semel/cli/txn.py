@@ -1,4 +1,6 @@
-"""``semel txn list | describe | abort | heal``: transactions that stand open, whose they are, who waits behind them, and their end."""
+"""``semel txn list | describe | abort | heal``: transactions that stand open, whose they are, who waits behind them,
+and their end.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.cli.connection import AsJson, Configured, Servers, agree, connect, print_json, print_table, refuse_to_ask_in_json
-from semel.cli.heal import heal
-from semel.transaction.naming import Kind
-from semel.transaction.survey import Surveyed, abort_shown, survey, survey_one
+from semel.admin.txn import TransactionInfo, abort_transaction, describe_transaction, list_transactions
+from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
+from semel.cli.txn_heal import heal
+from semel.transaction.transactional_id import IdKind
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Transactions: what stands open, and holds readers back.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Transactions: what stands open, and holds readers back."
+)
 app.command()(heal)
 Id = Annotated[str, typer.Argument(metavar="ID", help="The transactional id: of a query, its transactionalIdPrefix.")]
 
@@ -30,7 +34,7 @@ def list_all(
 ) -> None:
     """Show the transactions that are open, the oldest first, and how many records wait behind each."""
     with connect(bootstrap_server, command_config) as client:
-        found = survey(client, only_open=not everything)
+        found = list_transactions(client, only_open=not everything)
     if as_json:
         print_json([_value(one) for one in found])
         return
@@ -38,11 +42,26 @@ def list_all(
     if not found:
         console.print("no transaction is open, of those that this login may describe")
         return
-    table = Table("transactional id", "state", "age", "timeout", "partitions", "records waiting", box=None, header_style="bold", padding=(0, 2))
+    table = Table(
+        "transactional id",
+        "state",
+        "age",
+        "timeout",
+        "partitions",
+        "records waiting",
+        box=None,
+        header_style="bold",
+        padding=(0, 2),
+    )
     for one in found:
         waiting = f"{one.waiting:,}" if one.waiting else "none"
         table.add_row(
-            _whose(one), one.transaction.state, _age(one), _seconds(one.transaction.timeout_ms), str(len(one.transaction.partitions)), waiting
+            _whose(one),
+            one.transaction.state,
+            _age(one),
+            _seconds(one.transaction.timeout_ms),
+            str(len(one.transaction.partitions)),
+            waiting,
         )
     print_table(console, table)
     if any(one.open for one in found):
@@ -50,10 +69,12 @@ def list_all(
 
 
 @app.command()
-def describe(transactional_id: Id, bootstrap_server: Servers, command_config: Configured = None, as_json: AsJson = False) -> None:
+def describe(
+    transactional_id: Id, bootstrap_server: Servers, command_config: Configured = None, as_json: AsJson = False
+) -> None:
     """Show one transactional id: its state, and where its open transaction holds readers back."""
     with connect(bootstrap_server, command_config) as client:
-        found = survey_one(client, transactional_id)
+        found = describe_transaction(client, transactional_id)
     if as_json:
         print_json(_value(found))
     else:
@@ -68,27 +89,31 @@ def abort(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Abort the open transaction of an id, after showing what vanishes. It stops no owner: stop the query itself first, where it lives.
+    """Abort the open transaction of an id, after showing what vanishes. It stops no owner: stop the query itself first,
+    where it lives.
 
     With --json it prints the transaction as it was, and that it is aborted.
 
-    A query of semel's that lives runs its batch again, once; at the second abort in a row it stops. Nothing of it is lost.
+    A query of semel's that lives runs its batch again, once; at the second abort in a row it stops. Nothing of it is
+    lost.
     """
-    refuse_to_ask_in_json(as_json=as_json, asks=not yes)
+    check_can_ask(as_json=as_json, asks=not yes)
     console = Console(soft_wrap=True, quiet=as_json)
     with connect(bootstrap_server, command_config) as client:
-        found = survey_one(client, transactional_id)
+        found = describe_transaction(client, transactional_id)
         _show(console, found)
         if found.transaction.state == "Ongoing":
-            console.print("\nIts rows will never be visible, the offsets of its groups go back, and readers go on behind it.")
-            agree(console, "Abort it?", "Nothing was changed: it is still open, and readers wait behind it.", yes=yes)
-        abort_shown(client, found)
+            console.print(
+                "\nIts rows will never be visible, the offsets of its groups go back, and readers go on behind it."
+            )
+            confirm(console, "Abort it?", "Nothing was changed: it is still open, and readers wait behind it.", yes=yes)
+        abort_transaction(client, found)
     if as_json:
         print_json({**_value(found), "aborted": True})
     console.print("aborted, and its markers are on all of the partitions that were shown")
 
 
-def _show(console: Console, found: Surveyed) -> None:
+def _show(console: Console, found: TransactionInfo) -> None:
     transaction = found.transaction
     facts = Table.grid(padding=(0, 2))
     facts.add_row("transactional id", _whose(found))
@@ -107,16 +132,20 @@ def _show(console: Console, found: Surveyed) -> None:
         print_table(console, table)
 
 
-def _whose(found: Surveyed) -> str:
+def _whose(found: TransactionInfo) -> str:
     name = found.name
-    return name.prefix if name.kind is Kind.OWNER else f"{found.transaction.transactional_id} ({name.kind.value} of {name.prefix})"
+    return (
+        name.prefix
+        if name.kind is IdKind.OWNER
+        else f"{found.transaction.transactional_id} ({name.kind.value} of {name.prefix})"
+    )
 
 
-def _age_s(found: Surveyed) -> float:
+def _age_s(found: TransactionInfo) -> float:
     return max(time.time() - found.transaction.started_ms / 1000, 0.0)
 
 
-def _age(found: Surveyed) -> str:
+def _age(found: TransactionInfo) -> str:
     return _seconds(_age_s(found) * 1000) if found.open and found.transaction.started_ms > 0 else ""
 
 
@@ -125,7 +154,7 @@ def _seconds(ms: float) -> str:
     return f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s"
 
 
-def _value(found: Surveyed) -> dict[str, Any]:
+def _value(found: TransactionInfo) -> dict[str, Any]:
     transaction = found.transaction
     return {
         "transactional_id": transaction.transactional_id,
@@ -138,6 +167,9 @@ def _value(found: Surveyed) -> dict[str, Any]:
         "timeout_ms": transaction.timeout_ms,
         "age_s": round(_age_s(found), 3) if found.open else None,
         "partitions": [{"topic": topic, "partition": index} for topic, index in transaction.partitions],
-        "held": [{"topic": h.topic, "partition": h.index, "first_offset": h.first_offset, "records_waiting": h.waiting} for h in found.held],
+        "held": [
+            {"topic": h.topic, "partition": h.index, "first_offset": h.first_offset, "records_waiting": h.waiting}
+            for h in found.held
+        ],
         "records_waiting": found.waiting,
     }

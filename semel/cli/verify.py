@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from semel.cli.connection import AsJson, Configured, Servers, connect, could_not_look, print_json, print_table
+from semel.admin.verify.compare import Example, Of, OnProgress, Read, Verified, verify
+from semel.admin.verify.record_id import IdPlace
+from semel.cli.options import AsJson, Configured, Servers, connect, exit_2_on_error, print_json, print_table
 from semel.errors import ConfigError
-from semel.read.ids import IdPlace
-from semel.read.position import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
-from semel.read.verification import Example, Of, Read, Told, Verified, verify
+from semel.read.start_offsets import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
 
 __all__ = ["app"]
 
@@ -30,38 +30,62 @@ _WHERE = 'earliest, latest, a time (2026-11-22T10:00+01:00), or an offset for ea
 def check(
     bootstrap_server: Servers,
     topic: Annotated[str, typer.Option("--topic", help="The topic to look through.")],
-    id_place: Annotated[str, typer.Option("--id", help="Where each record has its id: key, header:NAME, or json:$.path of a field in the value.")],
+    id_place: Annotated[
+        str,
+        typer.Option(
+            "--id", help="Where each record has its id: key, header:NAME, or json:$.path of a field in the value."
+        ),
+    ],
     against: Annotated[
-        str | None, typer.Option("--against", help="The topic that it was made from: then losses and strangers are looked for.")
+        str | None,
+        typer.Option("--against", help="The topic that it was made from: then losses and strangers are looked for."),
     ] = None,
-    against_id: Annotated[str | None, typer.Option("--against-id", help="Where that one has its ids, if elsewhere.")] = None,
+    against_id: Annotated[
+        str | None, typer.Option("--against-id", help="Where that one has its ids, if elsewhere.")
+    ] = None,
     start: Annotated[str, typer.Option("--from", help=f"Where to start: {_WHERE}")] = "earliest",
-    end: Annotated[str, typer.Option("--to", help="Where to end, before it: the same; latest is the last stable offset now.")] = "latest",
-    against_start: Annotated[str, typer.Option("--against-from", help="Where to start in the other topic.")] = "earliest",
+    end: Annotated[
+        str, typer.Option("--to", help="Where to end, before it: the same; latest is the last stable offset now.")
+    ] = "latest",
+    against_start: Annotated[
+        str, typer.Option("--against-from", help="Where to start in the other topic.")
+    ] = "earliest",
     against_end: Annotated[str, typer.Option("--against-to", help="Where to end in the other topic.")] = "latest",
     show: Annotated[int, typer.Option(min=1, help="How many ids of each kind to show.")] = 20,
     temporary: Annotated[
-        Path | None, typer.Option("--temporary-directory", help="Where ids are kept meanwhile, on disk: their size, and 20 bytes a record.")
+        Path | None,
+        typer.Option(
+            "--temporary-directory", help="Where ids are kept meanwhile, on disk: their size, and 20 bytes a record."
+        ),
     ] = None,
     command_config: Configured = None,
     as_json: AsJson = False,
 ) -> None:
     """Count the ids of a topic that are there more than once and, with --against, those that are missing.
 
-    Reads what a read_committed reader sees. Changes nothing. What runs meanwhile is seen in part: stop what writes, or say where to
-    end, before you believe a loss.
+    Reads what a read_committed reader sees. Changes nothing. What runs meanwhile is seen in part: stop what writes, or
+    say where to end, before you believe a loss.
 
-    Times without a zone are this machine's. Ends with status 0 if nothing was found, 1 if ids are doubled, lost or strange, records have
-    none, or there was not one record to look at, 2 if it could not look, 3 if nothing was found but ids that the source has more often.
+    Times without a zone are this machine's. Ends with status 0 if nothing was found, 1 if ids are doubled, lost or
+    strange, records have none, or there was not one record to look at, 2 if it could not look, 3 if nothing was found
+    but ids that the source has more often.
     """
-    with could_not_look():
+    with exit_2_on_error():
         asked = Of(topic, IdPlace.parse(id_place), _start("--from", start, topic), _end("--to", end, topic))
         source = None
         if against is not None:
             place = IdPlace.parse(against_id or id_place)
-            source = Of(against, place, _start("--against-from", against_start, against), _end("--against-to", against_end, against))
+            source = Of(
+                against,
+                place,
+                _start("--against-from", against_start, against),
+                _end("--against-to", against_end, against),
+            )
         elif (against_id, against_start, against_end) != (None, "earliest", "latest"):
-            raise ConfigError("--against-id, --against-from and --against-to speak of the topic of --against. Nothing was read. Name it.")
+            raise ConfigError(
+                "--against-id, --against-from and --against-to speak of the topic of --against. Nothing was read."
+                " Name it."
+            )
         with connect(bootstrap_server, command_config) as client, _bar(quiet=as_json) as told:
             found = verify(client, asked, source, examples=show, directory=temporary, told=told)
     if as_json:
@@ -86,7 +110,9 @@ def _end(option: str, text: str, topic: str) -> EndSpec:
             return AtOffsets({topic: {int(index): _whole(offset) for index, offset in json.loads(text).items()}})
         return AtTimestamp(int(datetime.fromisoformat(text).timestamp() * 1000), no_match="latest")
     except ValueError:
-        raise ConfigError(f"{option} {text!r} is no place in a topic. Nothing was read. Give {_WHERE}", tag="POSITION") from None
+        raise ConfigError(
+            f"{option} {text!r} is no place in a topic. Nothing was read. Give {_WHERE}", tag="POSITION"
+        ) from None
 
 
 def _whole(offset: object) -> int:
@@ -96,8 +122,10 @@ def _whole(offset: object) -> int:
 
 
 @contextmanager
-def _bar(*, quiet: bool) -> Iterator[Told]:
-    """What is told of progress, on a terminal alone: it goes where errors go, so that what is printed stays what it is."""
+def _bar(*, quiet: bool) -> Iterator[OnProgress]:
+    """What is told of progress, on a terminal alone: it goes where errors go, so that what is printed stays what it
+    is.
+    """
     console = Console(stderr=True)
     columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
@@ -114,7 +142,9 @@ def _show(console: Console, found: Verified) -> None:
         table.add_row("losses", "not checked", "name the topic that it was made from: --against TOPIC")
     else:
         table.add_row("losses", _ids(found.lost), "in the source, and not in the topic" if found.lost else "")
-        table.add_row("strangers", _ids(found.strangers or 0), "in the topic, and not in the source" if found.strangers else "")
+        table.add_row(
+            "strangers", _ids(found.strangers or 0), "in the topic, and not in the source" if found.strangers else ""
+        )
     print_table(console, table)
     if not found.topic.records:
         console.print("not one record lies there, so nothing was looked at: is it the right part of the topic?")
@@ -140,30 +170,56 @@ def _what_was_read(read: Read) -> str:
     if read.hidden:
         text += f"\n  offsets behind an open transaction that were not read: {read.hidden:,}; `semel txn list` names it"
     if read.without_id:
-        text += f"\n  {_records(read.without_id)} without an id, of which nothing can be said: {_places(read.places_without_id)}"
+        text += (
+            f"\n  {_records(read.without_id)} without an id, of which nothing can be said:"
+            f" {_places(read.places_without_id)}"
+        )
     return text
 
 
 def _notes(found: Verified) -> Iterator[str]:
     if found.repeated:
-        yield f"{found.repeated:,} ids are there more than once, and so they are in the source: they do not count as duplicates"
+        yield (
+            f"{found.repeated:,} ids are there more than once, and so they are in the source: they do not count as"
+            " duplicates"
+        )
     if found.fewer:
-        yield f"{found.fewer:,} ids are in the source more often than in the topic: whether rows of them are missing, this id cannot tell (status 3)"
+        yield (
+            f"{found.fewer:,} ids are in the source more often than in the topic: whether rows of them are missing,"
+            " this id cannot tell (status 3)"
+        )
     if found.duplicated:
-        yield "what writes an id again on purpose (sums in update mode) has each new value here as a duplicate: for that, compare the newest ones"
+        yield (
+            "what writes an id again on purpose (sums in update mode) has each new value here as a duplicate: for"
+            " that, compare the newest ones"
+        )
     if found.lost:
-        yield "what the source got only just now, and its pipeline has not brought over yet, counts as lost: `semel progress list` shows the lag"
-        yield "so does what the pipeline leaves out on purpose (a filter): compare with a topic that has the same ids, or look for duplicates alone"
+        yield (
+            "what the source got only just now, and its pipeline has not brought over yet, counts as lost: `semel"
+            " progress list` shows the lag"
+        )
+        yield (
+            "so does what the pipeline leaves out on purpose (a filter): compare with a topic that has the same"
+            " ids, or look for duplicates alone"
+        )
 
 
 def _examples(found: Verified, title: str, examples: Sequence[Example]) -> Table:
     source = found.source is not None
     table = Table(
-        title, "times", *(["in the source"] if source else []), "first ones (partition: offset)", box=None, header_style="bold", padding=(0, 2)
+        title,
+        "times",
+        *(["in the source"] if source else []),
+        "first ones (partition: offset)",
+        box=None,
+        header_style="bold",
+        padding=(0, 2),
     )
     for one in examples:
         more = "" if max(one.times, one.in_source or 0) <= len(one.places) else ", …"
-        table.add_row(_text(one.id), str(one.times), *([str(one.in_source or 0)] if source else []), _places(one.places) + more)
+        table.add_row(
+            _text(one.id), str(one.times), *([str(one.in_source or 0)] if source else []), _places(one.places) + more
+        )
     return table
 
 
@@ -189,7 +245,13 @@ def _value(found: Verified) -> dict[str, Any]:
         "fewer_than_in_source": found.fewer if found.source is not None else None,
         "examples": {
             kind: [
-                {"id": _text(one.id), "times": one.times, "times_in_source": one.in_source, "first": _place_values(one.places)} for one in examples
+                {
+                    "id": _text(one.id),
+                    "times": one.times,
+                    "times_in_source": one.in_source,
+                    "first": _place_values(one.places),
+                }
+                for one in examples
             ]
             for kind, examples in found.examples.items()
         },

@@ -17,7 +17,9 @@ _CUSTOMERS = 1_000
 
 
 def write_orders(cluster: Cluster, count: int, lot: int) -> Iterator[int]:
-    """Write ``count`` orders, keyed by customer, ``lot`` of them in a transaction; yields how many are committed so far."""
+    """Write ``count`` orders, keyed by customer, ``lot`` of them in a transaction; yields how many are committed so
+    far.
+    """
     with cluster.producer("demo-orders") as producer:
         for first in range(0, count, lot):
             with producer.transaction() as txn:
@@ -29,5 +31,7 @@ def _orders(first: int, end: int, lot: int) -> pa.Table:
     number = np.arange(first, end)
     customer = pc.cast(pa.array(number * 7919 % _CUSTOMERS), pa.string())
     cents = pc.cast(pa.array(number * 104_729 % 99_999 + 1), pa.string())
-    value = pc.binary_join_element_wise('{"order":', pc.cast(pa.array(number), pa.string()), f',"lot":{lot},"cents":', cents, "}", "")
+    value = pc.binary_join_element_wise(
+        '{"order":', pc.cast(pa.array(number), pa.string()), f',"lot":{lot},"cents":', cents, "}", ""
+    )
     return pa.table({"key": customer, "value": value})

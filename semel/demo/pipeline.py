@@ -1,4 +1,7 @@
-"""The program that the demo kills: reads orders, prices them, writes them. What stands between the two marks is all that a user writes."""
+"""The program that the demo kills: reads orders, prices them, writes them.
+
+What stands between the two marks is all that a user writes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ def main(servers: str, checkpoint: str, output: str, batch: str, **delivery: str
     kafka = {"kafka.bootstrap.servers": servers}
     options = {"subscribe": "orders", "startingOffsets": "earliest", "maxOffsetsPerTrigger": batch}
     orders = spark.readStream.format("semel").options(**kafka, **options).load()
-    priced = orders.selectExpr("key", "concat(substr(cast(value as string), 1, length(value) - 1), ',\"vat\":19}') as value")
+    priced = orders.selectExpr(
+        "key", "concat(substr(cast(value as string), 1, length(value) - 1), ',\"vat\":19}') as value"
+    )
     sink = KafkaSink(topic=output, transactionalIdPrefix=output, **kafka, **delivery)
     query = priced.writeStream.queryName(output).foreachBatch(sink).option("checkpointLocation", checkpoint)
     query.trigger(availableNow=True).start().awaitTermination()

@@ -12,12 +12,12 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from semel.demo import pipeline
-from semel.demo.show import Outcome
+from semel.demo.show import DemoResult
 
 __all__ = ["as_promised", "print_report"]
 
 
-def print_report(console: Console, outcomes: Sequence[Outcome]) -> None:
+def print_report(console: Console, outcomes: Sequence[DemoResult]) -> None:
     """Print the table of both runs, and the lines that a user would write."""
     table = Table(title="what an independent read_committed reader sees", title_justify="left", box=box.SIMPLE_HEAD)
     for column in ("", "written", "lost", "duplicated", "torn batches", "kills survived", "starts", "seconds"):
@@ -27,12 +27,22 @@ def print_report(console: Console, outcomes: Sequence[Outcome]) -> None:
         h = outcome.history
         style = "green" if h.exact else "red"
         cells = (h.written, h.lost, h.duplicated, h.torn, outcome.kills, outcome.starts)
-        table.add_row(outcome.name, *(f"{cell:,}" if cell is not None else "not checked" for cell in cells), f"{outcome.seconds:.0f}", style=style)
+        table.add_row(
+            outcome.name,
+            *(f"{cell:,}" if cell is not None else "not checked" for cell in cells),
+            f"{outcome.seconds:.0f}",
+            style=style,
+        )
     console.print(table)
     control = outcomes[-1]
     if as_promised(outcomes):
-        console.print(f"semel: every order exactly once. At least once, killed in the same way: {control.history.duplicated:,} orders doubled.")
-    console.print("The control is the same pipeline with delivery=at_least_once, killed at the same steps. The code of both:")
+        console.print(
+            f"semel: every order exactly once. At least once, killed in the same way: {control.history.duplicated:,}"
+            " orders doubled."
+        )
+    console.print(
+        "The control is the same pipeline with delivery=at_least_once, killed at the same steps. The code of both:"
+    )
     if console.is_terminal:
         console.print(Syntax(users_code(), "python", background_color="default", word_wrap=True))
     else:  # a file has no width that lines would have to be broken at
@@ -47,7 +57,10 @@ def users_code() -> str:
     return textwrap.dedent("\n".join(lines))
 
 
-def as_promised(outcomes: Sequence[Outcome]) -> bool:
-    """semel lost, doubled and tore nothing. The control lost nothing, and did double: a demo that could not fail would show nothing."""
+def as_promised(outcomes: Sequence[DemoResult]) -> bool:
+    """semel lost, doubled and tore nothing.
+
+    The control lost nothing, and did double: a demo that could not fail would show nothing.
+    """
     ours, control = outcomes
     return ours.history.exact and control.history.duplicated > 0 and control.history.lost == 0

@@ -1,7 +1,8 @@
 """Run the pipeline twice, with semel and at least once, and kill it while it runs.
 
-Both runs meet the same three kills, each SIGKILL at a named step, so that none of them can miss: the executor in mid-write, the driver with its batch
-written and Spark's commit log not, the executor when a task has written and not yet reported.
+Both runs meet the same three kills, each SIGKILL at a named step, so that none of them can miss: the executor in
+mid-write, the driver with its batch written and Spark's commit log not, the executor when a task has written and not
+yet reported.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ from semel.steps import ParticipantStep, SinkStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import History, check
 from semel.testing.program import Program
-from semel.testing.spark import SparkCluster
-from semel.wire import topics
+from semel.testing.spark.spark_cluster import SparkCluster
+from semel.wire.api import topics
+from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.client import Client
-from semel.wire.offsets import LATEST, list_offsets
 
-__all__ = ["Outcome", "show"]
+__all__ = ["DemoResult", "show"]
 
 PARTITIONS = 4
 #: As many as the kills need: each meets a batch of its own, with committed batches before and behind it.
 _BATCHES = 8
-#: One executor with two tasks at a time: both of them die with it. A second one would double the time that it takes to start.
+#: One executor with two tasks at a time: both of them die with it. A second one would double the time that it takes to
+#: start.
 _SPARK = SparkCluster("local-cluster[1,2,1024]")
 _MOST_STARTS = 8
 _POLL_S = 0.3
@@ -50,8 +52,10 @@ RUNS = {"semel": "exactly_once", "control": "at_least_once"}
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of one run: what a read_committed reader sees, how many kills it survived, how often it was started, seconds it took."""
+class DemoResult:
+    """What came of one run: what a read_committed reader sees, how many kills it survived, how often it was started,
+    seconds it took.
+    """
 
     name: str
     history: History
@@ -60,8 +64,11 @@ class Outcome:
     seconds: float
 
 
-def show(console: Console, orders: int) -> list[Outcome]:
-    """Start a Kafka, write orders, run and kill both pipelines, and count. Raises :class:`SemelError` if a run does not come to its end."""
+def show(console: Console, orders: int) -> list[DemoResult]:
+    """Start a Kafka, write orders, run and kill both pipelines, and count.
+
+    Raises :class:`SemelError` if a run does not come to its end.
+    """
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="semel-demo-")))
         sandbox = stack.enter_context(Sandbox.start(progress=True))
@@ -89,12 +96,21 @@ def _write(sandbox: Sandbox, progress: Progress, orders: int) -> None:
             progress.update(bar, completed=written)
 
 
-def _run(name: str, delivery: str, sandbox: Sandbox, client: Client, directory: Path, progress: Progress, orders: int) -> Outcome:
+def _run(
+    name: str, delivery: str, sandbox: Sandbox, client: Client, directory: Path, progress: Progress, orders: int
+) -> DemoResult:
     """One pipeline, started again after each kill of its driver, until it has read all orders."""
     bar = progress.add_task(f"running {name}", total=orders, note="starting Spark")
     plan = CrashPlan(directory / f"{name}-crashes", *KILLS)
     program = [sys.executable, "-m", "semel.demo.pipeline"]
-    argv = [*program, sandbox.bootstrap_servers, str(directory / name), name, str(orders // _BATCHES), f"delivery={delivery}"]
+    argv = [
+        *program,
+        sandbox.bootstrap_servers,
+        str(directory / name),
+        name,
+        str(orders // _BATCHES),
+        f"delivery={delivery}",
+    ]
     began = time.monotonic()
     for start in range(1, _MOST_STARTS + 1):
         with _SPARK.driver(argv, plan) as driver:
@@ -106,13 +122,15 @@ def _run(name: str, delivery: str, sandbox: Sandbox, client: Client, directory: 
         what += f"; start {start + 1}"
         progress.console.print(f"[dim]{name}: {what}[/]")
     else:
-        raise SemelError(f"{name} did not come to its end in {_MOST_STARTS} starts. The last one said: {said}", tag="DEMO")
+        raise SemelError(
+            f"{name} did not come to its end in {_MOST_STARTS} starts. The last one said: {said}", tag="DEMO"
+        )
     seconds = time.monotonic() - began
     plan.check_all_struck()
     progress.update(bar, completed=orders, note="counting")
     history = check(sandbox.bootstrap_servers, name, source=TOPIC, id="json:$.order", batch="json:$.lot")
     progress.update(bar, note="done")
-    return Outcome(name, history, len(KILLS), start, seconds)
+    return DemoResult(name, history, len(KILLS), start, seconds)
 
 
 def _watch(driver: Program, plan: CrashPlan, client: Client, topic: str, progress: Progress, bar: TaskID) -> int:

@@ -14,10 +14,20 @@
 """
 
 from semel.read.columns import schema
-from semel.read.fetch import Reader
-from semel.read.loss import Checked, Loss, check_ranges
-from semel.read.plan import NO_END, Range, id_text, parse_id, split
-from semel.read.position import AtOffsets, AtTimestamp, Committed, Earliest, EndSpec, Latest, StartSpec, resolve, whole
+from semel.read.data_loss import Checked, Loss, check_ranges
+from semel.read.ranges import NO_END, Range, id_text, parse_id, split
+from semel.read.reader import Reader
+from semel.read.start_offsets import (
+    AtOffsets,
+    AtTimestamp,
+    Committed,
+    Earliest,
+    EndSpec,
+    Latest,
+    StartSpec,
+    resolve,
+    topic_ranges,
+)
 
 __all__ = [
     "NO_END",
@@ -38,5 +48,5 @@ __all__ = [
     "resolve",
     "schema",
     "split",
-    "whole",
+    "topic_ranges",
 ]

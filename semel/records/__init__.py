@@ -1,20 +1,33 @@
 """Kafka record batches (format v2) to Arrow and back, many records at a time. No client, no sockets.
 
-Follow a batch out: :mod:`.encode` cuts the rows of one partition into batches, :mod:`.columns` finds where their bytes lie,
-:mod:`.timestamps` makes milliseconds of any Arrow timestamp, :mod:`.assembly` copies the bytes once into place, :mod:`.codecs` compresses,
-:mod:`.header` packs the 61 bytes and the CRC. And in: :mod:`.header` scans a fetched buffer, :mod:`.bodies` checks and decompresses,
-:mod:`.starts` finds where each record begins, :mod:`.decode` makes columns of them, :mod:`.gather` copies scattered bytes into one. Both ways
-use :mod:`.varint` and :mod:`.record_headers`, and :mod:`.arrays` between numpy and Arrow. :mod:`.control` reads the markers that end
-transactions, :mod:`.partitioner` places keys as Java does.
+Follow a batch out: :mod:`.encode` cuts the rows of one partition into batches, :mod:`.columns` finds where their bytes
+lie, :mod:`.timestamps` makes milliseconds of any Arrow timestamp, :mod:`.assembly` copies the bytes once into place,
+:mod:`.codecs` compresses, :mod:`.header` packs the 61 bytes and the CRC. And in: :mod:`.header` scans a fetched buffer,
+:mod:`.bodies` checks and decompresses, :mod:`.starts` finds where each record begins, :mod:`.decode` makes columns of
+them, :mod:`.gather` copies scattered bytes into one. Both ways use :mod:`.varint` and :mod:`.record_headers`, and
+:mod:`.arrays` between numpy and Arrow. :mod:`.control` reads the markers that end transactions, :mod:`.partitioner`
+places keys as Java does.
 """
 
 from __future__ import annotations
 
 from semel.records.codecs import Codec
-from semel.records.control import Marker, marker
+from semel.records.control import MarkerKind, marker
 from semel.records.decode import decode
 from semel.records.encode import Batch, encode
 from semel.records.header import HEADER_SIZE, BatchHeader, scan
 from semel.records.partitioner import murmur2, partition_for
 
-__all__ = ["HEADER_SIZE", "Batch", "BatchHeader", "Codec", "Marker", "decode", "encode", "marker", "murmur2", "partition_for", "scan"]
+__all__ = [
+    "HEADER_SIZE",
+    "Batch",
+    "BatchHeader",
+    "Codec",
+    "MarkerKind",
+    "decode",
+    "encode",
+    "marker",
+    "murmur2",
+    "partition_for",
+    "scan",
+]

@@ -1,7 +1,8 @@
 """Arrow arrays of numpy arrays, and numpy arrays of Arrow arrays, by their buffers, and not value by value.
 
-pyarrow's own ways from one to the other (``pa.array``, ``pa.scalar``, ``to_numpy``) load pandas when the first of them is used. That takes half a
-second in each new Python worker, in front of its first row, so what runs in workers goes by buffers.
+pyarrow's own ways from one to the other (``pa.array``, ``pa.scalar``, ``to_numpy``) load pandas when the first of them
+is used. That takes half a second in each new Python worker, in front of its first row, so what runs in workers goes by
+buffers.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ __all__ = ["array", "joined", "nulls", "numbers", "repeated", "validity"]
 
 
 def array(values: NDArray[Any], kind: Any) -> Any:
-    """The Arrow array of these values, not copied. ``kind`` has their width, and its values the form that numpy's have."""
+    """The Arrow array of these values, not copied.
+
+    ``kind`` has their width, and its values the form that numpy's have.
+    """
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def joined(parts: Sequence[bytes | memoryview], kind: Any, sizes: Sequence[int] | Ints | None = None) -> Any:
-    """The binary or string array whose values are these parts or, with ``sizes``, have these sizes and lie one behind the other in the parts.
+    """The binary or string array whose values are these parts or, with ``sizes``, have these sizes and lie one behind
+    the other in the parts.
 
     They are copied once.
     """

@@ -1,8 +1,8 @@
 """Rows of bytes put together from short fields and whole values, in one copy.
 
-Each row is a few Arrow views in a line, fields inline in them, values where they lie; casting the views to binary makes Arrow copy them
-one behind the other. That copy is the only one that a value sees on its way out, and it measured faster than
-``binary_join_element_wise``.
+Each row is a few Arrow views in a line, fields inline in them, values where they lie; casting the views to binary makes
+Arrow copy them one behind the other. That copy is the only one that a value sees on its way out, and it measured faster
+than ``binary_join_element_wise``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Assembly:
         self._parts.append(column)
 
     def join(self, tail: bytes = b"") -> tuple[memoryview, Ints]:
-        """All rows one behind the other, then ``tail`` (at most 12 bytes), and where each row begins; the last number is where ``tail`` does."""
+        """All rows one behind the other, then ``tail`` (at most 12 bytes), and where each row begins; the last number
+        is where ``tail`` does.
+        """
         width = len(self._parts)
         views = np.empty((self._rows * width + 1, VIEW), np.int32)
         table = views[:-1].reshape(self._rows, width, VIEW)
@@ -72,7 +74,9 @@ class Assembly:
                     table[:, index, 2] += np.where(part.lengths > INLINE, len(buffers), 0).astype(np.int32)
                 buffers += part.buffers
         views[-1] = np.frombuffer(len(tail).to_bytes(4, "little") + tail.ljust(INLINE, b"\0"), np.int32)
-        joined = pa.Array.from_buffers(pa.binary_view(), len(views), [None, pa.py_buffer(views), *buffers]).cast(pa.binary())
+        joined = pa.Array.from_buffers(pa.binary_view(), len(views), [None, pa.py_buffer(views), *buffers]).cast(
+            pa.binary()
+        )
         _, offsets, data = joined.buffers()
         starts = np.frombuffer(offsets, np.int32)[0 : len(views) : width].astype(np.int64)
         return memoryview(data), starts

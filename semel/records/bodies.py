@@ -1,11 +1,11 @@
 """The records of batches, checked against their CRC and decompressed, laid out so that many batches can be read as one.
 
-Uncompressed batches stay where they are, in the fetched buffer. Compressed ones are decompressed and joined. Either way the result is an
-:class:`Area`: bytes, and where in them each batch's records begin and end.
+Uncompressed batches stay where they are, in the fetched buffer. Compressed ones are decompressed and joined. Either way
+the result is an :class:`Area`: bytes, and where in them each batch's records begin and end.
 
-Bounds: a batch may decompress to at most the caller's limit (1 GiB unless told otherwise), and one whose record count cannot fit in that
-is refused before anything is decompressed. An area ends at the first batch that takes it above 4 MiB, so decompressed data is not all
-held at once before it is read.
+Bounds: a batch may decompress to at most the caller's limit (1 GiB unless told otherwise), and one whose record count
+cannot fit in that is refused before anything is decompressed. An area ends at the first batch that takes it above 4
+MiB, so decompressed data is not all held at once before it is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from semel.records.varint import Ints
 
 __all__ = ["DECOMPRESSED_LIMIT", "Area", "areas", "body"]
 
-#: Bytes that one batch may decompress to. Legitimate batches are made of a few MiB; beyond this it is an attack or damage.
+#: Bytes that one batch may decompress to. Legitimate batches are made of a few MiB; beyond this it is an attack or
+#: damage.
 DECOMPRESSED_LIMIT = 1 << 30
 
 _AREA = 4 * 1024 * 1024
@@ -43,7 +44,11 @@ def body(buffer: memoryview, header: BatchHeader, limit: int, where: str) -> byt
     """The records of one batch."""
     raw = buffer[header.position + HEADER_SIZE : header.position + header.size]
     if header.codec is not Codec.NONE and header.count * SMALLEST_RECORD > limit:
-        raise corrupt(where, header.base_offset, f"it says that it holds {header.count} records, which is more than {limit} bytes can")
+        raise corrupt(
+            where,
+            header.base_offset,
+            f"it says that it holds {header.count} records, which is more than {limit} bytes can",
+        )
     try:
         data = decompress(header.codec, raw, limit)
     except Damaged as error:
@@ -53,7 +58,9 @@ def body(buffer: memoryview, header: BatchHeader, limit: int, where: str) -> byt
     return data
 
 
-def areas(buffer: memoryview, headers: Sequence[BatchHeader], *, check_crcs: bool, limit: int, where: str) -> Iterator[Area]:
+def areas(
+    buffer: memoryview, headers: Sequence[BatchHeader], *, check_crcs: bool, limit: int, where: str
+) -> Iterator[Area]:
     """The batches in order, in as few areas as their sizes allow."""
     pending: list[BatchHeader] = []
     bodies: list[bytes | memoryview] = []
@@ -84,7 +91,9 @@ def _area(buffer: memoryview, headers: list[BatchHeader], bodies: list[bytes | m
 
 
 def _in_place(headers: list[BatchHeader]) -> bool:
-    """Whether the records can be read from the fetched buffer: nothing compressed, and no large stretch of other batches in between."""
+    """Whether the records can be read from the fetched buffer: nothing compressed, and no large stretch of other
+    batches in between.
+    """
     if any(header.codec is not Codec.NONE for header in headers):
         return False
     span = headers[-1].position + headers[-1].size - headers[0].position

@@ -1,12 +1,13 @@
 """The five codecs of record batches: none, gzip, snappy, lz4 (frame format), zstd.
 
-pyarrow does the work. Two framings are ours: snappy blocks in the xerial stream that Java clients write and read (raw snappy, as some
-other clients write it, is read as well), and lz4 frames with independent blocks, since Java refuses the linked ones that pyarrow makes.
-Several gzip members, lz4 or zstd frames, or xerial streams one behind the other are read as one.
+pyarrow does the work. Two framings are ours: snappy blocks in the xerial stream that Java clients write and read (raw
+snappy, as some other clients write it, is read as well), and lz4 frames with independent blocks, since Java refuses the
+linked ones that pyarrow makes. Several gzip members, lz4 or zstd frames, or xerial streams one behind the other are
+read as one.
 
-Compressed data is not trusted: output beyond ``limit`` raises :class:`Damaged` when the limit is passed, not after it has been allocated.
-Memory taken is a small multiple of what has really come out, plus the decoder's own window (zstd: 128 MiB at most, by its library's
-default).
+Compressed data is not trusted: output beyond ``limit`` raises :class:`Damaged` when the limit is passed, not after it
+has been allocated. Memory taken is a small multiple of what has really come out, plus the decoder's own window (zstd:
+128 MiB at most, by its library's default).
 """
 
 from __future__ import annotations
@@ -38,11 +39,16 @@ class Codec(IntEnum):
             return cls[name.strip().upper()]
         except KeyError:
             names = ", ".join(codec.name.lower() for codec in cls)
-            raise ConfigError(f"compression {name!r} is none of {names}. Nothing was written.", tag="UNKNOWN_CODEC") from None
+            raise ConfigError(
+                f"compression {name!r} is none of {names}. Nothing was written.", tag="UNKNOWN_CODEC"
+            ) from None
 
 
 class Damaged(ValueError):
-    """The compressed bytes are not what they say they are. Becomes a DataLoss that names the batch, where that is known."""
+    """The compressed bytes are not what they say they are.
+
+    Becomes a DataLoss that names the batch, where that is known.
+    """
 
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -66,7 +72,7 @@ _FIRST_READ = 64 * 1024
 
 
 def compress(codec: Codec, data: memoryview) -> bytes | memoryview:
-    """``data`` compressed. With :attr:`Codec.NONE` it is ``data`` itself."""
+    """``data`` compressed. With :attr:`Codec.NEVER_USED` it is ``data`` itself."""
     if codec is Codec.NONE:
         return data
     if codec is Codec.SNAPPY:
@@ -79,7 +85,10 @@ def compress(codec: Codec, data: memoryview) -> bytes | memoryview:
 
 
 def decompress(codec: Codec, data: memoryview, limit: int) -> bytes | memoryview:
-    """What ``data`` holds, or :class:`Damaged` if it is broken or gives more than ``limit`` bytes. With :attr:`Codec.NONE` it is ``data`` itself."""
+    """What ``data`` holds, or :class:`Damaged` if it is broken or gives more than ``limit`` bytes.
+
+    With :attr:`Codec.NEVER_USED` it is ``data`` itself.
+    """
     if codec is Codec.NONE:
         return data
     try:
@@ -97,7 +106,9 @@ def _too_much(limit: int) -> Damaged:
 
 
 def _stream(name: str, data: memoryview, limit: int) -> bytes | memoryview:
-    """Read to the end of all frames, in growing portions, so that no more is allocated than a multiple of what has come out."""
+    """Read to the end of all frames, in growing portions, so that no more is allocated than a multiple of what has come
+    out.
+    """
     chunks: list[memoryview] = []
     total = 0
     portion = max(_FIRST_READ, 4 * len(data))

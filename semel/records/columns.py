@@ -1,8 +1,9 @@
 """Arrow columns of any layout as Arrow views: where each row's bytes lie, without moving them.
 
-A view is 16 bytes: the length, then the bytes themselves up to 12 of them, else their first four, the number of the buffer and the
-position in it. Taking every layout (binary or string, 32-bit or large offsets, views, slices, several chunks, nulls with bytes under
-them) to that form first makes all that follows one case, and no chunk of a table is copied to join it to the next.
+A view is 16 bytes: the length, then the bytes themselves up to 12 of them, else their first four, the number of the
+buffer and the position in it. Taking every layout (binary or string, 32-bit or large offsets, views, slices, several
+chunks, nulls with bytes under them) to that form first makes all that follows one case, and no chunk of a table is
+copied to join it to the next.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def column(data: Any, name: str, *, stretch: int = _STRETCH) -> Column:
         return absent(len(data))
     if not _is_bytes(kind):
         raise ConfigError(
-            f"column {name!r} has the type {kind}; it must be binary or string. Nothing was written. Cast or serialise it first.",
+            f"column {name!r} has the type {kind}; it must be binary or string. Nothing was written. Cast or"
+            " serialise it first.",
             tag="COLUMN_TYPE",
         )
     return concatenated([_part(part) for chunk in chunks_of(data) for part in _stretches(chunk, stretch)])

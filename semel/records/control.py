@@ -1,8 +1,8 @@
 """Control batches: the markers with which a transaction coordinator ends a transaction on a partition.
 
-Key: int16 version, int16 type (0 abort, 1 commit). Value: int16 version, int32 coordinator epoch. Later versions only add to the end, so
-they are read as well. Control records of other types (leader changes, snapshots, KRaft) are none of our business and give None, as does a
-batch that compaction left without its record.
+Key: int16 version, int16 type (0 abort, 1 commit). Value: int16 version, int32 coordinator epoch. Later versions only
+add to the end, so they are read as well. Control records of other types (leader changes, snapshots, KRaft) are none of
+our business and give None, as does a batch that compaction left without its record.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from semel.records.bodies import DECOMPRESSED_LIMIT, body
 from semel.records.header import BatchHeader, check_crc, corrupt
 from semel.records.varint import read_one
 
-__all__ = ["Marker", "marker"]
+__all__ = ["MarkerKind", "marker"]
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class MarkerKind:
     """The end of a transaction on one partition; whose, is in the batch's header (producer id and epoch)."""
 
     ABORT: ClassVar[int] = 0
@@ -34,10 +34,10 @@ class Marker:
     @property
     def committed(self) -> bool:
         """Whether it was a commit."""
-        return self.kind == Marker.COMMIT
+        return self.kind == MarkerKind.COMMIT
 
 
-def marker(buffer: memoryview, header: BatchHeader, *, where: str = "") -> Marker | None:
+def marker(buffer: memoryview, header: BatchHeader, *, where: str = "") -> MarkerKind | None:
     """The marker in a control batch of ``buffer``, None if it holds something else or nothing. Its CRC is checked."""
     if not header.control:
         raise ValueError("not a control batch: its rows are for decode()")
@@ -47,12 +47,12 @@ def marker(buffer: memoryview, header: BatchHeader, *, where: str = "") -> Marke
     try:
         key, value = _record(memoryview(body(buffer, header, DECOMPRESSED_LIMIT, where)))
         _, kind = _KEY.unpack_from(key)
-        if kind not in (Marker.ABORT, Marker.COMMIT):
+        if kind not in (MarkerKind.ABORT, MarkerKind.COMMIT):
             return None
         _, epoch = _VALUE.unpack_from(value)
     except (ValueError, struct.error):
         raise corrupt(where, header.base_offset, "its control record cannot be read") from None
-    return Marker(kind, epoch)
+    return MarkerKind(kind, epoch)
 
 
 def _record(data: memoryview) -> tuple[memoryview, memoryview]:

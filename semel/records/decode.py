@@ -1,12 +1,13 @@
 """Record batches v2 to Arrow columns, with no loop over records.
 
-:mod:`.bodies` lays out the bytes of many batches, :mod:`.starts` finds the records in them, and here their fields are read, the same
-field of all records at a time. Keys and values are copied once, from the fetched (or decompressed) bytes into their columns.
+:mod:`.bodies` lays out the bytes of many batches, :mod:`.starts` finds the records in them, and here their fields are
+read, the same field of all records at a time. Keys and values are copied once, from the fetched (or decompressed) bytes
+into their columns.
 
-Everything that a record says is checked before it is used: lengths against the record, records against the batch, counts and offsets
-against the header. What does not fit raises :class:`~semel.errors.DataLoss` with the tag ``CORRUPT_RECORDS``. Offsets come from the
-records themselves, so batches that compaction has thinned out are right. Not promised: that a value is what the producer meant when
-``check_crcs`` is off.
+Everything that a record says is checked before it is used: lengths against the record, records against the batch,
+counts and offsets against the header. What does not fit raises :class:`~semel.errors.DataLoss` with the tag
+``CORRUPT_RECORDS``. Offsets come from the records themselves, so batches that compaction has thinned out are right. Not
+promised: that a value is what the producer meant when ``check_crcs`` is off.
 """
 
 from __future__ import annotations
@@ -86,12 +87,14 @@ def decode(
     limit: int = DECOMPRESSED_LIMIT,
     where: str = "",
 ) -> pa.RecordBatch:
-    """The records of ``batches`` (of :func:`scan` on the same buffer) whose offsets are from ``start`` to before ``end``.
+    """The records of ``batches`` (of :func:`scan` on the same buffer) whose offsets are from ``start`` to before
+    ``end``.
 
-    Columns: key and value (binary), offset, timestamp (microseconds, UTC), timestampType (0 create, 1 log append), and with ``headers``
-    the headers (list<struct<key: string, value: binary>>, empty for a record that has none). Control batches are the caller's to leave
-    out (ValueError). A batch that decompresses to more than ``limit`` bytes is refused; all values together must stay below 2 GiB, so
-    hand over a fetch at a time. ``where`` names the partition in messages, as in ``orders-0``.
+    Columns: key and value (binary), offset, timestamp (microseconds, UTC), timestampType (0 create, 1 log append), and
+    with ``headers`` the headers (list<struct<key: string, value: binary>>, empty for a record that has none). Control
+    batches are the caller's to leave out (ValueError). A batch that decompresses to more than ``limit`` bytes is
+    refused; all values together must stay below 2 GiB, so hand over a fetch at a time. ``where`` names the partition in
+    messages, as in ``orders-0``.
     """
     if any(batch.control for batch in batches):
         raise ValueError("control batches have no rows: leave them out, marker() reads them")
@@ -165,7 +168,10 @@ def _times(area: Area, records: _Records, where: str) -> tuple[Ints, NDArray[np.
         latest = np.array([header.max_timestamp for header in area.headers], np.int64)
         milliseconds = np.where(log_append, latest[records.batch], milliseconds)
     # each of them: a sum that wraps would pass for a time
-    if any(times.max(initial=0) > LATEST or times.min(initial=0) < -LATEST for times in (milliseconds, records.time_delta, base)):
+    if any(
+        times.max(initial=0) > LATEST or times.min(initial=0) < -LATEST
+        for times in (milliseconds, records.time_delta, base)
+    ):
         wrong = _beyond(milliseconds) | _beyond(records.time_delta) | _beyond(base)[records.batch]
         _check(wrong, records, area, where, "its timestamp is beyond what microseconds can hold")
     return milliseconds, log_append
@@ -180,7 +186,9 @@ def _checked(area: Area, where: str) -> Iterator[_Records]:
     counts = np.zeros(len(area.headers), np.int64)
     before, batch = (-1, -1), 0
     try:
-        for attributes, ends in record_bounds(area.data, area.begins, area.ends, sum(header.count for header in area.headers)):
+        for attributes, ends in record_bounds(
+            area.data, area.begins, area.ends, sum(header.count for header in area.headers)
+        ):
             per_batch = np.diff(np.searchsorted(attributes, [*area.begins.tolist(), len(area.data)]))
             counts += per_batch
             indices = np.repeat(np.arange(len(counts)), per_batch)
@@ -197,7 +205,8 @@ def _checked(area: Area, where: str) -> Iterator[_Records]:
 
 
 def _check_order(area: Area, records: _Records, per_batch: Ints, before: tuple[int, int], where: str) -> None:
-    """Offset deltas rise from record to record of a batch, and so only its first and its last one have to be compared with their bounds.
+    """Offset deltas rise from record to record of a batch, and so only its first and its last one have to be compared
+    with their bounds.
 
     ``before`` is the batch and the offset delta of the record before these.
     """
@@ -224,12 +233,20 @@ def _fields(area: Area, attributes: Ints, ends: Ints, batch: Ints, where: str) -
     key_length, key = read(data, at, 5)
     value_length, value = read(data, key + np.maximum(key_length, 0), 5)
     header_count, header = read(data, value + np.maximum(value_length, 0), 5)
-    records = _Records(batch, time_delta, offset_delta, key, key_length, value, value_length, header, header_count, ends)
+    records = _Records(
+        batch, time_delta, offset_delta, key, key_length, value, value_length, header, header_count, ends
+    )
     # Each header takes two bytes at least, so this bounds what their count may have allocated.
     room = ends - header
     if not room.any() and not header_count.any() and min(key_length.min(), value_length.min()) >= -1:
         return records  # mostly so, and seen in a fraction of the time
-    wrong = (key_length < -1) | (value_length < -1) | (header_count < 0) | (room < 2 * header_count) | ((header_count == 0) & (room != 0))
+    wrong = (
+        (key_length < -1)
+        | (value_length < -1)
+        | (header_count < 0)
+        | (room < 2 * header_count)
+        | ((header_count == 0) & (room != 0))
+    )
     _check(wrong, records, area, where, "its fields do not fill it")
     return records
 
@@ -238,4 +255,6 @@ def _check(wrong: NDArray[np.bool_], records: _Records, area: Area, where: str, 
     if wrong.any():
         index = int(np.argmax(wrong))
         header = area.headers[int(records.batch[index])]
-        raise corrupt(where, header.base_offset, f"the record with offset delta {int(records.offset_delta[index])}: {what}")
+        raise corrupt(
+            where, header.base_offset, f"the record with offset delta {int(records.offset_delta[index])}: {what}"
+        )

@@ -1,9 +1,10 @@
 """Rows of one partition to record batches v2, ready for Produce requests, with no loop over records.
 
-First the sizes: an upper bound of each record's size by its lengths, cut into batches by looking up cumulative sizes. Then the bytes, a
-few batches at a time: what stands between the values is packed into machine words, and :mod:`.assembly` copies all of it into one buffer,
-of which the batches are slices. With a codec each slice is compressed; the cuts are still made by uncompressed size, and a batch that
-compression would only enlarge is sent uncompressed.
+First the sizes: an upper bound of each record's size by its lengths, cut into batches by looking up cumulative sizes.
+Then the bytes, a few batches at a time: what stands between the values is packed into machine words, and
+:mod:`.assembly` copies all of it into one buffer, of which the batches are slices. With a codec each slice is
+compressed; the cuts are still made by uncompressed size, and a batch that compression would only enlarge is sent
+uncompressed.
 
 Base offset is 0 and leader epoch -1, which the broker overwrites. Not promised: the same cuts as another client makes.
 """
@@ -29,7 +30,8 @@ from semel.records.varint import pack as pack_varints
 
 __all__ = ["Batch", "encode"]
 
-#: Uncompressed bytes that are put together in one go: small enough for 32-bit offsets and the processor's caches, large enough to be worth it.
+#: Uncompressed bytes that are put together in one go: small enough for 32-bit offsets and the processor's caches, large
+#: enough to be worth it.
 _GROUP = 2 * 1024 * 1024
 #: A batch says its length in an int32; Arrow's offsets are such, too.
 _LARGEST_BATCH = 2**31 - 4096
@@ -49,7 +51,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _RowColumns:
     """The columns of all rows, and what bounds each record's size wherever the cuts fall."""
 
     key: Column
@@ -60,11 +62,11 @@ class _Rows:
     longest_time: int
     longest_offset: int
 
-    def slice(self, start: int, stop: int) -> _Rows:
+    def slice(self, start: int, stop: int) -> _RowColumns:
         """The rows from ``start`` to before ``stop``."""
         headers = self.headers.slice(start, stop) if self.headers else None
         key, value, timestamps = self.key.slice(start, stop), self.value.slice(start, stop), self.timestamps[start:stop]
-        return _Rows(key, value, headers, timestamps, self.longest_time, self.longest_offset)
+        return _RowColumns(key, value, headers, timestamps, self.longest_time, self.longest_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +92,16 @@ def encode(
     now_ms: int | None = None,
     where: str = "",
 ) -> list[Batch]:
-    """The record batches of ``rows``, a pyarrow RecordBatch or Table that holds rows of one partition only, in order; none for no rows.
+    """The record batches of ``rows``, a pyarrow RecordBatch or Table that holds rows of one partition only, in order;
+    none for no rows.
 
-    Columns: ``value`` and optionally ``key`` (binary or string of any layout), ``timestamp`` (a timestamp, or milliseconds as int64),
-    ``headers`` (list<struct<key: string, value: binary>>). Each may hold nulls; a null timestamp is ``now_ms``, or now. Other columns
-    place rows and are not looked at.
+    Columns: ``value`` and optionally ``key`` (binary or string of any layout), ``timestamp`` (a timestamp, or
+    milliseconds as int64), ``headers`` (list<struct<key: string, value: binary>>). Each may hold nulls; a null
+    timestamp is ``now_ms``, or now. Other columns place rows and are not looked at.
 
-    No batch is larger than ``max_bytes``. A row that alone does not fit raises :class:`ConfigError` (``RECORD_TOO_LARGE``). Sequences
-    follow each other and wrap at 2**31, or stay -1. ``where`` names the partition in messages, as in ``orders-0``.
+    No batch is larger than ``max_bytes``. A row that alone does not fit raises :class:`ConfigError`
+    (``RECORD_TOO_LARGE``). Sequences follow each other and wrap at 2**31, or stay -1. ``where`` names the partition in
+    messages, as in ``orders-0``.
     """
     if not rows.num_rows:
         return []
@@ -133,20 +137,23 @@ def encode(
     return batches
 
 
-def _columns(rows: Any, limit: int, now_ms: int) -> _Rows:
+def _columns(rows: Any, limit: int, now_ms: int) -> _RowColumns:
     names = rows.schema.names
     if "value" not in names:
-        raise ConfigError(f"there is no column value among {', '.join(names)}. Nothing was written. Give one that name.", tag="VALUE_MISSING")
+        raise ConfigError(
+            f"there is no column value among {', '.join(names)}. Nothing was written. Give one that name.",
+            tag="VALUE_MISSING",
+        )
     value = column(rows.column("value"), "value")
     key = column(rows.column("key"), "key") if "key" in names else absent(rows.num_rows)
     headers = pack_headers(rows.column("headers")) if "headers" in names else None
     timestamps = milliseconds(rows.column("timestamp") if "timestamp" in names else None, rows.num_rows, now_ms)
     span = int(timestamps.max()) - int(timestamps.min())
     most = min(rows.num_rows, max(limit, 0) // SMALLEST_RECORD)
-    return _Rows(key, value, headers, timestamps, longest_size(span), longest_size(most))
+    return _RowColumns(key, value, headers, timestamps, longest_size(span), longest_size(most))
 
 
-def _bounds(rows: _Rows) -> Ints:
+def _bounds(rows: _RowColumns) -> Ints:
     """How many bytes the records before each row take at most; one number more than rows."""
     size = rows.longest_time + rows.longest_offset + _fixed_sizes(rows)
     size += sizes(zigzag(size))
@@ -155,7 +162,7 @@ def _bounds(rows: _Rows) -> Ints:
     return bounds
 
 
-def _fixed_sizes(rows: _Rows) -> Ints:
+def _fixed_sizes(rows: _RowColumns) -> Ints:
     """The size of each record without its own length and the two deltas, which the cuts decide on."""
     size: Ints = np.maximum(rows.value.lengths, 0) + 1
     size += sizes(zigzag(rows.value.lengths))
@@ -167,7 +174,7 @@ def _fixed_sizes(rows: _Rows) -> Ints:
     return size
 
 
-def _cuts(rows: _Rows, bounds: Ints, limit: int, where: str) -> list[int]:
+def _cuts(rows: _RowColumns, bounds: Ints, limit: int, where: str) -> list[int]:
     """Where batches begin, and the end: as many rows in each as surely fit."""
     cuts = [0]
     while cuts[-1] < len(bounds) - 1:
@@ -180,15 +187,16 @@ def _cuts(rows: _Rows, bounds: Ints, limit: int, where: str) -> list[int]:
     return cuts
 
 
-def _check_alone(rows: _Rows, row: int, limit: int, where: str) -> None:
+def _check_alone(rows: _RowColumns, row: int, limit: int, where: str) -> None:
     """A row too large by its bound may still fit alone, where both deltas are 0 and take a byte each."""
     size = 2 + int(_fixed_sizes(rows.slice(row, row + 1))[0])
     size += longest_size(size)
     if size > limit:
         place = f" of those for {where} (the first is 0)" if where else ""
         raise ConfigError(
-            f"row {row}{place} takes {size + HEADER_SIZE} bytes as a record batch, and {limit + HEADER_SIZE} are allowed. Nothing of these rows"
-            " was written. Make the row smaller, or raise max.request.size here and max.message.bytes of the topic.",
+            f"row {row}{place} takes {size + HEADER_SIZE} bytes as a record batch, and {limit + HEADER_SIZE} are"
+            " allowed. Nothing of these rows was written. Make the row smaller, or raise max.request.size here and"
+            " max.message.bytes of the topic.",
             tag="RECORD_TOO_LARGE",
         )
 
@@ -204,7 +212,7 @@ def _groups(cuts: list[int], bounds: Ints) -> Iterator[Ints]:
         first = last
 
 
-def _bodies(rows: _Rows, cuts: Ints, codec: Codec) -> Iterator[_Body]:
+def _bodies(rows: _RowColumns, cuts: Ints, codec: Codec) -> Iterator[_Body]:
     """The records of the batches between ``cuts``."""
     firsts, counts = cuts[:-1] - cuts[0], np.diff(cuts)
     rows = rows.slice(int(cuts[0]), int(cuts[-1]))
@@ -220,11 +228,11 @@ def _bodies(rows: _Rows, cuts: Ints, codec: Codec) -> Iterator[_Body]:
             yield _Body(raw, Codec.NONE, count, int(timestamps[first]), most)
 
 
-def _records(rows: _Rows, time_deltas: Ints, firsts: Ints) -> tuple[memoryview, Ints]:
+def _records(rows: _RowColumns, time_deltas: Ints, firsts: Ints) -> tuple[memoryview, Ints]:
     """All records of a group one behind the other, and where each begins.
 
-    Without headers each record ends in a zero byte, their count. It is written together with what follows it, the next record's length,
-    and the last one of all by itself: a field less in each row.
+    Without headers each record ends in a zero byte, their count. It is written together with what follows it, the next
+    record's length, and the last one of all by itself: a field less in each row.
     """
     key, value, headers = rows.key, rows.value, rows.headers
     time, time_size = pack_varints(zigzag(time_deltas))

@@ -1,8 +1,8 @@
 """Bytes scattered over a buffer, gathered into an Arrow binary column by one copy.
 
-Arrow views are made of positions and lengths, and cast: Arrow copies each value once. It measured twice as fast as ``take`` on an array
-with gaps. The views live only between the two, so the four bytes of a long value that a view repeats are left out: the cast does not read
-them.
+Arrow views are made of positions and lengths, and cast: Arrow copies each value once. It measured twice as fast as
+``take`` on an array with gaps. The views live only between the two, so the four bytes of a long value that a view
+repeats are left out: the cast does not read them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _NULL = np.array([-1, 0, 0, 0], np.int32)
 
 
 def views_at(area: NDArray[np.uint8], positions: Ints, lengths: Ints, buffer: int = 0) -> Views:
-    """Views of ``lengths`` bytes (-1 for null) from ``positions`` in ``area``, which will be the buffer number ``buffer``.
+    """Views of ``lengths`` bytes (-1 for null) from ``positions`` in ``area``, which will be the buffer number
+    ``buffer``.
 
     Nothing but nulls is one view many times, which cannot be written to.
     """

@@ -1,8 +1,8 @@
 """The first 61 bytes of a record batch v2: reading them, finding them in a fetched buffer, packing them with their CRC.
 
-Base offset, length, leader epoch and magic are not under the CRC (CRC-32C); everything from the attributes on is. Damage that shows in
-the 61 bytes raises :class:`~semel.errors.DataLoss` with the tag ``CORRUPT_RECORDS``. The CRC itself is checked by whoever reads the
-records behind them, so that batches which are only passed over cost nothing.
+Base offset, length, leader epoch and magic are not under the CRC (CRC-32C); everything from the attributes on is.
+Damage that shows in the 61 bytes raises :class:`~semel.errors.DataLoss` with the tag ``CORRUPT_RECORDS``. The CRC
+itself is checked by whoever reads the records behind them, so that batches which are only passed over cost nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _CONTROL = 0x20
 _DELETE_HORIZON = 0x40
 
 
-@dataclass(slots=True)  # not frozen: there is one for every few records, and a frozen one takes three times as long to make
+@dataclass(
+    slots=True
+)  # not frozen: there is one for every few records, and a frozen one takes three times as long to make
 class BatchHeader:
     """What the first 61 bytes of a batch say, and where the batch stands in the scanned buffer."""
 
@@ -79,14 +81,16 @@ def corrupt(where: str, offset: int, what: str) -> DataLoss:
     """The error for bytes that cannot be what a producer wrote."""
     place = f" of {where}" if where else ""
     return DataLoss(
-        f"the record batch at offset {offset}{place} is damaged: {what}. Nothing of what was read with it was handed on. Read the partition"
-        " again, from another replica if it stays: a damaged disk or network is the usual cause.",
+        f"the record batch at offset {offset}{place} is damaged: {what}. Nothing of what was read with it was handed"
+        " on. Read the partition again, from another replica if it stays: a damaged disk or network is the usual"
+        " cause.",
         tag="CORRUPT_RECORDS",
     )
 
 
 def scan(buffer: memoryview, *, where: str = "") -> list[BatchHeader]:
-    """All whole batches of a fetched buffer. A cut-off batch at its end is normal and ends the scan; other damage raises.
+    """All whole batches of a fetched buffer. A cut-off batch at its end is normal and ends the scan; other damage
+    raises.
 
     ``where`` names the partition in messages, as in ``orders-0``.
     """
@@ -108,8 +112,9 @@ def _check_front(buffer: memoryview, position: int, length: int, where: str) -> 
     base_offset = int.from_bytes(buffer[position : position + 8], "big", signed=True)
     if magic in (0, 1) and length > 0:
         raise Unsupported(
-            f"offset {base_offset}{' of ' + where if where else ''} is stored in message format {magic}, from before Kafka 0.11; semel reads"
-            " format 2 only. Nothing was read. Copy the topic with a client of that time, or start behind it.",
+            f"offset {base_offset}{' of ' + where if where else ''} is stored in message format {magic}, from before"
+            " Kafka 0.11; semel reads format 2 only. Nothing was read. Copy the topic with a client of that time, or"
+            " start behind it.",
             tag="OLD_MESSAGE_FORMAT",
         )
     if magic != _MAGIC:
@@ -170,7 +175,10 @@ def check_crc(buffer: memoryview, header: BatchHeader, where: str) -> None:
 
 
 def pack(header: BatchHeader, body: Sequence[bytes | memoryview]) -> bytes:
-    """The 61 bytes of ``header`` for the (compressed) records in ``body``, CRC included. ``header.size`` must count both."""
+    """The 61 bytes of ``header`` for the (compressed) records in ``body``, CRC included.
+
+    ``header.size`` must count both.
+    """
     attributes = (
         int(header.codec)
         | _LOG_APPEND_TIME * header.log_append_time

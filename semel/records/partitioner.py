@@ -1,7 +1,7 @@
 """Java's default partitioner: murmur2 of the key, positive, modulo the number of partitions.
 
-All keys are hashed in step, four bytes of each at a time. Keys much longer than the others are finished one by one. Rows without a key go
-where the caller says; how that sticky partition changes is the caller's business.
+All keys are hashed in step, four bytes of each at a time. Keys much longer than the others are finished one by one.
+Rows without a key go where the caller says; how that sticky partition changes is the caller's business.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def _chunk(keys: Any, partitions: int, sticky: int) -> NDArray[np.int32]:
 
 
 def _murmur2(area: NDArray[np.uint8], starts: Ints, lengths: Ints) -> _Hashes:
-    """The hashes of the keys at ``starts``. Sorted by length, so that those which still have words are always the last ones."""
+    """The hashes of the keys at ``starts``.
+
+    Sorted by length, so that those which still have words are always the last ones.
+    """
     order = np.argsort(lengths, kind="stable")
     starts, lengths = starts[order], lengths[order]
     hashes = (lengths ^ _SEED).astype(np.uint32)

@@ -1,8 +1,9 @@
-"""The headers of records: a list of (key, value) pairs as bytes behind each record's value, and back as an Arrow column.
+"""The headers of records: a list of (key, value) pairs as bytes behind each record's value, and back as an Arrow
+column.
 
-Neither way loops over records in Python as long as many records have headers: packing treats all headers of all records as one column,
-reading goes header by header in lockstep over all records. The few records with very many headers are finished one by one. Keys that are
-not UTF-8 are read as Java reads them, with U+FFFD for what cannot be decoded.
+Neither way loops over records in Python as long as many records have headers: packing treats all headers of all records
+as one column, reading goes header by header in lockstep over all records. The few records with very many headers are
+finished one by one. Keys that are not UTF-8 are read as Java reads them, with U+FFFD for what cannot be decoded.
 """
 
 from __future__ import annotations
@@ -33,11 +34,15 @@ _STRETCH = 1 << 29
 
 
 def pack_headers(data: Any) -> Column:
-    """For each row of a headers column, the bytes from its header count to the record's end. A null list has no headers."""
+    """For each row of a headers column, the bytes from its header count to the record's end.
+
+    A null list has no headers.
+    """
     kind = data.type
     if not pa.types.is_null(kind) and not _are_headers(kind):
         raise ConfigError(
-            f"column 'headers' has the type {kind}; it must be list<struct<key: string, value: binary>>. Nothing was written.",
+            f"column 'headers' has the type {kind}; it must be list<struct<key: string, value: binary>>. Nothing was"
+            " written.",
             tag="COLUMN_TYPE",
         )
     parts: list[Column] = []
@@ -73,7 +78,8 @@ def _pack(data: Any, row: int) -> Column:
         first = int(np.flatnonzero(nulls(keys))[0])
         row += int(np.searchsorted(np.cumsum(counts), first, side="right"))
         raise ConfigError(
-            f"row {row} has a header without a key, which Kafka does not allow. Nothing of these rows was written. Give it a key, or drop it.",
+            f"row {row} has a header without a key, which Kafka does not allow. Nothing of these rows was written."
+            " Give it a key, or drop it.",
             tag="HEADER_KEY",
         )
     return _joined(counts, (column(keys, "headers.key"), column(values, "headers.value")))
@@ -101,11 +107,16 @@ def _joined(counts: Ints, pairs: tuple[Column, Column] | None) -> Column:
 
 def _rows(data: memoryview, starts: Ints) -> Column:
     offsets = pa.py_buffer(starts)
-    return column(pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, [None, offsets, pa.py_buffer(data)]), "headers")
+    return column(
+        pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, [None, offsets, pa.py_buffer(data)]), "headers"
+    )
 
 
 def read_headers(area: NDArray[np.uint8], positions: Ints, counts: Ints, ends: Ints) -> Any:
-    """The headers column of records whose first header stands at ``positions``. :class:`Damaged` if one leaves its record or they do not fill it."""
+    """The headers column of records whose first header stands at ``positions``.
+
+    :class:`Damaged` if one leaves its record or they do not fill it.
+    """
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     spans = np.zeros((int(first[-1]), 4), np.int64)
     active = np.flatnonzero(counts)

@@ -1,12 +1,13 @@
 """Where each record of a batch begins and ends.
 
-A record begins with its own length, so strictly the place of each is known only from the one before. To follow many such chains at once,
-each batch is one, and batches of many records are cut into more: places that look like the beginning of a record, and from which several
-records follow one another, are taken for one. Then all chains take a step at a time together, and each must arrive exactly where the next
-one began. That makes the guesses safe: the first chain begins at a true record, so if it arrives where the second one began, that was
-true as well, and so on. Where one does not arrive, the guess that it was to meet is thrown out. Where that does not help (values that hold record
-batches themselves, damage), and where there are too few chains to be worth it, the records are walked one by one, which is always right and
-names what is wrong.
+A record begins with its own length, so strictly the place of each is known only from the one before. To follow many
+such chains at once, each batch is one, and batches of many records are cut into more: places that look like the
+beginning of a record, and from which several records follow one another, are taken for one. Then all chains take a step
+at a time together, and each must arrive exactly where the next one began. That makes the guesses safe: the first chain
+begins at a true record, so if it arrives where the second one began, that was true as well, and so on. Where one does
+not arrive, the guess that it was to meet is thrown out. Where that does not help (values that hold record batches
+themselves, damage), and where there are too few chains to be worth it, the records are walked one by one, which is
+always right and names what is wrong.
 """
 
 from __future__ import annotations
@@ -41,15 +42,17 @@ def record_bounds(
 ) -> Iterator[tuple[Ints, Ints]]:
     """For stretches of ``area``: the position of each record's attributes byte, and the position behind the record.
 
-    ``begins`` and ``ends`` bound the records of each batch, in order, none empty; the last one ends the area. ``count`` is how many they
-    say they are, and only guides the search. :class:`Damaged` where records do not fill their batch.
+    ``begins`` and ``ends`` bound the records of each batch, in order, none empty; the last one ends the area. ``count``
+    is how many they say they are, and only guides the search. :class:`Damaged` where records do not fill their batch.
     """
     average = max(SMALLEST_RECORD, int((ends - begins).sum()) // max(count, 1))
     position = int(begins[0])
     while True:
         stop = min(position + window, int(ends[-1]))
         guesses = _guesses(area, position, stop, begins, ends, average)
-        found = _followed(area, guesses, position, stop, begins, ends, fewest) or _walk(area, position, stop, begins, ends)
+        found = _followed(area, guesses, position, stop, begins, ends, fewest) or _walk(
+            area, position, stop, begins, ends
+        )
         yield found
         position = int(found[1][-1])
         batch = int(np.searchsorted(ends, position))
@@ -59,7 +62,9 @@ def record_bounds(
             position = int(begins[batch + 1])
 
 
-def _followed(area: NDArray[np.uint8], guesses: Ints, start: int, stop: int, begins: Ints, ends: Ints, fewest: int) -> tuple[Ints, Ints] | None:
+def _followed(
+    area: NDArray[np.uint8], guesses: Ints, start: int, stop: int, begins: Ints, ends: Ints, fewest: int
+) -> tuple[Ints, Ints] | None:
     """All records from ``start`` on, by chains; None where there are too few, or too many guesses are wrong."""
     for _ in range(_TRIES):
         starts, targets = _chains(guesses, start, stop, begins, ends)
@@ -89,7 +94,9 @@ def _chains(guesses: Ints, start: int, stop: int, begins: Ints, ends: Ints) -> t
 
 
 def _chain(size: int, average: int) -> int:
-    """Records that a chain should have: fewer are more guesses, more are more steps, and the least sum grows with the root (measured)."""
+    """Records that a chain should have: fewer are more guesses, more are more steps, and the least sum grows with the
+    root (measured).
+    """
     return max(16, isqrt(size // average) // 4)
 
 
@@ -120,7 +127,9 @@ def _guesses(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends:
 
 
 def _follow(area: NDArray[np.uint8], starts: Ints, targets: Ints, fewest: int) -> tuple[Ints, tuple[Ints, Ints] | None]:
-    """The targets that some chains have missed, at which the following chains begin wrongly; or if none has, all records of the chains."""
+    """The targets that some chains have missed, at which the following chains begin wrongly; or if none has, all
+    records of the chains.
+    """
     attributes: list[Ints] = []
     behind: list[Ints] = []
     missed: list[Ints] = []
@@ -162,9 +171,13 @@ def _walk(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends: In
         try:
             length, body = read_one(data, position, end)
         except ValueError:
-            raise Damaged(f"the length of the record at byte {position - int(begins[batch])} of its records is cut off") from None
+            raise Damaged(
+                f"the length of the record at byte {position - int(begins[batch])} of its records is cut off"
+            ) from None
         if length < SMALLEST_RECORD - 1 or body + length > end:
-            raise Damaged(f"the record at byte {position - int(begins[batch])} of its records says that it is {length} bytes long")
+            raise Damaged(
+                f"the record at byte {position - int(begins[batch])} of its records says that it is {length} bytes long"
+            )
         position = body + length
         attributes.append(body)
         behind.append(position)

@@ -1,7 +1,7 @@
 """Arrow timestamps of any unit and zone, or whole milliseconds, as the milliseconds since the epoch that Kafka stores.
 
-Finer units are cut off downwards. What neither Kafka nor a timestamp in microseconds can hold is refused: before 1970, except -1, which
-is Kafka's "no timestamp", and beyond the year 294246.
+Finer units are cut off downwards. What neither Kafka nor a timestamp in microseconds can hold is refused: before 1970,
+except -1, which is Kafka's "no timestamp", and beyond the year 294246.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def milliseconds(data: Any, rows: int, now_ms: int) -> Ints:
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise ConfigError(
-            f"the timestamp of row {row} is {int(result[row])} ms since the epoch; Kafka takes none before 1970, and semel none beyond {LATEST}."
-            " Nothing was written. Correct it, or leave it null for the current time.",
+            f"the timestamp of row {row} is {int(result[row])} ms since the epoch; Kafka takes none before 1970, and"
+            f" semel none beyond {LATEST}. Nothing was written. Correct it, or leave it null for the current time.",
             tag="TIMESTAMP_RANGE",
         )
     return result
@@ -50,7 +50,8 @@ def _unit(kind: Any) -> str:
     if pa.types.is_int64(kind):
         return "ms"
     raise ConfigError(
-        f"column 'timestamp' has the type {kind}; it must be a timestamp, or milliseconds since the epoch as int64. Nothing was written.",
+        f"column 'timestamp' has the type {kind}; it must be a timestamp, or milliseconds since the epoch as int64."
+        " Nothing was written.",
         tag="COLUMN_TYPE",
     )
 

@@ -1,8 +1,9 @@
 """Variable-length integers of record batch v2, whole arrays at a time.
 
-Numbers are zigzag-coded, then written in groups of 7 bits, lowest first, with the high bit of each byte but the last set. Lengths, counts
-and offset deltas have at most 5 bytes, timestamp deltas at most 10. What is written here has at most 8 (:func:`pack`), since one machine
-word is what makes it fast; lengths never need more, and :mod:`.encode` refuses timestamps that would.
+Numbers are zigzag-coded, then written in groups of 7 bits, lowest first, with the high bit of each byte but the last
+set. Lengths, counts and offset deltas have at most 5 bytes, timestamp deltas at most 10. What is written here has at
+most 8 (:func:`pack`), since one machine word is what makes it fast; lengths never need more, and :mod:`.encode` refuses
+timestamps that would.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def longest_size(magnitude: int) -> int:
 
 
 def pack(words: Words) -> tuple[Words, NDArray[np.uint8]]:
-    """The bytes of each zigzagged number in one word, the first byte lowest, and how many they are. Below 2**56 only."""
+    """The bytes of each zigzagged number in one word, the first byte lowest, and how many they are.
+
+    Below 2**56 only.
+    """
     top = int(words.max(initial=0))
     size = np.ones(len(words), np.uint8)
     if top < 0x80:
@@ -58,8 +62,8 @@ def pack(words: Words) -> tuple[Words, NDArray[np.uint8]]:
 def read(area: NDArray[np.uint8], positions: Ints, longest: int) -> tuple[Ints, Ints]:
     """The signed numbers that begin at ``positions``, and the positions behind them.
 
-    Nothing raises here: beyond the area its last byte is read again, and a number that does not end within ``longest`` bytes leaves its
-    position behind the area, so that the caller's check of each record's bounds finds both.
+    Nothing raises here: beyond the area its last byte is read again, and a number that does not end within ``longest``
+    bytes leaves its position behind the area, so that the caller's check of each record's bounds finds both.
     """
     byte = area.take(positions, mode="clip")
     more = byte > 0x7F
@@ -87,7 +91,10 @@ def read(area: NDArray[np.uint8], positions: Ints, longest: int) -> tuple[Ints, 
 
 
 def read_one(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
-    """One signed number of at most 5 bytes in ``data`` before ``end``, and the position behind it. ValueError if there is none."""
+    """One signed number of at most 5 bytes in ``data`` before ``end``, and the position behind it.
+
+    ValueError if there is none.
+    """
     word = shift = 0
     for index in range(position, min(position + 5, end)):
         byte = data[index]

@@ -1,7 +1,8 @@
 """A real Apache Kafka on this machine, for the demo, development and tests (DESIGN section 9).
 
 - ``java``: finds a Java that is new enough, or says how to get one.
-- ``jars``: Kafka's own jars, resolved once by the Ivy jar inside PySpark, kept in the user's cache with their checksums.
+- ``jars``: Kafka's own jars, resolved once by the Ivy jar inside PySpark, kept in the user's cache with their
+  checksums.
 - ``ivy``: resolves them from a Maven repository.
 - ``archive``: their classes, parsed once, for brokers that start quickly.
 - ``settings``: the properties of one node.
@@ -14,14 +15,23 @@
 - ``cluster``: :class:`Sandbox`, one or more nodes.
 - ``background``: the broker that ``semel broker start`` leaves running.
 
-Not promised: secrecy (a plain listener on 127.0.0.1 is always there, and may do everything), Windows, and data that outlives the power of
-this machine.
+Not promised: secrecy (a plain listener on 127.0.0.1 is always there, and may do everything), Windows, and data that
+outlives the power of this machine.
 """
 
 from semel.sandbox.cluster import Sandbox
 from semel.sandbox.jars import DEFAULT_VERSION, VERSION_VARIABLE, chosen_version, classpath
 from semel.sandbox.java import find_java
 from semel.sandbox.node import Node
-from semel.sandbox.secured import Secured
+from semel.sandbox.security import Secured
 
-__all__ = ["DEFAULT_VERSION", "VERSION_VARIABLE", "Node", "Sandbox", "Secured", "chosen_version", "classpath", "find_java"]
+__all__ = [
+    "DEFAULT_VERSION",
+    "VERSION_VARIABLE",
+    "Node",
+    "Sandbox",
+    "Secured",
+    "chosen_version",
+    "classpath",
+    "find_java",
+]

@@ -1,4 +1,5 @@
-"""``python -m semel.sandbox [VERSION ...]``: have Kafka in the cache, shown while it is fetched. ``make`` runs it before the tests.
+"""``python -m semel.sandbox [VERSION ...]``: have Kafka in the cache, shown while it is fetched. ``make`` runs it
+before the tests.
 
 Of the version that is meant where none is named, the classes are parsed too, for brokers that start quickly.
 """
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from semel.errors import SemelError
-from semel.sandbox import archive
+from semel.sandbox import class_archive
 from semel.sandbox.cluster import FAST_JVM, Sandbox
 from semel.sandbox.jars import chosen_version, install_all
 
@@ -22,7 +23,7 @@ _PATIENCE_S = 120.0
 def _archive(version: str) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="semel-kafka-") as directory,
-        archive.writing(version) as options,
+        class_archive.writing(version) as options,
         Sandbox.start(version=version, directory=Path(directory), jvm=(*FAST_JVM, *options)) as sandbox,
     ):
         sandbox.nodes[0].stop(_PATIENCE_S)
@@ -31,7 +32,7 @@ def _archive(version: str) -> None:
 if __name__ == "__main__":
     try:
         install_all(sys.argv[1:] or [chosen_version()], progress=True)
-        if not sys.argv[1:] and not archive.exists(chosen_version()):
+        if not sys.argv[1:] and not class_archive.exists(chosen_version()):
             _archive(chosen_version())
     except SemelError as error:
         Console(stderr=True, soft_wrap=True).print(Text(str(error), style="red"))

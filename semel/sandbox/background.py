@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from semel.errors import ConfigError
-from semel.plain_json import is_version, of_kind, read_object, write_object
 from semel.sandbox.cluster import PLAIN_JVM, Sandbox
 from semel.sandbox.jars import cache_directory, chosen_version
 from semel.sandbox.processes import command
+from semel.strict_json import is_version, of_kind, read_object, write_object
 
 __all__ = ["Background", "start", "status", "stop"]
 
@@ -72,9 +72,9 @@ def start(*, port: int = 9092, nodes: int = 1, version: str | None = None, direc
         present = _read(folder)
         if present is not None and present.running:
             raise ConfigError(
-                f"a broker is already running at {present.bootstrap_servers}. Nothing was started, and no topic was created. Use it, and create"
-                " topics with `semel broker topic NAME:PARTITIONS`; or end it by `semel broker stop`"
-                f"{'' if present.keeps_data else ', and its data with it'}.",
+                f"a broker is already running at {present.bootstrap_servers}. Nothing was started, and no topic was"
+                " created. Use it, and create topics with `semel broker topic NAME:PARTITIONS`; or end it by `semel"
+                f" broker stop`{'' if present.keeps_data else ', and its data with it'}.",
                 tag="BROKER_RUNNING",
             )
         if present is not None:
@@ -86,7 +86,9 @@ def start(*, port: int = 9092, nodes: int = 1, version: str | None = None, direc
         jvm = (*PLAIN_JVM, f"-XX:ErrorFile={home}/crash.log")
         # Kafka's own default: what is meant for users should not surprise those who know Kafka.
         settings = {"auto.create.topics.enable": "true"}
-        sandbox = Sandbox.start(nodes=nodes, version=version, directory=home, ports=ports, settings=settings, jvm=jvm, keep_running=True)
+        sandbox = Sandbox.start(
+            nodes=nodes, version=version, directory=home, ports=ports, settings=settings, jvm=jvm, keep_running=True
+        )
         left = Background(
             bootstrap_servers=sandbox.bootstrap_servers,
             version=version,
@@ -147,8 +149,8 @@ def _read(folder: Path) -> Background | None:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"{path} should say which broker was left running, and cannot be read ({error!r:.200}). Nothing was changed."
-            " End that broker by hand, if there is one, and delete the file.",
+            f"{path} should say which broker was left running, and cannot be read ({error!r:.200}). Nothing was"
+            " changed. End that broker by hand, if there is one, and delete the file.",
             tag="BROKER_STATE",
         ) from None
 

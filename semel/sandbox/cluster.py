@@ -1,8 +1,8 @@
 """A Kafka cluster of one or more nodes on this machine, from nothing to ready, and away again.
 
-``Sandbox.start()`` fetches Kafka where it is not in the cache yet, formats the directories, starts the nodes on ports of
-127.0.0.1 and returns when every node answers and knows all the others. Every node ends with the process that started it,
-however that ends, unless ``keep_running`` was asked for.
+``Sandbox.start()`` fetches Kafka where it is not in the cache yet, formats the directories, starts the nodes on ports
+of 127.0.0.1 and returns when every node answers and knows all the others. Every node ends with the process that started
+it, however that ends, unless ``keep_running`` was asked for.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from types import TracebackType
 
 from semel.errors import ConfigError
-from semel.sandbox import archive, jars, settings, watch
+from semel.sandbox import class_archive, jars, settings, watchdog
 from semel.sandbox.java import find_java
 from semel.sandbox.node import Node
 from semel.sandbox.ports import Ports, is_free
-from semel.sandbox.secured import LISTENERS, Secured
+from semel.sandbox.security import LISTENERS, Secured
 
 __all__ = ["FAST_JVM", "PLAIN_JVM", "Sandbox"]
 
@@ -65,18 +65,25 @@ class Sandbox:
     ) -> Sandbox:
         """Start a cluster and wait until it serves.
 
-        ``version`` is Kafka's; without it that of the variable ``SEMEL_KAFKA_VERSION``, else the default.
-        ``directory`` keeps the data (a second start finds it); without it they go with the cluster. ``ports`` are the brokers'
-        own, one a node; without them free ones are chosen. ``settings`` are broker properties, ``features`` levels such as
-        ``{"transaction.version": 1}`` for a new directory, ``secured`` adds listeners with TLS and SASL, ``jvm`` are the options of
-        Java, without them those of a quick start. ``keep_running`` leaves the nodes alone when this process ends.
+        ``version`` is Kafka's; without it that of the variable ``SEMEL_KAFKA_VERSION``, else the default. ``directory``
+        keeps the data (a second start finds it); without it they go with the cluster. ``ports`` are the brokers' own,
+        one a node; without them free ones are chosen. ``settings`` are broker properties, ``features`` levels such as
+        ``{"transaction.version": 1}`` for a new directory, ``secured`` adds listeners with TLS and SASL, ``jvm`` are
+        the options of Java, without them those of a quick start. ``keep_running`` leaves the nodes alone when this
+        process ends.
         """
         if nodes < 1 or (ports is not None and len(ports) != nodes):
-            raise ConfigError(f"{nodes} nodes need {max(nodes, 1)} ports, not {list(ports or [])}. Nothing was started.", tag="SANDBOX_PORTS")
+            raise ConfigError(
+                f"{nodes} nodes need {max(nodes, 1)} ports, not {list(ports or [])}. Nothing was started.",
+                tag="SANDBOX_PORTS",
+            )
         if keep_running and directory is None:
-            raise ConfigError("a broker that is kept running needs a directory of its own. Nothing was started.", tag="SANDBOX_DIRECTORY")
+            raise ConfigError(
+                "a broker that is kept running needs a directory of its own. Nothing was started.",
+                tag="SANDBOX_DIRECTORY",
+            )
         version = version or jars.chosen_version()
-        jvm = (*FAST_JVM, *archive.reading(version)) if jvm is None else jvm
+        jvm = (*FAST_JVM, *class_archive.reading(version)) if jvm is None else jvm
         plan = _Plan(nodes, version, directory, ports, settings, features, secured, jvm, keep_running)
         java, formatted = find_java(), plan.prepare(progress=progress)
         for attempt in range(1, _START_TRIES + 1):
@@ -126,7 +133,9 @@ class Sandbox:
     def __enter__(self) -> Sandbox:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def _come_up(self, timeout: float) -> None:
@@ -135,7 +144,7 @@ class Sandbox:
         self.wait_ready(timeout)
 
     def _remove_at_the_end(self) -> None:
-        command = [sys.executable, "-I", "-S", watch.__file__, str(os.getpid()), "--remove", str(self.directory)]
+        command = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), "--remove", str(self.directory)]
         self._remover = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 
@@ -178,7 +187,9 @@ class _Plan:
         directory = self._directory.absolute() if self._directory else Path(tempfile.mkdtemp(prefix="semel-kafka-"))
         controllers = {node_id: chosen.numbers[node_id - 1] for node_id in range(1, self._nodes + 1)}
         others = iter(chosen.numbers[self._nodes :])
-        brokers = list(self._given_ports) if self._given_ports is not None else [next(others) for _ in range(self._nodes)]
+        brokers = (
+            list(self._given_ports) if self._given_ports is not None else [next(others) for _ in range(self._nodes)]
+        )
         cluster_id = self._found_cluster_id(directory) or settings.new_cluster_id()
         sandbox = Sandbox(directory=directory, cluster_id=cluster_id, version=self._version, ports=chosen)
         if self._directory is None:
@@ -187,10 +198,23 @@ class _Plan:
             home = directory / f"node-{node_id}"
             ports = {"PLAINTEXT": port, **{protocol: next(others) for protocol in self._protocols}}
             self._write(home, node_id, ports, controllers, cluster_id, formatted)
-            command = [java, *self._jvm, f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}", "-cp", self._class_path]
+            command = [
+                java,
+                *self._jvm,
+                f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
+                "-cp",
+                self._class_path,
+            ]
             command += ["kafka.Kafka", str(home / "server.properties")]
             sandbox.nodes.append(
-                Node(node_id=node_id, ports=ports, directory=home, command=command, cluster_id=cluster_id, guarded=not self._keep_running)
+                Node(
+                    node_id=node_id,
+                    ports=ports,
+                    directory=home,
+                    command=command,
+                    cluster_id=cluster_id,
+                    guarded=not self._keep_running,
+                )
             )
         return sandbox
 
@@ -218,7 +242,9 @@ class _Plan:
     ) -> None:
         data = home / "data"
         data.mkdir(parents=True, exist_ok=True)
-        node = settings.server_properties(node_id=node_id, ports=ports, controllers=controllers, data=data, settings=self._extra)
+        node = settings.server_properties(
+            node_id=node_id, ports=ports, controllers=controllers, data=data, settings=self._extra
+        )
         (home / "server.properties").write_text(settings.properties_text(node))
         (home / "log4j2.properties").write_text(settings.LOG4J)
         if not (data / settings.META).exists():
@@ -228,14 +254,17 @@ class _Plan:
             (data / settings.META).write_text(settings.meta_properties(node_id, cluster_id))
 
     def _found_cluster_id(self, directory: Path) -> str | None:
-        """The cluster whose data the directory holds. It must have as many nodes as are asked for: the quorum is fixed."""
+        """The cluster whose data the directory holds.
+
+        It must have as many nodes as are asked for: the quorum is fixed.
+        """
         found = sorted(directory.glob(f"node-*/data/{settings.META}"))
         if not found:
             return None
         if len(found) != self._nodes:
             raise ConfigError(
-                f"{directory} holds the data of {len(found)} nodes, and {self._nodes} were asked for. Nothing was started, nothing was"
-                f" changed. Ask for {len(found)}, or give another directory.",
+                f"{directory} holds the data of {len(found)} nodes, and {self._nodes} were asked for. Nothing was"
+                f" started, nothing was changed. Ask for {len(found)}, or give another directory.",
                 tag="SANDBOX_DIRECTORY",
             )
         return settings.parse_properties(found[0].read_text())["cluster.id"]

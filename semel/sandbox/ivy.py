@@ -1,8 +1,8 @@
 """Resolves Kafka's jars from a Maven repository, by the Ivy jar that PySpark ships (DESIGN section 9).
 
-Environment: ``SEMEL_MAVEN``, the root of another Maven repository than Maven Central; ``SEMEL_IVY_SETTINGS``, an Ivy settings file,
-where a mirror wants more than an address; ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, which Java does not read by itself;
-``JAVA_TOOL_OPTIONS``, which it does. Ivy checks the checksums that the repository gives.
+Environment: ``SEMEL_MAVEN``, the root of another Maven repository than Maven Central; ``SEMEL_IVY_SETTINGS``, an Ivy
+settings file, where a mirror wants more than an address; ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, which Java
+does not read by itself; ``JAVA_TOOL_OPTIONS``, which it does. Ivy checks the checksums that the repository gives.
 """
 
 from __future__ import annotations
@@ -49,11 +49,25 @@ def resolve(version: str, into: Path, *, cache: Path, progress: bool) -> None:
 
 
 def retrieve(wanted: str, name: str, into: Path, *, cache: Path, progress: bool) -> None:
-    """Put the jars that an Ivy module, given as XML, depends on into the folder. ``name`` is what messages call them."""
+    """Put the jars that an Ivy module, given as XML, depends on into the folder.
+
+    ``name`` is what messages call them.
+    """
     cache.mkdir(parents=True, exist_ok=True)
     module, configuration = cache / "semel-ivy.xml", cache / "semel-ivysettings.xml"
     module.write_text(wanted)
-    command = [find_java(), *_proxies(), "-jar", str(_ivy_jar()), "-ivy", str(module), "-cache", str(cache), "-confs", "default"]
+    command = [
+        find_java(),
+        *_proxies(),
+        "-jar",
+        str(_ivy_jar()),
+        "-ivy",
+        str(module),
+        "-cache",
+        str(cache),
+        "-confs",
+        "default",
+    ]
     own = os.environ.get("SEMEL_IVY_SETTINGS")
     mirror = os.environ.get("SEMEL_MAVEN")
     if own:
@@ -66,11 +80,19 @@ def retrieve(wanted: str, name: str, into: Path, *, cache: Path, progress: bool)
 
 
 def kept(home: Path, parts: Sequence[tuple[str, str, str]], name: str, *, progress: bool) -> list[Path]:
-    """The jars of these modules (organisation, name, version), each without what it depends on, in a folder that is filled the first time."""
+    """The jars of these modules (organisation, name, version), each without what it depends on, in a folder that is
+    filled the first time.
+    """
     if not home.exists():
         alone = 'conf="default->default" transitive="false"'
-        lines = "".join(f'<dependency org="{organisation}" name="{module}" rev="{version}" {alone}/>' for organisation, module, version in parts)
-        wanted = f'<ivy-module version="2.0"><info organisation="semel" module="kept"/><dependencies>{lines}</dependencies></ivy-module>'
+        lines = "".join(
+            f'<dependency org="{organisation}" name="{module}" rev="{version}" {alone}/>'
+            for organisation, module, version in parts
+        )
+        wanted = (
+            '<ivy-module version="2.0"><info organisation="semel"'
+            f' module="kept"/><dependencies>{lines}</dependencies></ivy-module>'
+        )
         with scratch(home.parent) as folder:
             retrieve(wanted, name, folder / "jars", cache=folder / "ivy", progress=progress)
             (folder / "jars").rename(home)
@@ -83,8 +105,8 @@ def _ivy_jar() -> Path:
     jars = sorted(folder.glob("ivy-*.jar")) if folder else []
     if not jars:
         raise ConfigError(
-            "PySpark is not installed, and the Ivy jar in it is what fetches Kafka. Nothing was fetched. Run, in semel's"
-            " checkout: pip install '.[spark]'",
+            "PySpark is not installed, and the Ivy jar in it is what fetches Kafka. Nothing was fetched. Run, in"
+            " semel's checkout: pip install '.[spark]'",
             tag="IVY_MISSING",
         )
     return jars[-1]
@@ -93,7 +115,10 @@ def _ivy_jar() -> Path:
 def _module(version: str) -> str:
     whole = ' conf="default->default,runtime"'
     alone = ' conf="default->default" transitive="false"'
-    wanted = [("org.apache.kafka", "kafka_2.13", version, whole), ("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J, whole)]
+    wanted = [
+        ("org.apache.kafka", "kafka_2.13", version, whole),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J, whole),
+    ]
     exclude = ""
     if tuple(int(part) for part in version.split(".")) >= (4, 4):
         # 4.4.0 names this module, but nobody published it, nor the tools.
@@ -102,7 +127,10 @@ def _module(version: str) -> str:
         # Without what they depend on: the Connect runtime and a web server, which the tools used here never load.
         wanted += [("org.apache.kafka", name, version, alone) for name in ("kafka-tools", "kafka-tools-api")]
     lines = "".join(f'<dependency org="{org}" name="{name}" rev="{rev}"{conf}/>' for org, name, rev, conf in wanted)
-    return f'<ivy-module version="2.0"><info organisation="semel" module="sandbox"/><dependencies>{lines}{exclude}</dependencies></ivy-module>'
+    return (
+        '<ivy-module version="2.0"><info organisation="semel"'
+        f' module="sandbox"/><dependencies>{lines}{exclude}</dependencies></ivy-module>'
+    )
 
 
 def _settings(mirror: str) -> str:
@@ -126,7 +154,9 @@ def _proxies() -> list[str]:
 
 def _run(command: list[str], name: str, *, progress: bool) -> None:
     last: deque[str] = deque(maxlen=400)
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     with process, _Shown(name, visible=progress) as shown:
         try:
             for line in process.stdout or ():
@@ -138,13 +168,18 @@ def _run(command: list[str], name: str, *, progress: bool) -> None:
     if process.returncode:
         raise ConfigError(
             f"{name} could not be fetched. Nothing was started, and no data was touched. It comes from Maven Central,"
-            f" or from the Maven repository that SEMEL_MAVEN names; the network is needed for the first time only. {_reasons(last)}",
+            " or from the Maven repository that SEMEL_MAVEN names; the network is needed for the first time only."
+            f" {_reasons(last)}",
             tag="JARS_UNREACHABLE",
         )
 
 
 def _reasons(lines: deque[str]) -> str:
-    telling = [line.strip() for line in lines if re.search(r"not found|UNRESOLVED|exception|refused|timed? ?out|unknown host", line, re.IGNORECASE)]
+    telling = [
+        line.strip()
+        for line in lines
+        if re.search(r"not found|UNRESOLVED|exception|refused|timed? ?out|unknown host", line, re.IGNORECASE)
+    ]
     return "Ivy said:\n  " + "\n  ".join((telling or [line.strip() for line in lines])[:12])
 
 
@@ -175,6 +210,8 @@ class _Shown:
             self._bar.update(self._task, completed=self._found)
         elif line.startswith("downloading "):
             self._fetched += 1
-            self._bar.update(self._task, description=f"{self._name}: downloading", completed=self._fetched, total=self._found)
+            self._bar.update(
+                self._task, description=f"{self._name}: downloading", completed=self._fetched, total=self._found
+            )
             if not self._console.is_terminal and self._fetched % 10 == 0:
                 self._console.print(f"fetching {self._name}: {self._fetched} of {self._found} files")

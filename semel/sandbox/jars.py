@@ -1,12 +1,12 @@
 """Kafka's own jars, in the user's cache (DESIGN section 9).
 
-They are resolved from Maven Central once per version, by ``ivy``, and used from the cache ever after: no network then. Versions that are asked
-for in one go fetch what they share once. Beside them stands
-``manifest.sha256`` (as ``sha256sum`` writes it), against which every file is checked before each use: what is damaged is named and fetched
+They are resolved from Maven Central once per version, by ``ivy``, and used from the cache ever after: no network then.
+Versions that are asked for in one go fetch what they share once. Beside them stands ``manifest.sha256`` (as
+``sha256sum`` writes it), against which every file is checked before each use: what is damaged is named and fetched
 anew. A version appears in the cache by one rename, under a lock, so that any number of processes may fill it at once.
 
-Environment: ``SEMEL_KAFKA_VERSION``, the version where none is named; ``SEMEL_CACHE`` (else ``XDG_CACHE_HOME/semel``, else ``~/.cache/semel``);
-those of ``ivy``.
+Environment: ``SEMEL_KAFKA_VERSION``, the version where none is named; ``SEMEL_CACHE`` (else ``XDG_CACHE_HOME/semel``,
+else ``~/.cache/semel``); those of ``ivy``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from semel.errors import ConfigError
 from semel.sandbox import ivy, settings
 from semel.sandbox.java import find_java
 
-__all__ = ["DEFAULT_VERSION", "VERSION_VARIABLE", "cache_directory", "chosen_version", "classpath", "formatted", "install", "install_all"]
+__all__ = [
+    "DEFAULT_VERSION",
+    "VERSION_VARIABLE",
+    "cache_directory",
+    "chosen_version",
+    "classpath",
+    "formatted",
+    "install",
+    "install_all",
+]
 
 DEFAULT_VERSION = "4.3.1"
 VERSION_VARIABLE = "SEMEL_KAFKA_VERSION"
@@ -65,12 +74,15 @@ def install_all(versions: Sequence[str], *, progress: bool = False) -> list[Path
     """The folder of each version, as :func:`install` gives it."""
     wrong = [version for version in versions if not re.fullmatch(r"\d+\.\d+\.\d+", version)]
     if wrong:
-        raise ConfigError(f"{wrong[0]!r} is no version of Kafka, such as {DEFAULT_VERSION}. Nothing was fetched.", tag="KAFKA_VERSION")
+        raise ConfigError(
+            f"{wrong[0]!r} is no version of Kafka, such as {DEFAULT_VERSION}. Nothing was fetched.", tag="KAFKA_VERSION"
+        )
     homes = [cache_directory() / "kafka" / version for version in versions]
     fetched = [_fetched(home, version, progress=progress) for home, version in zip(homes, versions, strict=True)]
     if any(fetched):
         with _locked(homes[0].parent):
-            # What Ivy keeps beside the jars serves the next version of the same call, and to go on after an interruption.
+            # What Ivy keeps beside the jars serves the next version of the same call, and to go on after an
+            # interruption.
             shutil.rmtree(cache_directory() / "ivy", ignore_errors=True)
     return homes
 
@@ -90,9 +102,11 @@ def _fetched(home: Path, version: str, *, progress: bool) -> bool:
 
 
 def formatted(version: str, features: Mapping[str, int]) -> dict[str, bytes]:
-    """What a freshly formatted node starts from, file by file; ``features`` are the levels that are not to be the newest.
+    """What a freshly formatted node starts from, file by file; ``features`` are the levels that are not to be the
+    newest.
 
-    It is the same for every node: Kafka's storage tool makes it once a version, since it takes as long as a broker does to start.
+    It is the same for every node: Kafka's storage tool makes it once a version, since it takes as long as a broker does
+    to start.
     """
     home = install(version)
     if not features:
@@ -140,7 +154,9 @@ def _fill(home: Path, version: str, *, progress: bool, damage: str | None) -> No
         except ConfigError as error:
             if damage is None:
                 raise
-            raise ConfigError(f"in {home}, {damage}, and it could not be fetched again: {error.message}", tag="JARS_DAMAGED") from error
+            raise ConfigError(
+                f"in {home}, {damage}, and it could not be fetched again: {error.message}", tag="JARS_DAMAGED"
+            ) from error
         _format(_joined(staged), folder, {})
         (folder / _FORMATTED).rename(staged / _FORMATTED)
         lines = (f"{_sha256(path)}  {path.relative_to(staged).as_posix()}\n" for path in _content(staged))
@@ -165,7 +181,8 @@ def _format(jars: str, folder: Path, features: Mapping[str, int]) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ConfigError(
-            f"Kafka's storage tool did not format a directory. No broker was started. It said: {(done.stdout + done.stderr)[-1500:].strip()}",
+            "Kafka's storage tool did not format a directory. No broker was started. It said:"
+            f" {(done.stdout + done.stderr)[-1500:].strip()}",
             tag="SANDBOX_FORMAT",
         )
     (data / settings.META).unlink()

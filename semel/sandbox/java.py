@@ -30,10 +30,15 @@ def find_java() -> str:
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if program is None or not os.access(program, os.X_OK):
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the search path"
-        raise ConfigError(f"Java is missing: {where}. Kafka and Spark run on it, so nothing was started. {_HOW}", tag="JAVA_MISSING")
+        raise ConfigError(
+            f"Java is missing: {where}. Kafka and Spark run on it, so nothing was started. {_HOW}", tag="JAVA_MISSING"
+        )
     version = java_version(program)
     if version < OLDEST:
-        raise ConfigError(f"{program} is Java {version}, and Kafka needs {OLDEST} or newer. Nothing was started. {_HOW}", tag="JAVA_TOO_OLD")
+        raise ConfigError(
+            f"{program} is Java {version}, and Kafka needs {OLDEST} or newer. Nothing was started. {_HOW}",
+            tag="JAVA_TOO_OLD",
+        )
     return program
 
 
@@ -44,5 +49,8 @@ def java_version(program: str) -> int:
     text = done.stderr + done.stdout
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     if done.returncode or not found:
-        raise ConfigError(f"{program} -version does not answer like Java: {text.strip()[:300]!r}. Nothing was started. {_HOW}", tag="JAVA_MISSING")
+        raise ConfigError(
+            f"{program} -version does not answer like Java: {text.strip()[:300]!r}. Nothing was started. {_HOW}",
+            tag="JAVA_MISSING",
+        )
     return int(found.group(1))

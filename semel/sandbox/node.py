@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from semel.errors import ConfigError
-from semel.sandbox import watch
+from semel.sandbox import watchdog
 from semel.sandbox.processes import stopped
-from semel.sandbox.ready import Answer, ask
+from semel.sandbox.readiness import Answer, ask
 
 __all__ = ["Node"]
 
@@ -22,12 +22,22 @@ _POLL_S = 0.05
 
 
 class Node:
-    """A node of a sandbox: broker and controller. ``id``, ``ports``, ``directory`` and ``log_path`` stay the same over restarts.
+    """A node of a sandbox: broker and controller. ``id``, ``ports``, ``directory`` and ``log_path`` stay the same over
+    restarts.
 
     ``ports`` are its listeners by their security protocol; ``port`` is the plain one.
     """
 
-    def __init__(self, *, node_id: int, ports: Mapping[str, int], directory: Path, command: Sequence[str], cluster_id: str, guarded: bool) -> None:
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        ports: Mapping[str, int],
+        directory: Path,
+        command: Sequence[str],
+        cluster_id: str,
+        guarded: bool,
+    ) -> None:
         self.id = node_id
         self.ports = dict(ports)
         self.port = ports["PLAINTEXT"]
@@ -55,27 +65,35 @@ class Node:
     def start(self) -> None:
         """Start it, the first time or again: same id, port and directory. Returns at once: see :meth:`wait_ready`."""
         if self.running:
-            raise ConfigError(f"node {self.id} runs already, as process {self.pid}. Nothing was started.", tag="SANDBOX_RUNNING")
+            raise ConfigError(
+                f"node {self.id} runs already, as process {self.pid}. Nothing was started.", tag="SANDBOX_RUNNING"
+            )
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         if self._guarded:
             self._start_guarded()
         else:
             with self.log_path.open("ab") as log:
                 self._process = subprocess.Popen(
-                    self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
                 )
             self._pid = self._process.pid
 
     def _start_guarded(self) -> None:
         # A session of its own: Ctrl-C in a terminal is for the tests, which then stop their brokers.
-        watcher = [sys.executable, "-I", "-S", watch.__file__, str(os.getpid()), str(self.log_path), *self._command]
+        watcher = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), str(self.log_path), *self._command]
         self._process = subprocess.Popen(watcher, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdout is not None
         with self._process.stdout as answer:
             line = answer.readline()
         if not line.strip():
             self._ended()
-            raise ConfigError(f"the process that watches node {self.id} ended at once. No broker was started.", tag="SANDBOX_FAILED")
+            raise ConfigError(
+                f"the process that watches node {self.id} ended at once. No broker was started.", tag="SANDBOX_FAILED"
+            )
         self._pid = int(line)
 
     def kill(self) -> None:
@@ -94,7 +112,10 @@ class Node:
         self._signal(signal.SIGCONT)
 
     def stop(self, timeout: float = 20.0) -> None:
-        """SIGTERM, an orderly end; SIGKILL when that takes longer than the timeout. Does nothing when it does not run."""
+        """SIGTERM, an orderly end; SIGKILL when that takes longer than the timeout.
+
+        Does nothing when it does not run.
+        """
         if self._process is not None and self._pid is not None and self.running:
             # It may end by itself between any two of these lines.
             with contextlib.suppress(ProcessLookupError):
@@ -126,14 +147,24 @@ class Node:
 
     def failure(self, what: str) -> ConfigError:
         """The error of a node that did not come up, with the end of its log."""
-        return ConfigError(f"{what}. Nothing can be read from or written to it. What {self.log_path} says:\n{self.log_end()}", tag="SANDBOX_FAILED")
+        return ConfigError(
+            f"{what}. Nothing can be read from or written to it. What {self.log_path} says:\n{self.log_end()}",
+            tag="SANDBOX_FAILED",
+        )
 
     def log_end(self, lines: int = 25) -> str:
         """The telling end of its log since it was last started: from the first fatal line on, where there is one."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_start)
             text = log.read().decode(errors="replace").splitlines()
-        fatal = next((number for number, line in enumerate(text) if " FATAL " in line or " ERROR " in line or "Exception" in line), None)
+        fatal = next(
+            (
+                number
+                for number, line in enumerate(text)
+                if " FATAL " in line or " ERROR " in line or "Exception" in line
+            ),
+            None,
+        )
         shown = text[fatal : fatal + lines] if fatal is not None else text[-lines:]
         return "\n".join(f"  {line}" for line in shown)
 

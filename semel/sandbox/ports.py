@@ -1,9 +1,9 @@
 """Ports for brokers, chosen so that neither another sandbox nor a passing connection takes them.
 
-They come from below the range that operating systems hand out for outgoing connections: a node that was killed finds its port
-free when it is started again. Sandboxes of one user keep out of each other's way by a lock file per port, which the operating
-system releases with the process. A stranger may still take a port between the choice and the broker's bind; the broker then
-fails, and the sandbox chooses again.
+They come from below the range that operating systems hand out for outgoing connections: a node that was killed finds
+its port free when it is started again. Sandboxes of one user keep out of each other's way by a lock file per port,
+which the operating system releases with the process. A stranger may still take a port between the choice and the
+broker's bind; the broker then fails, and the sandbox chooses again.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Ports:
         if len(self.numbers) < count:
             self.release()
             raise ConfigError(
-                f"no {count} free ports among {_TRIES} tried between {_LOWEST} and {_HIGHEST}. Nothing was started. Stop what holds them,"
-                " or give ports yourself.",
+                f"no {count} free ports among {_TRIES} tried between {_LOWEST} and {_HIGHEST}. Nothing was started."
+                " Stop what holds them, or give ports yourself.",
                 tag="NO_FREE_PORT",
             )
 

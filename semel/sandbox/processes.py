@@ -1,4 +1,7 @@
-"""What the operating system knows of processes: who started whom, by which command, alive or stopped. Linux by /proc, macOS by ``ps``."""
+"""What the operating system knows of processes: who started whom, by which command, alive or stopped.
+
+Linux by /proc, macOS by ``ps``.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +75,8 @@ def _all() -> dict[int, _Process]:
 
 
 def _ps(*which: str) -> dict[int, _Process]:
-    done = subprocess.run(["ps", *which, "-o", "pid=,ppid=,state=,command="], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["ps", *which, "-o", "pid=,ppid=,state=,command="], capture_output=True, text=True, check=False
+    )
     rows = (line.split(None, 3) for line in done.stdout.splitlines())
     return {int(row[0]): _Process(int(row[1]), row[2][0], row[3] if len(row) > 3 else "") for row in rows}

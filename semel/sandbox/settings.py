@@ -1,8 +1,8 @@
 """The properties of one node, and what marks its directory as formatted.
 
-Every node is broker and controller at once; the controllers are a fixed quorum. The defaults suit tests: few partitions in the internal
-topics, no wait when a group starts, topics made by those who want them, a lost node noticed in seconds by the others. ``settings`` of the
-caller win over all of them.
+Every node is broker and controller at once; the controllers are a fixed quorum. The defaults suit tests: few partitions
+in the internal topics, no wait when a group starts, topics made by those who want them, a lost node noticed in seconds
+by the others. ``settings`` of the caller win over all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["LOG4J", "META", "meta_properties", "new_cluster_id", "parse_properties", "properties_text", "server_properties"]
+__all__ = [
+    "LOG4J",
+    "META",
+    "meta_properties",
+    "new_cluster_id",
+    "parse_properties",
+    "properties_text",
+    "server_properties",
+]
 
 #: The file that says whose directory it is.
 META = "meta.properties"
@@ -34,7 +42,8 @@ def server_properties(
 ) -> dict[str, str]:
     """Kafka's ``server.properties`` of the node ``node_id``.
 
-    ``ports`` has one for each security protocol that it listens with, ``controllers`` every node's id and its controller's port.
+    ``ports`` has one for each security protocol that it listens with, ``controllers`` every node's id and its
+    controller's port.
     """
     listeners = [f"{protocol}://127.0.0.1:{port}" for protocol, port in ports.items()]
     replicas = min(3, len(controllers))
@@ -42,10 +51,14 @@ def server_properties(
     properties = {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
-        "controller.quorum.voters": ",".join(f"{node}@127.0.0.1:{number}" for node, number in sorted(controllers.items())),
+        "controller.quorum.voters": ",".join(
+            f"{node}@127.0.0.1:{number}" for node, number in sorted(controllers.items())
+        ),
         "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controllers[node_id]}"]),
         "advertised.listeners": ",".join(listeners),
-        "listener.security.protocol.map": ",".join([*(f"{protocol}:{protocol}" for protocol in ports), "CONTROLLER:PLAINTEXT"]),
+        "listener.security.protocol.map": ",".join(
+            [*(f"{protocol}:{protocol}" for protocol in ports), "CONTROLLER:PLAINTEXT"]
+        ),
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(data),
@@ -61,11 +74,13 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": str(replicas),
         "share.coordinator.state.topic.min.isr": str(in_sync),
         "group.initial.rebalance.delay.ms": "0",
-        "log.retention.ms": "-1",  # Kafka's week goes by the rows' own time: what a test has dated 1970 went whenever the broker came by
+        # Kafka's week goes by the rows' own time: what a test has dated 1970 went whenever the broker came by
+        "log.retention.ms": "-1",
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
     }
     if len(controllers) > 1:
-        # One node alone keeps Kafka's 9 s: a machine under load must not have it fenced, and nobody waits for another leader.
+        # One node alone keeps Kafka's 9 s: a machine under load must not have it fenced, and nobody waits for another
+        # leader.
         properties.update({"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "4000"})
     properties.update(settings)
     return properties
@@ -89,7 +104,9 @@ def _escaped(value: str) -> str:
 
 def meta_properties(node_id: int, cluster_id: str) -> str:
     """What Kafka's storage tool writes into a formatted directory, next to the bootstrap records."""
-    return properties_text({"version": "1", "cluster.id": cluster_id, "node.id": str(node_id), "directory.id": new_cluster_id()})
+    return properties_text(
+        {"version": "1", "cluster.id": cluster_id, "node.id": str(node_id), "directory.id": new_cluster_id()}
+    )
 
 
 def new_cluster_id() -> str:

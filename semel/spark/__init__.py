@@ -1,5 +1,5 @@
-"""Exactly-once Kafka for Spark. Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`; for those who watch it :class:`MetricsListener`,
-:func:`serve_metrics`, :class:`MetricsCollector`. The source is ``format("semel")``.
+"""Exactly-once Kafka for Spark. Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`; for those who watch it
+:class:`MetricsListener`, :func:`serve_metrics`, :class:`MetricsCollector`. The source is ``format("semel")``.
 
 A micro-batch goes through these, in this order:
 
@@ -40,20 +40,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from semel.spark.errors import error
-    from semel.spark.exporter import MetricsCollector, serve_metrics
-    from semel.spark.listener import MetricsListener
-    from semel.spark.running import keep_running
-    from semel.spark.sink import KafkaSink
+    from semel.spark.keep_running import keep_running
+    from semel.spark.metrics.listener import MetricsListener
+    from semel.spark.metrics.prometheus import MetricsCollector, serve_metrics
+    from semel.spark.sink.kafka_sink import KafkaSink
 
 __all__ = ["KafkaSink", "MetricsCollector", "MetricsListener", "error", "keep_running", "serve_metrics"]
 
 _HOME = {
-    "KafkaSink": "semel.spark.sink",
-    "MetricsCollector": "semel.spark.exporter",
-    "MetricsListener": "semel.spark.listener",
+    "KafkaSink": "semel.spark.sink.kafka_sink",
+    "MetricsCollector": "semel.spark.metrics.prometheus",
+    "MetricsListener": "semel.spark.metrics.listener",
     "error": "semel.spark.errors",
-    "keep_running": "semel.spark.running",
-    "serve_metrics": "semel.spark.exporter",
+    "keep_running": "semel.spark.keep_running",
+    "serve_metrics": "semel.spark.metrics.prometheus",
 }
 
 

@@ -1,8 +1,8 @@
 """Errors across the border to Spark: ours given back from its text, and the way out of a query that is being stopped.
 
-``awaitTermination`` raises Spark's own exception, which holds ours as text only (DESIGN 3): :func:`error` reads it. What a foreachBatch callback
-raises after ``query.stop()`` decides how the end of the query looks: :class:`QueryStopped` makes it a normal stop. Not promised: that any other
-exception raised during a stop looks like one.
+``awaitTermination`` raises Spark's own exception, which holds ours as text only (DESIGN 3): :func:`error` reads it.
+What a foreachBatch callback raises after ``query.stop()`` decides how the end of the query looks: :class:`QueryStopped`
+makes it a normal stop. Not promised: that any other exception raised during a stop looks like one.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from semel.errors import SemelError, from_text
 
 __all__ = ["QueryStopped", "error"]
 
-#: Spark recognises the interrupt of ``query.stop()`` in a callback's exception by this text. It searches with a regular expression that recurses
-#: once for each character behind "calling", so the text must be short: Spark's own error, raised as it is, overflows the stack.
+#: Spark recognises the interrupt of ``query.stop()`` in a callback's exception by this text. It searches with a regular
+#: expression that recurses once for each character behind "calling", so the text must be short: Spark's own error,
+#: raised as it is, overflows the stack.
 _AS_SPARK_SEES_IT = "py4j.protocol.Py4JJavaError: An error occurred while calling semel: java.lang.InterruptedException"
 
 
 def error(exception: BaseException) -> SemelError | None:
-    """Our error in ``exception``, which Spark raised (``awaitTermination``, ``query.exception()``); None where there is none of ours."""
+    """Our error in ``exception``, which Spark raised (``awaitTermination``, ``query.exception()``); None where there is
+    none of ours.
+    """
     if isinstance(exception, SemelError):
         return exception
     return from_text(str(exception))
@@ -26,8 +29,9 @@ def error(exception: BaseException) -> SemelError | None:
 class QueryStopped(Exception):
     """``query.stop()`` has interrupted a batch: nothing of it was committed, and Spark logs no commit of it.
 
-    Raise it ``from None``, after the transaction was aborted, and only when the query is being stopped: a chained error would put its whole
-    text into Spark's regular expression. Not a :class:`SemelError`: a stop that somebody asked for is no failure.
+    Raise it ``from None``, after the transaction was aborted, and only when the query is being stopped: a chained error
+    would put its whole text into Spark's regular expression. Not a :class:`SemelError`: a stop that somebody asked for
+    is no failure.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
-"""Options, as Spark and Kafka users know them, for the sink and (in :mod:`semel.spark.source_options`) for the source.
+"""Options, as Spark and Kafka users know them, for the sink and (in :mod:`semel.spark.source.options`) for the source.
 
-Names are matched without regard to case, as everywhere in Spark; ``kafka.`` properties go to :class:`~semel.config.ClientConfig`. What is not
-known is refused with the nearest known name, before anything is read or written.
+Names are matched without regard to case, as everywhere in Spark; ``kafka.`` properties go to
+:class:`~semel.config.ClientConfig`. What is not known is refused with the nearest known name, before anything is read
+or written.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import dataclass, field
 
 from semel.config import ClientConfig, nearest
 from semel.errors import ConfigError
-from semel.transaction.naming import check_prefix
-from semel.transaction.progress_topic import DEFAULT_TOPIC
+from semel.transaction.progress.topic import DEFAULT_TOPIC
+from semel.transaction.transactional_id import check_prefix
 
 __all__ = ["SinkOptions", "kafka_properties", "known_names", "number", "one_of", "truth"]
 
@@ -60,23 +61,23 @@ class SinkOptions:
         if exactly_once:
             if not prefix:
                 raise ConfigError(
-                    "transactionalIdPrefix is missing. Nothing was written. It names the query for good, and its progress is kept under it: give each"
-                    " query one of its own; or ask for delivery=at_least_once.",
+                    "transactionalIdPrefix is missing. Nothing was written. It names the query for good, and its"
+                    " progress is kept under it: give each query one of its own; or ask for delivery=at_least_once.",
                     tag="PREFIX_MISSING",
                 )
             check_prefix(prefix)
-            _refuse_itself(prefix, options.get("previousTransactionalIdPrefix"))
+            _check_not_itself(prefix, options.get("previousTransactionalIdPrefix"))
         topics = tuple(dict.fromkeys(name.strip() for name in options.get("topics", "").split(",") if name.strip()))
         if "topic" in options and topics:
             raise ConfigError(
-                "topic and topics were both given. Nothing was written. Give one of them: topic sends every row there, topics lists what a topic"
-                " column may name."
+                "topic and topics were both given. Nothing was written. Give one of them: topic sends every row"
+                " there, topics lists what a topic column may name."
             )
         progress_topic = options.get("progressTopic", DEFAULT_TOPIC)
         if exactly_once and progress_topic in (*topics, options.get("topic")):
             raise ConfigError(
-                f"{progress_topic!r} is the topic of the progress, so rows cannot be written there. Nothing was written. Name another topic for the"
-                " rows, or another progressTopic.",
+                f"{progress_topic!r} is the topic of the progress, so rows cannot be written there. Nothing was"
+                " written. Name another topic for the rows, or another progressTopic.",
                 tag="PROGRESS_TOPIC",
             )
         group = group_of(properties)
@@ -109,7 +110,9 @@ def kafka_properties(given: Mapping[str, object]) -> dict[str, str]:
         alike = (name for name in given if name.lower().replace("_", ".").endswith("bootstrap.servers"))
         near = next((name for name in alike if name.lower() != "kafka.bootstrap.servers"), None)
         hint = f" {near!r} was given: did you mean kafka.bootstrap.servers?" if near else ""
-        raise ConfigError(f"kafka.bootstrap.servers is missing. Nothing was read or written. Give it as host:port[,host:port].{hint}")
+        raise ConfigError(
+            f"kafka.bootstrap.servers is missing. Nothing was read or written. Give it as host:port[,host:port].{hint}"
+        )
     return found
 
 
@@ -122,7 +125,10 @@ def known_names(given: Mapping[str, object], known: tuple[str, ...]) -> dict[str
             continue
         if name.lower() not in canonical:
             hint = nearest(name, known) or "."
-            raise ConfigError(f"{name:.200} is not a known option{hint} Nothing was read or written. Correct or remove it.", tag="UNKNOWN_OPTION")
+            raise ConfigError(
+                f"{name:.200} is not a known option{hint} Nothing was read or written. Correct or remove it.",
+                tag="UNKNOWN_OPTION",
+            )
         if value is not None:
             found[canonical[name.lower()]] = str(value)
     return found
@@ -132,7 +138,10 @@ def group_of(properties: dict[str, str]) -> str | None:
     """Take the group out of Kafka's properties: it is no matter of the connection."""
     group = properties.pop("group.id", None)
     if group is not None and not group.strip():
-        raise ConfigError("kafka.group.id is empty. Nothing was read or written. Name a group of this query alone, or take the option out.")
+        raise ConfigError(
+            "kafka.group.id is empty. Nothing was read or written. Name a group of this query alone, or take the"
+            " option out."
+        )
     return group
 
 
@@ -140,7 +149,9 @@ def one_of(options: Mapping[str, str], name: str, *choices: str) -> str:
     """An option with a fixed choice of values; the first is the default."""
     value = options.get(name, choices[0]).strip().lower()
     if value not in choices:
-        raise ConfigError(f"{name}={value} is none of {', '.join(choices)}. Nothing was read or written. Give one of them.")
+        raise ConfigError(
+            f"{name}={value} is none of {', '.join(choices)}. Nothing was read or written. Give one of them."
+        )
     return value
 
 
@@ -156,15 +167,18 @@ def number(options: Mapping[str, str], name: str, default: int, minimum: int = 0
     """An option that is a whole number."""
     value = options.get(name, str(default)).strip()
     if not value.isdecimal() or len(value) > _DIGITS or int(value) < minimum:
-        raise ConfigError(f"{name}={value:.200} is not a whole number of at least {minimum}. Nothing was read or written. Give one in digits.")
+        raise ConfigError(
+            f"{name}={value:.200} is not a whole number of at least {minimum}. Nothing was read or written. Give one"
+            " in digits."
+        )
     return int(value)
 
 
-def _refuse_itself(prefix: str, previous: str | None) -> None:
+def _check_not_itself(prefix: str, previous: str | None) -> None:
     if previous == prefix:
         raise ConfigError(
-            f"previousTransactionalIdPrefix is {previous!r}, as transactionalIdPrefix is: the query would fence itself. Nothing was written. Leave it"
-            " out, or name the prefix that the query had before.",
+            f"previousTransactionalIdPrefix is {previous!r}, as transactionalIdPrefix is: the query would fence"
+            " itself. Nothing was written. Leave it out, or name the prefix that the query had before.",
             tag="PREVIOUS_IS_ITSELF",
         )
 
@@ -174,7 +188,8 @@ def _override(value: str | None) -> str | None:
         return None
     if not value.startswith(_MISMATCH) or len(value) == len(_MISMATCH):
         raise ConfigError(
-            f"onProgressMismatch={value} is not checkpoint:<token>. Nothing was written. Copy the token from the refusal that it answers.",
+            f"onProgressMismatch={value} is not checkpoint:<token>. Nothing was written. Copy the token from the"
+            " refusal that it answers.",
             tag="MISMATCH_TOKEN",
         )
     return value[len(_MISMATCH) :]

@@ -1,16 +1,18 @@
 """What tests of semel, and of programs that use it, are made with. Public; ``docs/testing.md`` shows it at work.
 
 - ``fixtures``: pytest fixtures ``kafka`` and ``kafka3``, a real Kafka of one or three nodes, and ``spark_cluster``.
-- ``step_log``: a log of all steps, which survives a kill. ``crash``: strikes a process at a named step, beside that log. ``program``: runs programs
-  under such a plan, and starts them again.
-- ``spark``: a Spark that starts quickly, with executors in processes of their own; ``spark_home``, its query ``warm_up``, ``fork_server`` with
-  ``fork_client``, and ``daemon`` are what makes it quick.
-- ``proxy``: a TCP proxy in front of a broker that understands frame headers, and delays, repeats, drops or cuts. ``faults``: what it does to a
-  request. ``frames`` and ``addresses``: what it reads of requests, and replaces in answers.
-- ``history``: reports lost, duplicated, reordered, torn. ``records``: reads the topics for it, with an independent client.
+- ``step_log``: a log of all steps, which survives a kill. ``crash``: strikes a process at a named step, beside that
+  log. ``program``: runs programs under such a plan, and starts them again.
+- ``spark``: a Spark that starts quickly, with executors in processes of their own; ``spark_home``, its query
+  ``warm_up``, ``fork_server`` with ``fork_client``, and ``daemon`` are what makes it quick.
+- ``proxy``: a TCP proxy in front of a broker that understands frame headers, and delays, repeats, drops or cuts.
+  ``faults``: what it does to a request. ``frames`` and ``addresses``: what it reads of requests, and replaces in
+  answers.
+- ``history``: reports lost, duplicated, reordered, torn. ``records``: reads the topics for it, with an independent
+  client.
 
-The names below are loaded when they are first used: each of them needs other packages (pip install '.[testing]' in the checkout, and PySpark for
-:class:`SparkCluster`).
+The names below are loaded when they are first used: each of them needs other packages (pip install '.[testing]' in the
+checkout, and PySpark for :class:`SparkCluster`).
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
     from semel.testing.crash import Action, CrashPlan, CrashPoint, Passed
     from semel.testing.history import History, assert_exactly_once, check, expect
     from semel.testing.program import Program, run_until, run_until_done
-    from semel.testing.proxy import FaultProxy
+    from semel.testing.proxy.fault_proxy import FaultProxy
     from semel.testing.records import arrived, read
-    from semel.testing.spark import LOCAL, LOCAL_CLUSTER, SparkCluster
+    from semel.testing.spark.spark_cluster import LOCAL, LOCAL_CLUSTER, SparkCluster
 
 __all__ = [
     "LOCAL",

@@ -2,14 +2,16 @@
 
 ``SEMEL_STEPS=semel.testing.crash:observe`` hooks :mod:`semel.steps`. Two more variables say what is to happen:
 
-- ``SEMEL_CRASH``: points separated by commas, each ``STEP[:N][=ACTION]``, such as ``OwnerStep.COMMIT_SENT:2=kill``. A point strikes whoever
-  passes that step the N-th time, counted over all processes and restarts that share the directory. Actions: see :class:`Action`.
-- ``SEMEL_CRASH_DIR``: the directory where passings are counted and logged. A passing is counted by a file that only one process can
-  create, so that of several that arrive together exactly one is struck, and after a restart a spent point stays spent.
+- ``SEMEL_CRASH``: points separated by commas, each ``STEP[:N][=ACTION]``, such as ``OwnerStep.COMMIT_SENT:2=kill``. A
+  point strikes whoever passes that step the N-th time, counted over all processes and restarts that share the
+  directory. Actions: see :class:`Action`.
+- ``SEMEL_CRASH_DIR``: the directory where passings are counted and logged. A passing is counted by a file that only one
+  process can create, so that of several that arrive together exactly one is struck, and after a restart a spent point
+  stays spent.
 
-Every passed step is logged in ``steps.jsonl`` of that directory (:mod:`semel.testing.step_log`), the deadly one before it strikes.
-:class:`CrashPlan` builds the variables for a child process or for Spark, waits, and thaws; ``program.run_until_done`` restarts a program until
-it ends well.
+Every passed step is logged in ``steps.jsonl`` of that directory (:mod:`semel.testing.step_log`), the deadly one before
+it strikes. :class:`CrashPlan` builds the variables for a child process or for Spark, waits, and thaws;
+``program.run_until_done`` restarts a program until it ends well.
 
 Not promised: in Spark's local mode the executor is the driver's process, so that ``executor`` kills the driver there.
 """
@@ -27,7 +29,7 @@ from pathlib import Path
 
 from semel.sandbox.processes import alive, children, parents, stopped
 from semel.steps import Step
-from semel.testing.fork_client import STARTED_AS
+from semel.testing.spark.fork_client import STARTED_AS
 from semel.testing.step_log import Passed, append, read, step_name
 
 __all__ = ["SPARK", "Action", "CrashPlan", "CrashPoint", "Passed", "observe"]
@@ -50,7 +52,10 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """Strike at the ``n``-th passing of ``step``. ``step`` is a member of an enumeration of :mod:`semel.steps`, or its text."""
+    """Strike at the ``n``-th passing of ``step``.
+
+    ``step`` is a member of an enumeration of :mod:`semel.steps`, or its text.
+    """
 
     step: Step | str
     n: int = 1
@@ -70,8 +75,16 @@ class CrashPoint:
         head, _, action = text.strip().partition("=")
         name, _, number = head.partition(":")
         actions = {member.value: member for member in Action}
-        if name.count(".") != 1 or (number and not number.isdigit()) or number == "0" or (action and action not in actions):
-            raise ValueError(f"SEMEL_CRASH holds {text!r}, which is not STEP[:N][={'|'.join(actions)}], as in OwnerStep.COMMIT_SENT:2=kill")
+        if (
+            name.count(".") != 1
+            or (number and not number.isdigit())
+            or number == "0"
+            or (action and action not in actions)
+        ):
+            raise ValueError(
+                f"SEMEL_CRASH holds {text!r}, which is not STEP[:N][={'|'.join(actions)}], as in"
+                " OwnerStep.COMMIT_SENT:2=kill"
+            )
         return cls(name, int(number or 1), actions[action or "kill"])
 
 
@@ -82,7 +95,10 @@ def observe(step: Step, detail: str = "") -> None:
     """Log the step, count it, and strike if a point of the plan is met. ``SEMEL_STEPS`` names this function."""
     directory = os.environ.get("SEMEL_CRASH_DIR")
     if not directory:
-        raise ValueError("SEMEL_STEPS names semel.testing.crash:observe, but SEMEL_CRASH_DIR names no directory to count the steps in")
+        raise ValueError(
+            "SEMEL_STEPS names semel.testing.crash:observe, but SEMEL_CRASH_DIR names no directory to count the steps"
+            " in"
+        )
     append(Path(directory) / _LOG, step, detail)
     points = [CrashPoint.parse(text) for text in os.environ.get("SEMEL_CRASH", "").split(",") if text.strip()]
     met = [point for point in points if point.name == step_name(step)]
@@ -135,7 +151,9 @@ def _spark_processes(action: Action) -> list[int]:
     else:
         return []
     if not found:
-        raise RuntimeError(f"the crash action {action.value!r} needs a Java process of Spark around process {me}, and there is none")
+        raise RuntimeError(
+            f"the crash action {action.value!r} needs a Java process of Spark around process {me}, and there is none"
+        )
     return found
 
 
@@ -143,7 +161,10 @@ def _spark_processes(action: Action) -> list[int]:
 
 
 class CrashPlan:
-    """What strikes where in one run of a test. The state is in ``directory``: empty, or what an earlier process under this plan left."""
+    """What strikes where in one run of a test.
+
+    The state is in ``directory``: empty, or what an earlier process under this plan left.
+    """
 
     def __init__(self, directory: Path, *points: CrashPoint) -> None:
         if len(set(map(str, points))) != len(points):
@@ -161,7 +182,9 @@ class CrashPlan:
         }
 
     def spark_conf(self) -> dict[str, str]:
-        """Spark settings that hand the variables to the executors' Python workers; the driver takes :meth:`environment`."""
+        """Spark settings that hand the variables to the executors' Python workers; the driver takes
+        :meth:`environment`.
+        """
         return {f"spark.executorEnv.{name}": value for name, value in self.environment().items()}
 
     @property
@@ -178,11 +201,15 @@ class CrashPlan:
         return [int(pid) for pid in json.loads((self.directory / f"{point}.struck").read_text())]
 
     def wait(self, point: CrashPoint, timeout: float) -> list[int]:
-        """Wait until the point has struck and its victims are dead (stopped, or held), and return them. Raises :class:`TimeoutError`."""
+        """Wait until the point has struck and its victims are dead (stopped, or held), and return them.
+
+        Raises :class:`TimeoutError`.
+        """
         _wait_until(
             lambda: self.struck(point) and all(_overcome(pid, point.action) for pid in self.victims(point)),
             timeout,
-            f"crash point {point} has not struck within {timeout} s; passed so far: {[p.step for p in self.passed()][-20:]}",
+            f"crash point {point} has not struck within {timeout} s; passed so far:"
+            f" {[p.step for p in self.passed()][-20:]}",
         )
         return self.victims(point)
 
@@ -203,7 +230,9 @@ class CrashPlan:
         """Raise :class:`AssertionError` naming the points that never struck: a run without its crash shows nothing."""
         missing = [str(point) for point in self.points if not self.struck(point)]
         if missing:
-            raise AssertionError(f"never struck: {', '.join(missing)}; passed: {sorted({p.step for p in self.passed()})}")
+            raise AssertionError(
+                f"never struck: {', '.join(missing)}; passed: {sorted({p.step for p in self.passed()})}"
+            )
 
 
 def _overcome(pid: int, action: Action) -> bool:

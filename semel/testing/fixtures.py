@@ -1,6 +1,7 @@
 """pytest fixtures: a real Kafka, of one node or of three, and a Spark of separate processes.
 
-Use them with ``pytest_plugins = ["semel.testing.fixtures"]`` in the root conftest. A Kafka is started by the first test that asks for it.
+Use them with ``pytest_plugins = ["semel.testing.fixtures"]`` in the root conftest. A Kafka is started by the first test
+that asks for it.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from collections.abc import Iterator
 import pytest
 
 from semel.sandbox import Sandbox
-from semel.testing.spark import SparkCluster
+from semel.testing.spark.spark_cluster import SparkCluster
 
 __all__ = ["kafka", "kafka3", "spark_cluster"]
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Sandbox]:
-    """One node, for the whole session. Tests share it: each takes topic names and ids of its own, and leaves the node running."""
+    """One node, for the whole session.
+
+    Tests share it: each takes topic names and ids of its own, and leaves the node running.
+    """
     with Sandbox.start() as sandbox:
         yield sandbox
 
@@ -31,5 +35,8 @@ def kafka3() -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="session")
 def spark_cluster() -> SparkCluster:
-    """Runs driver programs on ``local-cluster``, with executors in processes of their own, under a crash plan. It holds nothing that runs."""
+    """Runs driver programs on ``local-cluster``, with executors in processes of their own, under a crash plan.
+
+    It holds nothing that runs.
+    """
     return SparkCluster()

@@ -7,11 +7,12 @@
 - *lost*: records that were to be there and are not;
 - *duplicated*: records too many of an id, beyond the first (beyond as many as the source has);
 - *unexpected*: records whose id nobody wrote;
-- *reordered*: first records of their id that stand behind one that comes after them in the source, for each pair of source partition and output
-  partition: the order that is promised (DESIGN rule 11);
+- *reordered*: first records of their id that stand behind one that comes after them in the source, for each pair of
+  source partition and output partition: the order that is promised (DESIGN rule 11);
 - *torn*: batches (what carries the same number of a batch or transaction) of which some is there and some is not.
 
-Ids are compared as text. The comparison is a few passes over arrays; a million records take seconds, most of them for reading.
+Ids are compared as text. The comparison is a few passes over arrays; a million records take seconds, most of them for
+reading.
 """
 
 from __future__ import annotations
@@ -97,20 +98,23 @@ def check(
 ) -> History:
     """Read ``topics`` and say what is wrong with them.
 
-    ``cluster`` is bootstrap servers or properties for confluent-kafka. ``id``, ``batch``, … name a place in a record (``key``, ``value``,
-    ``header:NAME``, ``json:$.field``). What must be there, each once:
+    ``cluster`` is bootstrap servers or properties for confluent-kafka. ``id``, ``batch``, … name a place in a record
+    (``key``, ``value``, ``header:NAME``, ``json:$.field``). What must be there, each once:
 
-    - ``source``: the ids of these topics (``source_id``, if they stand in another place there); then the order is checked too, and with
-      ``batch``, a batch is what carries the same one in the source;
+    - ``source``: the ids of these topics (``source_id``, if they stand in another place there); then the order is
+      checked too, and with ``batch``, a batch is what carries the same one in the source;
     - ``expected``: ids; or batches of ids, ``{batch: [id, …]}``; or what :func:`expect` made;
     - neither: losses are not checked.
 
-    Without either, batches can still be checked if every record carries how many ids its ``batch`` has, in ``batch_size``.
+    Without either, batches can still be checked if every record carries how many ids its ``batch`` has, in
+    ``batch_size``.
     """
     if expected is not None and source is not None:
         raise ConfigError("expected and source were both given: only one can be what must be there. Nothing was read.")
     if batch_size is not None and batch is None:
-        raise ConfigError("batch_size was given without batch: nothing says which records belong together. Nothing was read.")
+        raise ConfigError(
+            "batch_size was given without batch: nothing says which records belong together. Nothing was read."
+        )
     fields = {name: place for name, place in (("id", id), ("batch", batch), ("size", batch_size)) if place is not None}
     if source is not None:
         there = {"id": source_id or id} | ({} if batch is None or batch_size else {"batch": batch})
@@ -123,9 +127,15 @@ def check(
 
 
 def assert_exactly_once(cluster: str | Mapping[str, str], topics: str | Sequence[str], **how: Any) -> History:
-    """As :func:`check`; raises :class:`AssertionError` with the table unless the history is exact. Losses must be checkable."""
+    """As :func:`check`; raises :class:`AssertionError` with the table unless the history is exact.
+
+    Losses must be checkable.
+    """
     if how.get("expected") is None and how.get("source") is None:
-        raise ConfigError("without expected or source, losses cannot be checked, and exactly-once cannot be asserted. Nothing was read.")
+        raise ConfigError(
+            "without expected or source, losses cannot be checked, and exactly-once cannot be asserted. Nothing was"
+            " read."
+        )
     history = check(cluster, topics, **how)
     if not history.exact:
         raise AssertionError(f"not exactly once\n{history}")
@@ -137,11 +147,18 @@ def expect(ids: Iterable[object] | Mapping[object, Iterable[object]]) -> pa.Tabl
     if not isinstance(ids, Mapping):
         return pa.table({"id": pa.array(map(_text, ids), pa.string())})
     pairs = [(_text(batch), _text(each)) for batch, members in ids.items() for each in members]
-    return pa.table({"id": pa.array([each for _, each in pairs], pa.string()), "batch": pa.array([batch for batch, _ in pairs], pa.string())})
+    return pa.table(
+        {
+            "id": pa.array([each for _, each in pairs], pa.string()),
+            "batch": pa.array([batch for batch, _ in pairs], pa.string()),
+        }
+    )
 
 
 def compare(seen: pa.Table, expected: pa.Table | None) -> History:
-    """Compare records that were read with what was expected; tables as :func:`semel.testing.records.read` and :func:`expect` make them."""
+    """Compare records that were read with what was expected; tables as :func:`semel.testing.records.read` and
+    :func:`expect` make them.
+    """
     names, codes, wanted = _coded(seen["id"], None if expected is None else expected["id"])
     counts = np.bincount(codes, minlength=len(names))
     due = np.bincount(wanted, minlength=len(names)) if wanted is not None else np.ones(len(names), np.int64)
@@ -180,7 +197,10 @@ def _encoded(column: pa.ChunkedArray) -> tuple[pa.Array, _Ints]:
 
 
 def _reordered(seen: pa.Table, codes: _Ints, expected: pa.Table, wanted: _Ints, size: int) -> _Ints:
-    """How many records of each id are out of order. Only first records of ids that the source has once: of others the order says nothing."""
+    """How many records of each id are out of order.
+
+    Only first records of ids that the source has once: of others the order says nothing.
+    """
     once = np.bincount(wanted, minlength=size) == 1
     position = np.full(size, -1, np.int64)
     position[wanted] = _numbers(expected["offset"])

@@ -27,7 +27,9 @@ class Program:
         self.argv = list(argv)
         self.log = log
         with log.open("ab") as output:
-            self.process = subprocess.Popen(self.argv, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(
+                self.argv, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
 
     def __enter__(self) -> Program:
         return self
@@ -41,7 +43,10 @@ class Program:
         self.process.wait()
 
     def wait(self, timeout: float) -> int:
-        """Its status when it has ended. Raises :class:`AssertionError`, with what it printed, if that takes longer than ``timeout`` seconds."""
+        """Its status when it has ended.
+
+        Raises :class:`AssertionError`, with what it printed, if that takes longer than ``timeout`` seconds.
+        """
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -65,11 +70,13 @@ def run_until(
     environment: Mapping[str, str] | None = None,
     timeout: float = 600,
 ) -> int:
-    """As :func:`run_until_done`, for a program that does not end by itself: until ``condition()`` holds and every point has struck.
+    """As :func:`run_until_done`, for a program that does not end by itself: until ``condition()`` holds and every point
+    has struck.
 
-    The condition is asked a few times a second while the program runs, and must not wait. Then the program is ended by SIGKILL, with the Java of its
-    Spark. A condition that can hold before the last crash shows nothing: run it once more, behind that, for what only a started-again program
-    brings. Returns the restarts. Raises :class:`AssertionError` as :func:`run_until_done` does; ``timeout`` is for all runs together.
+    The condition is asked a few times a second while the program runs, and must not wait. Then the program is ended by
+    SIGKILL, with the Java of its Spark. A condition that can hold before the last crash shows nothing: run it once
+    more, behind that, for what only a started-again program brings. Returns the restarts. Raises
+    :class:`AssertionError` as :func:`run_until_done` does; ``timeout`` is for all runs together.
     """
     _check_releases(plan)
     end = time.monotonic() + timeout
@@ -81,18 +88,29 @@ def run_until(
                     return restarts
                 if time.monotonic() > end:
                     missing = sorted({str(point) for point in plan.points} - _struck(plan))
-                    raise AssertionError(f"the condition did not come true within {timeout} s; never struck: {missing}\n{program.tail()}")
+                    raise AssertionError(
+                        f"the condition did not come true within {timeout} s; never struck: {missing}\n{program.tail()}"
+                    )
                 time.sleep(_POLL_S)
-            _refuse_own_end(program, before, plan)
+            _check_struck(program, before, plan)
     raise _too_often(argv, plan, most)
 
 
-def run_until_done(argv: Sequence[str], plan: CrashPlan, most: int, *, environment: Mapping[str, str] | None = None, timeout: float = 600) -> int:
-    """Run a program under a plan, and start it again each time the plan has struck and it ended, until it ends with status 0. Returns the restarts.
+def run_until_done(
+    argv: Sequence[str],
+    plan: CrashPlan,
+    most: int,
+    *,
+    environment: Mapping[str, str] | None = None,
+    timeout: float = 600,
+) -> int:
+    """Run a program under a plan, and start it again each time the plan has struck and it ended, until it ends with
+    status 0. Returns the restarts.
 
-    Raises :class:`AssertionError`, with what the program printed, when it ends badly though no point has struck in that run, needs more than
-    ``most`` restarts, runs longer than ``timeout`` seconds, or ends well without every point having struck. ``environment`` comes on top
-    of this process's. What each run printed is in ``run-0.log``, ``run-1.log``, … of the plan's directory.
+    Raises :class:`AssertionError`, with what the program printed, when it ends badly though no point has struck in that
+    run, needs more than ``most`` restarts, runs longer than ``timeout`` seconds, or ends well without every point
+    having struck. ``environment`` comes on top of this process's. What each run printed is in ``run-0.log``,
+    ``run-1.log``, … of the plan's directory.
     """
     _check_releases(plan)
     for restarts in range(most + 1):
@@ -103,7 +121,7 @@ def run_until_done(argv: Sequence[str], plan: CrashPlan, most: int, *, environme
             if status == 0:
                 plan.check_all_struck()
                 return restarts
-            _refuse_own_end(program, before, plan)
+            _check_struck(program, before, plan)
     raise _too_often(argv, plan, most)
 
 
@@ -120,10 +138,12 @@ def _struck(plan: CrashPlan) -> set[str]:
     return {str(point) for point in plan.points if plan.struck(point)}
 
 
-def _refuse_own_end(program: Program, before: set[str], plan: CrashPlan) -> None:
+def _check_struck(program: Program, before: set[str], plan: CrashPlan) -> None:
     """Raise unless a point has struck in this run: a program that ends by itself is not started again."""
     if _struck(plan) == before:
-        raise AssertionError(f"{program.argv} ended with {program.process.returncode}, and not by a crash point:\n{program.tail()}")
+        raise AssertionError(
+            f"{program.argv} ended with {program.process.returncode}, and not by a crash point:\n{program.tail()}"
+        )
 
 
 def _too_often(argv: Sequence[str], plan: CrashPlan, most: int) -> AssertionError:

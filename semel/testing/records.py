@@ -1,7 +1,8 @@
-"""Reads topics with a client that is not ours (confluent-kafka), from the earliest record to the end, as a read_committed reader sees them.
+"""Reads topics with a client that is not ours (confluent-kafka), from the earliest record to the end, as a
+read_committed reader sees them.
 
-The end is what the broker says it is when reading begins, open transactions included: they are waited for, and named when they stay. Records
-become columns of Arrow as they come, so that a million of them take tens of megabytes.
+The end is what the broker says it is when reading begins, open transactions included: they are waited for, and named
+when they stay. Records become columns of Arrow as they come, so that a million of them take tens of megabytes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Ends = dict[tuple[str, int], int]
 _CHUNK = 10_000
 _POLL_S = 0.05
 _REQUEST_S = 10.0
-#: What brokers answer while a topic is new or a leader changes. The client's own ``retriable()`` does not know them here.
+#: What brokers answer while a topic is new or a leader changes. The client's own ``retriable()`` does not know them
+#: here.
 _PASSING = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -46,7 +48,9 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where a value stands in a record: ``key``, ``value``, ``header:NAME``, ``json:$.path.in.value``, ``partition`` or ``offset``."""
+    """Where a value stands in a record: ``key``, ``value``, ``header:NAME``, ``json:$.path.in.value``, ``partition`` or
+    ``offset``.
+    """
 
     kind: str
     path: tuple[str, ...] = ()
@@ -61,7 +65,10 @@ class Field:
             return cls(kind, (rest,))
         if kind == "json" and rest.startswith("$.") and all(rest[2:].split(".")):
             return cls(kind, tuple(rest[2:].split(".")))
-        raise ConfigError(f"{text!r} names no place in a record. Nothing was read. It is key, value, header:NAME, json:$.field, partition or offset.")
+        raise ConfigError(
+            f"{text!r} names no place in a record. Nothing was read. It is key, value, header:NAME, json:$.field,"
+            " partition or offset."
+        )
 
     def reader(self) -> Callable[[Any], str | None]:
         """What takes the value out of a confluent-kafka message, as text; None where the record lacks it."""
@@ -101,18 +108,21 @@ def read(
     wait_for_open: bool = True,
     missing: str | None = None,
 ) -> pa.Table:
-    """All committed records: columns ``topic``, ``partition``, ``offset``, and one text column for each of ``fields`` (name: place).
+    """All committed records: columns ``topic``, ``partition``, ``offset``, and one text column for each of ``fields``
+    (name: place).
 
-    Raises :class:`Retriable` when the end is not reached within ``timeout`` seconds, :class:`ConfigError` for a record without a field, unless
-    ``missing`` is what shall stand there (a tombstone has no value). With ``wait_for_open=False``, what stands behind an open transaction is not
-    waited for, and not read.
+    Raises :class:`Retriable` when the end is not reached within ``timeout`` seconds, :class:`ConfigError` for a record
+    without a field, unless ``missing`` is what shall stand there (a tombstone has no value). With
+    ``wait_for_open=False``, what stands behind an open transaction is not waited for, and not read.
     """
     deadline = time.monotonic() + timeout
     properties = client_properties(cluster)
     readers = {name: Field.parse(place).reader() for name, place in fields.items()}
     ends = _ends(properties, topics, deadline, wait_for_open)
     chunks = [_columns(messages, readers, fields, missing) for messages in _messages(properties, ends, deadline)]
-    schema = pa.schema({"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()} | dict.fromkeys(fields, pa.string()))
+    schema = pa.schema(
+        {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()} | dict.fromkeys(fields, pa.string())
+    )
     return pa.Table.from_batches([chunk.cast(schema) for chunk in chunks], schema)
 
 
@@ -122,7 +132,10 @@ def arrived(cluster: str | Mapping[str, str], *topics: str) -> int:
 
 
 def _columns(
-    messages: Sequence[Any], readers: Mapping[str, Callable[[Any], str | None]], fields: Mapping[str, str], missing: str | None
+    messages: Sequence[Any],
+    readers: Mapping[str, Callable[[Any], str | None]],
+    fields: Mapping[str, str],
+    missing: str | None,
 ) -> pa.RecordBatch:
     columns: dict[str, Any] = {
         "topic": pa.array([message.topic() for message in messages], pa.string()),
@@ -136,8 +149,8 @@ def _columns(
         if column.null_count:
             first = next(message for message in messages if reader(message) is None)
             raise ConfigError(
-                f"the record at {first.topic()}-{first.partition()}@{first.offset()} has no {fields[name]}, so that nothing can be said of it."
-                " Name the place where every record carries it."
+                f"the record at {first.topic()}-{first.partition()}@{first.offset()} has no {fields[name]}, so that"
+                " nothing can be said of it. Name the place where every record carries it."
             )
         columns[name] = column
     return pa.RecordBatch.from_pydict(columns)
@@ -159,8 +172,8 @@ def _ends(properties: Mapping[str, str], topics: Sequence[str], deadline: float,
             return ends
         if time.monotonic() > deadline:
             raise Retriable(
-                f"open transactions hide what is behind {_places(held)}: no reader sees it, so that nothing can be said yet."
-                " End them (they end by themselves after their timeout), then ask again.",
+                f"open transactions hide what is behind {_places(held)}: no reader sees it, so that nothing can be"
+                " said yet. End them (they end by themselves after their timeout), then ask again.",
                 tag="OPEN_TRANSACTION",
             )
         time.sleep(_POLL_S)
@@ -169,7 +182,9 @@ def _ends(properties: Mapping[str, str], topics: Sequence[str], deadline: float,
 def _partitions(admin: Any, topic: str) -> list[int]:
     found = admin.list_topics(topic, timeout=_REQUEST_S).topics[topic]
     if found.error is not None:
-        raise ConfigError(f"topic {topic} cannot be read: {found.error.str()}. Nothing was checked.", tag="UNKNOWN_TOPIC")
+        raise ConfigError(
+            f"topic {topic} cannot be read: {found.error.str()}. Nothing was checked.", tag="UNKNOWN_TOPIC"
+        )
     return sorted(found.partitions)
 
 
@@ -178,7 +193,9 @@ def _latest(admin: Any, partitions: Sequence[Any], isolation: Any, deadline: flo
     while True:
         answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=_REQUEST_S)
         try:
-            return {(partition.topic, partition.partition): answer.result().offset for partition, answer in answers.items()}
+            return {
+                (partition.topic, partition.partition): answer.result().offset for partition, answer in answers.items()
+            }
         except KafkaException as error:
             if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
                 raise
@@ -189,7 +206,10 @@ def _latest(admin: Any, partitions: Sequence[Any], isolation: Any, deadline: flo
 
 
 def _messages(properties: Mapping[str, str], ends: Ends, deadline: float) -> Iterator[list[Any]]:
-    """Lists of messages below the ends. A partition is read when a message or the end of what is visible reaches its end."""
+    """Lists of messages below the ends.
+
+    A partition is read when a message or the end of what is visible reaches its end.
+    """
     left = {partition: end for partition, end in ends.items() if end > 0}
     consumer = Consumer(
         {
@@ -220,7 +240,10 @@ def _counts(message: Any, left: Ends) -> bool:
     problem = message.error()
     if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
         if problem.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise DataLoss(f"{partition[0]}-{partition[1]} lost records while it was read: {problem.str()}. Nothing was checked. Read it again.")
+            raise DataLoss(
+                f"{partition[0]}-{partition[1]} lost records while it was read: {problem.str()}. Nothing was checked."
+                " Read it again."
+            )
         raise KafkaException(problem)
     end = left.get(partition)
     if end is None:

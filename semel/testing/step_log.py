@@ -1,12 +1,13 @@
 """A log of the steps that processes pass, one line a step, that outlives a process which is killed right behind it.
 
-``SEMEL_STEPS=semel.testing.step_log:observe`` and ``SEMEL_STEP_LOG=<file>`` log all steps of a process and of those that inherit its variables;
-:mod:`semel.testing.crash` writes the same log beside its kills. Each line is one JSON object, written by one ``write`` to a file that is only
-appended to: it is there, whole, though the process dies at once, and lines of several processes do not mix. ``python -m model <file>`` tells whether
-the protocol allows what is in it.
+``SEMEL_STEPS=semel.testing.step_log:observe`` and ``SEMEL_STEP_LOG=<file>`` log all steps of a process and of those
+that inherit its variables; :mod:`semel.testing.crash` writes the same log beside its kills. Each line is one JSON
+object, written by one ``write`` to a file that is only appended to: it is there, whole, though the process dies at
+once, and lines of several processes do not mix. ``python -m model <file>`` tells whether the protocol allows what is in
+it.
 
-Not promised: anything of a machine that dies, since nothing is forced to disk; and which of two steps came first that two threads of one process
-passed at the same moment.
+Not promised: anything of a machine that dies, since nothing is forced to disk; and which of two steps came first that
+two threads of one process passed at the same moment.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ __all__ = ["Passed", "append", "observe", "read", "step_name", "transactional_id
 class Passed:
     """One line.
 
-    ``owner`` tells the owners of one transactional id in one process apart: it counts how often that id was taken over there (0 for other
-    steps than an owner's); ``sequence`` counts the process's lines; ``time`` is monotonic seconds, the same clock for all processes of a machine, and
-    ``clock`` is the time of day for people.
+    ``owner`` tells the owners of one transactional id in one process apart: it counts how often that id was taken over
+    there (0 for other steps than an owner's); ``sequence`` counts the process's lines; ``time`` is monotonic seconds,
+    the same clock for all processes of a machine, and ``clock`` is the time of day for people.
     """
 
     pid: int
@@ -59,7 +60,9 @@ def observe(step: Step, detail: str = "") -> None:
     """Log the step in the file that ``SEMEL_STEP_LOG`` names. ``SEMEL_STEPS`` names this function."""
     file = os.environ.get("SEMEL_STEP_LOG")
     if not file:
-        raise ValueError("SEMEL_STEPS names semel.testing.step_log:observe, but SEMEL_STEP_LOG names no file to log the steps in")
+        raise ValueError(
+            "SEMEL_STEPS names semel.testing.step_log:observe, but SEMEL_STEP_LOG names no file to log the steps in"
+        )
     append(Path(file), step, detail)
 
 

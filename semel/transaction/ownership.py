@@ -9,27 +9,37 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from semel.errors import ConfigError
-from semel.transaction.naming import check_prefix
-from semel.transaction.progress import Recorded, Settled
-from semel.transaction.progress_topic import DEFAULT_TOPIC, ProgressTopic
+from semel.transaction.progress.record import ProgressLog, ProgressRecord
+from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.transaction.states import Event, States
-from semel.wire import topics
+from semel.transaction.transactional_id import check_prefix
+from semel.wire.api import topics
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
-from semel.wire.transactions import Identity
 
-__all__ = ["Ownership", "in_turn"]
+__all__ = ["Ownership", "synchronized"]
 
-#: A whole batch is in one transaction, and a restarted query ends its predecessor's at once, so nothing speaks for a short one.
+#: A whole batch is in one transaction, and a restarted query ends its predecessor's at once, so nothing speaks for a
+#: short one.
 DEFAULT_TIMEOUT_MS = 900_000
 
 
 class Ownership:
-    """The owner's side of one transactional id. One thread at a time drives it (``turn``); a second one only waits for markers."""
+    """The owner's side of one transactional id.
+
+    One thread at a time drives it (``turn``); a second one only waits for markers.
+    """
 
     def __init__(
-        self, client: Client, transactional_id: str, *, scope: str, progress_topic: str = DEFAULT_TOPIC, accept_late_markers: bool = False
+        self,
+        client: Client,
+        transactional_id: str,
+        *,
+        scope: str,
+        progress_topic: str = DEFAULT_TOPIC,
+        accept_late_markers: bool = False,
     ) -> None:
         self.client = client
         self.transactional_id = check_prefix(transactional_id)
@@ -37,29 +47,34 @@ class Ownership:
         self.progress = ProgressTopic(client, transactional_id, scope, progress_topic)
         self.accept_late_markers = accept_late_markers
         self.states = States(transactional_id)
-        self.turn = threading.RLock()
+        self.lock = threading.RLock()
         self.identity = Identity(transactional_id, -1, -1)
-        self.newest: Recorded | None = None
-        #: All that was read of progress when the id was taken over: how the transactions of the owners before this one had ended.
-        self.settled = Settled(())
+        self.committed: ProgressRecord | None = None
+        #: All that was read of progress when the id was taken over: how the transactions of the owners before this one
+        #: had ended.
+        self.progress_log = ProgressLog(())
         #: The producer ids that those owners had, where they show.
-        self.former: frozenset[int] = frozenset()
+        self.previous_producer_ids: frozenset[int] = frozenset()
         #: Whether to go on where progress seems lost: for who is about to set it.
         self.may_have_lost_progress = False
-        #: Whether it was found lost: then what this owner leaves before its first commit must not look like progress that is there.
+        #: Whether it was found lost: then what this owner leaves before its first commit must not look like progress
+        #: that is there.
         self.lost_progress = False
-        #: The ownership of the prefix that this one goes on from: its progress is marked as moved by the first transaction.
+        #: The ownership of the prefix that this one goes on from: its progress is marked as moved by the first
+        #: transaction.
         self.predecessor: Ownership | None = None
         #: Partitions whose markers this owner has checked: what it adds for the first time is checked first.
-        self.checked: set[TopicPartition] = set()
+        self.checked_partitions: set[TopicPartition] = set()
         self.checked_groups: set[tuple[str, TopicPartition]] = set()
-        #: Where the owners before this one may have left offsets pending: looked at before this one commits any, and handed on until then.
-        self.unseen_groups: dict[str, set[TopicPartition]] = {}
-        #: How often in a row a transaction was found aborted too early for its timeout: by a rival (PROTOCOL 4, row 48).
-        self.rivals_met = 0
+        #: Where the owners before this one may have left offsets pending: looked at before this one commits any, and
+        #: handed on until then.
+        self.groups_to_check: dict[str, set[TopicPartition]] = {}
+        #: How often in a row a transaction was found aborted too early for its timeout: by a rival (PROTOCOL 4, row
+        #: 48).
+        self.early_aborts = 0
         self.timeout_ms = client.config.transaction_timeout_ms or 0
         #: How long the brokers let a transaction be open; their default where they do not tell.
-        self.longest_ms = DEFAULT_TIMEOUT_MS
+        self.max_timeout_ms = DEFAULT_TIMEOUT_MS
         self._began = 0.0
 
     def begin(self) -> None:
@@ -76,18 +91,26 @@ class Ownership:
         return (time.monotonic() - self._began) * 1000
 
     def deadline(self) -> Deadline:
-        """How long to repeat a request of the protocol: ``delivery.timeout.ms``, with short pauses, since most waits are for a marker."""
+        """How long to repeat a request of the protocol: ``delivery.timeout.ms``, with short pauses, since most waits
+        are for a marker.
+        """
         config = self.client.config
-        return Deadline(config.delivery_timeout_ms, backoff_ms=min(2, config.retry_backoff_ms), backoff_max_ms=config.retry_backoff_ms)
+        return Deadline(
+            config.delivery_timeout_ms,
+            backoff_ms=min(2, config.retry_backoff_ms),
+            backoff_max_ms=config.retry_backoff_ms,
+        )
 
     def settle_timeout(self, deadline: Deadline) -> None:
-        """Find the transaction timeout: what was set, else 15 minutes, else the broker's maximum where that is less (DESIGN rule 10)."""
+        """Find the transaction timeout: what was set, else 15 minutes, else the broker's maximum where that is less
+        (DESIGN rule 10).
+        """
         try:
             told = topics.broker_config(self.client, ["transaction.max.timeout.ms"], deadline)
         except ConfigError:  # no right to read it: the broker refuses what is too long, by name
             told = {}
-        self.longest_ms = int(told.get("transaction.max.timeout.ms") or DEFAULT_TIMEOUT_MS)
-        self.timeout_ms = self.timeout_ms or min(DEFAULT_TIMEOUT_MS, self.longest_ms)
+        self.max_timeout_ms = int(told.get("transaction.max.timeout.ms") or DEFAULT_TIMEOUT_MS)
+        self.timeout_ms = self.timeout_ms or min(DEFAULT_TIMEOUT_MS, self.max_timeout_ms)
 
 
 class _Owned(Protocol):
@@ -99,13 +122,14 @@ _R = TypeVar("_R")
 _S = TypeVar("_S", bound=_Owned)
 
 
-def in_turn(method: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
+def synchronized(method: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
     """A method that waits for those of other threads on the same owner."""
 
     @wraps(method)
     def taken(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        self._own.states.refuse_forked()  # another thread may have had the turn when this process was forked, and never gives it back
-        with self._own.turn:
+        # another thread may have had the turn when this process was forked, and never gives it back
+        self._own.states.check_not_forked()
+        with self._own.lock:
             return method(self, *args, **kwargs)
 
     return taken

@@ -1,10 +1,11 @@
-"""A participant: writes the partitions of its ticket, in whatever process it lives, and hands back a receipt (PROTOCOL 3.4).
+"""A participant: writes the partitions of its ticket, in whatever process it lives, and hands back a receipt (PROTOCOL
+3.4).
 
 With a plain ticket (at-least-once) it writes outside of any transaction, and attempts do not matter.
 
-It knows the identity of the transaction but owns nothing: it cannot begin, end or fence. Rows outside its ticket are refused before anything is
-sent, and a second attempt is refused at once (DESIGN rule 2): the broker answers a repeated sequence with OK and keeps the first rows, so a
-second attempt with other rows would lose them silently.
+It knows the identity of the transaction but owns nothing: it cannot begin, end or fence. Rows outside its ticket are
+refused before anything is sent, and a second attempt is refused at once (DESIGN rule 2): the broker answers a repeated
+sequence with OK and keeps the first rows, so a second attempt with other rows would lose them silently.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from semel.errors import AbortAndRetry, ConfigError
 from semel.records.codecs import Codec
 from semel.records.encode import SEQUENCES, Batch, encode
 from semel.records.header import HEADER_SIZE, pack, scan
+from semel.same_version import check_same_version
 from semel.steps import ParticipantStep, reached
 from semel.transaction.routing import by_partition, check_columns, targets
-from semel.transaction.ticket import Receipt, Ticket, Wrote
-from semel.version import refuse_other
+from semel.transaction.ticket import Receipt, Ticket, Written
+from semel.wire.api.produce import Appender
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
-from semel.wire.produce import Appender
 
 __all__ = ["SECOND_ATTEMPT", "Participant"]
 
@@ -40,15 +41,21 @@ SECOND_ATTEMPT = "SECOND_ATTEMPT"
 
 
 class Participant:
-    """Writes with one ticket. ``attempt``, ``stage`` and ``task`` are Spark's; an attempt above 0 is refused, and a ticket of another semel."""
+    """Writes with one ticket.
+
+    ``attempt``, ``stage`` and ``task`` are Spark's; an attempt above 0 is refused, and a ticket of another semel.
+    """
 
     def __init__(self, client: Client, ticket: Ticket, *, attempt: int = 0, stage: int = -1, task: int = -1) -> None:
-        refuse_other(ticket.version, "this ticket")  # first of all: nothing else of another version's ticket was read
+        check_same_version(
+            ticket.version, "this ticket"
+        )  # first of all: nothing else of another version's ticket was read
         self._shared = ticket.identity.producer_id >= 0
         if attempt > 0 and self._shared:
             raise AbortAndRetry(
-                f"task attempt {attempt} was started for ticket {ticket.number}: a second attempt may not write into a shared transaction."
-                " Nothing of the batch is visible. Abort it and run it again as a whole, as the sink does.",
+                f"task attempt {attempt} was started for ticket {ticket.number}: a second attempt may not write into"
+                " a shared transaction. Nothing of the batch is visible. Abort it and run it again as a whole, as"
+                " the sink does.",
                 tag=SECOND_ATTEMPT,
             )
         self._client = client
@@ -61,8 +68,12 @@ class Participant:
         self._process = os.getpid()
         self._failed = False
         self._sealed = False
-        self._lock = threading.RLock()  # sequences are given out and sent in one order: two threads at once would send two batches under one number
-        self._appender = Appender(client, {name: t.id for name, t in ticket.topics.items()}, ticket.identity.transactional_id or None)
+        self._lock = (
+            threading.RLock()
+        )  # sequences are given out and sent in one order: two threads at once would send two batches under one number
+        self._appender = Appender(
+            client, {name: t.id for name, t in ticket.topics.items()}, ticket.identity.transactional_id or None
+        )
         reached(ParticipantStep.STARTED, str(ticket.number))
 
     def __enter__(self) -> Participant:
@@ -74,8 +85,9 @@ class Participant:
     def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
         """Write rows and wait until they are acknowledged.
 
-        ``rows`` has ``value`` and may have ``key`` (binary or string), ``partition``, ``timestamp`` and ``headers``. Raises :class:`ConfigError` for
-        rows outside the ticket or that cannot be encoded, before anything is sent, and what :meth:`flush` raises.
+        ``rows`` has ``value`` and may have ``key`` (binary or string), ``partition``, ``timestamp`` and ``headers``.
+        Raises :class:`ConfigError` for rows outside the ticket or that cannot be encoded, before anything is sent, and
+        what :meth:`flush` raises.
         """
         self.write(topic, rows)
         self.flush()
@@ -90,7 +102,10 @@ class Participant:
             if not rows.num_rows:
                 return
             target = self._targets(topic, rows, keys=keys)
-            encoded = [[((topic, index), batch) for batch in self._encode((topic, index), part)] for index, part in by_partition(rows, target)]
+            encoded = [
+                [((topic, index), batch) for batch in self._encode((topic, index), part)]
+                for index, part in by_partition(rows, target)
+            ]
             # in turn, a batch of each partition: so few requests carry them, and not one request each
             self._appender.submit(batch for turn in zip_longest(*encoded) for batch in turn if batch is not None)
             reached(ParticipantStep.SENT, topic)
@@ -98,37 +113,44 @@ class Participant:
     def write_encoded(self, topic: str, partitions: npt.NDArray[np.int64], batches: Sequence[memoryview]) -> None:
         """Write record batches that were encoded without an identity, each to its partition, in their order.
 
-        They get the ticket's producer id, epoch and sequence here, and a new checksum. Raises :class:`ConfigError` for a partition outside the
-        ticket, before anything is sent.
+        They get the ticket's producer id, epoch and sequence here, and a new checksum. Raises :class:`ConfigError` for
+        a partition outside the ticket, before anything is sent.
         """
         with self._writing():
             self._check(topic, partitions)
-            stamped = (((topic, index), self._stamp((topic, index), batch)) for index, batch in zip(partitions.tolist(), batches, strict=True))
+            stamped = (
+                ((topic, index), self._stamp((topic, index), batch))
+                for index, batch in zip(partitions.tolist(), batches, strict=True)
+            )
             self._appender.submit(stamped)
             reached(ParticipantStep.SENT, topic)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        self._refuse_forked()
+        self._check_not_forked()
         with self._lock:
             if self._sealed:
                 raise ConfigError(
-                    f"ticket {self._ticket.number} has its receipt, and more rows were to be written with it. None of them was sent."
-                    " Take the receipt when everything is written, or ask for another ticket.",
+                    f"ticket {self._ticket.number} has its receipt, and more rows were to be written with it. None of"
+                    " them was sent. Take the receipt when everything is written, or ask for another ticket.",
                     tag="SEALED",
                 )
-            failed, self._failed = self._failed, True  # until all of it is on its way: a receipt must not be had for half of it
+            failed, self._failed = (
+                self._failed,
+                True,
+            )  # until all of it is on its way: a receipt must not be had for half of it
             yield
             self._failed = failed
 
     def flush(self) -> None:
         """Wait until everything written is acknowledged by all in-sync replicas.
 
-        Raises :class:`AbortAndRetry` if a broker refused rows because of their transaction, :class:`ConfigError` if because of the rows or of rights,
-        :class:`~semel.errors.Retriable` if not all was acknowledged within ``delivery.timeout.ms``, :class:`~semel.errors.DataLoss` for an answer
-        that cannot be read. There is no receipt then.
+        Raises :class:`AbortAndRetry` if a broker refused rows because of their transaction, :class:`ConfigError` if
+        because of the rows or of rights, :class:`~semel.errors.Retriable` if not all was acknowledged within
+        ``delivery.timeout.ms``, :class:`~semel.errors.DataLoss` for an answer that cannot be read. There is no receipt
+        then.
         """
-        self._refuse_forked()
+        self._check_not_forked()
         with self._lock:
             failed, self._failed = self._failed, True
             self._appender.flush()
@@ -137,35 +159,51 @@ class Participant:
 
     @property
     def receipt(self) -> Receipt:
-        """The proof that all is written; nothing more can be written then. Raises :class:`AbortAndRetry` after a failure: there is none to give."""
-        self._refuse_forked()
+        """The proof that all is written; nothing more can be written then.
+
+        Raises :class:`AbortAndRetry` after a failure: there is none to give.
+        """
+        self._check_not_forked()
         with self._lock:
             if self._failed:
                 raise self._no_receipt("a write failed")
             self._sealed = True
             self.flush()
         wrote = {
-            partition: Wrote(min(a.first for a in done), max(a.last for a in done), sum(a.records for a in done), sum(a.size for a in done))
+            partition: Written(
+                min(a.first for a in done),
+                max(a.last for a in done),
+                sum(a.records for a in done),
+                sum(a.size for a in done),
+            )
             for partition, done in self._appender.acknowledged.items()
         }
         for partition, count in self._sequences.items():
             if wrote[partition].records != count:
-                raise self._no_receipt(f"{partition[0]}-{partition[1]} acknowledged {wrote[partition].records} of {count} records")
+                raise self._no_receipt(
+                    f"{partition[0]}-{partition[1]} acknowledged {wrote[partition].records} of {count} records"
+                )
         reached(ParticipantStep.RECEIPT, str(self._ticket.number))
         return Receipt(self._ticket.number, self._ticket.identity, wrote, self._stage, self._task, self._attempt)
 
-    def _refuse_forked(self) -> None:
+    def _check_not_forked(self) -> None:
         if os.getpid() != self._process:
             raise ConfigError(
-                f"the participant of ticket {self._ticket.number} was made in process {self._process}, and this is a fork of it: both would write"
-                " under the same sequences, and rows of one of them would vanish. None of these was sent. Hand the ticket to that process, and"
-                " make the participant there.",
+                f"the participant of ticket {self._ticket.number} was made in process {self._process}, and this is a"
+                " fork of it: both would write under the same sequences, and rows of one of them would vanish. None"
+                " of these was sent. Hand the ticket to that process, and make the participant there.",
                 tag="FORKED",
             )
 
     def _no_receipt(self, reason: str) -> AbortAndRetry:
-        meaning = "Nothing of the transaction is visible once it is aborted: abort it, and run" if self._shared else "Some rows may be visible: run"
-        return AbortAndRetry(f"ticket {self._ticket.number} has no receipt: {reason}. {meaning} the same work again.", tag="NO_RECEIPT")
+        meaning = (
+            "Nothing of the transaction is visible once it is aborted: abort it, and run"
+            if self._shared
+            else "Some rows may be visible: run"
+        )
+        return AbortAndRetry(
+            f"ticket {self._ticket.number} has no receipt: {reason}. {meaning} the same work again.", tag="NO_RECEIPT"
+        )
 
     def _encode(self, partition: TopicPartition, rows: pa.Table | pa.RecordBatch) -> list[Batch]:
         batches = encode(
@@ -186,22 +224,33 @@ class Participant:
         body = batch[HEADER_SIZE:]
         sequence = self._sequences[partition] % SEQUENCES if self._shared else -1
         identity = self._ticket.identity
-        ours = replace(header, producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=sequence, transactional=self._shared)
+        ours = replace(
+            header,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=sequence,
+            transactional=self._shared,
+        )
         self._sequences[partition] += header.count
         return Batch((pack(ours, [body]), body), len(batch), header.count, sequence)
 
     def _targets(self, topic: str, rows: pa.Table | pa.RecordBatch, *, keys: bool) -> npt.NDArray[np.int64]:
-        """The partition of each row; without one or a key, it is a partition of the ticket that changes from call to call."""
+        """The partition of each row; without one or a key, it is a partition of the ticket that changes from call to
+        call.
+        """
         mine = np.flatnonzero(self._mask(topic))
         self._sticky += 1
-        target = targets(topic, rows, self._ticket.topics[topic].partitions, int(mine[self._sticky % len(mine)]), keys=keys)
+        target = targets(
+            topic, rows, self._ticket.topics[topic].partitions, int(mine[self._sticky % len(mine)]), keys=keys
+        )
         self._check(topic, target)
         return target
 
     def _mask(self, topic: str) -> npt.NDArray[np.bool_]:
         if topic not in self._allowed:
             raise ConfigError(
-                f"topic {topic!r} is not on ticket {self._ticket.number}. None of these rows was sent. Write them with a ticket of that topic.",
+                f"topic {topic!r} is not on ticket {self._ticket.number}. None of these rows was sent. Write them"
+                " with a ticket of that topic.",
                 tag="OUTSIDE_TICKET",
             )
         return self._allowed[topic]
@@ -210,8 +259,8 @@ class Participant:
         outside = target[~self._mask(topic)[target]]
         if len(outside):
             raise ConfigError(
-                f"a row belongs to {topic}-{outside[0]}, which is not on ticket {self._ticket.number}. None of these rows was sent."
-                " Write it with a ticket of that partition.",
+                f"a row belongs to {topic}-{outside[0]}, which is not on ticket {self._ticket.number}. None of these"
+                " rows was sent. Write it with a ticket of that partition.",
                 tag="OUTSIDE_TICKET",
             )
 

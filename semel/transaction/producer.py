@@ -5,8 +5,9 @@ One transaction (PROTOCOL 3), and the modules that each part is in::
     take_over -> begin -> tickets -> participants write -> accept -> progress, offsets -> commit -> markers
     takeover     transaction         participant           transaction                    ending    markers
 
-The owner alone speaks to the coordinator. It adds everything to a transaction before anybody writes; it commits only when every ticket is back
-with its receipt or was withdrawn; and its next transaction begins only when the markers of the last one have been seen.
+The owner alone speaks to the coordinator. It adds everything to a transaction before anybody writes; it commits only
+when every ticket is back with its receipt or was withdrawn; and its next transaction begins only when the markers of
+the last one have been seen.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import threading
 from collections.abc import Callable, Collection
 
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
-from semel.steps import OwnerStep, beside, reached
-from semel.transaction.ending import abort
-from semel.transaction.group import group_view, see_group, see_groups
-from semel.transaction.healing import Healing
-from semel.transaction.markers import Ended, wait_seen
-from semel.transaction.ownership import Ownership, in_turn
-from semel.transaction.progress import Progress, Recorded
-from semel.transaction.progress_topic import DEFAULT_TOPIC
+from semel.steps import OwnerStep, keep_timing_in_thread, reached
+from semel.transaction.end_txn import abort
+from semel.transaction.group_offsets import await_group_offsets, await_groups, group_view
+from semel.transaction.markers.heal import MarkerHealer
+from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
+from semel.transaction.ownership import Ownership, synchronized
+from semel.transaction.progress.record import Progress, ProgressRecord
+from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.states import Event, State
 from semel.transaction.takeover import take_over
 from semel.transaction.transaction import Transaction
@@ -36,8 +37,9 @@ _IN_A_TRANSACTION = (State.OPEN, State.COMMITTING, State.ABORTING)
 class Producer:
     """Owns a transactional id. Creating it sends nothing; :meth:`take_over` fences the predecessor. Threads take turns.
 
-    ``told`` hears of each transaction that has ended, and whether it was committed; not of those whose end nobody knows. With
-    ``may_have_lost_progress`` it goes on where the progress of an id that has committed before is gone: for who is about to set it.
+    ``told`` hears of each transaction that has ended, and whether it was committed; not of those whose end nobody
+    knows. With ``may_have_lost_progress`` it goes on where the progress of an id that has committed before is gone: for
+    who is about to set it.
     """
 
     def __init__(
@@ -48,11 +50,17 @@ class Producer:
         scope: str = "producer",
         progress_topic: str = DEFAULT_TOPIC,
         accept_late_markers: bool = False,
-        told: Callable[[bool], None] | None = None,
+        on_end: Callable[[bool], None] | None = None,
         may_have_lost_progress: bool = False,
     ) -> None:
-        self._told = told
-        self._own = Ownership(client, transactional_id, scope=scope, progress_topic=progress_topic, accept_late_markers=accept_late_markers)
+        self._told = on_end
+        self._own = Ownership(
+            client,
+            transactional_id,
+            scope=scope,
+            progress_topic=progress_topic,
+            accept_late_markers=accept_late_markers,
+        )
         self._own.may_have_lost_progress = may_have_lost_progress
         self._outputs: frozenset[str] = frozenset()
         self._group: str | None = None
@@ -79,7 +87,10 @@ class Producer:
 
     @property
     def timeout_ms(self) -> int:
-        """The transaction timeout in milliseconds. Before :meth:`take_over` it is 0, unless ``transaction.timeout.ms`` is set."""
+        """The transaction timeout in milliseconds.
+
+        Before :meth:`take_over` it is 0, unless ``transaction.timeout.ms`` is set.
+        """
         return self._own.timeout_ms
 
     @property
@@ -90,27 +101,33 @@ class Producer:
     @property
     def progress(self) -> Progress | None:
         """The newest progress that is known to be committed under this id, or None."""
-        return self._own.newest.progress if self._own.newest else None
+        return self._own.committed.progress if self._own.committed else None
 
     @property
-    def goes_on_from(self) -> str | None:
-        """The previous id whose progress that is, until a transaction of this one is committed; None where it is this one's own."""
+    def continues_from(self) -> str | None:
+        """The previous id whose progress that is, until a transaction of this one is committed; None where it is this
+        one's own.
+        """
         return self._own.predecessor.transactional_id if self._own.predecessor else None
 
-    @in_turn
-    def take_over(self, outputs: Collection[str] = (), group: str | None = None, previous: str | None = None) -> Progress | None:
+    @synchronized
+    def take_over(
+        self, outputs: Collection[str] = (), group: str | None = None, previous: str | None = None
+    ) -> Progress | None:
         """Fence every predecessor, settle what it left, and return its committed progress (PROTOCOL 2).
 
-        ``outputs`` are the topics that will be written, ``group`` the group whose offsets will be committed, ``previous`` another id to go on
-        from: it is fenced too, and the first transaction marks its progress as moved (PROTOCOL 6). Raises :class:`Fenced` if another owner is at
-        work, :class:`~semel.errors.Unsupported` for a broker that is too old, :class:`~semel.errors.ConfigError` for a group with live members, a
-        progress topic that will not do, an id that was moved or a ``previous`` one without progress, :class:`~semel.errors.DataLoss` for progress
-        that is damaged or gone and for a lost marker,
-        :class:`AbortAndRetry` if a partition or an offset is not settled in time, :class:`~semel.errors.Retriable` if brokers do not answer.
+        ``outputs`` are the topics that will be written, ``group`` the group whose offsets will be committed,
+        ``previous`` another id to go on from: it is fenced too, and the first transaction marks its progress as moved
+        (PROTOCOL 6). Raises :class:`Fenced` if another owner is at work, :class:`~semel.errors.Unsupported` for a
+        broker that is too old, :class:`~semel.errors.ConfigError` for a group with live members, a progress topic that
+        will not do, an id that was moved or a ``previous`` one without progress, :class:`~semel.errors.DataLoss` for
+        progress that is damaged or gone and for a lost marker, :class:`AbortAndRetry` if a partition or an offset is
+        not settled in time, :class:`~semel.errors.Retriable` if brokers do not answer.
         """
         if previous == self.transactional_id:
             raise ConfigError(
-                f"{previous!r} is to go on from itself, and would fence itself. Nothing was sent. Name the id that it had before, or none.",
+                f"{previous!r} is to go on from itself, and would fence itself. Nothing was sent. Name the id that it"
+                " had before, or none.",
                 tag="PREVIOUS_IS_ITSELF",
             )
         self._outputs, self._group, self._previous = frozenset(outputs), group, previous
@@ -121,39 +138,68 @@ class Producer:
             if group is not None and self.progress is not None:
                 self._restore_group(group, self.progress)
         except BaseException:
-            if self._own.states.now is State.READY:  # half of it is done: whoever asks for a transaction has all of it done again
+            if (
+                self._own.states.now is State.READY
+            ):  # half of it is done: whoever asks for a transaction has all of it done again
                 self._own.states.move(Event.TAKING_OVER)
             raise
         return self.progress
 
     def _take_over_from(self, previous: str) -> None:
-        """Go on from another id's progress, unless that has been done. Both are fenced by now, so that nobody else moves either of them."""
+        """Go on from another id's progress, unless that has been done.
+
+        Both are fenced by now, so that nobody else moves either of them.
+        """
         own = self._own
-        former = Ownership(own.client, previous, scope=own.scope, progress_topic=own.progress.name, accept_late_markers=own.accept_late_markers)
-        # an owner before this one may have marked the progress there as moved, and that marker may be lost: nobody else can tell how it ended
+        former = Ownership(
+            own.client,
+            previous,
+            scope=own.scope,
+            progress_topic=own.progress.name,
+            accept_late_markers=own.accept_late_markers,
+        )
+        # an owner before this one may have marked the progress there as moved, and that marker may be lost: nobody else
+        # can tell how it ended
         there = {former.progress.partition}
-        wait_seen(own.client, there, own.identity, own.former, last_offsets={}, deadline=own.deadline(), heal=Healing(own))
-        own.checked |= there
-        if own.newest is not None:
+        wait_for_markers(
+            own.client,
+            there,
+            own.identity,
+            own.previous_producer_ids,
+            last_offsets={},
+            deadline=own.deadline(),
+            heal=MarkerHealer(own),
+        )
+        own.checked_partitions |= there
+        if own.committed is not None:
             return
         take_over(former, self._outputs, None)
-        if former.newest is None:
+        if former.committed is None:
             raise ConfigError(
-                f"{previous!r} has no progress in {own.progress.name!r} to go on from, and {own.transactional_id!r} has none of its own."
-                " Both were taken over, and nothing was written. Correct the name of the previous prefix (`semel progress list` shows all), or take"
-                " the option out.",
+                f"{previous!r} has no progress in {own.progress.name!r} to go on from, and {own.transactional_id!r}"
+                " has none of its own. Both were taken over, and nothing was written. Correct the name of the"
+                " previous prefix (`semel progress list` shows all), or take the option out.",
                 tag="NO_PREVIOUS",
             )
-        see_groups(former, {})  # nobody uses that id again: what it has left pending would stay so
-        own.newest, own.predecessor = former.newest, former
+        await_groups(former, {})  # nobody uses that id again: what it has left pending would stay so
+        own.committed, own.predecessor = former.committed, former
 
     def _restore_group(self, group: str, progress: Progress) -> None:
-        """Progress is the truth, the group a view of it: where they differ, a transaction of offsets alone writes what progress says."""
+        """Progress is the truth, the group a view of it: where they differ, a transaction of offsets alone writes what
+        progress says.
+        """
         wanted = group_view(progress, self._own.client)
         try:
-            found = see_group(self._own, group, wanted.keys(), Healing(self._own), self._own.former) if wanted else {}
+            found = (
+                await_group_offsets(
+                    self._own, group, wanted.keys(), MarkerHealer(self._own), self._own.previous_producer_ids
+                )
+                if wanted
+                else {}
+            )
         except AbortAndRetry:
-            # what is pending may be the work of an owner that has come since: an abort with nothing in it is answered by the identity alone
+            # what is pending may be the work of an owner that has come since: an abort with nothing in it is answered
+            # by the identity alone
             self._own.begin()
             abort(self._own)
             raise
@@ -162,41 +208,45 @@ class Producer:
                 txn.send_offsets(wanted, group)
                 txn.commit(progress)
 
-    @in_turn
+    @synchronized
     def transaction(self) -> Transaction:
-        """A new transaction. Waits until the markers of the one before have been seen; takes the id over if that has not been done.
+        """A new transaction. Waits until the markers of the one before have been seen; takes the id over if that has
+        not been done.
 
-        Raises what :meth:`take_over` and :meth:`settle` raise, yet :class:`AbortAndRetry` also behind a commit: what is to be run is the new work.
-        Once the producer is fenced, closed or does not know how its last transaction ended, or while one is open, :class:`Fenced`,
-        :class:`~semel.errors.ConfigError` or :class:`~semel.errors.Retriable`, each saying so.
+        Raises what :meth:`take_over` and :meth:`wait_visible` raise, yet :class:`AbortAndRetry` also behind a commit:
+        what is to be run is the new work. Once the producer is fenced, closed or does not know how its last transaction
+        ended, or while one is open, :class:`Fenced`, :class:`~semel.errors.ConfigError` or
+        :class:`~semel.errors.Retriable`, each saying so.
         """
         if self._own.states.now is State.NEW:
             self.take_over(self._outputs, self._group, self._previous)
-        self._settle()
-        self._transaction = Transaction(self._own, again=self._take_over_again, ended=self._watch)
+        self._wait_visible()
+        self._transaction = Transaction(self._own, on_expired=self._take_over_again, on_end=self._watch)
         return self._transaction
 
-    def settle(self) -> None:
-        """Wait until the markers of the last transaction have been seen, and raise what that wait raised (PROTOCOL 3.8).
+    def wait_visible(self) -> None:
+        """Wait until the markers of the last transaction have been seen, and raise what that wait raised (PROTOCOL
+        3.8).
 
-        While they are not seen, every call waits for them again, and nothing begins: the next end could settle the last rows the wrong way. Raises
-        :class:`AbortAndRetry` if a partition stays away or offsets stay pending, :class:`~semel.errors.DataLoss` naming the partitions whose marker
-        does not come, :class:`Fenced` if another owner is there. Behind a commit, :class:`Retriable` tagged COMMITTED comes in the place of an error
-        that asks to run the work again: the rows are there.
+        While they are not seen, every call waits for them again, and nothing begins: the next end could settle the last
+        rows the wrong way. Raises :class:`AbortAndRetry` if a partition stays away or offsets stay pending,
+        :class:`~semel.errors.DataLoss` naming the partitions whose marker does not come, :class:`Fenced` if another
+        owner is there. Behind a commit, :class:`Retriable` tagged COMMITTED comes in the place of an error that asks to
+        run the work again: the rows are there.
         """
         try:
-            self._settle()
+            self._wait_visible()
         except (AbortAndRetry, Retriable) as error:
             if not self._committed:
                 raise
             raise Retriable(
-                f"the last transaction of {self.transactional_id!r} is committed: do not write its rows again. Whether readers see all of them yet is"
-                f" not known: {error.message}",
+                f"the last transaction of {self.transactional_id!r} is committed: do not write its rows again."
+                f" Whether readers see all of them yet is not known: {error.message}",
                 tag="COMMITTED",
             ) from error
 
-    def _settle(self) -> None:
-        self._own.states.refuse_forked()
+    def _wait_visible(self) -> None:
+        self._own.states.check_not_forked()
         waited = self._markers
         if waited is None:
             return
@@ -206,19 +256,28 @@ class Producer:
             self._own.states.move(Event.FENCED)
             raise
         if self._own.lost_progress and self._committed:
-            self._own.progress.claim()  # it is there now; a record that forgets goes with compaction, and the claim stays
+            # it is there now; a record that forgets goes with compaction, and the claim stays
+            self._own.progress.claim()
             self._own.lost_progress = False
         if self._markers is waited:  # another thread may have ended another transaction meanwhile
             self._markers = None
 
-    def _watch(self, ended: Ended) -> None:
+    def _watch(self, ended: EndedTransaction) -> None:
         own, now = self._own, self._own.identity
 
         def wait() -> None:
-            heal, former = Healing(own, ended=ended), {ended.identity.producer_id}
-            wait_seen(own.client, ended.partitions, now, former, last_offsets=ended.last_offsets, deadline=own.deadline(), heal=heal)
+            heal, former = MarkerHealer(own, ended=ended), {ended.identity.producer_id}
+            wait_for_markers(
+                own.client,
+                ended.partitions,
+                now,
+                former,
+                last_offsets=ended.last_offsets,
+                deadline=own.deadline(),
+                heal=heal,
+            )
             for group, offsets in ended.offsets.items():
-                see_group(own, group, offsets.keys(), heal, former)
+                await_group_offsets(own, group, offsets.keys(), heal, former)
             reached(OwnerStep.MARKERS_SEEN, own.transactional_id)
 
         self._markers, self._committed = _Background(wait), ended.committed
@@ -227,27 +286,29 @@ class Producer:
 
     def _take_over_again(self) -> None:
         """The id expired unused: all of section 2 again, and on only if nobody came in between (PROTOCOL 4, row 49)."""
-        own, before = self._own, self._own.newest
+        own, before = self._own, self._own.committed
         own.states.move(Event.EXPIRED)
         try:
             take_over(own, self._outputs, self._group)
         except BaseException:
-            # what was decided on the progress from before must not be carried into another ownership: only a new start decides anew
+            # what was decided on the progress from before must not be carried into another ownership: only a new start
+            # decides anew
             if own.states.now is not State.FENCED:
                 own.states.move(Event.GIVEN_UP)
             raise
-        if _where(own.newest) != _where(None if own.predecessor else before):
+        if _where(own.committed) != _where(None if own.predecessor else before):
             own.states.move(Event.FENCED)
             raise Fenced(
-                f"transactional id {self.transactional_id!r} had expired unused, and another owner has used it since. This one has written nothing"
-                " since then. Stop one of the two."
+                f"transactional id {self.transactional_id!r} had expired unused, and another owner has used it since."
+                " This one has written nothing since then. Stop one of the two."
             )
-        own.newest = before
+        own.committed = before
 
     def close(self) -> None:
         """Abort what is open, wait for the last markers, then let go. It is closed in any case.
 
-        Raises what :meth:`Transaction.close` and :meth:`settle` raise. In a forked child nothing is done: it is the parent's.
+        Raises what :meth:`Transaction.close` and :meth:`wait_visible` raise. In a forked child nothing is done: it is
+        the parent's.
         """
         try:
             if self._own.states.forked:  # it is the parent's, and so is what is open
@@ -255,23 +316,25 @@ class Producer:
             if self._transaction is not None:
                 self._transaction.close()  # left open it would hold readers back until its timeout
             if self._own.states.now is State.READY and not (self._markers and self._markers.failed):
-                self.settle()
+                self.wait_visible()
         finally:
             self._own.states.move(Event.CLOSED)
 
 
-def _where(record: Recorded | None) -> tuple[int, int, int] | None:
+def _where(record: ProgressRecord | None) -> tuple[int, int, int] | None:
     return (record.offset, record.producer_id, record.epoch) if record else None
 
 
 class _Background:
-    """A wait in a thread of its own, which never keeps the process alive: whoever comes next sees the markers for itself."""
+    """A wait in a thread of its own, which never keeps the process alive: whoever comes next sees the markers for
+    itself.
+    """
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._error: BaseException | None = None
         self.failed = False
-        self._thread = threading.Thread(target=beside(self._run), name="semel-markers", daemon=True)
+        self._thread = threading.Thread(target=keep_timing_in_thread(self._run), name="semel-markers", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

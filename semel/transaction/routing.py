@@ -1,4 +1,6 @@
-"""Which output partition each row goes to, and the rows of each partition apart: Kafka's own rule, for all rows at once."""
+"""Which output partition each row goes to, and the rows of each partition apart: Kafka's own rule, for all rows at
+once.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,11 @@ __all__ = ["by_partition", "check_columns", "targets"]
 _COLUMNS = {"headers", "key", "partition", "timestamp", "value"}
 
 
-def targets(topic: str, rows: pa.Table | pa.RecordBatch, partitions: int, sticky: int, *, keys: bool = True) -> npt.NDArray[np.int64]:
-    """The partition of each row: the one that its column ``partition`` names, else its key's (murmur2), else ``sticky``.
+def targets(
+    topic: str, rows: pa.Table | pa.RecordBatch, partitions: int, sticky: int, *, keys: bool = True
+) -> npt.NDArray[np.int64]:
+    """The partition of each row: the one that its column ``partition`` names, else its key's (murmur2), else
+    ``sticky``.
 
     Without ``keys`` the key decides nothing. Raises :class:`ConfigError` for a partition that the topic does not have.
     """
@@ -27,15 +32,19 @@ def targets(topic: str, rows: pa.Table | pa.RecordBatch, partitions: int, sticky
     if named is not None and not named.null_count:
         target = numbers(named)
     else:
-        target = _by_key(rows, partitions, sticky) if keys and "key" in rows.schema.names else np.full(rows.num_rows, sticky, np.int64)
+        target = (
+            _by_key(rows, partitions, sticky)
+            if keys and "key" in rows.schema.names
+            else np.full(rows.num_rows, sticky, np.int64)
+        )
         if named is not None:
             target = np.where(nulls(named), target, numbers(named))
     wrong = target[(target < 0) | (target >= partitions)]
     if len(wrong):
         raise ConfigError(
-            f"a row names {topic}-{wrong[0]}, and the topic has {partitions} partitions. None of these rows was sent, and nothing of the batch is"
-            " visible. Correct the rows, or add partitions. If partition is the column of the source, which says where a row was read: drop it, and"
-            " the key decides.",
+            f"a row names {topic}-{wrong[0]}, and the topic has {partitions} partitions. None of these rows was sent,"
+            " and nothing of the batch is visible. Correct the rows, or add partitions. If partition is the column"
+            " of the source, which says where a row was read: drop it, and the key decides.",
             tag="UNKNOWN_PARTITION",
         )
     return target
@@ -50,23 +59,28 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def check_columns(rows: pa.Table | pa.RecordBatch) -> None:
-    """Raise :class:`ConfigError` for what is no table, and for a column without a use: a header or a partition may be misspelt there."""
+    """Raise :class:`ConfigError` for what is no table, and for a column without a use: a header or a partition may be
+    misspelt there.
+    """
     if not isinstance(rows, pa.Table | pa.RecordBatch):
         raise ConfigError(
-            f"{type(rows).__name__} is no pyarrow Table or RecordBatch. Nothing of it was sent. Give a table with a column value, such as"
+            f"{type(rows).__name__} is no pyarrow Table or RecordBatch. Nothing of it was sent. Give a table with a"
+            " column value, such as"
             ' pa.table({"value": ["one", "two"]}).',
             tag="NO_TABLE",
         )
     extra = sorted(set(rows.schema.names) - _COLUMNS)
     if extra:
         raise ConfigError(
-            f"column {extra[0]!r} has no place in a record. None of these rows was sent. The columns are {', '.join(sorted(_COLUMNS))}: rename or"
-            " drop the other.",
+            f"column {extra[0]!r} has no place in a record. None of these rows was sent. The columns are"
+            f" {', '.join(sorted(_COLUMNS))}: rename or drop the other.",
             tag="EXTRA_COLUMN",
         )
 
 
-def by_partition(rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64]) -> list[tuple[int, pa.Table | pa.RecordBatch]]:
+def by_partition(
+    rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64]
+) -> list[tuple[int, pa.Table | pa.RecordBatch]]:
     """The rows of each partition, in their order."""
     if (target == target[0]).all():
         return [(int(target[0]), rows)]
@@ -82,4 +96,6 @@ def _plain(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     views = {pa.string_view(), pa.binary_view()}
     if views.isdisjoint(rows.schema.types):
         return rows
-    return rows.cast(pa.schema([field.with_type(pa.large_binary()) if field.type in views else field for field in rows.schema]))
+    return rows.cast(
+        pa.schema([field.with_type(pa.large_binary()) if field.type in views else field for field in rows.schema])
+    )

@@ -1,7 +1,7 @@
 """The states of an owner, and the one table of moves between them.
 
-Whatever the owner does first asks this table: a second commit, a ticket after the end, or anything at all after a fencing is refused
-before a byte is sent.
+Whatever the owner does first asks this table: a second commit, a ticket after the end, or anything at all after a
+fencing is refused before a byte is sent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class Event(Enum):
 
 _MOVES: dict[tuple[State, Event], State] = {
     (State.NEW, Event.TAKING_OVER): State.NEW,
-    (State.READY, Event.TAKING_OVER): State.NEW,  # a takeover that fails half-way leaves an owner that must do all of it again
+    (
+        State.READY,
+        Event.TAKING_OVER,
+    ): State.NEW,  # a takeover that fails half-way leaves an owner that must do all of it again
     (State.OPEN, Event.EXPIRED): State.NEW,  # found out at the first AddPartitionsToTxn: all of section 2 again
     (State.NEW, Event.TAKEN_OVER): State.READY,
     (State.READY, Event.BEGUN): State.OPEN,
@@ -57,8 +60,14 @@ _MOVES: dict[tuple[State, Event], State] = {
     (State.COMMITTING, Event.ANSWERED): State.READY,
     (State.COMMITTING, Event.ABORT_SENT): State.ABORTING,  # 48: it was aborted, EndTxn(abort) brings the next identity
     (State.ABORTING, Event.ANSWERED): State.READY,
-    **{(state, Event.FENCED): State.FENCED for state in (State.NEW, State.READY, State.OPEN, State.COMMITTING, State.ABORTING)},
-    **{(state, Event.GIVEN_UP): State.UNKNOWN for state in (State.NEW, State.READY, State.OPEN, State.COMMITTING, State.ABORTING)},
+    **{
+        (state, Event.FENCED): State.FENCED
+        for state in (State.NEW, State.READY, State.OPEN, State.COMMITTING, State.ABORTING)
+    },
+    **{
+        (state, Event.GIVEN_UP): State.UNKNOWN
+        for state in (State.NEW, State.READY, State.OPEN, State.COMMITTING, State.ABORTING)
+    },
     **{(state, Event.CLOSED): State.CLOSED for state in State},
 }
 
@@ -74,7 +83,7 @@ class States:
     def move(self, event: Event) -> None:
         """Go where the table says. Raises, and stays, where it says nothing, and in a forked child."""
         if event is not Event.CLOSED:
-            self.refuse_forked()
+            self.check_not_forked()
         following = _MOVES.get((self.now, event))
         if following is None:
             raise self._refusal(event)
@@ -85,15 +94,17 @@ class States:
         """Whether this is a child of the process that the owner was made in."""
         return os.getpid() != self._process
 
-    def refuse_forked(self) -> None:
+    def check_not_forked(self) -> None:
         """Raises :class:`ConfigError` in a child of the process that this owner was made in.
 
-        Two processes with one identity write under the same sequences: the broker keeps the first rows, and answers OK to the others.
+        Two processes with one identity write under the same sequences: the broker keeps the first rows, and answers OK
+        to the others.
         """
         if self.forked:
             raise ConfigError(
-                f"the owner of {self._id!r} was made in process {self._process}, and this is a fork of it: both would write as one, and rows"
-                " of one of them would vanish. Nothing was sent. Make a producer in each process, each with an id of its own, or hand out tickets.",
+                f"the owner of {self._id!r} was made in process {self._process}, and this is a fork of it: both would"
+                " write as one, and rows of one of them would vanish. Nothing was sent. Make a producer in each"
+                " process, each with an id of its own, or hand out tickets.",
                 tag="FORKED",
             )
 
@@ -102,5 +113,7 @@ class States:
         if self.now is State.FENCED:
             return Fenced(text + " Only one owner of a transactional id can run at a time.")
         if self.now is State.UNKNOWN:
-            return Retriable(text + " Open the producer again: taking over finds out how it ended.", tag="OUTCOME_UNKNOWN")
+            return Retriable(
+                text + " Open the producer again: taking over finds out how it ended.", tag="OUTCOME_UNKNOWN"
+            )
         return ConfigError(text, tag="ILLEGAL_STATE")

@@ -1,7 +1,8 @@
 """Taking over a transactional id: fence, then read, then see markers (PROTOCOL 2).
 
-The order is the point. InitProducerId first: nobody else can commit after it. Then a claim and a read up to it: so no committed progress is missed,
-whichever broker answers. Then markers: no transaction of ours begins before everything that a predecessor left open is settled as it was decided.
+The order is the point. InitProducerId first: nobody else can commit after it. Then a claim and a read up to it: so no
+committed progress is missed, whichever broker answers. Then markers: no transaction of ours begins before everything
+that a predecessor left open is settled as it was decided.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from contextlib import suppress
 
 from semel.errors import DataLoss, Fenced, Retriable
 from semel.steps import OwnerStep, reached
-from semel.transaction.group import refuse_live_members
-from semel.transaction.healing import Healing
-from semel.transaction.markers import OFFSETS_TOPIC, hanging, wait_seen
+from semel.transaction.group_offsets import check_no_live_members
+from semel.transaction.markers.heal import MarkerHealer
+from semel.transaction.markers.wait import OFFSETS_TOPIC, hanging_transactions, wait_for_markers
 from semel.transaction.ownership import Ownership
-from semel.transaction.progress import Settled, refuse_moved
-from semel.transaction.progress_topic import ProgressTopic, Trace
+from semel.transaction.progress.record import ProgressLog, check_not_moved
+from semel.transaction.progress.topic import Presence, ProgressTopic
 from semel.transaction.states import Event
+from semel.wire.api.transactions import describe, init_producer_id
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
-from semel.wire.transactions import describe, init_producer_id
 
-__all__ = ["read_progress", "take_over", "trace_of"]
+__all__ = ["progress_presence", "read_progress", "take_over"]
 
 log = logging.getLogger("semel")
 
@@ -34,11 +35,14 @@ log = logging.getLogger("semel")
 def take_over(own: Ownership, outputs: Collection[str], group: str | None) -> None:
     """Make ``own`` the only owner of its id, and learn what was committed under it: ``own.newest``.
 
-    ``outputs`` are the topics that will be written, as far as they are known. Raises :class:`Fenced` if another owner is at work,
-    :class:`~semel.errors.Unsupported` for a broker that cannot share transactions, :class:`ConfigError` for a group with live members,
-    :class:`DataLoss` where the cluster remembers transactions of the id and its progress is gone.
+    ``outputs`` are the topics that will be written, as far as they are known. Raises :class:`Fenced` if another owner
+    is at work, :class:`~semel.errors.Unsupported` for a broker that cannot share transactions, :class:`ConfigError` for
+    a group with live members, :class:`DataLoss` where the cluster remembers transactions of the id and its progress is
+    gone.
     """
-    own.states.move(Event.TAKING_OVER)  # asked first: a second InitProducerId of a fenced owner would fence its successor
+    own.states.move(
+        Event.TAKING_OVER
+    )  # asked first: a second InitProducerId of a fenced owner would fence its successor
     try:
         _take_over(own, outputs, group)
     except Fenced:
@@ -53,122 +57,156 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
     _check_brokers(own, deadline)
     own.settle_timeout(deadline)
     _find_progress(own, deadline)
-    refuse_live_members(own, group, deadline)
+    check_no_live_members(own, group, deadline)
     told = describe(client, own.transactional_id, deadline)
     hinted = set(told.partitions) if told else set()
     before = {told.producer_id} if told else set()
     own.identity = init_producer_id(client, own.transactional_id, own.timeout_ms, deadline)
     reached(OwnerStep.INITIALISED, own.transactional_id)
-    own.checked = set()
+    own.checked_partitions = set()
     own.checked_groups = set()
     settled = read_progress(own, own.deadline())
     while True:
-        _see_markers(own, settled, hinted, outputs, before)
+        _await_markers(own, settled, hinted, outputs, before)
         if not settled.open:
             break
         # the newest committed record may be one that was open a moment ago: read it again, now that nothing is
         settled = read_progress(own, own.deadline())
-    own.newest = settled.newest
-    own.unseen_groups = settled.groups
-    left = "; a transaction that its predecessor had left open was aborted" if told is not None and told.state == "Ongoing" else ""
+    own.committed = settled.newest
+    own.groups_to_check = settled.groups
+    left = (
+        "; a transaction that its predecessor had left open was aborted"
+        if told is not None and told.state == "Ongoing"
+        else ""
+    )
     log.info("%r is taken over%s", own.transactional_id, left)
 
 
 def _check_brokers(own: Ownership, deadline: Deadline) -> None:
-    """Refuse a cluster that cannot share transactions: each broker is asked, since in a rolling upgrade some are older than others.
+    """Refuse a cluster that cannot share transactions: each broker is asked, since in a rolling upgrade some are older
+    than others.
 
     One that cannot be reached leads nothing now; in an upgrade it comes back newer, not older.
     """
     own.client.versions(deadline)  # repeated until any of them answers
     for node in own.client.brokers(deadline):
         with suppress(Retriable):
-            own.client.connect(node, deadline).versions.check_shared_transactions(accept_late_markers=own.accept_late_markers)
+            own.client.connect(node, deadline).versions.check_shared_transactions(
+                accept_late_markers=own.accept_late_markers
+            )
 
 
 def _find_progress(own: Ownership, deadline: Deadline) -> None:
     """Have the progress topic. Raises :class:`DataLoss` where an id that was used before has lost what it had in it."""
     own.progress.check(deadline)
-    used = own.newest is not None
+    used = own.committed is not None
     while True:
-        trace = trace_of(own.client, own.transactional_id, own.progress, deadline, used=used)
-        own.lost_progress = trace is Trace.LOST
+        trace = progress_presence(own.client, own.transactional_id, own.progress, deadline, used=used)
+        own.lost_progress = trace is Presence.LOST
         if own.lost_progress and not own.may_have_lost_progress:
             raise _lost(own)
         looked_at = own.progress.topic_id
-        own.progress.prepare(deadline)
+        own.progress.ensure(deadline)
         if own.progress.topic_id == looked_at:
             break
-        used |= trace is not Trace.NONE  # it is another topic, maybe made behind progress that somebody has committed meanwhile: look again
-    if trace is Trace.NONE:
-        own.progress.claim()  # before the coordinator knows the id: an id that is known and has left nothing here has lost its progress
+        used |= (
+            trace is not Presence.NEVER_USED
+        )  # it is another topic, maybe made behind progress that somebody has committed meanwhile: look again
+    if trace is Presence.NEVER_USED:
+        # before the coordinator knows the id: an id that is known and has left nothing here has lost its progress
+        own.progress.claim()
 
 
-def trace_of(client: Client, transactional_id: str, progress: ProgressTopic, deadline: Deadline, *, used: bool = False) -> Trace:
-    """What is left of an id's progress: lost, too, where nothing is, and the coordinator knows the id, or whoever asks has ``used`` it.
+def progress_presence(
+    client: Client, transactional_id: str, progress: ProgressTopic, deadline: Deadline, *, used: bool = False
+) -> Presence:
+    """What is left of an id's progress: lost, too, where nothing is, and the coordinator knows the id, or whoever asks
+    has ``used`` it.
 
-    Beginning anew, what is committed would be written again. Asked before the topic is created and before anything is claimed in it, so that a
-    second start is refused as the first was.
+    Beginning anew, what is committed would be written again. Asked before the topic is created and before anything is
+    claimed in it, so that a second start is refused as the first was.
     """
-    trace = progress.trace(deadline)  # before the coordinator is asked: whoever comes between the two is known to it then
-    if trace is not Trace.NONE or not (used or describe(client, transactional_id, deadline) is not None):
+    trace = progress.presence(
+        deadline
+    )  # before the coordinator is asked: whoever comes between the two is known to it then
+    if trace is not Presence.NEVER_USED or not (used or describe(client, transactional_id, deadline) is not None):
         return trace
-    trace = progress.trace(deadline)  # and has claimed before that: two first starts at once have lost nothing
-    return Trace.LOST if trace is Trace.NONE else trace
+    trace = progress.presence(deadline)  # and has claimed before that: two first starts at once have lost nothing
+    return Presence.LOST if trace is Presence.NEVER_USED else trace
 
 
 def _lost(own: Ownership) -> DataLoss:
-    anew = f"semel progress reset {shlex.quote(own.transactional_id)} --scope {own.scope} --progress-topic {shlex.quote(own.progress.name)}"
+    anew = (
+        f"semel progress reset {shlex.quote(own.transactional_id)} --scope {own.scope} --progress-topic"
+        f" {shlex.quote(own.progress.name)}"
+    )
     ways = (
-        "find out by the output where this prefix stood (its checkpoint knows all but perhaps the last batch), and set it there"
-        f" (`{anew} --to-offsets …`), or begin anew on purpose (`{anew}`)"
+        "find out by the output where this prefix stood (its checkpoint knows all but perhaps the last batch), and"
+        f" set it there (`{anew} --to-offsets …`), or begin anew on purpose (`{anew}`)"
         if own.scope == "query"
         else f"find out by the output what it has written, and begin anew on purpose (`{anew}`)"
     )
     return DataLoss(
-        f"transactions of {own.transactional_id!r} are remembered (by the cluster, by this owner, or by what is left in the progress topic), and"
-        f" there is no progress of its {own.scope} in {own.progress.name!r}: going on without would write again what may be committed. Nothing was"
-        " written. If its progress is kept in another topic, name that one (progress_topic, in Spark progressTopic). If the topic, or records of"
-        f" it, were deleted, {ways}. If another program has used this id, choose another one.",
+        f"transactions of {own.transactional_id!r} are remembered (by the cluster, by this owner, or by what is left"
+        f" in the progress topic), and there is no progress of its {own.scope} in {own.progress.name!r}: going on"
+        " without would write again what may be committed. Nothing was written. If its progress is kept in another"
+        " topic, name that one (progress_topic, in Spark progressTopic). If the topic, or records of it, were"
+        f" deleted, {ways}. If another program has used this id, choose another one.",
         tag="PROGRESS_LOST",
     )
 
 
-def read_progress(own: Ownership, deadline: Deadline) -> Settled:
+def read_progress(own: Ownership, deadline: Deadline) -> ProgressLog:
     """Claim, read everything below the claim, and refuse to go on where another owner shows."""
-    claim = own.progress.look() if own.lost_progress else own.progress.claim()
+    claim = own.progress.write_read_barrier() if own.lost_progress else own.progress.claim()
     reached(OwnerStep.CLAIMED, own.transactional_id)
     settled = own.progress.read(claim, deadline)
     reached(OwnerStep.PROGRESS_READ, own.transactional_id)
     for record in settled.everything:
         if record.producer_id == own.identity.producer_id and record.epoch >= own.identity.epoch:
             raise Fenced(
-                f"progress of {own.transactional_id!r} was written at epoch {record.epoch}, and this owner has epoch {own.identity.epoch}:"
-                " another owner is alive. This one has written nothing. Run one query with this prefix, not two."
+                f"progress of {own.transactional_id!r} was written at epoch {record.epoch}, and this owner has epoch"
+                f" {own.identity.epoch}: another owner is alive. This one has written nothing. Run one query with"
+                " this prefix, not two."
             )
-    refuse_moved(settled, own.transactional_id)
+    check_not_moved(settled, own.transactional_id)
     if not (settled.newest or settled.forgotten or own.lost_progress) and own.progress.was_cut(deadline):
         raise _lost(own)
-    own.settled = settled
+    own.progress_log = settled
     return settled
 
 
-def _see_markers(own: Ownership, settled: Settled, hinted: Collection[TopicPartition], outputs: Collection[str], before: Collection[int]) -> None:
+def _await_markers(
+    own: Ownership,
+    settled: ProgressLog,
+    hinted: Collection[TopicPartition],
+    outputs: Collection[str],
+    before: Collection[int],
+) -> None:
     records = [*settled.open, *([settled.newest] if settled.newest else [])]
     named = {(topic, index) for record in records for topic, parts in record.progress.wrote.items() for index in parts}
     wanted = {own.progress.partition, *hinted, *named}
     names = ({topic for topic, _ in wanted} | set(outputs)) - {OFFSETS_TOPIC}
-    partitions = {(name, index) for name, topic in own.client.existing(names, own.deadline()).items() for index in topic.partitions}
+    partitions = {
+        (name, index)
+        for name, topic in own.client.existing(names, own.deadline()).items()
+        for index in topic.partitions
+    }
     if own.progress.name in names:
-        # the other prefixes' partitions of the progress topic are no business of ours, but where the last transaction has written
+        # the other prefixes' partitions of the progress topic are no business of ours, but where the last transaction
+        # has written
         partitions = {p for p in partitions if p[0] != own.progress.name or p == own.progress.partition or p in hinted}
-    # a record that says where this prefix has moved to was written by that one, whose transactions are not for us to end
+    # a record that says where this prefix has moved to was written by that one, whose transactions are not for us to
+    # end
     former = {*before, *(record.producer_id for record in settled.everything if not record.progress.moved)}
     waited = former | {record.producer_id for record in settled.open}
-    own.former = frozenset(former)
-    heal = Healing(own)
-    others = wait_seen(own.client, partitions, own.identity, waited, last_offsets={}, deadline=own.deadline(), heal=heal)
-    own.checked |= partitions
+    own.previous_producer_ids = frozenset(former)
+    heal = MarkerHealer(own)
+    others = wait_for_markers(
+        own.client, partitions, own.identity, waited, last_offsets={}, deadline=own.deadline(), heal=heal
+    )
+    own.checked_partitions |= partitions
     reached(OwnerStep.MARKERS_CHECKED, own.transactional_id)
     theirs = {p: opened for p, opened in others.items() if p[0] in outputs}
-    for hung in hanging(own.client, theirs, time.time() * 1000 - own.longest_ms):
+    for hung in hanging_transactions(own.client, theirs, time.time() * 1000 - own.max_timeout_ms):
         log.warning("%s", hung)

@@ -1,10 +1,11 @@
 """What travels between the owner of a transaction and its participants: a ticket there, a receipt back.
 
-Both are small, picklable, and hold no secret. A ticket names the partitions that its holder alone may write (DESIGN rule 1); a receipt says that all
-that was written is acknowledged, and where it lies.
+Both are small, picklable, and hold no secret. A ticket names the partitions that its holder alone may write (DESIGN
+rule 1); a receipt says that all that was written is acknowledged, and where it lies.
 
-They travel as JSON (``docs/formats.md``), pickled or not: a pickle of ours names one function of this module and holds that text, so that a process
-with another version of semel can tell, before it reads anything that it may not know. The names ``read_ticket`` and ``read_receipt`` stay for that.
+They travel as JSON (``docs/formats.md``), pickled or not: a pickle of ours names one function of this module and holds
+that text, so that a process with another version of semel can tell, before it reads anything that it may not know. The
+names ``read_ticket`` and ``read_receipt`` stay for that.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from uuid import UUID
 
 from semel import __version__
 from semel.errors import ConfigError, DataLoss
-from semel.plain_json import is_version, of_kind, read_object, write_object
-from semel.version import refuse_other
+from semel.same_version import check_same_version
+from semel.strict_json import is_version, of_kind, read_object, write_object
+from semel.wire.api.transactions import Identity
 from semel.wire.metadata import TopicPartition, named
-from semel.wire.transactions import Identity
 
-__all__ = ["GroupMetadata", "Receipt", "Ticket", "TicketTopic", "Tickets", "Wrote", "read_receipt", "read_ticket"]
+__all__ = ["GroupMetadata", "Receipt", "Ticket", "TicketTopic", "Tickets", "Written", "read_receipt", "read_ticket"]
 
 #: Of the JSON of both.
 VERSION = 1
@@ -39,7 +40,10 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TicketTopic:
-    """What a writer must know of a topic, as it was when it was looked at. ``partitions`` is how many it has; ``max_bytes`` bounds a batch."""
+    """What a writer must know of a topic, as it was when it was looked at.
+
+    ``partitions`` is how many it has; ``max_bytes`` bounds a batch.
+    """
 
     id: UUID
     partitions: int
@@ -48,7 +52,10 @@ class TicketTopic:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The right to write some partitions in one transaction, once, in one process. ``version`` is that of the semel that made it."""
+    """The right to write some partitions in one transaction, once, in one process.
+
+    ``version`` is that of the semel that made it.
+    """
 
     number: int
     identity: Identity
@@ -62,17 +69,24 @@ class Ticket:
         for name, index in self.partitions:
             mine[name].append(int(index))
         topics = {
-            name: {"id": str(topic.id), "partitions": int(topic.partitions), "max_bytes": int(topic.max_bytes), "write": mine[name]}
+            name: {
+                "id": str(topic.id),
+                "partitions": int(topic.partitions),
+                "max_bytes": int(topic.max_bytes),
+                "write": mine[name],
+            }
             for name, topic in self.topics.items()
         }
-        return _written(self.version, {"number": self.number, "identity": _identity_value(self.identity), "topics": topics})
+        return _written(
+            self.version, {"number": self.number, "identity": _identity_value(self.identity), "topics": topics}
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         return read_ticket, (self.encode(),)
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class Written:
     """First and last offset of what a participant wrote to one partition, how many records and how many bytes."""
 
     first: int
@@ -83,11 +97,14 @@ class Wrote:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """All that was written with a ticket is acknowledged. ``stage``, ``task`` and ``attempt`` are Spark's; elsewhere -1, -1 and 0."""
+    """All that was written with a ticket is acknowledged.
+
+    ``stage``, ``task`` and ``attempt`` are Spark's; elsewhere -1, -1 and 0.
+    """
 
     number: int
     identity: Identity
-    wrote: Mapping[TopicPartition, Wrote]
+    wrote: Mapping[TopicPartition, Written]
     stage: int = -1
     task: int = -1
     attempt: int = 0
@@ -98,7 +115,9 @@ class Receipt:
         for (name, index), w in self.wrote.items():
             wrote.setdefault(name, {})[str(int(index))] = [int(w.first), int(w.last), int(w.records), int(w.size)]
         spark = {"stage": self.stage, "task": self.task, "attempt": self.attempt}
-        return _written(__version__, {"number": self.number, "identity": _identity_value(self.identity), "wrote": wrote, **spark})
+        return _written(
+            __version__, {"number": self.number, "identity": _identity_value(self.identity), "wrote": wrote, **spark}
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         return read_receipt, (self.encode(),)
@@ -107,8 +126,8 @@ class Receipt:
 def read_ticket(text: bytes) -> Ticket:
     """A ticket from its JSON. Raises :class:`ConfigError` for what is none.
 
-    Of one that another version of semel made nothing but that version is read. Not refused here but by whoever is to write with it: an error in the
-    middle of unpickling is lost in many a pool of processes.
+    Of one that another version of semel made nothing but that version is read. Not refused here but by whoever is to
+    write with it: an error in the middle of unpickling is lost in many a pool of processes.
     """
     value, made_by = _read(text, "ticket")
     if made_by != __version__:
@@ -117,19 +136,28 @@ def read_ticket(text: bytes) -> Ticket:
         _check_form(value)
         rows = {of_kind(str, name): row for name, row in value["topics"].items()}
         topics = {name: _topic(row) for name, row in rows.items()}
-        partitions = sorted((name, _index(index, topics[name].partitions)) for name, row in rows.items() for index in row["write"])
+        partitions = sorted(
+            (name, _index(index, topics[name].partitions)) for name, row in rows.items() for index in row["write"]
+        )
         return Ticket(of_kind(int, value["number"]), _identity(value["identity"]), tuple(partitions), topics)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged("ticket", error) from None
 
 
 def read_receipt(text: bytes) -> Receipt:
-    """A receipt from its JSON. Raises :class:`ConfigError` for one that another version of semel made, :class:`DataLoss` for what is none."""
+    """A receipt from its JSON.
+
+    Raises :class:`ConfigError` for one that another version of semel made, :class:`DataLoss` for what is none.
+    """
     value, made_by = _read(text, "receipt")
-    refuse_other(made_by, "a receipt")
+    check_same_version(made_by, "a receipt")
     try:
         _check_form(value)
-        wrote = {(topic, int(index)): Wrote(*_offsets(row)) for topic, rows in value["wrote"].items() for index, row in rows.items()}
+        wrote = {
+            (topic, int(index)): Written(*_offsets(row))
+            for topic, rows in value["wrote"].items()
+            for index, row in rows.items()
+        }
         numbers = (of_kind(int, value[name]) for name in ("stage", "task", "attempt"))
         return Receipt(of_kind(int, value["number"]), _identity(value["identity"]), wrote, *numbers)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -189,12 +217,13 @@ def _damaged(what: str, error: Exception) -> ConfigError | DataLoss:
     found = str(error)[:200]
     if what == "ticket":
         return ConfigError(
-            f"this is no ticket of semel ({found}). Nothing was written with it. Hand tickets on as they are, pickled or as their JSON.",
+            f"this is no ticket of semel ({found}). Nothing was written with it. Hand tickets on as they are, pickled"
+            " or as their JSON.",
             tag="TICKET_DAMAGED",
         )
     return DataLoss(
-        f"this is no receipt of semel ({found}), so what its ticket wrote is unknown. Nothing of the transaction was committed: abort it and run the"
-        " same work again. Hand receipts on as they are, pickled or as their JSON.",
+        f"this is no receipt of semel ({found}), so what its ticket wrote is unknown. Nothing of the transaction was"
+        " committed: abort it and run the same work again. Hand receipts on as they are, pickled or as their JSON.",
         tag="RECEIPT_DAMAGED",
     )
 
@@ -207,20 +236,26 @@ class Tickets:
         self._out: set[int] = set()
         self._withdrawn: set[int] = set()
         #: What the accepted receipts say was written.
-        self.wrote: dict[TopicPartition, Wrote] = {}
+        self.wrote: dict[TopicPartition, Written] = {}
 
     @property
     def outstanding(self) -> list[Ticket]:
         """Tickets that have neither come back nor been withdrawn."""
         return [self._issued[number] for number in sorted(self._out)]
 
-    def refuse_overlap(self, shares: Sequence[Iterable[TopicPartition]]) -> None:
+    def check_no_overlap(self, shares: Sequence[Iterable[TopicPartition]]) -> None:
         """Raise :class:`ConfigError` if two tickets would name one partition, one of those that came back included."""
-        seen = {partition for ticket in self._issued if ticket.number not in self._withdrawn for partition in ticket.partitions}
+        seen = {
+            partition
+            for ticket in self._issued
+            if ticket.number not in self._withdrawn
+            for partition in ticket.partitions
+        }
         for partition in (partition for share in shares for partition in share):
             if partition in seen:
                 raise ConfigError(
-                    f"two tickets would write {partition[0]}-{partition[1]}. Nothing was sent for them. Give each partition to one writer.",
+                    f"two tickets would write {partition[0]}-{partition[1]}. Nothing was sent for them. Give each"
+                    " partition to one writer.",
                     tag="OVERLAP",
                 )
             seen.add(partition)
@@ -233,32 +268,42 @@ class Tickets:
         return ticket
 
     def accept(self, receipt: Receipt, identity: Identity) -> None:
-        """Take a receipt back. Raises :class:`ConfigError` for what is none of this transaction, and for a second one of a ticket."""
+        """Take a receipt back.
+
+        Raises :class:`ConfigError` for what is none of this transaction, and for a second one of a ticket.
+        """
         if not isinstance(receipt, Receipt):
             raise ConfigError(
-                f"{type(receipt).__name__} is no receipt. Nothing was committed. Give what `participant.receipt` returned.", tag="FOREIGN_RECEIPT"
+                f"{type(receipt).__name__} is no receipt. Nothing was committed. Give what `participant.receipt`"
+                " returned.",
+                tag="FOREIGN_RECEIPT",
             )
         if receipt.identity != identity or not 0 <= receipt.number < len(self._issued):
             raise ConfigError(
-                f"receipt {receipt.number} belongs to another transaction. Nothing was committed. Give it to the transaction of its ticket.",
+                f"receipt {receipt.number} belongs to another transaction. Nothing was committed. Give it to the"
+                " transaction of its ticket.",
                 tag="FOREIGN_RECEIPT",
             )
         outside = receipt.wrote.keys() - set(self._issued[receipt.number].partitions)
         if outside:
             raise ConfigError(
-                f"receipt {receipt.number} says that {named(outside)} were written, which its ticket does not name. Nothing was committed."
-                " Hand receipts on as they are.",
+                f"receipt {receipt.number} says that {named(outside)} were written, which its ticket does not name."
+                " Nothing was committed. Hand receipts on as they are.",
                 tag="FOREIGN_RECEIPT",
             )
         if receipt.number not in self._out:
             raise ConfigError(
-                f"ticket {receipt.number} has been returned before. Nothing was committed. Accept each receipt once.", tag="SECOND_RECEIPT"
+                f"ticket {receipt.number} has been returned before. Nothing was committed. Accept each receipt once.",
+                tag="SECOND_RECEIPT",
             )
         self._out.discard(receipt.number)
         self.wrote.update(receipt.wrote)
 
     def withdraw(self, ticket: Ticket, identity: Identity) -> None:
-        """Note that nobody holds it any more. Raises :class:`ConfigError` for one of another transaction, and for one that has come back."""
+        """Note that nobody holds it any more.
+
+        Raises :class:`ConfigError` for one of another transaction, and for one that has come back.
+        """
         if not isinstance(ticket, Ticket) or ticket.identity != identity or ticket.number not in self._out:
             number = ticket.number if isinstance(ticket, Ticket) else ticket
             raise ConfigError(

@@ -12,36 +12,39 @@ import pyarrow as pa
 
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
-from semel.transaction import ending
-from semel.transaction.given import check_offsets, check_partitions
-from semel.transaction.group import see_groups, union
-from semel.transaction.healing import Healing
-from semel.transaction.markers import Ended, wait_seen
-from semel.transaction.outputs import look_at
-from semel.transaction.ownership import Ownership, in_turn
+from semel.transaction import end_txn
+from semel.transaction.data_loss import check_rows_present, check_topics_unchanged
+from semel.transaction.group_offsets import await_groups, union
+from semel.transaction.markers.heal import MarkerHealer
+from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
+from semel.transaction.output_topics import describe_output_topics
+from semel.transaction.ownership import Ownership, synchronized
 from semel.transaction.participant import Participant
-from semel.transaction.progress import Progress, Recorded
-from semel.transaction.retained import refuse_lost, refuse_recreated
+from semel.transaction.progress.record import Progress, ProgressRecord
 from semel.transaction.states import Event, State
-from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, Tickets, TicketTopic, Wrote
+from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, Tickets, TicketTopic, Written
+from semel.transaction.validation import check_offsets, check_partitions
+from semel.wire.api.transactions import Identity, add_partitions, commit_offsets, describe
+from semel.wire.error_codes import name
 from semel.wire.metadata import TopicPartition, by_topic
-from semel.wire.outcome import name
-from semel.wire.transactions import Identity, add_partitions, commit_offsets, describe
 
 __all__ = ["Transaction"]
 
 _ID_UNKNOWN = 49
-#: What was seen of the rows so long before the commit is looked at once more: groups and offsets may have been waited for in between.
+#: What was seen of the rows so long before the commit is looked at once more: groups and offsets may have been waited
+#: for in between.
 _LOOK_AGAIN_S = 1.0
 
 
 class Transaction:
     """One transaction. As a context manager it commits at the end, and aborts on an exception."""
 
-    def __init__(self, own: Ownership, *, again: Callable[[], None], ended: Callable[[Ended], None]) -> None:
+    def __init__(
+        self, own: Ownership, *, on_expired: Callable[[], None], on_end: Callable[[EndedTransaction], None]
+    ) -> None:
         self._own = own
-        self._again = again
-        self._ended = ended
+        self._again = on_expired
+        self._ended = on_end
         self._added: set[TopicPartition] = set()
         self._asked = False
         self._topics: dict[str, TicketTopic] = {}
@@ -65,7 +68,7 @@ class Transaction:
         if error is None:
             self.commit()
         else:
-            self._abort_behind(error)
+            self._abort_after(error)
 
     @property
     def age_ms(self) -> float:
@@ -74,78 +77,88 @@ class Transaction:
 
     # ---- writing
 
-    @in_turn
-    def tickets(self, shares: Sequence[Iterable[TopicPartition]], topics: Mapping[str, TicketTopic] | None = None) -> list[Ticket]:
-        """One ticket for each share of partitions. All partitions are added to the transaction in one request, before anybody can write.
+    @synchronized
+    def tickets(
+        self, shares: Sequence[Iterable[TopicPartition]], topics: Mapping[str, TicketTopic] | None = None
+    ) -> list[Ticket]:
+        """One ticket for each share of partitions. All partitions are added to the transaction in one request, before
+        anybody can write.
 
-        ``topics`` are those that the shares were made by; the others are looked at now. What was first known of a topic holds to the end, and a topic
-        that was created again since then is refused by its id when rows are sent.
+        ``topics`` are those that the shares were made by; the others are looked at now. What was first known of a topic
+        holds to the end, and a topic that was created again since then is refused by its id when rows are sent.
 
-        Raises :class:`ConfigError` if two tickets would name one partition (DESIGN rule 1: also after the first one is back, since a second
-        writer would begin at sequence 0 again, and the broker answers OK to that and keeps the first rows), or for a partition that is not there.
-        Raises :class:`AbortAndRetry` if the transaction has been aborted or a partition stays away, :class:`Fenced` if another owner is there,
-        :class:`~semel.errors.DataLoss` for a lost marker, :class:`Retriable` if brokers stay away.
+        Raises :class:`ConfigError` if two tickets would name one partition (DESIGN rule 1: also after the first one is
+        back, since a second writer would begin at sequence 0 again, and the broker answers OK to that and keeps the
+        first rows), or for a partition that is not there. Raises :class:`AbortAndRetry` if the transaction has been
+        aborted or a partition stays away, :class:`Fenced` if another owner is there, :class:`~semel.errors.DataLoss`
+        for a lost marker, :class:`Retriable` if brokers stay away.
         """
-        self._adding()
+        self._require_open()
         wanted = [tuple(share) for share in shares]
         check_partitions(partition for share in wanted for partition in share)
         wanted = [tuple(sorted(share)) for share in wanted]
-        self._tickets.refuse_overlap(wanted)
-        self._refuse_progress_topic({topic for share in wanted for topic, _ in share})
+        self._tickets.check_no_overlap(wanted)
+        self._check_not_progress_topic({topic for share in wanted for topic, _ in share})
         new = {topic for share in wanted for topic, _ in share} - self._topics.keys()
         known = topics or {}
         self._topics.update({topic: known[topic] for topic in new & known.keys()})
-        self._topics.update(look_at(self._own.client, new - known.keys(), self._own.deadline()))
+        self._topics.update(describe_output_topics(self._own.client, new - known.keys(), self._own.deadline()))
         for topic, index in (partition for share in wanted for partition in share):
             if not 0 <= index < self._topics[topic].partitions:
                 raise ConfigError(
-                    f"topic {topic} has no partition {index}: it has {self._topics[topic].partitions}. Nothing was sent for these tickets."
-                    " Correct the shares, or add partitions to the topic.",
+                    f"topic {topic} has no partition {index}: it has {self._topics[topic].partitions}. Nothing was"
+                    " sent for these tickets. Correct the shares, or add partitions to the topic.",
                     tag="UNKNOWN_PARTITION",
                 )
         self._add({partition for share in wanted for partition in share})
         return [self._tickets.issue(self._own.identity, share, self._topics) for share in wanted]
 
-    def _refuse_progress_topic(self, wanted: Collection[str]) -> None:
-        """Its own record is there too, and begins at sequence 0 like theirs: the broker would keep one of the two and answer OK to both."""
+    def _check_not_progress_topic(self, wanted: Collection[str]) -> None:
+        """Its own record is there too, and begins at sequence 0 like theirs: the broker would keep one of the two and
+        answer OK to both.
+        """
         if self._own.progress.name in wanted:
             raise ConfigError(
-                f"{self._own.progress.name!r} holds the progress of this transaction, so its rows cannot go there too. Nothing was sent for them."
-                " Write them to another topic, or keep the progress in another one (progress_topic, in Spark progressTopic).",
+                f"{self._own.progress.name!r} holds the progress of this transaction, so its rows cannot go there"
+                " too. Nothing was sent for them. Write them to another topic, or keep the progress in another one"
+                " (progress_topic, in Spark progressTopic).",
                 tag="PROGRESS_TOPIC",
             )
 
-    @in_turn
+    @synchronized
     def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
         """Write rows from this process; acknowledged when it returns. Columns as for :meth:`Participant.send`.
 
-        Raises what :meth:`tickets` and :meth:`Participant.send` raise. When rows were refused, the transaction cannot be committed any more: at an
-        :class:`AbortAndRetry` it is aborted already; :class:`Fenced`, or :class:`Retriable` tagged OUTCOME_UNKNOWN, comes instead where that
-        failed; after anything else the end of the ``with`` block aborts it.
+        Raises what :meth:`tickets` and :meth:`Participant.send` raise. When rows were refused, the transaction cannot
+        be committed any more: at an :class:`AbortAndRetry` it is aborted already; :class:`Fenced`, or
+        :class:`Retriable` tagged OUTCOME_UNKNOWN, comes instead where that failed; after anything else the end of the
+        ``with`` block aborts it.
         """
-        self._adding()
+        self._require_open()
         if topic not in self._sending:
-            self._topics.update(look_at(self._own.client, {topic}, self._own.deadline()))
+            self._topics.update(describe_output_topics(self._own.client, {topic}, self._own.deadline()))
             (ticket,) = self.tickets([[(topic, index) for index in range(self._topics[topic].partitions)]])
             self._sending[topic] = Participant(self._own.client, ticket)
         try:
             self._sending[topic].send(topic, rows)
         except AbortAndRetry as error:
-            self._refused(error.message, error.tag)
+            self._abort_refused(error.message, error.tag)
 
-    @in_turn
+    @synchronized
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | GroupMetadata) -> None:
         """Put the next offsets to read into the transaction: they are committed with its rows, or not at all (KIP-447).
 
-        They are sent when it commits, after everything else. Raises :class:`ConfigError` for a partition that is not there.
+        They are sent when it commits, after everything else. Raises :class:`ConfigError` for a partition that is not
+        there.
         """
-        self._adding()
+        self._require_open()
         check_offsets(offsets)
         known = self._own.client.topics({topic for topic, _ in offsets})
         for topic, index in offsets:
             if index not in known[topic].partitions:
                 raise ConfigError(
-                    f"topic {topic} has no partition {index}, so it has no offset. Nothing was committed. Correct the offsets.",
+                    f"topic {topic} has no partition {index}, so it has no offset. Nothing was committed. Correct the"
+                    " offsets.",
                     tag="UNKNOWN_PARTITION",
                 )
         metadata = group if isinstance(group, GroupMetadata) else GroupMetadata(group)
@@ -153,15 +166,19 @@ class Transaction:
 
     # ---- what comes back
 
-    @in_turn
+    @synchronized
     def accept(self, receipts: Iterable[Receipt]) -> None:
-        """Take receipts back. Raises :class:`ConfigError` for one of another transaction, or a second one of a ticket."""
+        """Take receipts back.
+
+        Raises :class:`ConfigError` for one of another transaction, or a second one of a ticket.
+        """
         for receipt in receipts:
             self._tickets.accept(receipt, self._own.identity)
 
-    @in_turn
+    @synchronized
     def withdraw(self, tickets: Iterable[Ticket]) -> None:
-        """Declare that nobody holds these tickets any more and nobody has written with them. The caller must have proof (DESIGN rule 3).
+        """Declare that nobody holds these tickets any more and nobody has written with them. The caller must have proof
+        (DESIGN rule 3).
 
         Raises :class:`ConfigError` for a ticket of another transaction, and for one that has come back.
         """
@@ -174,41 +191,43 @@ class Transaction:
         return self._tickets.outstanding
 
     @property
-    def wrote(self) -> Mapping[TopicPartition, Wrote]:
+    def wrote(self) -> Mapping[TopicPartition, Written]:
         """What the accepted receipts say was written."""
         return self._tickets.wrote
 
     # ---- ending
 
-    @in_turn
+    @synchronized
     def commit(self, progress: Progress | None = None) -> None:
         """Write the progress record as the last row, then the offsets, then commit.
 
-        Raises :class:`AbortAndRetry` if it was aborted, also because a leader of what was written stays away, :class:`~semel.errors.DataLoss` if
-        rows that were acknowledged are gone, :class:`~semel.errors.Fenced` if another owner is there, :class:`Retriable` tagged OUTCOME_UNKNOWN if
-        nobody said how it ended. With nothing in it, nothing is sent.
+        Raises :class:`AbortAndRetry` if it was aborted, also because a leader of what was written stays away,
+        :class:`~semel.errors.DataLoss` if rows that were acknowledged are gone, :class:`~semel.errors.Fenced` if
+        another owner is there, :class:`Retriable` tagged OUTCOME_UNKNOWN if nobody said how it ended. With nothing in
+        it, nothing is sent.
         """
-        self._adding()
+        self._require_open()
         try:
-            identity, recorded, offset = self._finish(progress)
+            identity, recorded, offset = self._commit_all(progress)
         except BaseException as error:
             if self._own.states.now is State.OPEN:
-                self._abort_behind(error)
+                self._abort_after(error)
             self._done = True
             raise
         if recorded is not None:
             self._own.predecessor = None
-            self._own.newest = Recorded(offset, identity.producer_id, identity.epoch, recorded, True)
+            self._own.committed = ProgressRecord(offset, identity.producer_id, identity.epoch, recorded, True)
 
-    def _finish(self, progress: Progress | None) -> tuple[Identity, Progress | None, int]:
+    def _commit_all(self, progress: Progress | None) -> tuple[Identity, Progress | None, int]:
         self.accept([participant.receipt for participant in self._sending.values()])
         self._sending.clear()
         reached(OwnerStep.WRITTEN, self._own.transactional_id)
         out = [ticket.number for ticket in self._tickets.outstanding]
         if out:
             raise AbortAndRetry(
-                f"tickets {out[:5]} are still out, so somebody could still write. The transaction was aborted: nothing of it is"
-                " visible. Accept the receipt of every ticket or withdraw it, then commit: run the same work again.",
+                f"tickets {out[:5]} are still out, so somebody could still write. The transaction was aborted:"
+                " nothing of it is visible. Accept the receipt of every ticket or withdraw it, then commit: run the"
+                " same work again.",
                 tag="TICKETS_OUT",
             )
         if not self._added and not self._offsets and progress is None:
@@ -218,9 +237,9 @@ class Transaction:
         recorded = self._record(progress)
         written = self._write_progress(recorded)
         if self._own.predecessor is not None:
-            self._hold_predecessor(self._own.predecessor)
+            self._check_predecessor_free(self._own.predecessor)
         if self._offsets or recorded.forgotten:  # what is forgotten names no group for those who come later
-            see_groups(self._own, self._offsets_by_group())
+            await_groups(self._own, self._offsets_by_group())
         self._commit_offsets()
         if time.monotonic() - self._looked > _LOOK_AGAIN_S:
             self._look_at_rows()
@@ -230,7 +249,7 @@ class Transaction:
         last = {partition: wrote.last for partition, wrote in (self._tickets.wrote | written).items()}
         committed = False
         try:
-            ending.commit(self._own)
+            end_txn.commit(self._own)
             committed = True
         finally:
             self._await_markers(identity, last if committed else {}, committed=committed)
@@ -239,32 +258,34 @@ class Transaction:
     def _look_at_rows(self) -> None:
         self._looked = time.monotonic()
         own = self._own
-        known = refuse_recreated(own.client, self._tickets.wrote, self._topics, {own.progress.name}, own.deadline())
-        own.progress.refuse_other(known)
-        refuse_lost(own.client, own.identity, self._tickets.wrote, self._leaders, own.deadline())
+        known = check_topics_unchanged(
+            own.client, self._tickets.wrote, self._topics, {own.progress.name}, own.deadline()
+        )
+        own.progress.check_same_topic(known)
+        check_rows_present(own.client, own.identity, self._tickets.wrote, self._leaders, own.deadline())
 
-    def _look_at_progress(self, written: Mapping[TopicPartition, Wrote]) -> None:
+    def _look_at_progress(self, written: Mapping[TopicPartition, Written]) -> None:
         own = self._own
         try:
-            refuse_lost(own.client, own.identity, written, self._leaders, own.deadline())
+            check_rows_present(own.client, own.identity, written, self._leaders, own.deadline())
         except (AbortAndRetry, ConfigError):
-            own.progress.refuse_gone()
+            own.progress.check_not_deleted()
             raise
 
-    @in_turn
+    @synchronized
     def abort(self) -> None:
         """Abort. Nothing of it becomes visible then.
 
-        Raises :class:`Retriable` tagged OUTCOME_UNKNOWN if it turns out to have been committed or nobody answered in time, :class:`Fenced` if another
-        owner is there, :class:`ConfigError` if it has ended before.
+        Raises :class:`Retriable` tagged OUTCOME_UNKNOWN if it turns out to have been committed or nobody answered in
+        time, :class:`Fenced` if another owner is there, :class:`ConfigError` if it has ended before.
         """
-        self._adding()
+        self._require_open()
         self._done = True
         if not self._asked:  # the coordinator has never heard of it
             self._own.states.move(Event.NOTHING)
             return
         identity = self._own.identity
-        if not ending.abort(self._own):
+        if not end_txn.abort(self._own):
             raise Retriable(
                 f"the transaction of {self._own.transactional_id!r} should have been aborted, and was committed before."
                 " All of it is visible. Start again: taking over reads its progress.",
@@ -272,44 +293,56 @@ class Transaction:
             )
         self._await_markers(identity, {})
 
-    @in_turn
+    @synchronized
     def close(self) -> None:
-        """Abort it if it is open. Raises what :meth:`abort` raises but for :class:`Fenced`: whoever has fenced this owner has aborted it."""
+        """Abort it if it is open.
+
+        Raises what :meth:`abort` raises but for :class:`Fenced`: whoever has fenced this owner has aborted it.
+        """
         if not self._done and self._own.states.now is State.OPEN:
             with suppress(Fenced):
                 self.abort()
 
-    def _await_markers(self, identity: Identity, last_offsets: Mapping[TopicPartition, int], *, committed: bool = False) -> None:
+    def _await_markers(
+        self, identity: Identity, last_offsets: Mapping[TopicPartition, int], *, committed: bool = False
+    ) -> None:
         """Have the markers watched. They are due however it ended, unless this owner can begin nothing any more."""
         if self._own.states.now is State.READY:
-            self._ended(Ended(identity, committed, frozenset(self._added), last_offsets, self._sent_offsets))
+            self._ended(EndedTransaction(identity, committed, frozenset(self._added), last_offsets, self._sent_offsets))
 
-    def _abort_behind(self, error: BaseException) -> None:
-        """Abort because of ``error``, which is the one to see: the next owner, or the timeout, does what this abort could not."""
+    def _abort_after(self, error: BaseException) -> None:
+        """Abort because of ``error``, which is the one to see: the next owner, or the timeout, does what this abort
+        could not.
+        """
         if self._own.states.now is not State.OPEN:
             return
         try:
-            if isinstance(error, AbortAndRetry) and error.tag in ending.ENDED:  # a participant found it ended: by whom, our own abort tells
-                self._refused(error.message, error.tag)
+            if (
+                isinstance(error, AbortAndRetry) and error.tag in end_txn.ENDED
+            ):  # a participant found it ended: by whom, our own abort tells
+                self._abort_refused(error.message, error.tag)
             self.abort()
         except SemelError as second:
-            if isinstance(second, AbortAndRetry | Fenced) and not isinstance(error, DataLoss):  # it explains the first one
+            if isinstance(second, AbortAndRetry | Fenced) and not isinstance(
+                error, DataLoss
+            ):  # it explains the first one
                 raise second from error
             error.add_note(f"The transaction could not be aborted either: {second}")
 
     # ---- requests
 
-    def _adding(self) -> None:
+    def _require_open(self) -> None:
         """Ask whether anything may be done. The state alone does not tell: it may be that of a later transaction."""
         self._own.states.move(Event.ADDED)
         if self._done:
             raise ConfigError(
-                f"this transaction of {self._own.transactional_id!r} has ended, and another one is open. Nothing was sent. Use that one.",
+                f"this transaction of {self._own.transactional_id!r} has ended, and another one is open. Nothing was"
+                " sent. Use that one.",
                 tag="ILLEGAL_STATE",
             )
 
     def _add(self, partitions: set[TopicPartition]) -> None:
-        self._adding()
+        self._require_open()
         progress = {own.progress.partition for own in (self._own, self._own.predecessor) if own is not None}
         wanted = (partitions | progress) - self._added
         if not wanted:
@@ -317,21 +350,29 @@ class Transaction:
         try:
             code = self._ask_to_add(wanted)
         except (ConfigError, Retriable):
-            self._own.progress.refuse_gone()
+            self._own.progress.check_not_deleted()
             raise
         if code:
-            self._refused(f"AddPartitionsToTxn answered {name(code)}.", name(code))
+            self._abort_refused(f"AddPartitionsToTxn answered {name(code)}.", name(code))
         self._added |= wanted
         reached(OwnerStep.PARTITIONS_ADDED, self._own.transactional_id)
 
     def _ask_to_add(self, wanted: set[TopicPartition]) -> int:
         self._leaders.update(self._own.client.leaders(wanted, self._own.deadline()))
         self._asked = True  # before it looks: where that stops, the abort behind it asks whether another owner is here
-        first_time = wanted - self._own.checked
+        first_time = wanted - self._own.checked_partitions
         if first_time:
-            own, former = self._own, self._own.former
-            wait_seen(own.client, first_time, own.identity, former, last_offsets={}, deadline=own.deadline(), heal=Healing(own))
-            self._own.checked |= first_time
+            own, former = self._own, self._own.previous_producer_ids
+            wait_for_markers(
+                own.client,
+                first_time,
+                own.identity,
+                former,
+                last_offsets={},
+                deadline=own.deadline(),
+                heal=MarkerHealer(own),
+            )
+            self._own.checked_partitions |= first_time
         code = add_partitions(self._own.client, self._own.identity, wanted, self._own.deadline())
         if code == _ID_UNKNOWN and not self._added and describe(self._own.client, self._own.transactional_id) is None:
             self._again()
@@ -342,38 +383,48 @@ class Transaction:
     def _record(self, progress: Progress | None) -> Progress:
         """What the record says: the caller's position, and where the rows lie."""
         if progress is None:
-            before = self._own.newest.progress.batch if self._own.newest else None
+            before = self._own.committed.progress.batch if self._own.committed else None
             progress = Progress(batch=0 if before is None else before + 1)
         wrote: dict[str, dict[int, tuple[int, int]]] = {}
         for (topic, index), w in sorted(self._tickets.wrote.items()):
             wrote.setdefault(topic, {})[index] = (w.first, w.last)
         # what a later version of semel has put into the record stays in it (PROTOCOL 1)
-        before_ours = self._own.newest.progress.extra if self._own.newest else {}
+        before_ours = self._own.committed.progress.extra if self._own.committed else {}
         return replace(progress, wrote=wrote, groups=self._groups(), extra={**before_ours, **progress.extra})
 
     def _groups(self) -> dict[str, dict[str, tuple[int, ...]]]:
-        """Where this transaction commits offsets, and where former owners may have left some pending that nobody has looked at since."""
-        wanted = union(self._own.unseen_groups, self._offsets_by_group())
-        return {group: {t: tuple(indexes) for t, indexes in by_topic(partitions).items()} for group, partitions in wanted.items()}
+        """Where this transaction commits offsets, and where former owners may have left some pending that nobody has
+        looked at since.
+        """
+        wanted = union(self._own.groups_to_check, self._offsets_by_group())
+        return {
+            group: {t: tuple(indexes) for t, indexes in by_topic(partitions).items()}
+            for group, partitions in wanted.items()
+        }
 
     def _offsets_by_group(self) -> dict[str, set[TopicPartition]]:
         return union(*({group.id: offsets.keys()} for group, offsets in self._offsets.items()))
 
-    def _write_progress(self, progress: Progress) -> dict[TopicPartition, Wrote]:
+    def _write_progress(self, progress: Progress) -> dict[TopicPartition, Written]:
         former = self._own.predecessor
         try:
-            written = self._own.progress.write(progress, self._own.identity, former.progress if former else None, meanwhile=self._look_at_rows)
+            written = self._own.progress.write(
+                progress, self._own.identity, former.progress if former else None, meanwhile=self._look_at_rows
+            )
         except AbortAndRetry as error:
-            self._refused(error.message, error.tag)
+            self._abort_refused(error.message, error.tag)
         reached(OwnerStep.PROGRESS_WRITTEN, self._own.transactional_id)
         return written
 
-    def _hold_predecessor(self, former: Ownership) -> None:
-        """The record that says where the other prefix has moved to is written: who takes that id from now on waits for it. Nobody may have before."""
-        ending.refuse_succeeded(
+    def _check_predecessor_free(self, former: Ownership) -> None:
+        """The record that says where the other prefix has moved to is written: who takes that id from now on waits for
+        it. Nobody may have before.
+        """
+        end_txn.check_still_owner(
             former,
-            f"while this one, {self._own.transactional_id!r}, was going on from its progress. This transaction is aborted, and nothing of it is"
-            " visible. Run the query under one of the two prefixes: stop the other for good, then start this one again.",
+            f"while this one, {self._own.transactional_id!r}, was going on from its progress. This transaction is"
+            " aborted, and nothing of it is visible. Run the query under one of the two prefixes: stop the other for"
+            " good, then start this one again.",
         )
 
     def _commit_offsets(self) -> None:
@@ -381,14 +432,14 @@ class Transaction:
             self._sent_offsets[group.id] = {**self._sent_offsets.get(group.id, {}), **offsets}
             code = commit_offsets(self._own.client, self._own.identity, group, offsets, self._own.deadline())
             if code:
-                self._refused(f"TxnOffsetCommit of group {group.id!r} answered {name(code)}.", name(code))
+                self._abort_refused(f"TxnOffsetCommit of group {group.id!r} answered {name(code)}.", name(code))
         if self._offsets:
             reached(OwnerStep.OFFSETS_ADDED, self._own.transactional_id)
 
-    def _refused(self, text: str, tag: str) -> NoReturn:
+    def _abort_refused(self, text: str, tag: str) -> NoReturn:
         self._done = True
         identity = self._own.identity
         try:
-            ending.give_up(self._own, text, tag)
+            end_txn.abort_after_refusal(self._own, text, tag)
         finally:
             self._await_markers(identity, {})

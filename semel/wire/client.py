@@ -1,8 +1,9 @@
 """A client of one cluster: connections, metadata, coordinators, and repeating within a deadline.
 
-Every request of semel may be repeated: either it only asks, or the broker knows the repetition (a Produce by its sequence, an EndTxn by its
-epoch), or the protocol says what a second one means. So :meth:`Client.ask` repeats after a broken connection and after each code that
-:mod:`semel.wire.outcome` calls temporary, until the deadline; what it returns has been decided by the broker.
+Every request of semel may be repeated: either it only asks, or the broker knows the repetition (a Produce by its
+sequence, an EndTxn by its epoch), or the protocol says what a second one means. So :meth:`Client.ask` repeats after a
+broken connection and after each code that :mod:`semel.wire.error_codes` calls temporary, until the deadline; what it
+returns has been decided by the broker.
 
 Safe to share between threads; not between processes.
 """
@@ -21,13 +22,13 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Retriable
-from semel.wire import outcome
+from semel.wire import error_codes
+from semel.wire.api_versions import Versions
 from semel.wire.connection import Connection
 from semel.wire.deadline import Deadline
+from semel.wire.error_codes import Action
 from semel.wire.metadata import Leaders, Metadata, Topic, TopicPartition, by_node, metadata_request, named
-from semel.wire.outcome import Outcome
 from semel.wire.target import ANY, Anyone, GroupCoordinator, Target, TransactionCoordinator
-from semel.wire.versions import Versions
 from semel.wire.witnesses import known_to_any
 
 __all__ = ["Client"]
@@ -58,7 +59,10 @@ class Client:
         self.close()
 
     def forget_parent(self) -> None:
-        """In a forked child: let go of the parent's connections. Two processes on one would read each other's answers."""
+        """In a forked child: let go of the parent's connections.
+
+        Two processes on one would read each other's answers.
+        """
         inherited = (*self._connections.values(), *chain(*self._idle.values()), *self._leased)
         self._lock, self._connections, self._idle, self._leased = threading.RLock(), {}, {}, weakref.WeakSet()
         for connection in inherited:
@@ -90,10 +94,11 @@ class Client:
         deadline: Deadline | None = None,
         sent: Callable[[], None] | None = None,
     ) -> Any:
-        """Send ``request`` to ``target`` until it is answered with a code that is not temporary, and return that answer.
+        """Send ``request`` to ``target`` until it is answered with a code that is not temporary, and return that
+        answer.
 
-        ``versions`` are the lowest and highest that the caller can read; ``sent`` is called between each sending and its answer. Raises
-        :class:`Retriable` when the deadline passes first.
+        ``versions`` are the lowest and highest that the caller can read; ``sent`` is called between each sending and
+        its answer. Raises :class:`Retriable` when the deadline passes first.
         """
         deadline = deadline or self.deadline()
         api = type(request).__name__.removesuffix("Request")
@@ -104,14 +109,16 @@ class Client:
                 version = connection.versions.pick(type(request), *versions)
                 timeout = min(deadline.remaining + 0.001, self.config.request_timeout_ms / 1000)
                 answer = connection.call(request, version, timeout=timeout, sent=sent)
-                problem = outcome.name(code(answer))
-                verdict = outcome.of(api, code(answer))
+                problem = error_codes.name(code(answer))
+                verdict = error_codes.of(api, code(answer))
                 if not verdict.temporary:
                     return answer
-                if verdict is Outcome.COORDINATOR:
+                if verdict is Action.COORDINATOR:
                     self.forget(target)
             except Retriable as error:
-                problem = problem if problem and deadline.passed else error.message  # a last try may have had no time to learn anything
+                problem = (
+                    problem if problem and deadline.passed else error.message
+                )  # a last try may have had no time to learn anything
                 self.forget(target)
             if deadline.passed:
                 raise self._timeout(api, target, problem, deadline)
@@ -127,9 +134,11 @@ class Client:
         leaders: Leaders | None = None,
         deadline: Deadline | None = None,
     ) -> dict[TopicPartition, Any]:
-        """Ask the leader of each partition, in as few requests as there are leaders. ``rows`` takes an answer apart; a row has an ``error_code``.
+        """Ask the leader of each partition, in as few requests as there are leaders. ``rows`` takes an answer apart; a
+        row has an ``error_code``.
 
-        Returns one row a partition. Raises the error of a code that repeating does not cure, or :class:`Retriable` at the deadline.
+        Returns one row a partition. Raises the error of a code that repeating does not cure, or :class:`Retriable` at
+        the deadline.
 
         With ``leaders`` these brokers are asked and no others, once, and a partition that got no answer is left out.
         """
@@ -145,7 +154,9 @@ class Client:
             if left:
                 if deadline.passed:
                     subject = f"no answer for {named(left)} within {deadline.timeout_ms:.0f} ms"
-                    raise outcome.given_up(subject, problem or "no leader", "Nothing was read or written by this request.")
+                    raise error_codes.given_up(
+                        subject, problem or "no leader", "Nothing was read or written by this request."
+                    )
                 deadline.pause()
                 self.refresh({topic for topic, _ in left}, deadline)
         return found
@@ -172,13 +183,18 @@ class Client:
                 self.forget(node)
                 continue
             for partition, row in rows(answer).items():
-                verdict = outcome.of(api, row.error_code)
-                if verdict is Outcome.OK:
+                verdict = error_codes.of(api, row.error_code)
+                if verdict is Action.OK:
                     found[partition] = row
                 elif not verdict.temporary:
-                    raise outcome.error(api, row.error_code, f"{api} of {partition[0]}-{partition[1]}", "Nothing was read or written by it.")
+                    raise error_codes.error(
+                        api,
+                        row.error_code,
+                        f"{api} of {partition[0]}-{partition[1]}",
+                        "Nothing was read or written by it.",
+                    )
                 else:
-                    problem = outcome.name(row.error_code)
+                    problem = error_codes.name(row.error_code)
         return found, problem
 
     def _by_leader(self, partitions: Iterable[TopicPartition], deadline: Deadline) -> dict[int, list[TopicPartition]]:
@@ -189,7 +205,8 @@ class Client:
             known = topics[topic].partitions.get(index)
             if known is None:
                 raise ConfigError(
-                    f"topic {topic} has no partition {index}: it has {len(topics[topic].partitions)}. Nothing was read or written by this request.",
+                    f"topic {topic} has no partition {index}: it has {len(topics[topic].partitions)}. Nothing was"
+                    " read or written by this request.",
                     tag="UNKNOWN_PARTITION",
                 )
             if known.leader >= 0:
@@ -197,17 +214,21 @@ class Client:
         return led
 
     def _timeout(self, api: str, target: Target, problem: str, deadline: Deadline) -> Retriable:
-        where = f"broker {target}" if isinstance(target, int) else {"Anyone": "any broker"}.get(type(target).__name__, f"coordinator of {target}")
+        where = (
+            f"broker {target}"
+            if isinstance(target, int)
+            else {"Anyone": "any broker"}.get(type(target).__name__, f"coordinator of {target}")
+        )
         subject = f"{api} ({where}) was not settled within {deadline.timeout_ms:.0f} ms; the last thing seen"
-        return outcome.given_up(subject, problem, outcome.unanswered(api))
+        return error_codes.given_up(subject, problem, error_codes.unanswered(api))
 
     # ---- where to ask
 
     def connect(self, target: Target, deadline: Deadline | None = None, purpose: str = "control") -> Connection:
         """An open connection to ``target``.
 
-        One for short requests is shared by all threads; for each other purpose every thread has its own, so that a long fetch holds nothing else up
-        and nobody reads the answers to another's requests.
+        One for short requests is shared by all threads; for each other purpose every thread has its own, so that a long
+        fetch holds nothing else up and nobody reads the answers to another's requests.
         """
         deadline = deadline or self.deadline()
         if purpose != "control":
@@ -218,7 +239,10 @@ class Client:
         return self._connect_node(node, deadline, purpose)
 
     def versions(self, deadline: Deadline | None = None) -> Versions:
-        """What some broker of the cluster speaks, repeated until one answers. Raises :class:`Retriable` at the deadline."""
+        """What some broker of the cluster speaks, repeated until one answers.
+
+        Raises :class:`Retriable` at the deadline.
+        """
         deadline = deadline or self.deadline()
         while True:
             try:
@@ -226,7 +250,9 @@ class Client:
             except Retriable as error:
                 if deadline.passed:
                     subject = f"the cluster did not answer within {deadline.timeout_ms:.0f} ms"
-                    raise outcome.given_up(subject, error.message, "Nothing was read or written by this request.", error.tag) from None
+                    raise error_codes.given_up(
+                        subject, error.message, "Nothing was read or written by this request.", error.tag
+                    ) from None
             deadline.pause()
 
     def lease(self, node: int, deadline: Deadline) -> Connection:
@@ -243,7 +269,10 @@ class Client:
         return connection
 
     def give_back(self, node: int, connection: Connection) -> None:
-        """End a lease. A connection on which an answer is still due serves nobody any more: the next one would read it as its own."""
+        """End a lease.
+
+        A connection on which an answer is still due serves nobody any more: the next one would read it as its own.
+        """
         with self._lock:
             self._leased.discard(connection)
             if connection.waiting:
@@ -309,7 +338,9 @@ class Client:
         )
         row = answer.coordinators[0]
         if row.error_code:
-            raise outcome.error("FindCoordinator", row.error_code, f"looking up the coordinator of {target}", "Nothing was written.")
+            raise error_codes.error(
+                "FindCoordinator", row.error_code, f"looking up the coordinator of {target}", "Nothing was written."
+            )
         self._coordinators[target] = int(row.node_id)
         return int(row.node_id)
 
@@ -323,7 +354,13 @@ class Client:
             with self._lock:
                 if self._metadata is not None:
                     brokers = {node: broker for node, broker in self._metadata.brokers.items() if node != target}
-                    self._metadata = Metadata(self._metadata.cluster, self._metadata.controller, brokers, self._metadata.topics, self._metadata.taken)
+                    self._metadata = Metadata(
+                        self._metadata.cluster,
+                        self._metadata.controller,
+                        brokers,
+                        self._metadata.topics,
+                        self._metadata.taken,
+                    )
 
     # ---- metadata
 
@@ -337,13 +374,22 @@ class Client:
         return self.refresh((), deadline).brokers.keys()
 
     def topics(self, names: Collection[str], deadline: Deadline | None = None) -> dict[str, Topic]:
-        """What is known of these topics, at most ``metadata.max.age.ms`` old. Raises :class:`ConfigError` for one that is not there."""
+        """What is known of these topics, at most ``metadata.max.age.ms`` old.
+
+        Raises :class:`ConfigError` for one that is not there.
+        """
         metadata = self._metadata
-        if metadata is None or metadata.age * 1000 > self.config.metadata_max_age_ms or any(name not in metadata.topics for name in names):
+        if (
+            metadata is None
+            or metadata.age * 1000 > self.config.metadata_max_age_ms
+            or any(name not in metadata.topics for name in names)
+        ):
             metadata = self.refresh(names, deadline)
         return {name: metadata.topics[name] for name in names}
 
-    def leaders(self, partitions: Collection[TopicPartition], deadline: Deadline | None = None) -> dict[TopicPartition, tuple[int, int]]:
+    def leaders(
+        self, partitions: Collection[TopicPartition], deadline: Deadline | None = None
+    ) -> dict[TopicPartition, tuple[int, int]]:
         """Who leads these partitions, as of what :meth:`topics` knows; those that are not there are left out."""
         known = self.topics({topic for topic, _ in partitions}, deadline)
         there = ((topic, index, known[topic].partitions.get(index)) for topic, index in partitions)
@@ -356,7 +402,9 @@ class Client:
         topics = self.refresh(names, deadline, may_miss=True).topics
         return {name: topics[name] for name in names if name in topics}
 
-    def refresh(self, names: Collection[str] | None, deadline: Deadline | None = None, *, may_miss: bool = False) -> Metadata:
+    def refresh(
+        self, names: Collection[str] | None, deadline: Deadline | None = None, *, may_miss: bool = False
+    ) -> Metadata:
         """Ask for metadata of these topics now (None: of all topics), and keep it.
 
         Raises :class:`ConfigError` for one that is not there, unless it ``may_miss``.
@@ -368,7 +416,11 @@ class Client:
             if absent and not deadline.passed and known_to_any(self, absent, newer.brokers.keys(), deadline):
                 deadline.pause()  # the one that was asked has not heard of it yet
                 continue
-            problems = {t.name: t.error for t in newer.topics.values() if t.error and names and not (may_miss and t.name in absent)}
+            problems = {
+                t.name: t.error
+                for t in newer.topics.values()
+                if t.error and names and not (may_miss and t.name in absent)
+            }
             if not problems:
                 with self._lock:
                     # an answer about all topics is the whole truth: what is not in it was deleted
@@ -378,13 +430,18 @@ class Client:
             missing, code = next(iter(problems.items()))
             if code == _UNKNOWN_TOPIC:
                 raise ConfigError(
-                    f"topic {missing} does not exist. Nothing was read or written. Create it, or correct its name.", tag="UNKNOWN_TOPIC"
+                    f"topic {missing} does not exist. Nothing was read or written. Create it, or correct its name.",
+                    tag="UNKNOWN_TOPIC",
                 )
-            if not outcome.of("Metadata", code).temporary:
-                raise outcome.error("Metadata", code, f"metadata of topic {missing}", "Nothing was read or written.")
+            if not error_codes.of("Metadata", code).temporary:
+                raise error_codes.error(
+                    "Metadata", code, f"metadata of topic {missing}", "Nothing was read or written."
+                )
             if deadline.passed:
                 subject = f"metadata of topic {missing} was not settled within {deadline.timeout_ms:.0f} ms"
-                raise outcome.given_up(subject, outcome.name(code), "Nothing was read or written by this request.")
+                raise error_codes.given_up(
+                    subject, error_codes.name(code), "Nothing was read or written by this request."
+                )
             deadline.pause()
 
 

@@ -1,10 +1,12 @@
 """One TCP connection to one broker: frames out, frames in, in order.
 
-Sending is scatter/gather: the record batches of a Produce request go from the buffers that they were encoded in to the socket. Receiving reads a
-whole frame into one buffer of its size. Kafka answers the requests of a connection in the order in which they were sent, so that several may be
-under way (:meth:`Connection.send`, then :meth:`Connection.receive` as often).
+Sending is scatter/gather: the record batches of a Produce request go from the buffers that they were encoded in to the
+socket. Receiving reads a whole frame into one buffer of its size. Kafka answers the requests of a connection in the
+order in which they were sent, so that several may be under way (:meth:`Connection.send`, then
+:meth:`Connection.receive` as often).
 
-Not thread-safe by itself: whoever shares a connection holds :attr:`Connection.lock` from the first send to the last receive.
+Not thread-safe by itself: whoever shares a connection holds :attr:`Connection.lock` from the first send to the last
+receive.
 """
 
 from __future__ import annotations
@@ -26,18 +28,20 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from semel import __version__
 from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss, Retriable, SemelError
-from semel.wire.answers import decode, response_type
+from semel.wire.api_versions import Versions
 from semel.wire.flexible import Cursor
+from semel.wire.responses import decode, response_type
 from semel.wire.security import authenticate, refused, secure, send_some
-from semel.wire.versions import Versions
 
 __all__ = ["Buffer", "Connection"]
 
 Buffer = bytes | bytearray | memoryview
 
-#: A frame above this is no Kafka frame (a TLS listener's or a web server's answer read as a length) or nothing we could hold.
+#: A frame above this is no Kafka frame (a TLS listener's or a web server's answer read as a length) or nothing we could
+#: hold.
 MAX_FRAME = 1 << 30
-#: Up to here a frame's buffer is made before it is there; it is above what a broker is asked for unless fetch.max.bytes is raised.
+#: Up to here a frame's buffer is made before it is there; it is above what a broker is asked for unless fetch.max.bytes
+#: is raised.
 _TRUSTED = 64 << 20
 #: Pieces that one ``sendmsg`` takes at most on every platform that we run on.
 MAX_PIECES = 512
@@ -45,7 +49,8 @@ _RECEIVE_BUFFER = 1 << 20
 _UNSUPPORTED_VERSION = 35
 #: Of the time for which a broker takes our word, what passes before we give it again.
 _KNOWN = 0.85
-#: How an alert of TLS begins, which a broker sends to whoever does not speak it; as the length of a frame it would be a third of a gigabyte.
+#: How an alert of TLS begins, which a broker sends to whoever does not speak it; as the length of a frame it would be a
+#: third of a gigabyte.
 _TLS_ALERT = b"\x15\x03"
 
 #: Reads an answer: the frame, and where its body starts.
@@ -89,7 +94,8 @@ class Connection:
             raise Retriable(f"{self.address} could not be reached: {error}.", tag="CONNECTION") from None
         except UnicodeError:
             raise ConfigError(
-                f"{host!r} is no name of a host. Nothing was sent to it. Correct bootstrap.servers, or the broker's advertised.listeners."
+                f"{host!r} is no name of a host. Nothing was sent to it. Correct bootstrap.servers, or the broker's"
+                " advertised.listeners."
             ) from None
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -100,7 +106,9 @@ class Connection:
     def _negotiate(self) -> Versions:
         request = ApiVersionsRequest(client_software_name="semel", client_software_version=__version__)
         answer = self.call(request, 4)
-        if answer.error_code == _UNSUPPORTED_VERSION:  # so old that it does not know version 4: it answers in version 0, which lists what it knows
+        if (
+            answer.error_code == _UNSUPPORTED_VERSION
+        ):  # so old that it does not know version 4: it answers in version 0, which lists what it knows
             answer = self.call(ApiVersionsRequest(), 0)
         return Versions.read(answer, self.address)
 
@@ -116,15 +124,22 @@ class Connection:
             life = authenticate(self._config.security.sasl, self.address, self.call, again=again)
             self._known_until = math.inf if life is None else time.monotonic() + life * _KNOWN
 
-    def call(self, request: Any, version: int, *, timeout: float | None = None, sent: Callable[[], None] | None = None) -> Any:
-        """Send one request and wait for its answer, both as kafka-python's messages. ``timeout`` in seconds; ``sent`` is called in between."""
+    def call(
+        self, request: Any, version: int, *, timeout: float | None = None, sent: Callable[[], None] | None = None
+    ) -> Any:
+        """Send one request and wait for its answer, both as kafka-python's messages.
+
+        ``timeout`` in seconds; ``sent`` is called in between.
+        """
         with self.lock:
             try:
                 self.send(request, version, timeout=timeout)
                 if sent is not None:
                     sent()
                 return self.receive()
-            except BaseException:  # whatever interrupts it leaves an answer on the way, and the next caller would read that one
+            except (
+                BaseException
+            ):  # whatever interrupts it leaves an answer on the way, and the next caller would read that one
                 self.close()
                 raise
 
@@ -138,15 +153,19 @@ class Connection:
     def send_raw(self, body: Iterable[Buffer], request_type: Any, version: int, read: Reader | None = None) -> None:
         """Send a request of a flexible version whose body is already encoded, in pieces that are not copied.
 
-        ``read`` takes the place of kafka-python for the answer: it is given the frame and where its body starts, and raises ``ValueError``,
-        ``IndexError`` or ``struct.error`` for damage.
+        ``read`` takes the place of kafka-python for the answer: it is given the frame and where its body starts, and
+        raises ``ValueError``, ``IndexError`` or ``struct.error`` for damage.
         """
         self._correlation += 1
         pieces = [memoryview(piece).cast("B") for piece in body]
         client_id = self._config.client_id.encode()
-        header = struct.pack(f">hhih{len(client_id)}sB", request_type.API_KEY, version, self._correlation, len(client_id), client_id, 0)
+        header = struct.pack(
+            f">hhih{len(client_id)}sB", request_type.API_KEY, version, self._correlation, len(client_id), client_id, 0
+        )
         size = len(header) + sum(len(piece) for piece in pieces)
-        self._send_frame([struct.pack(">i", size) + header, *pieces], _Due(self._correlation, request_type, version, read), None)
+        self._send_frame(
+            [struct.pack(">i", size) + header, *pieces], _Due(self._correlation, request_type, version, read), None
+        )
 
     def _send_frame(self, pieces: list[Buffer], due: _Due, timeout: float | None) -> None:
         if self.renewal_due and not self._waiting:
@@ -177,7 +196,9 @@ class Connection:
             (received,) = struct.unpack_from(">i", frame)
             if received != due.correlation:
                 raise ValueError(f"answer {received} came where {due.correlation} was due")
-            versions_asked = due.request_type is ApiVersionsRequest  # its answer's header is never flexible: the asker may be old
+            versions_asked = (
+                due.request_type is ApiVersionsRequest
+            )  # its answer's header is never flexible: the asker may be old
             flexible = not versions_asked and kind.flexible_version_q(version)
             start = Cursor(frame, 4).skip_tags().position if flexible else 4
             if due.read is not None:
@@ -188,8 +209,9 @@ class Connection:
         except (ValueError, IndexError, OverflowError, struct.error) as error:
             self.close()
             raise DataLoss(
-                f"{self.address} sent an answer to {due.request_type.__name__} version {version} that cannot be read ({error})."
-                " Nothing was taken from it, and the connection is closed. Is that really a Kafka listener?",
+                f"{self.address} sent an answer to {due.request_type.__name__} version {version} that cannot be read"
+                f" ({error}). Nothing was taken from it, and the connection is closed. Is that really a Kafka"
+                " listener?",
                 tag="CORRUPT_ANSWER",
             ) from None
 
@@ -199,7 +221,8 @@ class Connection:
         (size,) = struct.unpack(">i", head)
         if not 4 <= size <= MAX_FRAME or head.startswith(_TLS_ALERT):
             raise OSError(f"it announced a frame of {size} bytes: not a Kafka listener of this security.protocol?")
-        # numpy leaves the memory as it is: zeroing megabytes that are about to be overwritten costs as much as reading them
+        # numpy leaves the memory as it is: zeroing megabytes that are about to be overwritten costs as much as reading
+        # them
         frame = np.empty(min(size, _TRUSTED), np.uint8)
         _receive_exactly(self._socket, frame.data)
         while len(frame) < size:  # no more memory is taken on a broker's word than twice what it has sent
@@ -216,7 +239,11 @@ class Connection:
             return final
         reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
         turned_away = isinstance(error, ConnectionResetError) and not self._served
-        hint = " It had served nothing on it yet: does that listener want another security.protocol?" if turned_away else ""
+        hint = (
+            " It had served nothing on it yet: does that listener want another security.protocol?"
+            if turned_away
+            else ""
+        )
         return Retriable(f"the connection broke while {doing} {self.address}: {reason}.{hint}", tag="CONNECTION")
 
     @property

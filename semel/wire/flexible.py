@@ -1,4 +1,6 @@
-"""Kafka's flexible encoding (KIP-482), where frames are read and written by hand: Produce, Fetch, and the header of every answer."""
+"""Kafka's flexible encoding (KIP-482), where frames are read and written by hand: Produce, Fetch, and the header of
+every answer.
+"""
 
 from __future__ import annotations
 

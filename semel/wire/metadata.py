@@ -13,7 +13,18 @@ from typing import Any
 
 from kafka.protocol.metadata import MetadataRequest
 
-__all__ = ["Broker", "Leaders", "Metadata", "Partition", "Topic", "TopicPartition", "by_node", "by_topic", "metadata_request", "named"]
+__all__ = [
+    "Broker",
+    "Leaders",
+    "Metadata",
+    "Partition",
+    "Topic",
+    "TopicPartition",
+    "by_node",
+    "by_topic",
+    "metadata_request",
+    "named",
+]
 
 TopicPartition = tuple[str, int]
 #: Node and leader epoch of the leader of each partition; -1 where there is none.
@@ -74,7 +85,11 @@ class Metadata:
 
     def without(self, names: Collection[str]) -> Metadata:
         """This snapshot less some topics."""
-        return replace(self, topics={name: topic for name, topic in self.topics.items() if name not in names}) if names else self
+        return (
+            replace(self, topics={name: topic for name, topic in self.topics.items() if name not in names})
+            if names
+            else self
+        )
 
     @property
     def age(self) -> float:
@@ -84,7 +99,9 @@ class Metadata:
 
 def _topic(row: Any) -> Topic:
     partitions = {
-        p.partition_index: Partition(p.partition_index, p.leader_id, p.leader_epoch, tuple(p.replica_nodes), tuple(p.isr_nodes))
+        p.partition_index: Partition(
+            p.partition_index, p.leader_id, p.leader_epoch, tuple(p.replica_nodes), tuple(p.isr_nodes)
+        )
         for p in sorted(row.partitions or (), key=lambda p: p.partition_index)
     }
     topic_id = row.topic_id or uuid.UUID(int=0)  # a topic that is not there has none

@@ -1,7 +1,9 @@
-"""What lies between a TCP socket and Kafka's frames: TLS beneath them, and SASL as the first of them (KIP-368, KIP-255).
+"""What lies between a TCP socket and Kafka's frames: TLS beneath them, and SASL as the first of them (KIP-368,
+KIP-255).
 
-:func:`secure` is called once for each new connection, before the first frame, and returns the socket to go on with. :func:`authenticate` says who
-we are, after the versions are known and again before the broker's time for it is up. Nothing above notices.
+:func:`secure` is called once for each new connection, before the first frame, and returns the socket to go on with.
+:func:`authenticate` says who we are, after the versions are known and again before the broker's time for it is up.
+Nothing above notices.
 
 The mechanisms are kafka-python's. No error made here holds a password, a key or a token.
 """
@@ -26,7 +28,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.security import Sasl, Tls
-from semel.wire.tokens import rejected, token
+from semel.wire.oauth import rejected, token
 
 __all__ = ["authenticate", "refused", "secure", "send_some"]
 
@@ -89,24 +91,34 @@ def secure(raw: socket.socket, host: str, address: str, config: ClientConfig) ->
 def _broken_off(error: OSError, address: str) -> SemelError:
     reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
     if "WRONG_VERSION_NUMBER" in reason or "PROTOCOL" in reason:
-        return ConfigError(f"{address} does not speak TLS as it is asked for here: {reason}. Nothing was sent. Correct security.protocol.", tag="TLS")
-    retriable = Retriable(f"the connection to {address} broke in the TLS handshake: {error}. Is that a TLS listener?", tag="CONNECTION")
+        return ConfigError(
+            f"{address} does not speak TLS as it is asked for here: {reason}. Nothing was sent. Correct"
+            " security.protocol.",
+            tag="TLS",
+        )
+    retriable = Retriable(
+        f"the connection to {address} broke in the TLS handshake: {error}. Is that a TLS listener?", tag="CONNECTION"
+    )
     return refused(error, address) or retriable
 
 
 def refused(error: OSError | ValueError, address: str) -> SemelError | None:
-    """The error of a broken connection that repeating does not cure, or None. With TLS 1.3 a broker refuses us only after the handshake."""
+    """The error of a broken connection that repeating does not cure, or None.
+
+    With TLS 1.3 a broker refuses us only after the handshake.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConfigError(
-            f"the certificate of {address} is not believed: {error.verify_message}. Nothing was sent. Give the CA that signed it as"
-            " ssl.truststore.location (PEM), and connect by a name that is in it.",
+            f"the certificate of {address} is not believed: {error.verify_message}. Nothing was sent. Give the CA"
+            " that signed it as ssl.truststore.location (PEM), and connect by a name that is in it.",
             tag="TLS",
         )
     reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
     if any(word in reason for word in _OF_OUR_CERTIFICATE):
         return ConfigError(
-            f"{address} refused us in TLS: {reason}. Nothing was sent on this connection. It wants a client certificate that it believes, in"
-            " ssl.keystore.location (PEM: private key and certificates), or speaks no TLS version that is allowed here.",
+            f"{address} refused us in TLS: {reason}. Nothing was sent on this connection. It wants a client"
+            " certificate that it believes, in ssl.keystore.location (PEM: private key and certificates), or speaks"
+            " no TLS version that is allowed here.",
             tag="TLS",
         )
     return None
@@ -142,7 +154,9 @@ def _context(tls: Tls) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.check_host_name
     versions = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-    context.minimum_version, context.maximum_version = (choose(versions[name] for name in tls.versions) for choose in (min, max))
+    context.minimum_version, context.maximum_version = (
+        choose(versions[name] for name in tls.versions) for choose in (min, max)
+    )
     _trust(context, tls)
     _show(context, tls)
     return context
@@ -196,8 +210,8 @@ def _as_file(text: str) -> Iterator[str]:
 def _unreadable(where: str, error: Exception) -> ConfigError:
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
     return ConfigError(
-        f"{where} cannot be read as PEM: {reason}. Nothing was sent. It must be there on every machine that connects, and a private key that is"
-        " encrypted needs ssl.key.password.",
+        f"{where} cannot be read as PEM: {reason}. Nothing was sent. It must be there on every machine that connects,"
+        " and a private key that is encrypted needs ssl.key.password.",
         tag="TLS_STORE",
     )
 
@@ -222,7 +236,8 @@ class _Token(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python ships
 
 
 def authenticate(sasl: Sasl, address: str, call: Call, *, again: bool) -> float | None:
-    """Say who we are, ``again`` on a connection that lives. Returns for how many seconds the broker takes our word, None for as long as that.
+    """Say who we are, ``again`` on a connection that lives. Returns for how many seconds the broker takes our word,
+    None for as long as that.
 
     Raises :class:`ConfigError` when it does not, :class:`Retriable` where another connection may help.
     """
@@ -231,15 +246,19 @@ def authenticate(sasl: Sasl, address: str, call: Call, *, again: bool) -> float 
     if shaken.error_code == _UNSUPPORTED_MECHANISM:
         offered = ", ".join(shaken.mechanisms) or "none"
         raise Unsupported(
-            f"{address} does not take {sasl.mechanism}: it offers {offered}. Nothing was sent on this connection. Set sasl.mechanism to one of"
-            " these.",
+            f"{address} does not take {sasl.mechanism}: it offers {offered}. Nothing was sent on this connection. Set"
+            " sasl.mechanism to one of these.",
             tag="SASL_MECHANISM",
         )
     if shaken.error_code and again:  # brokers take no second login within a second
-        raise Retriable(f"{address} did not take another login on this connection (error {shaken.error_code}).", tag="CONNECTION")
+        raise Retriable(
+            f"{address} did not take another login on this connection (error {shaken.error_code}).", tag="CONNECTION"
+        )
     if shaken.error_code:
         raise ConfigError(
-            f"{address} wants no SASL (error {shaken.error_code}). Nothing was sent on this connection. Correct security.protocol.", tag="SASL"
+            f"{address} wants no SASL (error {shaken.error_code}). Nothing was sent on this connection. Correct"
+            " security.protocol.",
+            tag="SASL",
         )
     mechanism = get_sasl_mechanism(sasl.mechanism)(
         sasl_mechanism=sasl.mechanism,
@@ -251,7 +270,9 @@ def authenticate(sasl: Sasl, address: str, call: Call, *, again: bool) -> float 
         return _exchange(mechanism, sasl, address, call)
     except ConfigError as error:
         if text and rejected(sasl, text):
-            raise Retriable(f"{error.message} That token was kept from before: another one is fetched.", tag="CONNECTION") from None
+            raise Retriable(
+                f"{error.message} That token was kept from before: another one is fetched.", tag="CONNECTION"
+            ) from None
         raise
 
 
@@ -263,25 +284,37 @@ def _exchange(mechanism: Any, sasl: Sasl, address: str, call: Call) -> float | N
         said = bytes(answer.auth_bytes)
         rounds = _ITERATIONS.search(said) if sasl.mechanism.startswith("SCRAM") else None
         if rounds is not None and int(rounds[1]) < _FEWEST_ITERATIONS:  # whoever asks for few is out for the password
-            raise _refusal(sasl, address, f"it asks for {int(rounds[1])} iterations, and {_FEWEST_ITERATIONS} is the least that is safe")
+            raise _refusal(
+                sasl,
+                address,
+                f"it asks for {int(rounds[1])} iterations, and {_FEWEST_ITERATIONS} is the least that is safe",
+            )
         try:
             mechanism.receive(said)
         except (ValueError, KeyError) as error:  # SCRAM: who does not know our password cannot sign for it
-            raise _refusal(sasl, address, f"its part of {sasl.mechanism} is not that of a broker that knows us ({type(error).__name__})") from None
+            raise _refusal(
+                sasl,
+                address,
+                f"its part of {sasl.mechanism} is not that of a broker that knows us ({type(error).__name__})",
+            ) from None
         if mechanism.is_done():
             return answer.session_lifetime_ms / 1000 or None
     raise _refusal(sasl, address, f"it did not come to an end in {_MOST_ROUNDS} rounds")
 
 
 def _name(sasl: Sasl) -> str:
-    """As the mechanism sends it: in SCRAM, two characters have a meaning (RFC 5802), which kafka-python leaves to us."""
-    return sasl.username.replace("=", "=3D").replace(",", "=2C") if sasl.mechanism.startswith("SCRAM") else sasl.username
+    """As the mechanism sends it: in SCRAM, two characters have a meaning (RFC 5802), which kafka-python leaves to
+    us.
+    """
+    return (
+        sasl.username.replace("=", "=3D").replace(",", "=2C") if sasl.mechanism.startswith("SCRAM") else sasl.username
+    )
 
 
 def _refusal(sasl: Sasl, address: str, said: str) -> ConfigError:
     who = f" as {sasl.username}" if sasl.username else ""
     return ConfigError(
-        f"{address} did not let us in{who} by {sasl.mechanism}: {said}. Nothing was sent on this connection. Correct user, password or token, and"
-        " sasl.mechanism.",
+        f"{address} did not let us in{who} by {sasl.mechanism}: {said}. Nothing was sent on this connection. Correct"
+        " user, password or token, and sasl.mechanism.",
         tag="AUTHENTICATION",
     )

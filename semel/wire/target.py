@@ -1,4 +1,6 @@
-"""Whom a request goes to: a broker by its node id, whichever answers, or the coordinator of a group or of a transactional id."""
+"""Whom a request goes to: a broker by its node id, whichever answers, or the coordinator of a group or of a
+transactional id.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ __all__ = ["known_to_any", "newest_leaders"]
 def newest_leaders(client: Client, partitions: Iterable[TopicPartition], deadline: Deadline | None = None) -> Leaders:
     """Leader and leader epoch of each partition, by the highest epoch that any broker names (PROTOCOL 5.1).
 
-    Raises :class:`Retriable` where no more than half of the brokers answer within the deadline: they may be those that are behind.
+    Raises :class:`Retriable` where no more than half of the brokers answer within the deadline: they may be those that
+    are behind.
     """
     wanted = set(partitions)
     newest = dict.fromkeys(wanted, (-1, -1))
@@ -40,13 +41,18 @@ def _most(client: Client, topics: Collection[str], deadline: Deadline) -> list[M
         if 2 * len(told) > len(brokers):
             return told
         if deadline.passed:
-            raise Retriable(f"only {len(told)} of {len(brokers)} brokers said who leads: whether that is still so, more of them must say.")
+            raise Retriable(
+                f"only {len(told)} of {len(brokers)} brokers said who leads: whether that is still so, more of them"
+                " must say."
+            )
         deadline.pause()
 
 
 def known_to_any(client: Client, topics: Collection[str], brokers: Collection[int], deadline: Deadline) -> bool:
     """Whether one of these brokers has heard of one of the topics."""
-    return any(not topic.error for snapshot in _told(client, brokers, topics, deadline) for topic in snapshot.topics.values())
+    return any(
+        not topic.error for snapshot in _told(client, brokers, topics, deadline) for topic in snapshot.topics.values()
+    )
 
 
 def _told(client: Client, brokers: Collection[int], topics: Collection[str], deadline: Deadline) -> list[Metadata]:

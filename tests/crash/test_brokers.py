@@ -1,7 +1,9 @@
-"""Brokers that fail while an owner is at each of its steps, on three of them: nothing is lost, doubled, reordered or torn (DESIGN section 5).
+"""Brokers that fail while an owner is at each of its steps, on three of them: nothing is lost, doubled, reordered or
+torn (DESIGN section 5).
 
-The coordinator is frozen and deposed, and back again; its place is moved while all run; brokers are restarted one after the other under load; too few
-replicas are in sync in the middle of a batch. That any broker is killed is objection 18, in ``tests/objections``.
+The coordinator is frozen and deposed, and back again; its place is moved while all run; brokers are restarted one after
+the other under load; too few replicas are in sync in the middle of a batch. That any broker is killed is objection 18,
+in ``tests/objections``.
 """
 
 from __future__ import annotations
@@ -18,19 +20,23 @@ import semel
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.testing.records import read
-from semel.transaction.committed import committed_progress
+from semel.transaction.progress.reader import committed_progress
 from semel.wire.client import Client
 from semel.wire.target import TransactionCoordinator
-from tests.crash.arena import assert_whole, new_job
-from tests.crash.pipeline import copy_next, write_here
-from tests.crash.strikes import STEPS, elect_preferred, finish, live, node_of, striking, wait_whole
+from tests.crash.support.broker_faults import STEPS, elect_preferred, finish, live, node_of, striking, wait_whole
+from tests.crash.support.pipeline import copy_next, write_here
+from tests.crash.support.pipeline_checks import assert_whole, new_job
 from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
 def kafka3() -> Iterator[Sandbox]:
     """As the shared one, with brokers that are missed after 2 s: here they are frozen all the time."""
-    settings = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "2000", "replica.lag.time.max.ms": "3000"}
+    settings = {
+        "broker.heartbeat.interval.ms": "300",
+        "broker.session.timeout.ms": "2000",
+        "replica.lag.time.max.ms": "3000",
+    }
     with Sandbox.start(nodes=3, settings=settings) as sandbox:
         yield sandbox
 
@@ -44,7 +50,9 @@ def test_the_coordinator_is_frozen_and_moved_at_every_step(kafka3: Sandbox) -> N
             try:
                 live(job)
                 assert struck.wait(10), step
-                assert node_of(kafka3, TransactionCoordinator(job.prefix)) is not frozen, "the owner went on by another coordinator"
+                assert node_of(kafka3, TransactionCoordinator(job.prefix)) is not frozen, (
+                    "the owner went on by another coordinator"
+                )
             finally:
                 frozen.thaw()
         wait_whole(kafka3)
@@ -56,7 +64,9 @@ def test_the_coordinator_is_frozen_and_moved_at_every_step(kafka3: Sandbox) -> N
 
 
 def test_every_broker_is_restarted_under_load(kafka3: Sandbox) -> None:
-    """An orderly restart of one after the other, as for an upgrade: the owner never stops, and no batch is seen to fail."""
+    """An orderly restart of one after the other, as for an upgrade: the owner never stops, and no batch is seen to
+    fail.
+    """
     job = new_job(kafka3, "rolling", chunks=2_000, chunk=30)
     stop, restarted = threading.Event(), 0
     failures: list[BaseException] = []
@@ -105,19 +115,28 @@ def newest(kafka3: Sandbox, prefix: str) -> int:
 
 
 def test_too_few_replicas_are_in_sync_in_the_middle_of_a_batch(kafka3: Sandbox) -> None:
-    """Writes are refused until the second replica is back: the batch waits for it, and where that takes too long nothing of it is visible."""
+    """Writes are refused until the second replica is back: the batch waits for it, and where that takes too long
+    nothing of it is visible.
+    """
     servers = kafka3.bootstrap_servers
     leader, follower, _ = kafka3.nodes
     topic = NewTopic("in-sync", 1, replica_assignment=[[leader.id, follower.id]], config={"min.insync.replicas": "2"})
     admin = AdminClient({"bootstrap.servers": servers})  # one that nobody holds ends before it has its answers
     admin.create_topics([topic])["in-sync"].result(30)
     wait_whole(kafka3)
-    properties = {"bootstrap.servers": servers, "request.timeout.ms": 2_000, "socket.connection.setup.timeout.ms": 1_000}
+    properties = {
+        "bootstrap.servers": servers,
+        "request.timeout.ms": 2_000,
+        "socket.connection.setup.timeout.ms": 1_000,
+    }
     for patience_ms, comes_back in ((60_000, True), (6_000, False)):
-        with semel.Cluster({**properties, "delivery.timeout.ms": patience_ms}) as cluster, cluster.producer("in-sync") as producer:
+        with (
+            semel.Cluster({**properties, "delivery.timeout.ms": patience_ms}) as cluster,
+            cluster.producer("in-sync") as producer,
+        ):
             with producer.transaction() as txn:
                 txn.send("in-sync", pa.table({"value": [f"first, {comes_back}"]}))
-            producer.settle()
+            producer.wait_visible()
             txn = producer.transaction()
             txn.send("in-sync", pa.table({"value": [f"half, {comes_back}"]}))
             follower.freeze()
@@ -144,4 +163,6 @@ def test_too_few_replicas_are_in_sync_in_the_middle_of_a_batch(kafka3: Sandbox) 
 
 
 def in_sync(servers: str, topic: str) -> int:
-    return len(AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=10).topics[topic].partitions[0].isrs)
+    return len(
+        AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=10).topics[topic].partitions[0].isrs
+    )

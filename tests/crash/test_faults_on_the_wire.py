@@ -1,7 +1,9 @@
-"""Every request that an owner and its participants send, lost, answered in vain, torn apart, repeated or late (DESIGN section 5).
+"""Every request that an owner and its participants send, lost, answered in vain, torn apart, repeated or late (DESIGN
+section 5).
 
-On three brokers, behind a fault proxy. A life without a fault shows which requests follow each step. Then one owner after the other takes over,
-aborts once and copies, and each request behind each step meets each fault once; the next owner goes on where that one stopped.
+On three brokers, behind a fault proxy. A life without a fault shows which requests follow each step. Then one owner
+after the other takes over, aborts once and copies, and each request behind each step meets each fault once; the next
+owner goes on where that one stopped.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ import pytest
 import semel
 from semel.sandbox import Sandbox
 from semel.steps import ParticipantStep, Step
-from semel.testing.proxy import Fault, FaultProxy
+from semel.testing.proxy.fault_proxy import Fault, FaultProxy
 from semel.transaction.ticket import Receipt, Ticket
 from tests.coordinator import wait_until_ended
-from tests.crash.arena import assert_whole, new_job
-from tests.crash.pipeline import Job, copy_next, write_here
-from tests.crash.strikes import STEPS as OWNER_STEPS
-from tests.crash.strikes import copy_chunks, finish, observing, striking
+from tests.crash.support.broker_faults import STEPS as OWNER_STEPS
+from tests.crash.support.broker_faults import copy_chunks, finish, observing, striking
+from tests.crash.support.pipeline import Job, copy_next, write_here
+from tests.crash.support.pipeline_checks import assert_whole, new_job
 
 #: How many chunks each life copies, behind one that it aborts.
 _CHUNKS = 2
@@ -47,12 +49,21 @@ def test_each_request_behind_each_step_meets_a_fault(kafka3: Sandbox, kind: str)
     job = new_job(kafka3, "wire", chunks=_CHUNKS * 36)
     met: set[tuple[Step | None, str]] = set()
     with FaultProxy(kafka3.bootstrap_servers) as proxy:
-        through = replace(job, servers=proxy.bootstrap_servers, request_timeout_ms=_IMPATIENT_MS if kind == "late" else job.request_timeout_ms)
+        through = replace(
+            job,
+            servers=proxy.bootstrap_servers,
+            request_timeout_ms=_IMPATIENT_MS if kind == "late" else job.request_timeout_ms,
+        )
         behind = _requests_behind_steps(proxy, through)
-        if kind in ("repeated at once", "late"):  # a copy of InitProducerId is another owner to the broker: it has tests of its own
+        if kind in (
+            "repeated at once",
+            "late",
+        ):  # a copy of InitProducerId is another owner to the broker: it has tests of its own
             behind = [(step, api) for step, api in behind if api != "InitProducerId"]
         half = (len(behind) + 1) // 2
-        for pairs in zip_longest(behind[:half], behind[half:]):  # two in each life, far apart: one takes over, the other commits
+        for pairs in zip_longest(
+            behind[:half], behind[half:]
+        ):  # two in each life, far apart: one takes over, the other commits
             faults: dict[tuple[Step | None, str], Fault] = {}
             with ExitStack() as armed:
                 for pair in filter(None, pairs):
@@ -71,10 +82,23 @@ def test_each_request_behind_each_step_meets_a_fault(kafka3: Sandbox, kind: str)
 
 
 @pytest.mark.parametrize(
-    "api", ["AddPartitionsToTxn", "Produce", "TxnOffsetCommit", "EndTxn", "ListOffsets", "DescribeProducers", "Metadata", "Fetch", "FindCoordinator"]
+    "api",
+    [
+        "AddPartitionsToTxn",
+        "Produce",
+        "TxnOffsetCommit",
+        "EndTxn",
+        "ListOffsets",
+        "DescribeProducers",
+        "Metadata",
+        "Fetch",
+        "FindCoordinator",
+    ],
 )
 def test_a_request_is_repeated_after_its_transaction(kafka3: Sandbox, api: str) -> None:
-    """The copy comes on a connection of its own when the next transaction is open and written, as a network may keep it."""
+    """The copy comes on a connection of its own when the next transaction is open and written, as a network may keep
+    it.
+    """
     job = new_job(kafka3, "late", chunks=7)
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
         copy_next(producer, job, write_here(cluster, job))  # so that there is progress to be fetched
@@ -99,7 +123,9 @@ def test_a_request_is_repeated_after_its_transaction(kafka3: Sandbox, api: str) 
 
 
 def test_an_init_that_comes_late_fences_its_successor_cleanly(kafka3: Sandbox) -> None:
-    """A repeated InitProducerId is another owner to the broker: whoever holds the id then stops, and nothing is doubled."""
+    """A repeated InitProducerId is another owner to the broker: whoever holds the id then stops, and nothing is
+    doubled.
+    """
     job = new_job(kafka3, "late", chunks=6)
     with FaultProxy(kafka3.bootstrap_servers) as proxy:
         through = replace(job, servers=proxy.bootstrap_servers)
@@ -108,7 +134,7 @@ def test_an_init_that_comes_late_fences_its_successor_cleanly(kafka3: Sandbox) -
         with semel.Cluster(through.properties()) as cluster, cluster.producer(job.prefix) as producer:
             producer.take_over([job.target], job.group)
             copy_next(producer, job, write_here(cluster, job))
-            producer.settle()
+            producer.wait_visible()
             wait_until_ended(kafka3.bootstrap_servers, job.prefix)  # until then it refuses another owner
             now.set()
             assert late.finished.wait(30)
@@ -135,7 +161,8 @@ def test_an_init_that_is_sent_twice_costs_a_restart(kafka3: Sandbox) -> None:
 def _requests_behind_steps(proxy: FaultProxy, job: Job) -> list[tuple[Step | None, str]]:
     """The APIs that are spoken behind each step, in a life without a fault that goes on from another one.
 
-    Those before the next step, or where there are none (and where one that was sent has not reached the proxy yet) the next ones.
+    Those before the next step, or where there are none (and where one that was sent has not reached the proxy yet) the
+    next ones.
     """
     _live(job)
     passed: list[tuple[Step | None, int]] = [(None, len(proxy.log))]
@@ -151,7 +178,9 @@ def _requests_behind_steps(proxy: FaultProxy, job: Job) -> list[tuple[Step | Non
 
 
 @contextmanager
-def _armed(pair: tuple[Step | None, str], fault: Callable[[], Fault], faults: dict[tuple[Step | None, str], Fault]) -> Iterator[None]:
+def _armed(
+    pair: tuple[Step | None, str], fault: Callable[[], Fault], faults: dict[tuple[Step | None, str], Fault]
+) -> Iterator[None]:
     """Set the fault up when the step of the pair is passed for the first time; it is under the pair then."""
     step, _ = pair
     if step is None:

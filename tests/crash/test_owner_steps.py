@@ -1,7 +1,8 @@
-"""Every step of the owner and of its participants, struck by every fault: nothing is lost, doubled, reordered or torn (DESIGN section 5).
+"""Every step of the owner and of its participants, struck by every fault: nothing is lost, doubled, reordered or torn
+(DESIGN section 5).
 
-Real processes on three real brokers. The owner under test is ``pipeline.py`` in a process of its own; its rival is this process. The steps that it
-logged are replayed through the model: none of them is one that the protocol forbids.
+Real processes on three real brokers. The owner under test is ``pipeline.py`` in a process of its own; its rival is this
+process. The steps that it logged are replayed through the model: none of them is one that the protocol forbids.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from semel.sandbox import Sandbox
 from semel.steps import HEALING, OwnerStep, ParticipantStep, Step
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.step_log import Passed
-from tests.crash.arena import assert_whole, look, new_job
-from tests.crash.nursery import Nursery
-from tests.crash.pipeline import FENCED, copy_next, position, write_here
+from tests.crash.support.forked_owners import Nursery
+from tests.crash.support.pipeline import FENCED, copy_next, position, write_here
+from tests.crash.support.pipeline_checks import assert_whole, look, new_job
 from tests.waiting import PATIENCE_S
 
 TAKING_OVER = [OwnerStep.INITIALISED, OwnerStep.CLAIMED, OwnerStep.PROGRESS_READ, OwnerStep.MARKERS_CHECKED]
@@ -39,7 +40,8 @@ def _position(lines: list[Passed], *steps: OwnerStep) -> int:
     return next(
         at
         for at in range(len(lines))
-        if [line.step for line in lines[at : at + length]] == names and len({line.pid for line in lines[at : at + length]}) == 1
+        if [line.step for line in lines[at : at + length]] == names
+        and len({line.pid for line in lines[at : at + length]}) == 1
     )
 
 
@@ -65,7 +67,9 @@ def _going_on_behind_a_successor(lines: list[Passed]) -> list[Passed]:
     last, before = own[-1].pid, next(line for line in reversed(own) if line.pid != own[-1].pid)
     at = max(at for at, line in enumerate(own) if line.pid == last and line.step == "OwnerStep.MARKERS_CHECKED")
     seen = [OwnerStep.MARKERS_SEEN] if before.step == "OwnerStep.COMMIT_ANSWERED" else []
-    more = [replace(before, step=f"OwnerStep.{step.name}") for step in (*seen, OwnerStep.BEGUN, OwnerStep.PARTITIONS_ADDED)]
+    more = [
+        replace(before, step=f"OwnerStep.{step.name}") for step in (*seen, OwnerStep.BEGUN, OwnerStep.PARTITIONS_ADDED)
+    ]
     return [*own[: at + 1], *more, *own[at + 1 :]]
 
 
@@ -100,10 +104,11 @@ def test_killed_at_every_step(kafka3: Sandbox, nursery: Nursery, tmp_path: Path,
 
 @pytest.mark.parametrize("action", [Action.STOP, Action.HANG], ids=["frozen", "awake"])
 def test_another_owner_goes_on_at_every_step(kafka3: Sandbox, nursery: Nursery, tmp_path: Path, action: Action) -> None:
-    """At each step an owner stands still while this process takes over and goes on: it is fenced when it wakes, and changes nothing.
+    """At each step an owner stands still while this process takes over and goes on: it is fenced when it wakes, and
+    changes nothing.
 
-    ``frozen`` stops the process that reaches the step, the owner or one participant; ``awake`` holds the thread that reaches it, while everything
-    else goes on. Its successor is not disturbed; the next owner takes over from that.
+    ``frozen`` stops the process that reaches the step, the owner or one participant; ``awake`` holds the thread that
+    reaches it, while everything else goes on. Its successor is not disturbed; the next owner takes over from that.
     """
     job = new_job(kafka3, "rival", chunks=8 * len(STEPS))
     with semel.Cluster(job.properties()) as cluster:
@@ -133,16 +138,22 @@ def test_another_owner_goes_on_at_every_step(kafka3: Sandbox, nursery: Nursery, 
 def test_control_without_progress_there_are_duplicates(kafka3: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
     """The position kept in a file behind the commit is at-least-once."""
     job = new_job(kafka3, "control", chunks=6, mode="forget", file=tmp_path / "position")
-    nursery.run_until_done(job, CrashPlan(tmp_path / "plan", CrashPoint(OwnerStep.COMMIT_ANSWERED, 2)), 1, tmp_path / "log")
+    nursery.run_until_done(
+        job, CrashPlan(tmp_path / "plan", CrashPoint(OwnerStep.COMMIT_ANSWERED, 2)), 1, tmp_path / "log"
+    )
     history = look(job)
     assert (history.lost, history.duplicated) == (0, job.chunk)
     assert not history.exact
 
 
-def test_control_with_the_position_written_too_early_there_is_loss(kafka3: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
+def test_control_with_the_position_written_too_early_there_is_loss(
+    kafka3: Sandbox, nursery: Nursery, tmp_path: Path
+) -> None:
     """The position kept in a file in front of the commit is at-most-once."""
     job = new_job(kafka3, "control", chunks=6, mode="ahead", file=tmp_path / "position")
-    nursery.run_until_done(job, CrashPlan(tmp_path / "plan", CrashPoint(OwnerStep.PROGRESS_WRITTEN, 3)), 1, tmp_path / "log")
+    nursery.run_until_done(
+        job, CrashPlan(tmp_path / "plan", CrashPoint(OwnerStep.PROGRESS_WRITTEN, 3)), 1, tmp_path / "log"
+    )
     history = look(job)
     assert (history.lost, history.duplicated) == (job.chunk, 0)
     assert not history.exact

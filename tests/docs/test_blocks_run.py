@@ -1,4 +1,6 @@
-"""Every Python block and every shell block of the documents is run, page by page; what is not run, and what is only looked at, stands here."""
+"""Every Python block and every shell block of the documents is run, page by page; what is not run, and what is only
+looked at, stands here.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.sandbox import Sandbox
-from tests.docs.page import SHELL, Page, blocks, not_run
+from tests.docs.support.page import SHELL, Page, blocks, not_run
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 #: The longest begin at once, each in a process of its own: these are handed two pages first, and then one by one.
 FIRST = ("deploy", "versions", "README", "metrics", "quickstart", "reliability", "operations", "testing")
-PAGES = sorted((path for path in DOCUMENTS if blocks(path, "python", *SHELL)), key=lambda path: [*FIRST, path.stem].index(path.stem))
+PAGES = sorted(
+    (path for path in DOCUMENTS if blocks(path, "python", *SHELL)),
+    key=lambda path: [*FIRST, path.stem].index(path.stem),
+)
 PIPELINE = "python examples/pipeline.py"
 
 
@@ -49,7 +54,10 @@ def kafka() -> Iterator[Sandbox]:
 
 
 def prepare_readme(page: Page) -> None:
-    """It has no invisible blocks, since everybody is shown it first. Its two pipelines are one query; Ctrl-C is pressed when all is written."""
+    """It has no invisible blocks, since everybody is shown it first.
+
+    Its two pipelines are one query; Ctrl-C is pressed when all is written.
+    """
     page.create("orders", "priced", "daily-report")
     page.produce("orders", "a", "b")
     page.instead[PIPELINE] = f"{sys.executable} {ROOT}/tests/docs/press_ctrl_c.py {page.servers} priced 2004 {PIPELINE}"
@@ -70,7 +78,9 @@ def test_page(path: Path, kafka: Sandbox, tmp_path: Path) -> None:
 
 def test_what_a_block_raises_fails_the_page(kafka: Sandbox, tmp_path: Path) -> None:
     path = tmp_path / "page.md"
-    path.write_text("# A page\n\n```python\nnumber = 1\n```\n\n<!--- invisible-code-block: python\nassert number == 2\n--->\n")
+    path.write_text(
+        "# A page\n\n```python\nnumber = 1\n```\n\n<!--- invisible-code-block: python\nassert number == 2\n--->\n"
+    )
     with pytest.raises(AssertionError):
         Page(path, kafka, tmp_path).run()
 
@@ -126,7 +136,9 @@ def test_other_numbers_are_said_to_be_others(kafka: Sandbox, tmp_path: Path) -> 
 
 def test_what_is_not_run() -> None:
     """All of it, with the reason that the page gives: what is added here is run by nobody."""
-    found = [(path.name, why) for path in PAGES for block in blocks(path, *SHELL) if (why := not_run(block)) is not None]
+    found = [
+        (path.name, why) for path in PAGES for block in blocks(path, *SHELL) if (why := not_run(block)) is not None
+    ]
     assert sorted(found) == [
         ("README.md", "they run this check themselves, and `tests/spark/test_examples.py` runs the demo"),
         ("reliability.md", "half an hour and two hours; a short one is `tests/storm/test_storm.py`"),
@@ -145,5 +157,9 @@ def test_every_fence_is_of_a_language_that_is_run_or_of_one_that_is_shown() -> N
                     languages.setdefault(line.removeprefix("```"), []).append(path.name)
     shown = {name for name in languages if name not in ("python", *SHELL)}
     assert shown == {"", "diff", "json", "text", "yaml"}
-    bare = [match for path in DOCUMENTS for match in re.findall(r"^```\n((?:(?!```).*\n)+)```$", path.read_text(), re.MULTILINE)]
+    bare = [
+        match
+        for path in DOCUMENTS
+        for match in re.findall(r"^```\n((?:(?!```).*\n)+)```$", path.read_text(), re.MULTILINE)
+    ]
     assert [text for text in bare if "$ " in text or "make " in text] == []

@@ -1,4 +1,7 @@
-"""Python in the documents: each block is Python, and every name that it imports from semel is there. ``test_blocks_run.py`` runs them."""
+"""Python in the documents: each block is Python, and every name that it imports from semel is there.
+
+``test_blocks_run.py`` runs them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,12 @@ def documents() -> list[Path]:
 def test_code_blocks() -> None:
     found = {path: blocks(path) for path in documents()}
     assert len(found[ROOT / "README.md"]) == 1, "the README's block is not seen"
-    problems = [f"{path.name}: {problem}" for path, examples in found.items() for example in examples if (problem := evaluate(example))]
+    problems = [
+        f"{path.name}: {problem}"
+        for path, examples in found.items()
+        for example in examples
+        if (problem := evaluate(example))
+    ]
     assert problems == []
 
 

@@ -36,5 +36,7 @@ def test_what_is_missing_is_seen() -> None:
     tests = {f"tests/objections/test_{n:02}_x.py" for n in OBJECTIONS}
     assert faults(whole, tests) == []
     assert faults(whole.replace("### 7. ", "### 28. "), tests)[0] == "7 is missing"
-    assert faults(whole, tests - {"tests/objections/test_09_x.py"}) == ["9 names tests/objections/test_09_x.py, which is not there"]
+    assert faults(whole, tests - {"tests/objections/test_09_x.py"}) == [
+        "9 names tests/objections/test_09_x.py, which is not there"
+    ]
     assert faults(whole.replace("test_05_x", "test_04_x"), tests) == ["5 names no test of its own"]

@@ -7,7 +7,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("**/*.md"))
-PACKAGES = "|".join(path.name for path in sorted((ROOT / "semel").iterdir()) if path.is_dir() and path.name != "__pycache__")
+PACKAGES = "|".join(
+    path.name for path in sorted((ROOT / "semel").iterdir()) if path.is_dir() and path.name != "__pycache__"
+)
 
 
 def test_modules() -> None:
@@ -18,7 +20,9 @@ def test_modules() -> None:
 
 def test_modules_of_the_layout_decision() -> None:
     """A row names the package once: ``wire/client``, ``deadline``."""
-    lines = [line for line in (ROOT / "docs/decisions/0002-layout.md").read_text().splitlines() if line.startswith("| `")]
+    lines = [
+        line for line in (ROOT / "docs/decisions/0002-layout.md").read_text().splitlines() if line.startswith("| `")
+    ]
     assert lines
     for line in lines:
         first, *others = re.findall(r"`([^`]+)`", line.split("|")[1])

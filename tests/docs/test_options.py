@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from semel import config, security
-from semel.spark import options, source_options
+from semel.spark import options
+from semel.spark.source import options as source_options
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
@@ -63,7 +64,9 @@ def test_what_takes_one_value_only() -> None:
 
 def test_kafkas_properties() -> None:
     found = [name for each in PARTS for name in rows(each) if name.startswith("kafka.")]
-    assert sorted(found) == sorted([*(f"kafka.{name}" for name in config._PROPERTIES), "kafka.group.id", "kafka.security.protocol"])
+    assert sorted(found) == sorted(
+        [*(f"kafka.{name}" for name in config._PROPERTIES), "kafka.group.id", "kafka.security.protocol"]
+    )
 
 
 @pytest.mark.parametrize("name", config._PROPERTIES)

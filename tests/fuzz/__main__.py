@@ -1,7 +1,7 @@
 """``python -m tests.fuzz --target records --minutes 10 --seed 1``: feed a parser, or all of them, with spoilt inputs.
 
-Prints seed, inputs, inputs a second, and where each failing input was kept; ends with status 1 if there was one. ``--replay FILE`` reads one again,
-with nothing caught.
+Prints seed, inputs, inputs a second, and where each failing input was kept; ends with status 1 if there was one.
+``--replay FILE`` reads one again, with nothing caught.
 """
 
 from __future__ import annotations

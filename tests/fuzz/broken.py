@@ -1,4 +1,6 @@
-"""Parsers that are broken on purpose, each in a way that a fuzzer must find, and sound ones that it must not take for broken."""
+"""Parsers that are broken on purpose, each in a way that a fuzzer must find, and sound ones that it must not take for
+broken.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Valid inputs, spoilt: bytes, JSON, texts. Every choice comes from the generator that is given, so a seed makes the same input again."""
+"""Valid inputs, spoilt: bytes, JSON, texts.
+
+Every choice comes from the generator that is given, so a seed makes the same input again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,27 @@ from typing import Any
 __all__ = ["spoilt_bytes", "spoilt_json", "spoilt_text"]
 
 #: What readers of lengths and counts stumble over.
-_NUMBERS = (0, 1, -1, 2, 127, 128, 255, 256, 2**15 - 1, -(2**15), 2**24, 2**30, 2**31 - 1, -(2**31), 2**31, 2**32 - 1, 2**62, 2**63 - 1, -(2**63))
+_NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    127,
+    128,
+    255,
+    256,
+    2**15 - 1,
+    -(2**15),
+    2**24,
+    2**30,
+    2**31 - 1,
+    -(2**31),
+    2**31,
+    2**32 - 1,
+    2**62,
+    2**63 - 1,
+    -(2**63),
+)
 _VARINTS = (
     b"\x00",
     b"\x01",
@@ -146,11 +169,32 @@ _VALUES: tuple[Any, ...] = (
     {"": 0},
     {"0": None},
 )
-_KEYS = ("", "v", "0", "-1", "01", " 7", "1_0", "٣", "2147483648", "9" * 400, "9" * 5000, "x", "end", "began", "id", "error", "text", "name")
+_KEYS = (
+    "",
+    "v",
+    "0",
+    "-1",
+    "01",
+    " 7",
+    "1_0",
+    "٣",
+    "2147483648",
+    "9" * 400,
+    "9" * 5000,
+    "x",
+    "end",
+    "began",
+    "id",
+    "error",
+    "text",
+    "name",
+)
 
 
 def spoilt_json(random: Random, samples: Sequence[bytes]) -> bytes:
-    """One of the JSON samples with values of other kinds, keys that come or go, depth; now and then with changed bytes as well."""
+    """One of the JSON samples with values of other kinds, keys that come or go, depth; now and then with changed bytes
+    as well.
+    """
     if random.random() < 0.15:
         return spoilt_bytes(random, samples)
     others = [json.loads(sample) for sample in samples]
@@ -175,7 +219,9 @@ def _changed(random: Random, value: Any, others: Sequence[Any], raw: list[str]) 
     if what == 0:
         del parent[key]
     elif what == 1 and isinstance(parent, dict):
-        parent[random.choice(_KEYS)] = parent[key] if random.random() < 0.5 else _other(random, parent[key], others, raw)
+        parent[random.choice(_KEYS)] = (
+            parent[key] if random.random() < 0.5 else _other(random, parent[key], others, raw)
+        )
     elif what == 2 and isinstance(parent, dict):
         parent[random.choice(_KEYS)] = parent.pop(key)
     else:
@@ -189,7 +235,9 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     waiting = [value]
     while waiting:
         parent = waiting.pop()
-        keys = list(parent) if isinstance(parent, dict) else list(range(len(parent))) if isinstance(parent, list) else []
+        keys = (
+            list(parent) if isinstance(parent, dict) else list(range(len(parent))) if isinstance(parent, list) else []
+        )
         for key in keys:
             found.append((parent, key))
             waiting.append(parent[key])

@@ -1,9 +1,10 @@
 """Feeds a target with inputs until its time is over, and says which of them it did not bear.
 
-Input ``n`` of a seed depends on these two numbers alone, so whoever watches can make the input again that ended the process. An input fails when
-something is raised that is not ours, when the processor works on it for too long, and when it takes more memory than its target allows: what Python
-holds is measured for every input, what Arrow holds too, and the kernel gives the process no more than it needs beside. Memory is measured twice
-before it is an input's fault: Python's table of interned strings is made anew, with 1.9 MB at once, in whichever input fills it (json interns each
+Input ``n`` of a seed depends on these two numbers alone, so whoever watches can make the input again that ended the
+process. An input fails when something is raised that is not ours, when the processor works on it for too long, and when
+it takes more memory than its target allows: what Python holds is measured for every input, what Arrow holds too, and
+the kernel gives the process no more than it needs beside. Memory is measured twice before it is an input's fault:
+Python's table of interned strings is made anew, with 1.9 MB at once, in whichever input fills it (json interns each
 ``-Infinity`` that it meets; one in 54,000 of them).
 """
 
@@ -31,8 +32,8 @@ __all__ = ["CPU_SECONDS", "Failure", "Report", "input_of", "run", "spare_memory"
 
 #: How long the processor may work on one input: the slowest valid one takes milliseconds.
 CPU_SECONDS = 2.0
-#: What the kernel gives beside what the process has. Python's tracemalloc keeps some 100 bytes and more of each thing that it has followed, for good:
-#: in ten minutes more than that, so the limit moves on.
+#: What the kernel gives beside what the process has. Python's tracemalloc keeps some 100 bytes and more of each thing
+#: that it has followed, for good: in ten minutes more than that, so the limit moves on.
 SPARE, SPARED_INPUTS = 1024 * MIB, 100_000
 #: Kept, since a pool must outlive all that was allocated from it.
 _POOLS: list[pa.MemoryPool] = []
@@ -68,7 +69,10 @@ class Report:
 
     def __str__(self) -> str:
         rate = self.inputs / self.seconds if self.seconds else 0
-        counted = f"{self.target}: seed {self.seed}, {self.inputs} inputs ({self.accepted} accepted) in {self.seconds:.1f} s, {rate:.0f} inputs/s"
+        counted = (
+            f"{self.target}: seed {self.seed}, {self.inputs} inputs ({self.accepted} accepted) in"
+            f" {self.seconds:.1f} s, {rate:.0f} inputs/s"
+        )
         failed = [f"  input {f.number}: {f.what}\n  kept in {f.kept}" for f in self.failures]
         return "\n".join([f"{counted}, peak {self.peak / 1024:.0f} KiB, {len(self.failures)} failures", *failed])
 
@@ -86,9 +90,18 @@ def spare_memory() -> None:
 
 
 def run(
-    target: Target, seed: int, seconds: float, kept: Path, *, first: int = 0, most: int = 10, beat: mmap.mmap | None = None, limited: bool = False
+    target: Target,
+    seed: int,
+    seconds: float,
+    kept: Path,
+    *,
+    first: int = 0,
+    most: int = 10,
+    beat: mmap.mmap | None = None,
+    limited: bool = False,
 ) -> Report:
-    """Feed ``target`` from input ``first`` on. Failures of one kind count once; after ``most`` kinds it ends. ``beat`` is told each input.
+    """Feed ``target`` from input ``first`` on. Failures of one kind count once; after ``most`` kinds it ends. ``beat``
+    is told each input.
 
     ``limited`` says that the kernel watches over memory as well.
     """
@@ -158,19 +171,29 @@ def _fed(target: Target, data: bytes) -> tuple[str, str, int]:
     try:
         target.read(data)
     except Hang as hang:
-        kind, what = f"hang {_where(hang)}", f"the processor worked on {len(data)} bytes for {CPU_SECONDS:.0f} s, at last {_where(hang)}"
+        kind, what = (
+            f"hang {_where(hang)}",
+            f"the processor worked on {len(data)} bytes for {CPU_SECONDS:.0f} s, at last {_where(hang)}",
+        )
     except target.allowed:
         kind = "refused"
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
-        kind, what = f"{type(error).__name__} {_where(error)}", f"{type(error).__name__}: {str(error)[:200]} ({_where(error)})"
+        kind, what = (
+            f"{type(error).__name__} {_where(error)}",
+            f"{type(error).__name__}: {str(error)[:200]} ({_where(error)})",
+        )
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     peak = max(tracemalloc.get_traced_memory()[1], pool.max_memory() or 0)
     tracemalloc.stop()
     if not what and peak > allowed:
-        kind, what = "memory", f"{peak} bytes were held for an input of {len(data)}, and {allowed} are allowed ({target.slack} + {target.factor} x)"
+        kind, what = (
+            "memory",
+            f"{peak} bytes were held for an input of {len(data)}, and {allowed} are allowed ({target.slack} +"
+            f" {target.factor} x)",
+        )
     return kind, what, peak
 
 
@@ -187,5 +210,8 @@ def _where(error: BaseException) -> str:
     """The innermost line of semel that an error went through, and the innermost of all."""
     lines = traceback.extract_tb(error.__traceback__)
     ours = [line for line in lines if "/semel/" in line.filename]
-    named = [f"{Path(line.filename).parent.name}/{Path(line.filename).name}:{line.lineno}" for line in (*ours[-1:], *lines[-1:])]
+    named = [
+        f"{Path(line.filename).parent.name}/{Path(line.filename).name}:{line.lineno}"
+        for line in (*ours[-1:], *lines[-1:])
+    ]
     return ", ".join(dict.fromkeys(named)) or "nowhere"

@@ -15,7 +15,7 @@ from kafka.protocol import admin, consumer, metadata, producer, sasl
 
 from semel.records import Codec, encode
 from semel.records.header import HEADER_SIZE
-from semel.wire.answers import response_type
+from semel.wire.responses import response_type
 from tests.fuzz.mutate import spoilt_bytes
 
 __all__ = ["ANSWERS", "Answer", "answers", "batches", "fitting", "spoilt_batches"]
@@ -62,7 +62,8 @@ def batches() -> Sequence[bytes]:
             "value": pa.array([None if i % 5 == 4 else b"value" * (i % 4) for i in range(12)], pa.binary()),
             "timestamp": pa.array([1_700_000_000_000 + i * 7 for i in range(12)], pa.int64()),
             "headers": pa.array(
-                [[("trace", b"x"), ("none", None)][: i % 3] for i in range(12)], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+                [[("trace", b"x"), ("none", None)][: i % 3] for i in range(12)],
+                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
             ),
         }
     )
@@ -80,7 +81,9 @@ def batches() -> Sequence[bytes]:
 
 
 def fitting(data: bytes) -> bytes:
-    """The bytes as one batch whose length and checksum fit them: only so are the readers behind the first checks met."""
+    """The bytes as one batch whose length and checksum fit them: only so are the readers behind the first checks
+    met.
+    """
     if len(data) < HEADER_SIZE:
         return data
     size = struct.pack(">i", len(data) - 12)
@@ -89,16 +92,27 @@ def fitting(data: bytes) -> bytes:
 
 @cache
 def answers(index: int) -> Sequence[bytes]:
-    """Frames that answer ``ANSWERS[index]`` with correlation id 1: the correlation id, the tags of a flexible header, the body."""
+    """Frames that answer ``ANSWERS[index]`` with correlation id 1: the correlation id, the tags of a flexible header,
+    the body.
+    """
     request_type, version = ANSWERS[index]
     kind = response_type(request_type)
-    header = b"\0\0\0\1" + (b"\0" if request_type is not metadata.ApiVersionsRequest and kind.flexible_version_q(version) else b"")
-    made = [header + bytes(_filled(kind._struct, kind, version, Random(number)).encode(version=version)) for number in range(6)]
+    header = b"\0\0\0\1" + (
+        b"\0" if request_type is not metadata.ApiVersionsRequest and kind.flexible_version_q(version) else b""
+    )
+    made = [
+        header + bytes(_filled(kind._struct, kind, version, Random(number)).encode(version=version))
+        for number in range(6)
+    ]
     return [*made, header]
 
 
 def _filled(struct_field: Any, make: Any, version: int, random: Random) -> Any:
-    values = {field.name: _value(field, make, version, random) for field in struct_field._fields if field.for_version_q(version)}
+    values = {
+        field.name: _value(field, make, version, random)
+        for field in struct_field._fields
+        if field.for_version_q(version)
+    }
     return make(**values)
 
 

@@ -1,7 +1,8 @@
-"""Every parser of bytes and texts that are not ours: what it is fed with, what it may raise, and how much memory it may take.
+"""Every parser of bytes and texts that are not ours: what it is fed with, what it may raise, and how much memory it may
+take.
 
-A target is a generator of inputs and a function that reads one. All inputs are bytes, so that one that fails can be kept in a file. What a target
-accepts is looked at as well: it must be what its own writer would write.
+A target is a generator of inputs and a function that reads one. All inputs are bytes, so that one that fails can be
+kept in a file. What a target accepts is looked at as well: it must be what its own writer would write.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from semel.cli.connection import parse_properties
+from semel.admin import progress_import
+from semel.cli.options import parse_properties
 from semel.config import ClientConfig
 from semel.errors import SemelError, from_text
 from semel.jaas import parse_jaas
 from semel.records import decode, scan
 from semel.records.control import marker
 from semel.sandbox.background import Background
-from semel.spark import kafka_checkpoint, offsets
-from semel.spark.answers import read_answer as read_task_answer
+from semel.spark import source_offset
 from semel.spark.options import SinkOptions
-from semel.spark.source_options import SourceOptions
-from semel.transaction import naming
-from semel.transaction.progress import Progress
+from semel.spark.source.options import SourceOptions
+from semel.spark.task_result import decode_result as read_task_answer
+from semel.transaction import transactional_id
+from semel.transaction.progress.record import Progress
 from semel.transaction.ticket import read_receipt, read_ticket
-from semel.wire.tokens import read_answer
+from semel.wire.oauth import read_answer
 from tests.fuzz.mutate import spoilt_bytes, spoilt_json, spoilt_text
 from tests.fuzz.samples import spoilt_batches
 from tests.fuzz.wire import every_answer, make_answer, make_frame, make_stream, read_answers, read_frames, read_stream
@@ -44,7 +46,8 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @dataclass(frozen=True)
 class Target:
-    """``read`` may raise ``allowed`` and nothing else, and at its peak hold ``slack`` bytes and ``factor`` bytes for each byte of the input.
+    """``read`` may raise ``allowed`` and nothing else, and at its peak hold ``slack`` bytes and ``factor`` bytes for
+    each byte of the input.
 
     ``warm`` are inputs after which nothing more is compiled or kept.
     """
@@ -71,7 +74,9 @@ def read_records(data: bytes) -> None:
         if header.control:
             with suppress(SemelError):
                 marker(view, header, where="in-0")
-    rows = decode(view, [header for header in headers if not header.control], headers=True, limit=RECORDS_LIMIT, where="in-0")
+    rows = decode(
+        view, [header for header in headers if not header.control], headers=True, limit=RECORDS_LIMIT, where="in-0"
+    )
     rows.validate(full=True)
 
 
@@ -99,9 +104,9 @@ def json_target(
     return Target(name, lambda random: spoilt_json(random, copies), again, factor=100, slack=256 * KIB, allowed=allowed)
 
 
-def read_offset(data: bytes) -> offsets.SourceOffset:
-    """As :meth:`semel.spark.source.StreamReader` is given it: Spark has read the text before."""
-    return offsets.parse(data.decode("utf-8", "replace"))
+def read_offset(data: bytes) -> source_offset.SourceOffset:
+    """As :meth:`semel.spark.source.datasource.StreamReader` is given it: Spark has read the text before."""
+    return source_offset.parse(data.decode("utf-8", "replace"))
 
 
 def write_any(value: Any) -> bytes:
@@ -135,7 +140,10 @@ def read_ticket_also_pickled(data: bytes) -> Any:
 _SETTINGS = b'{"batchWatermarkMs":0,"batchTimestampMs":1795374242901,"conf":{"spark.sql.shuffle.partitions":"2"}}'
 _ENDS = b'{"in":{"0":9,"1":8},"other":{"0":0}}'
 _CHECKPOINTS = {
-    "offsets/1": tuple(b"\n".join(lines) for lines in ((b"v1", _SETTINGS, _ENDS), (b"v1", _SETTINGS, b"-"), (b"v2", _SETTINGS, b"left:" + _ENDS))),
+    "offsets/1": tuple(
+        b"\n".join(lines)
+        for lines in ((b"v1", _SETTINGS, _ENDS), (b"v1", _SETTINGS, b"-"), (b"v2", _SETTINGS, b"left:" + _ENDS))
+    ),
     "commits/1": (b'v1\n{"nextBatchWatermarkMs":0}',),
     "sources/0/0": (b'\0v1\n{"in":{"0":3,"1":0}}',),
     "metadata": (b'{"id":"the-query"}',),
@@ -163,7 +171,7 @@ def _folder() -> TemporaryDirectory[str]:
 def read_checkpoint(data: bytes) -> None:
     for name, content in zip(_CHECKPOINTS, data.split(_SEPARATOR), strict=False):
         Path(_folder().name, name).write_bytes(content)
-    repr(kafka_checkpoint.read(_folder().name))
+    repr(progress_import.read(_folder().name))
 
 
 # ---- options
@@ -180,7 +188,13 @@ _SINKS: Sequence[dict[str, object]] = (
         "partitioner": "any",
         "onProgressMismatch": "checkpoint:0123456789abcdef",
     },
-    {**_KAFKA, "delivery": "at_least_once", "kafka.compression.type": "zstd", "acceptLateMarkers": "true", "kafka.transaction.timeout.ms": "60000"},
+    {
+        **_KAFKA,
+        "delivery": "at_least_once",
+        "kafka.compression.type": "zstd",
+        "acceptLateMarkers": "true",
+        "kafka.transaction.timeout.ms": "60000",
+    },
     {
         **_KAFKA,
         "topic": "o",
@@ -191,10 +205,32 @@ _SINKS: Sequence[dict[str, object]] = (
     },
 )
 _SOURCES: Sequence[dict[str, object]] = (
-    {**_KAFKA, "subscribe": "in,other", "startingOffsets": '{"in":{"0":23,"1":-1},"other":{"0":-2}}', "minPartitions": "7"},
-    {**_KAFKA, "subscribePattern": "in-[0-9]+", "startingOffsets": "committed", "kafka.group.id": "g", "maxOffsetsPerTrigger": "1000"},
-    {**_KAFKA, "assign": '{"in":[0,1],"other":[2]}', "endingOffsets": '{"in":{"0":50}}', "includeHeaders": "true", "failOnDataLoss": "false"},
-    {**_KAFKA, "subscribe": "in", "startingOffsetsByTimestamp": '{"in":{"0":1700000000000}}', "startingOffsetsByTimestampStrategy": "latest"},
+    {
+        **_KAFKA,
+        "subscribe": "in,other",
+        "startingOffsets": '{"in":{"0":23,"1":-1},"other":{"0":-2}}',
+        "minPartitions": "7",
+    },
+    {
+        **_KAFKA,
+        "subscribePattern": "in-[0-9]+",
+        "startingOffsets": "committed",
+        "kafka.group.id": "g",
+        "maxOffsetsPerTrigger": "1000",
+    },
+    {
+        **_KAFKA,
+        "assign": '{"in":[0,1],"other":[2]}',
+        "endingOffsets": '{"in":{"0":50}}',
+        "includeHeaders": "true",
+        "failOnDataLoss": "false",
+    },
+    {
+        **_KAFKA,
+        "subscribe": "in",
+        "startingOffsetsByTimestamp": '{"in":{"0":1700000000000}}',
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
     {
         **_KAFKA,
         "subscribe": "in",
@@ -265,18 +301,29 @@ def read_source(data: bytes) -> None:
 
 _LOGINS = (
     _JAAS,
-    "org.apache.kafka.common.security.scram.ScramLoginModule required username='bob' password='it''s' tokenauth=\"false\" ;",
-    'kafkashaded.org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="a" clientSecret="b" extension_x="y";',
+    "org.apache.kafka.common.security.scram.ScramLoginModule required username='bob' password='it''s'"
+    ' tokenauth="false" ;',
+    'kafkashaded.org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="a"'
+    ' clientSecret="b" extension_x="y";',
 )
-_IDS = ("orders", "orders.task.2f5b0c5e-0b8f-4f6e-9d2f-6f1c5a0e7b11.12", "a.b.unit.2f5b0c5e-0b8f-4f6e-9d2f-6f1c5a0e7b11.0")
+_IDS = (
+    "orders",
+    "orders.task.2f5b0c5e-0b8f-4f6e-9d2f-6f1c5a0e7b11.12",
+    "a.b.unit.2f5b0c5e-0b8f-4f6e-9d2f-6f1c5a0e7b11.0",
+)
 _PROPERTIES = (
     "security.protocol=SASL_SSL\nsasl.mechanism = PLAIN\n# a remark\nsasl.jaas.config=a \\\n   b\\u0041\n",
     "client.id: x\n!y\nrequest.timeout.ms 5000\r\nkey\\ with\\=blank=\\t\n",
 )
-_TRACES = ("Traceback:\nsemel.errors.Fenced: [SEMEL_FENCED] another owner. Stop.\n\tat x", "semel.errors.DataLoss: [SEMEL_X] y")
+_TRACES = (
+    "Traceback:\nsemel.errors.Fenced: [SEMEL_FENCED] another owner. Stop.\n\tat x",
+    "semel.errors.DataLoss: [SEMEL_X] y",
+)
 
 
-def text_target(name: str, given: Sequence[str], pieces: Sequence[str], read: Callable[[str], object], factor: int = 200) -> Target:
+def text_target(
+    name: str, given: Sequence[str], pieces: Sequence[str], read: Callable[[str], object], factor: int = 200
+) -> Target:
     def make(random: Random) -> bytes:
         return spoilt_text(random, given, pieces).encode("utf-8", "surrogatepass")
 
@@ -289,9 +336,12 @@ def _ignore(value: object) -> None:
 
 def read_name(text: str) -> object:
     with suppress(SemelError):
-        naming.check_prefix(text)
-    name = naming.parse(text)
-    if name.kind is not naming.Kind.OWNER and f"{name.prefix}.{name.kind.value}.{name.uuid}.{name.index}" != text:
+        transactional_id.check_prefix(text)
+    name = transactional_id.parse(text)
+    if (
+        name.kind is not transactional_id.IdKind.OWNER
+        and f"{name.prefix}.{name.kind.value}.{name.uuid}.{name.index}" != text
+    ):
         raise AssertionError(f"{text!r} is not what {name} says")
     return name
 
@@ -305,13 +355,18 @@ def _login(text: str) -> object:
     return parse_jaas(text, mechanism)
 
 
-_TOKENS = (b'{"access_token":"a.b.c","expires_in":3600,"token_type":"Bearer"}', b'{"access_token":"a","expires_in":"60"}', b'{"access_token":"a"}')
+_TOKENS = (
+    b'{"access_token":"a.b.c","expires_in":3600,"token_type":"Bearer"}',
+    b'{"access_token":"a","expires_in":"60"}',
+    b'{"access_token":"a"}',
+)
 _MARKS = (*"=;\"'\\ \t\n\0.#:!", "\\u00e4", "\\u12", "\\\n", "required", "LoginModule", "username=", "extension_", "\r")
 
 TARGETS = {
     target.name: target
     for target in (
-        # what is decompressed counts by the limit that the reader gives, and Arrow and Python each hold it once or twice
+        # what is decompressed counts by the limit that the reader gives, and Arrow and Python each hold it once or
+        # twice
         Target("records", spoilt_batches, read_records, factor=200, slack=6 * RECORDS_LIMIT),
         Target("answers", make_answer, read_answers, factor=200, slack=256 * KIB, warm=every_answer),
         # the buffer of a frame is made before it is there
@@ -321,7 +376,7 @@ TARGETS = {
             "offsets",
             written("source-offset.v1", "source-offset-initial.v1", "source-offset-paused.v1"),
             read_offset,
-            lambda offset: offsets.dump(offset).encode(),
+            lambda offset: source_offset.dump(offset).encode(),
         ),
         json_target(
             "progress",
@@ -332,18 +387,34 @@ TARGETS = {
         json_target("tickets", written("ticket.v1"), read_ticket_also_pickled, write_any),
         json_target("receipts", written("receipt.v1"), read_receipt, write_any),
         json_target("task-answers", written("answer.v1", "answer-error.v1"), read_any_answer, write_any),
-        json_target("left-running", written("left-running.v1"), Background.decode, Background.encode, (ValueError, KeyError, TypeError)),
+        json_target(
+            "left-running",
+            written("left-running.v1"),
+            Background.decode,
+            Background.encode,
+            (ValueError, KeyError, TypeError),
+        ),
         # Python interns the parts of paths, in a table that now and then doubles
         Target("checkpoints", spoilt_checkpoint, read_checkpoint, factor=100, slack=4 * MIB),
-        Target("token-answers", lambda random: spoilt_json(random, _TOKENS), lambda data: _ignore(read_answer(data, "here")), 100, 256 * KIB),
+        Target(
+            "token-answers",
+            lambda random: spoilt_json(random, _TOKENS),
+            lambda data: _ignore(read_answer(data, "here")),
+            100,
+            256 * KIB,
+        ),
         Target("sink-options", lambda random: spoilt_options(random, _SINKS), read_sink, factor=400, slack=512 * KIB),
-        Target("source-options", lambda random: spoilt_options(random, _SOURCES), read_source, factor=400, slack=512 * KIB),
+        Target(
+            "source-options", lambda random: spoilt_options(random, _SOURCES), read_source, factor=400, slack=512 * KIB
+        ),
         text_target("jaas", _LOGINS, _MARKS, _login, factor=400),
         text_target("naming", _IDS, (*".-0f", ".task.", ".unit.", "9" * 5000, "٣", "\n"), read_name),
         text_target("traces", _TRACES, ("[SEMEL_", "semel.errors.", "]", "\n", "Fenced: "), from_text),
         Target(
             "command-config",
-            lambda random: spoilt_text(random, _PROPERTIES, (*_MARKS, "9" * 50, _JAAS)).encode("utf-8", "surrogatepass"),
+            lambda random: spoilt_text(random, _PROPERTIES, (*_MARKS, "9" * 50, _JAAS)).encode(
+                "utf-8", "surrogatepass"
+            ),
             read_command_config,
             factor=400,
             slack=512 * KIB,

@@ -32,7 +32,9 @@ def table(module: str) -> Mapping[str, Target]:
     return targets
 
 
-def watched(names: Sequence[str], seed: int, seconds: float, kept: Path, module: str = "tests.fuzz.targets") -> list[Report]:
+def watched(
+    names: Sequence[str], seed: int, seconds: float, kept: Path, module: str = "tests.fuzz.targets"
+) -> list[Report]:
     """Run each target for so many seconds, all in one process unless it dies. ``module`` lists them."""
     reports: list[Report] = []
     first = 0
@@ -53,8 +55,15 @@ def watched(names: Sequence[str], seed: int, seconds: float, kept: Path, module:
     return reports
 
 
-def _child(names: Sequence[str], seed: int, seconds: float, kept: Path, module: str, first: int, beat: str) -> tuple[list[Report], str]:
-    argv = [sys.executable, "-m", "tests.fuzz.watch", json.dumps([list(names), seed, seconds, str(kept), module, first, beat])]
+def _child(
+    names: Sequence[str], seed: int, seconds: float, kept: Path, module: str, first: int, beat: str
+) -> tuple[list[Report], str]:
+    argv = [
+        sys.executable,
+        "-m",
+        "tests.fuzz.watch",
+        json.dumps([list(names), seed, seconds, str(kept), module, first, beat]),
+    ]
     # files, and no pipes: a parser that warns of each input would stand still when a pipe is full
     with (
         tempfile.TemporaryFile("w+") as output,
@@ -65,7 +74,10 @@ def _child(names: Sequence[str], seed: int, seconds: float, kept: Path, module: 
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - 2_000))
         problem = errors.read().decode("utf-8", "replace")
         output.seek(0)
-        reports = [Report(**{**value, "failures": [Failure(**f) for f in value["failures"]]}) for value in map(json.loads, output)]
+        reports = [
+            Report(**{**value, "failures": [Failure(**f) for f in value["failures"]]})
+            for value in map(json.loads, output)
+        ]
     if silent:
         return reports, f"the process did not end its work on it within {SILENCE_S:.0f} s"
     how = f"by {signal.Signals(-child.returncode).name}" if child.returncode < 0 else f"with status {child.returncode}"
@@ -94,7 +106,9 @@ def _main(names: Sequence[str], seed: int, seconds: float, kept: str, module: st
     with Path(beat).open("r+b") as file, mmap.mmap(file.fileno(), 16) as shared:
         for index, name in enumerate(names):
             shared[:] = struct.pack(">qq", 0, index)
-            report = run(targets[name], seed, seconds, Path(kept), first=first if index == 0 else 0, beat=shared, limited=True)
+            report = run(
+                targets[name], seed, seconds, Path(kept), first=first if index == 0 else 0, beat=shared, limited=True
+            )
             print(json.dumps(asdict(report)), flush=True)
 
 

@@ -1,4 +1,6 @@
-"""What brokers say, fed to the connection that reads it: single answers, whole streams, and the proxy's view of both."""
+"""What brokers say, fed to the connection that reads it: single answers, whole streams, and the proxy's view of
+both.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
 
 from semel.config import ClientConfig
-from semel.testing import addresses, frames
+from semel.testing.proxy import addresses, frames
+from semel.wire.api.fetch import read_answer
+from semel.wire.api_versions import Versions
 from semel.wire.connection import Connection, _Due
-from semel.wire.fetch import read_answer
 from semel.wire.metadata import Metadata
-from semel.wire.versions import Versions
 from tests.fuzz import samples
 from tests.fuzz.mutate import spoilt_bytes
 from tests.fuzz.samples import ANSWERS
@@ -64,8 +66,13 @@ def _framed(frame: bytes) -> bytes:
 
 @cache
 def _greeting() -> bytes:
-    keys = [ApiVersionsResponse.ApiVersion(api_key=kind.API_KEY, min_version=0, max_version=version) for kind, version in ANSWERS]
-    return _framed(b"\0\0\0\1" + bytes(ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0).encode(version=4)))
+    keys = [
+        ApiVersionsResponse.ApiVersion(api_key=kind.API_KEY, min_version=0, max_version=version)
+        for kind, version in ANSWERS
+    ]
+    return _framed(
+        b"\0\0\0\1" + bytes(ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0).encode(version=4))
+    )
 
 
 @cache
@@ -98,7 +105,11 @@ def read_answers(data: bytes) -> None:
 def make_stream(random: Random) -> bytes:
     """All that a broker says on a connection: the greeting, and an answer to Metadata."""
     said = [_greeting(), _framed(b"\0\0\0\2" + random.choice(samples.answers(2))[4:])]
-    return spoilt_bytes(random, [b"".join(said), said[0], said[0] + b"\x15\x03\x03\0\x02\x02\x28", b"HTTP/1.1 400 Bad Request\r\n\r\n"], 2)
+    return spoilt_bytes(
+        random,
+        [b"".join(said), said[0], said[0] + b"\x15\x03\x03\0\x02\x02\x28", b"HTTP/1.1 400 Bad Request\r\n\r\n"],
+        2,
+    )
 
 
 def read_stream(data: bytes) -> None:
@@ -116,7 +127,11 @@ def make_frame(random: Random) -> bytes:
     index = random.choice((2, 3, 4))
     request_type, version = ANSWERS[index]
     head = struct.pack(">hh", request_type.API_KEY, version)
-    return head + _framed(spoilt_bytes(random, samples.answers(index))) + (spoilt_bytes(random, [b"\0\0\0\2ab"]) if random.random() < 0.3 else b"")
+    return (
+        head
+        + _framed(spoilt_bytes(random, samples.answers(index)))
+        + (spoilt_bytes(random, [b"\0\0\0\2ab"]) if random.random() < 0.3 else b"")
+    )
 
 
 def read_frames(data: bytes) -> None:

@@ -20,11 +20,20 @@ from semel.config import ClientConfig
 from semel.records.codecs import Codec
 from semel.records.encode import encode
 from semel.sandbox import Sandbox
-from semel.wire import transactions
+from semel.wire.api import transactions
+from semel.wire.api.produce import Appender
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
-from semel.wire.produce import Appender
-from semel.wire.transactions import Identity
-from tests.kafka.raw import CONCURRENT, FENCED, INVALID_EPOCH, INVALID_STATE, OUT_OF_ORDER, UNSTABLE, Raw, versions
+from tests.kafka.support.raw_producer import (
+    CONCURRENT,
+    FENCED,
+    INVALID_EPOCH,
+    INVALID_STATE,
+    OUT_OF_ORDER,
+    UNSTABLE,
+    Raw,
+    versions,
+)
 from tests.waiting import wait_for
 
 #: How often a race is run before it counts as impossible.
@@ -55,7 +64,13 @@ def _write_from_a_process(servers: str, topic: str, identity: Identity, index: i
         appender = Appender(client, {topic: client.topics({topic})[topic].id}, identity.transactional_id)
         for number in range(3):
             rows = _rows([f"{index}-{number}"])
-            batches = encode(rows, producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=number, transactional=True)
+            batches = encode(
+                rows,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                base_sequence=number,
+                transactional=True,
+            )
             appender.submit(((topic, index), batch) for batch in batches)
         appender.flush()
 
@@ -65,7 +80,9 @@ def test_four_processes_write_in_one_transaction_and_one_request_commits_them(ra
     assert raw.add(identity, 0, 1, 2, 3) == 0
     _rows([""])  # pyarrow imports much more behind its first array: once here, not in each process
     fork = multiprocessing.get_context("fork")
-    writers = [fork.Process(target=_write_from_a_process, args=(raw.servers, raw.topic, identity, index)) for index in range(4)]
+    writers = [
+        fork.Process(target=_write_from_a_process, args=(raw.servers, raw.topic, identity, index)) for index in range(4)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -93,7 +110,13 @@ def test_an_explicit_add_takes_all_partitions_at_once_and_writers_need_no_coordi
     assert set(before.partitions) == set(raw.at(0, 1, 2, 3))
     assert raw.produce(identity, ["version 12"], index=2) == (0, 0)
     appender = Appender(raw.client, {raw.topic: raw.client.topics({raw.topic})[raw.topic].id}, raw.id)
-    batches = encode(_rows(["version 13"]), producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=0, transactional=True)
+    batches = encode(
+        _rows(["version 13"]),
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        base_sequence=0,
+        transactional=True,
+    )
     appender.submit(((raw.topic, 3), batch) for batch in batches)
     appender.flush()
     assert transactions.describe(raw.client, raw.id) == before
@@ -225,7 +248,8 @@ def test_an_old_epoch_is_refused(raw: Raw, how: str) -> None:
 def test_until_the_marker_lands_a_writer_still_gets_into_the_committed_transaction(wide: Raw, raw: Raw) -> None:
     """So nobody may hold a ticket and still write when the commit is sent.
 
-    A partition of another topic is in the transaction, and busy with a batch that takes the broker long: its marker, and those behind it, come late.
+    A partition of another topic is in the transaction, and busy with a batch that takes the broker long: its marker,
+    and those behind it, come late.
     """
     identity = wide.init()
     long = raw.produce_request(None, ["x"] * 400_000, codec=Codec.GZIP).encode(version=12)

@@ -12,15 +12,15 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.protocol.producer import InitProducerIdRequest
 
-from semel.read.journal import End, Entry, read_journal
+from semel.read.raw_log import EndMarker, LogRecord, read_raw
 from semel.records.header import scan
 from semel.sandbox import Sandbox
-from semel.wire import transactions
-from semel.wire.fetch import Position, fetch
-from semel.wire.offsets import EARLIEST, list_offsets
+from semel.wire.api import transactions
+from semel.wire.api.fetch import Position, fetch
+from semel.wire.api.offsets import EARLIEST, list_offsets
 from tests.coordinator import ABORTED, wait_until_ended
-from tests.kafka.raw import INVALID_EPOCH, INVALID_STATE, UNKNOWN_ID, Raw, versions
-from tests.kafka.reading import produce
+from tests.kafka.support.other_client import produce
+from tests.kafka.support.raw_producer import INVALID_EPOCH, INVALID_STATE, UNKNOWN_ID, Raw, versions
 from tests.waiting import wait_for
 
 IMPATIENT = {
@@ -37,15 +37,21 @@ IMPATIENT = {
 
 
 class Expiring:
-    """A group without members: partition 1 is committed once, when the broker starts, partition 0 whenever somebody looks."""
+    """A group without members: partition 1 is committed once, when the broker starts, partition 0 whenever somebody
+    looks.
+    """
 
     def __init__(self, servers: str) -> None:
         self.raw = Raw(servers, partitions=2)
-        self._consumer = Consumer({"bootstrap.servers": servers, "group.id": self.raw.group, "enable.auto.commit": False})
+        self._consumer = Consumer(
+            {"bootstrap.servers": servers, "group.id": self.raw.group, "enable.auto.commit": False}
+        )
         self.commit(0, 1)
 
     def commit(self, *indexes: int) -> None:
-        self._consumer.commit(offsets=[TopicPartition(self.raw.topic, index, 7) for index in indexes], asynchronous=False)
+        self._consumer.commit(
+            offsets=[TopicPartition(self.raw.topic, index, 7) for index in indexes], asynchronous=False
+        )
 
     def committed(self, index: int) -> int:
         (found,) = self._consumer.committed([TopicPartition(self.raw.topic, index)], timeout=30)
@@ -98,7 +104,9 @@ def test_an_id_that_expired_unused_is_unknown_and_comes_back_as_another_producer
     assert hasty.init().producer_id != identity.producer_id
 
 
-def test_retention_takes_rows_of_an_open_transaction_and_its_commit_says_nothing(impatient: tuple[Sandbox, Expiring]) -> None:
+def test_retention_takes_rows_of_an_open_transaction_and_its_commit_says_nothing(
+    impatient: tuple[Sandbox, Expiring],
+) -> None:
     raw = Raw(impatient[0].bootstrap_servers, segment_ms="500", retention_ms="1000", file_delete_delay_ms="0")
     identity = raw.init(timeout_ms=120_000)
     raw.add(identity, 0)
@@ -111,8 +119,10 @@ def test_retention_takes_rows_of_an_open_transaction_and_its_commit_says_nothing
     raw.settled(0)
     assert raw.visible() == []
     claim = raw.produce(None, ["end"])[1]
-    events = list(read_journal(raw.client, (raw.topic, 0), claim, raw.client.deadline()))
-    assert [(event.commit, event.producer_id) for event in events if isinstance(event, End)] == [(True, identity.producer_id)]
+    events = list(read_raw(raw.client, (raw.topic, 0), claim, raw.client.deadline()))
+    assert [(event.commit, event.producer_id) for event in events if isinstance(event, EndMarker)] == [
+        (True, identity.producer_id)
+    ]
     assert len(events) == 1
     raw.close()
 
@@ -140,9 +150,17 @@ def _start(raw: Raw) -> int:
     return list_offsets(raw.client, dict.fromkeys(raw.at(0), EARLIEST), read_committed=False)[raw.topic, 0].offset
 
 
-def test_compaction_keeps_the_newest_committed_record_under_a_newer_aborted_one(impatient: tuple[Sandbox, Expiring]) -> None:
+def test_compaction_keeps_the_newest_committed_record_under_a_newer_aborted_one(
+    impatient: tuple[Sandbox, Expiring],
+) -> None:
     servers = impatient[0].bootstrap_servers
-    raw = Raw(servers, cleanup_policy="compact", delete_retention_ms="1000", min_cleanable_dirty_ratio="0.001", segment_ms="300")
+    raw = Raw(
+        servers,
+        cleanup_policy="compact",
+        delete_retention_ms="1000",
+        min_cleanable_dirty_ratio="0.001",
+        segment_ms="300",
+    )
     identity = raw.init()
     for number, commit in enumerate((True, True, False)):
         raw.add(identity, 0)
@@ -151,16 +169,19 @@ def test_compaction_keeps_the_newest_committed_record_under_a_newer_aborted_one(
         _, identity = raw.end(identity, commit=commit)
         raw.settled(0)
 
-    def journal() -> list[Entry | End]:
+    def journal() -> list[LogRecord | EndMarker]:
         filler = raw.produce_request(None, ["filler"], keys=["filler"])
         end = raw.once(raw.leader(), filler, 12).responses[0].partition_responses[0].base_offset
-        return list(read_journal(raw.client, (raw.topic, 0), end, raw.client.deadline()))
+        return list(read_raw(raw.client, (raw.topic, 0), end, raw.client.deadline()))
 
-    wait_for(lambda: [e.value for e in journal() if isinstance(e, Entry) and e.key == b"key"] == [b"value 1"], "the aborted record to go")
+    wait_for(
+        lambda: [e.value for e in journal() if isinstance(e, LogRecord) and e.key == b"key"] == [b"value 1"],
+        "the aborted record to go",
+    )
     wait_for(lambda: any(header.control and header.count == 0 for header in _headers(raw)), "an emptied control batch")
     events = journal()
-    (kept,) = (event for event in events if isinstance(event, Entry) and event.key == b"key")
-    behind = [event for event in events if isinstance(event, End) and event.offset > kept.offset]
+    (kept,) = (event for event in events if isinstance(event, LogRecord) and event.key == b"key")
+    behind = [event for event in events if isinstance(event, EndMarker) and event.offset > kept.offset]
     assert behind[0].commit
     assert "value 1" in raw.visible()
     assert "value 2" not in raw.visible()
@@ -171,7 +192,14 @@ def _headers(raw: Raw) -> list[Any]:
     where = (raw.topic, 0)
     raw.once(raw.leader(), raw.produce_request(None, ["filler"], keys=["filler"]), 12)
     position = Position(raw.client.topics({raw.topic})[raw.topic].id, _start(raw))
-    fetched = fetch(raw.client, raw.leader(), {where: position}, read_committed=False, max_wait_ms=50, deadline=raw.client.deadline())
+    fetched = fetch(
+        raw.client,
+        raw.leader(),
+        {where: position},
+        read_committed=False,
+        max_wait_ms=50,
+        deadline=raw.client.deadline(),
+    )
     return list(scan(fetched[where].records))
 
 

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from semel.sandbox import background, jars
-from semel.sandbox.ready import ask
+from semel.sandbox.readiness import ask
 from tests.waiting import wait_for
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -72,9 +72,10 @@ def test_it_stays_until_it_is_stopped(semel: Command, port: int) -> None:
     assert "no topic was created" in again.stderr
     assert "its data with it" in again.stderr
     later = semel("broker", "topic", "later:3", "orders")
-    assert later.stdout.splitlines() == ["later: created", "orders: is there already, and stays as it is, with the partitions that it has"], (
-        later.stderr
-    )
+    assert later.stdout.splitlines() == [
+        "later: created",
+        "orders: is there already, and stays as it is, with the partitions that it has",
+    ], later.stderr
     created = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=30).topics
     assert {name: len(created[name].partitions) for name in ("orders", "later")} == {"orders": 2, "later": 3}
     assert "Traceback" not in again.stderr

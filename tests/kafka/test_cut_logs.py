@@ -1,6 +1,8 @@
-"""Logs that lose rows they had acknowledged: a broker that dies before its disk has them, a follower that was behind and is made the leader.
+"""Logs that lose rows they had acknowledged: a broker that dies before its disk has them, a follower that was behind
+and is made the leader.
 
-The broker commits what is left, and says nothing (DESIGN rule 12 is of one way to get there). Each test is a transaction whose commit would do that.
+The broker commits what is left, and says nothing (DESIGN rule 12 is of one way to get there). Each test is a
+transaction whose commit would do that.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from confluent_kafka import Producer as Independent
 import semel
 from semel.sandbox import Sandbox
 from semel.testing.records import read
-from semel.transaction.progress_topic import ProgressTopic
+from semel.transaction.progress.topic import ProgressTopic
+from semel.wire.api.transactions import open_transactions
 from semel.wire.metadata import Partition
-from semel.wire.transactions import open_transactions
-from tests.crash.strikes import leader_of
-from tests.kafka.cut import cut_log
+from tests.crash.support.broker_faults import leader_of
+from tests.kafka.support.truncate_log import cut_log
 from tests.topics import create
 from tests.waiting import wait_for
 
@@ -67,7 +69,9 @@ def test_a_log_that_lost_the_progress_record(fragile: Sandbox, monkeypatch: pyte
             txn = producer.transaction()
             txn.send(topic, pa.table({"value": ["first"]}))
             monkeypatch.setattr(semel.steps, "_observer", strike)
-            with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*semel-progress.*acknowledged and are not there any more.*aborted"):
+            with pytest.raises(
+                semel.DataLoss, match=r"ROWS_GONE.*semel-progress.*acknowledged and are not there any more.*aborted"
+            ):
                 txn.commit()
         with cluster.producer(topic) as producer:
             assert producer.take_over([topic]) is None
@@ -110,14 +114,21 @@ def test_an_expired_transaction_behind_another_leader_has_lost_nothing(fragile: 
 def test_a_follower_that_was_behind_is_made_the_leader() -> None:
     """Unclean leader election: the last rows were acknowledged by the one in-sync replica there was, and it is gone."""
     with Sandbox.start(nodes=3, settings={"replica.lag.time.max.ms": "3000"}) as three:
-        topic = create(three.bootstrap_servers, "unclean", 1, 2, unclean_leader_election_enable="true", min_insync_replicas="1")
-        with semel.Cluster({"bootstrap.servers": three.bootstrap_servers, **PATIENT}) as cluster, cluster.producer(topic) as producer:
+        topic = create(
+            three.bootstrap_servers, "unclean", 1, 2, unclean_leader_election_enable="true", min_insync_replicas="1"
+        )
+        with (
+            semel.Cluster({"bootstrap.servers": three.bootstrap_servers, **PATIENT}) as cluster,
+            cluster.producer(topic) as producer,
+        ):
             txn = producer.transaction()
             txn.send(topic, pa.table({"value": ["everywhere"]}))
             wait_for(lambda: len(_partition(cluster, topic).in_sync) == 2, "both replicas in sync")
             leader = leader_of(three, topic)
             assert leader is not None
-            (follower,) = [node for node in three.nodes if node.id in _partition(cluster, topic).replicas and node.id != leader.id]
+            (follower,) = [
+                node for node in three.nodes if node.id in _partition(cluster, topic).replicas and node.id != leader.id
+            ]
             follower.freeze()
             wait_for(lambda: _partition(cluster, topic).in_sync == (leader.id,), "a follower that is behind")
             txn.send(topic, pa.table({"value": ["only on the leader"]}))
@@ -132,12 +143,17 @@ def test_a_follower_that_was_behind_is_made_the_leader() -> None:
 
 
 def _refused(sandbox: Sandbox, topic: str, cut: Callable[[], None]) -> None:
-    with semel.Cluster({"bootstrap.servers": sandbox.bootstrap_servers, **PATIENT}) as cluster, cluster.producer(topic) as producer:
+    with (
+        semel.Cluster({"bootstrap.servers": sandbox.bootstrap_servers, **PATIENT}) as cluster,
+        cluster.producer(topic) as producer,
+    ):
         txn = producer.transaction()
         for number in range(3):
             txn.send(topic, pa.table({"value": [f"row {number}"]}))
         cut()
-        with pytest.raises(semel.DataLoss, match=rf"ROWS_GONE.*{topic}-0 were acknowledged and are not there any more.*aborted"):
+        with pytest.raises(
+            semel.DataLoss, match=rf"ROWS_GONE.*{topic}-0 were acknowledged and are not there any more.*aborted"
+        ):
             txn.commit()
 
 

@@ -1,7 +1,7 @@
 """Input whose log was cut, and has grown past what was read of it: by its end alone it looks whole.
 
-Unclean elections do that, and brokers that die before their disks have what they acknowledged. What was read has gone into the output; what was
-written in its place would be read by nobody.
+Unclean elections do that, and brokers that die before their disks have what they acknowledged. What was read has gone
+into the output; what was written in its place would be read by nobody.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pytest
 
 from semel.errors import DataLoss
 from semel.sandbox import Sandbox
-from tests.kafka.cut import cut_log
-from tests.kafka.reading import delete, produce
-from tests.kafka.source_runs import Run, add, numbers, texts
+from tests.kafka.support.other_client import delete, produce
+from tests.kafka.support.source_runs import Run, add, numbers, texts
+from tests.kafka.support.truncate_log import cut_log
 from tests.topics import create
 
 _numbers = count()
@@ -47,7 +47,9 @@ def run(fragile: Sandbox, topic: str) -> Iterator[Start]:
     started: list[Run] = []
 
     def start(log: list[str], **options: Any) -> Run:
-        started.append(Run(fragile.bootstrap_servers, log, **{"subscribe": topic, "startingOffsets": "earliest", **options}))
+        started.append(
+            Run(fragile.bootstrap_servers, log, **{"subscribe": topic, "startingOffsets": "earliest", **options})
+        )
         return started[-1]
 
     yield start
@@ -90,8 +92,14 @@ def test_while_it_runs(fragile: Sandbox, topic: str, run: Start) -> None:
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_what_was_planned_is_there_no_more(fragile: Sandbox, topic: str, run: Start, committed: bool) -> None:
-    """Read or not, before the run ended: nobody here can know. Without failOnDataLoss no offset of it is read, and all that is there is next."""
-    options: dict[str, Any] = {"maxOffsetsPerTrigger": 15, "kafka.isolation.level": "read_committed" if committed else "read_uncommitted"}
+    """Read or not, before the run ended: nobody here can know.
+
+    Without failOnDataLoss no offset of it is read, and all that is there is next.
+    """
+    options: dict[str, Any] = {
+        "maxOffsetsPerTrigger": 15,
+        "kafka.isolation.level": "read_committed" if committed else "read_uncommitted",
+    }
     query = run([], **options)
     assert numbers(query.batch()) == texts(0, 15)
     assert query.plan()
@@ -135,7 +143,9 @@ def test_a_partition_that_had_nothing_to_read(fragile: Sandbox, run: Start, topi
 
 
 def test_between_its_plan_and_its_tasks(fragile: Sandbox, topic: str, run: Start) -> None:
-    """What the plan names is gone, and nobody has read it: what stands there now is read by the batch that plans it, and not twice."""
+    """What the plan names is gone, and nobody has read it: what stands there now is read by the batch that plans it,
+    and not twice.
+    """
     easy, hard = run([], failOnDataLoss=False), run([])
     for query in (easy, hard):
         assert numbers(query.batch()) == texts(0, 30)

@@ -1,4 +1,5 @@
-"""``semel doctor`` on a real Kafka: what is fine is called so, what would be refused is named, and looking writes nothing.
+"""``semel doctor`` on a real Kafka: what is fine is called so, what would be refused is named, and looking writes
+nothing.
 
 What it says of rights is in tests/objections/test_15_missing_rights_of_the_operator.py, where there are some.
 """
@@ -21,12 +22,12 @@ from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.sandbox.jars import chosen_version
 from semel.transaction.producer import Producer
-from semel.transaction.progress import KafkaSource, Progress, TopicEnd
+from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
+from semel.wire.api.cluster_clock import controller_clock
 from semel.wire.client import Client
-from semel.wire.clock import controller_clock
 from tests import topics
-from tests.kafka.reading import delete, delete_records, produce, topic_id
-from tests.spark.harness import everything
+from tests.kafka.support.other_client import delete, delete_records, produce, topic_id
+from tests.spark.support.topics_and_drivers import everything
 from tests.waiting import wait_for
 
 _numbers = count(1)
@@ -67,8 +68,19 @@ def test_a_cluster_that_is_fine(doctor: Doctor) -> None:
     (broker,) = [one for subject, one in found.items() if subject.startswith("broker")]
     release = chosen_version().rpartition(".")[0]
     metadata = {"4.2": 29, "4.3": 30, "4.4": 33}[release]
-    assert broker["found"] == f"Kafka {release} (metadata.version up to {metadata}), transaction.version=2, WriteTxnMarkers 2"
-    for subject in (f"output {out}", f"source {source}", "progress topic semel-progress", "transaction.timeout.ms", "clock", "Java", "pyspark"):
+    assert (
+        broker["found"]
+        == f"Kafka {release} (metadata.version up to {metadata}), transaction.version=2, WriteTxnMarkers 2"
+    )
+    for subject in (
+        f"output {out}",
+        f"source {source}",
+        "progress topic semel-progress",
+        "transaction.timeout.ms",
+        "clock",
+        "Java",
+        "pyspark",
+    ):
         assert found[subject]["verdict"] == "ok", subject
     assert ("cannot be told" in found["KAFKA-20734"]["found"]) if release != "4.2" else "KAFKA-20734" not in found
     assert found[f"prefix {doctor.name}"]["verdict"] == "ok"
@@ -76,7 +88,9 @@ def test_a_cluster_that_is_fine(doctor: Doctor) -> None:
 
 
 def test_what_is_not_there(doctor: Doctor) -> None:
-    found = doctor.found("--topic", f"{doctor.name}-out", "--progress-topic", f"{doctor.name}-progress", "--group", doctor.name)
+    found = doctor.found(
+        "--topic", f"{doctor.name}-out", "--progress-topic", f"{doctor.name}-progress", "--group", doctor.name
+    )
     assert found[f"output {doctor.name}-out"]["verdict"] == "refused"
     assert found[f"progress topic {doctor.name}-progress"]["found"] == "is not there, and this login may create it"
     assert found[f"group {doctor.name}"]["verdict"] == "not_checked"
@@ -94,7 +108,9 @@ def test_what_is_not_there(doctor: Doctor) -> None:
         (3, {"cleanup_policy": "compact"}, "has 3 partitions"),
     ],
 )
-def test_a_progress_topic_that_could_lose_progress(doctor: Doctor, partitions: int, settings: dict[str, Any], told: str) -> None:
+def test_a_progress_topic_that_could_lose_progress(
+    doctor: Doctor, partitions: int, settings: dict[str, Any], told: str
+) -> None:
     progress = topics.create(doctor.servers, f"{doctor.name}-progress", partitions, **settings)
     found = doctor.found("--progress-topic", progress)[f"progress topic {progress}"]
     assert found["verdict"] == "refused"
@@ -127,7 +143,11 @@ def test_timeouts_that_contradict_each_other(doctor: Doctor, tmp_path: Path) -> 
 def test_a_prefix_that_cannot_be_one_and_one_that_is_at_work(doctor: Doctor) -> None:
     assert doctor.found("--prefix", " blank ")["prefix  blank "]["verdict"] == "refused"
     topic = topics.create(doctor.servers, doctor.name)
-    with semel.Cluster({"bootstrap.servers": doctor.servers}) as cluster, cluster.producer(doctor.name) as producer, producer.transaction() as txn:
+    with (
+        semel.Cluster({"bootstrap.servers": doctor.servers}) as cluster,
+        cluster.producer(doctor.name) as producer,
+        producer.transaction() as txn,
+    ):
         txn.tickets([[(topic, 0)]])
         found = doctor.found("--prefix", doctor.name)[f"prefix {doctor.name}"]
         assert (found["verdict"], found["found"]) == ("warning", "a transaction is open, in state Ongoing")
@@ -155,12 +175,19 @@ class Gone:
     """A query's prefix that has read a topic of two partitions, with ten rows each, up to their fifth."""
 
     def __init__(self, doctor: Doctor) -> None:
-        self.servers, self.prefix, self.topic = doctor.servers, doctor.name, topics.create(doctor.servers, f"{doctor.name}-in", 2)
+        self.servers, self.prefix, self.topic = (
+            doctor.servers,
+            doctor.name,
+            topics.create(doctor.servers, f"{doctor.name}-in", 2),
+        )
         self.kept = f"{doctor.name}-progress"
         produce(self.servers, self.topic, [{"value": b"row", "partition": number % 2} for number in range(20)])
         with Client(ClientConfig.parse({"bootstrap.servers": doctor.servers})) as client:
             read = KafkaSource(client.cluster, {self.topic: TopicEnd(topic_id(client, self.topic), {0: 5, 1: 5})})
-            with Producer(client, self.prefix, scope="query", progress_topic=self.kept) as owner, owner.transaction() as txn:
+            with (
+                Producer(client, self.prefix, scope="query", progress_topic=self.kept) as owner,
+                owner.transaction() as txn,
+            ):
                 txn.commit(Progress(query="the-query", batch=7, sources=(read,)))
 
     def found(self, doctor: Doctor) -> dict[str, str]:

@@ -1,7 +1,9 @@
-"""What befalls the logs of a source every day, on three brokers: restarts, leaders and replicas that move, retention, compaction.
+"""What befalls the logs of a source every day, on three brokers: restarts, leaders and replicas that move, retention,
+compaction.
 
-Nothing that was read is cut by it, so nothing is refused, nothing is planned where nothing was written, and each new row is read once: by a query
-that runs on, and by one that starts again from its checkpoint. Partition 2 never has a row.
+Nothing that was read is cut by it, so nothing is refused, nothing is planned where nothing was written, and each new
+row is read once: by a query that runs on, and by one that starts again from its checkpoint. Partition 2 never has a
+row.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
 from semel.sandbox import Sandbox
+from semel.wire.api.offsets import EARLIEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import Partition
-from semel.wire.offsets import EARLIEST, list_offsets
 from semel.wire.target import ANY
-from tests.crash.strikes import wait_whole
-from tests.kafka.reading import Transactional, delete_records, oracle, produce, ranges
-from tests.kafka.source_runs import Run, add, numbers, texts
+from tests.crash.support.broker_faults import wait_whole
+from tests.kafka.support.other_client import Transactional, delete_records, oracle, produce, ranges
+from tests.kafka.support.source_runs import Run, add, numbers, texts
 from tests.topics import create
 from tests.waiting import wait_for
 
@@ -31,7 +33,9 @@ _LARGE = 980_000  # no segment has two of them
 
 
 class Topic:
-    """Three partitions with three replicas each, two of which must be in sync; the rows are v0, v1, … of partitions 0 and 1."""
+    """Three partitions with three replicas each, two of which must be in sync; the rows are v0, v1, … of partitions 0
+    and 1.
+    """
 
     def __init__(self, client: Client, servers: str, **config: Any) -> None:
         self.client = client
@@ -64,14 +68,22 @@ class Topic:
 
     def _place(self, wanted: Mapping[int, tuple[int, ...]]) -> None:
         make = AlterPartitionReassignmentsRequest.ReassignableTopic
-        rows = [make.ReassignablePartition(partition_index=index, replicas=list(nodes)) for index, nodes in wanted.items()]
+        rows = [
+            make.ReassignablePartition(partition_index=index, replicas=list(nodes)) for index, nodes in wanted.items()
+        ]
         request = AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=[make(name=self.name, partitions=rows)])
         answer = self.client.ask(ANY, request, (0, 0))
         assert [row.error_code for topic in answer.responses for row in topic.partitions] == [0] * len(wanted)
-        wait_for(lambda: all(self._has(index, nodes) for index, nodes in wanted.items()), "the replicas where they are wanted, and in sync")
+        wait_for(
+            lambda: all(self._has(index, nodes) for index, nodes in wanted.items()),
+            "the replicas where they are wanted, and in sync",
+        )
         admin = AdminClient({"bootstrap.servers": self.servers})
         admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(self.name, index) for index in wanted]).result(30)
-        wait_for(lambda: all(self.partitions()[index].leader == nodes[0] for index, nodes in wanted.items()), "the leaders that are preferred")
+        wait_for(
+            lambda: all(self.partitions()[index].leader == nodes[0] for index, nodes in wanted.items()),
+            "the leaders that are preferred",
+        )
 
     def _has(self, index: int, nodes: tuple[int, ...]) -> bool:
         one = self.partitions()[index]
@@ -120,7 +132,9 @@ def elect_anew(topic: Topic, elect: Election) -> None:
 
 
 def assert_led_anew(topic: Topic, before: Mapping[int, Partition]) -> None:
-    assert all(one.leader_epoch > before[index].leader_epoch for index, one in topic.partitions().items()), "there was an election"
+    assert all(one.leader_epoch > before[index].leader_epoch for index, one in topic.partitions().items()), (
+        "there was an election"
+    )
 
 
 def has_read(topic: Topic, run: Start) -> Run:
@@ -153,7 +167,10 @@ def assert_goes_on(topic: Topic, query: Run, run: Start) -> None:
 
 
 def test_every_broker_is_restarted_while_rows_are_written(three: Sandbox, topic: Topic, run: Start) -> None:
-    """A partition is idle meanwhile, and another always was. A query that was down all the time goes on as the one that ran."""
+    """A partition is idle meanwhile, and another always was.
+
+    A query that was down all the time goes on as the one that ran.
+    """
     before, query = topic.partitions(), has_read(topic, run)
     checkpoint, first = list(query.log), topic.written
     for node in three.nodes:
@@ -179,7 +196,9 @@ def test_leaders_are_moved(topic: Topic, run: Start, elect: Election) -> None:
 
 @every_election
 def test_a_backlog_is_read_over_elections(topic: Topic, run: Start, elect: Election) -> None:
-    """What was planned under one leader is read under the next, and once more by a query that starts again; rows are written all the time."""
+    """What was planned under one leader is read under the next, and once more by a query that starts again; rows are
+    written all the time.
+    """
     every_row = [*topic.write(40)]
     found: list[bytes | None] = []
     query = run(topic, maxOffsetsPerTrigger=20)
@@ -229,7 +248,9 @@ def test_a_transaction_is_open_at_the_position(topic: Topic, run: Start, elect: 
 @every_election
 def test_rows_up_to_the_position_are_compacted_away(client: Client, servers: str, run: Start, elect: Election) -> None:
     """All rows in front of the position, so that the log begins with a hole."""
-    topic = Topic(client, servers, cleanup_policy="compact", min_cleanable_dirty_ratio="0.001", segment_bytes=str(1 << 20))
+    topic = Topic(
+        client, servers, cleanup_policy="compact", min_cleanable_dirty_ratio="0.001", segment_bytes=str(1 << 20)
+    )
     produce(servers, topic.name, [{"key": b"key", "value": b"small%d" % i} for i in range(30)])
     query = run(topic)
     assert len(numbers(query.batch())) == 30

@@ -1,4 +1,6 @@
-"""Progress that is not there though its id has committed before: the coordinator remembers, and nobody goes on as if it had never been."""
+"""Progress that is not there though its id has committed before: the coordinator remembers, and nobody goes on as if it
+had never been.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +15,25 @@ from typer.testing import CliRunner
 import semel
 import semel.steps
 import semel.transaction.transaction
+from semel.admin.txn_heal import _progress as look_by_hand
 from semel.cli import app
 from semel.config import ClientConfig
-from semel.read import journal
+from semel.read import raw_log
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep
-from semel.testing.proxy import FaultProxy
-from semel.transaction.committed import committed_progress
+from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.transaction.producer import Producer
-from semel.transaction.progress import Progress, claim_key
-from semel.transaction.progress_topic import ProgressTopic, Trace
-from semel.transaction.remedy import _progress as look_by_hand
-from semel.wire import topics
+from semel.transaction.progress.reader import committed_progress
+from semel.transaction.progress.record import Progress, claim_key
+from semel.transaction.progress.topic import Presence, ProgressTopic
+from semel.wire.api import topics
+from semel.wire.api.transactions import fence
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
-from semel.wire.transactions import fence
-from tests.kafka.cutting import cut
-from tests.kafka.raw import Raw
-from tests.kafka.reading import delete, produce
+from tests.kafka.support.delete_front import cut
+from tests.kafka.support.other_client import delete, produce
+from tests.kafka.support.raw_producer import Raw
 
 _numbers = itertools.count(1)
 ROWS = pa.table({"value": ["x"]})
@@ -49,7 +51,11 @@ def raw(kafka: Sandbox) -> Iterator[Raw]:
 def kept(raw: Raw) -> str:
     """A progress topic of its own, with what the id has committed."""
     name = f"progress-{next(_numbers)}"
-    with cluster(raw) as opened, opened.producer(raw.id, progress_topic=name) as producer, producer.transaction() as txn:
+    with (
+        cluster(raw) as opened,
+        opened.producer(raw.id, progress_topic=name) as producer,
+        producer.transaction() as txn,
+    ):
         txn.send(raw.topic, ROWS)
     return name
 
@@ -78,7 +84,11 @@ def test_a_topic_of_the_wrong_kind_is_refused_before_all_of_it_is_read(raw: Raw)
     """It may be another program's, and large."""
     name = f"{raw.id}-not-ours"
     topics.create(raw.client, name, partitions=16, config={"cleanup.policy": "delete"})
-    row = {"key": claim_key(raw.id), "value": b"not ours", "partition": ProgressTopic(raw.client, raw.id, "producer", name).partition[1]}
+    row = {
+        "key": claim_key(raw.id),
+        "value": b"not ours",
+        "partition": ProgressTopic(raw.client, raw.id, "producer", name).partition[1],
+    }
     produce(raw.servers, name, [row])
     with cluster(raw) as opened, pytest.raises(semel.ConfigError, match=r"cleanup\.policy=delete"):
         opened.producer(raw.id, progress_topic=name).take_over()
@@ -115,11 +125,26 @@ def test_the_command_that_the_refusal_names_begins_anew(raw: Raw, kept: str) -> 
     assert raw.visible() == ["x", "x"]
 
 
-@pytest.mark.parametrize(("arguments", "answer", "status"), [([], "n", 1), (["--yes", "--to-offsets", '{"nowhere": {"0": 5}}'], "", None)])
-def test_a_reset_that_is_not_done_leaves_it_lost(raw: Raw, kept: str, arguments: list[str], answer: str, status: int | None) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "answer", "status"), [([], "n", 1), (["--yes", "--to-offsets", '{"nowhere": {"0": 5}}'], "", None)]
+)
+def test_a_reset_that_is_not_done_leaves_it_lost(
+    raw: Raw, kept: str, arguments: list[str], answer: str, status: int | None
+) -> None:
     """Taken over for it, the prefix would look like a new one to the next start."""
     delete(raw.servers, kept)
-    command = ["progress", "reset", raw.id, "--scope", "producer", "--progress-topic", kept, "--bootstrap-server", raw.servers, *arguments]
+    command = [
+        "progress",
+        "reset",
+        raw.id,
+        "--scope",
+        "producer",
+        "--progress-topic",
+        kept,
+        "--bootstrap-server",
+        raw.servers,
+        *arguments,
+    ]
     done = CliRunner().invoke(app, command, input=answer)
     assert done.exit_code == 1
     assert (status is None) == isinstance(done.exception, semel.ConfigError)
@@ -136,7 +161,9 @@ def test_who_only_looks_does_not_say_that_nothing_is_missing(raw: Raw, kept: str
         with opened.producer(f"{raw.id}-other", progress_topic=kept) as other, other.transaction() as theirs:
             theirs.send(raw.topic, ROWS)
         assert committed_progress(raw.client, raw.id, scope="producer", progress_topic=kept) is None
-        assert committed_progress(raw.client, f"{raw.id}-other", scope="producer", progress_topic=kept) is not None, "the control"
+        assert committed_progress(raw.client, f"{raw.id}-other", scope="producer", progress_topic=kept) is not None, (
+            "the control"
+        )
         assert look_by_hand(raw.client, raw.id, kept).everything == ()
         refused(opened.producer(raw.id, progress_topic=kept))
 
@@ -144,11 +171,25 @@ def test_who_only_looks_does_not_say_that_nothing_is_missing(raw: Raw, kept: str
 def test_an_import_is_refused_too(raw: Raw, kept: str, tmp_path: Path) -> None:
     delete(raw.servers, kept)
     folder = tmp_path / "checkpoint"
-    written = {"metadata": '{"id":"q"}', "offsets/0": f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{{}}}}\n{{"{raw.topic}":{{"0":1}}}}\n'}
+    written = {
+        "metadata": '{"id":"q"}',
+        "offsets/0": f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{{}}}}\n{{"{raw.topic}":{{"0":1}}}}\n',
+    }
     for name, text in (written | {"commits/0": 'v1\n{"nextBatchWatermarkMs":0}'}).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    arguments = ["progress", "import", raw.id, "--checkpoint", str(folder), "--progress-topic", kept, "--bootstrap-server", raw.servers, "--yes"]
+    arguments = [
+        "progress",
+        "import",
+        raw.id,
+        "--checkpoint",
+        str(folder),
+        "--progress-topic",
+        kept,
+        "--bootstrap-server",
+        raw.servers,
+        "--yes",
+    ]
     for _ in range(2):
         stopped = CliRunner().invoke(app, arguments).exception
         assert isinstance(stopped, semel.DataLoss), stopped
@@ -157,18 +198,20 @@ def test_an_import_is_refused_too(raw: Raw, kept: str, tmp_path: Path) -> None:
 
 def behind_the_first_look(monkeypatch: pytest.MonkeyPatch, strike: Callable[[], None]) -> None:
     """Do this when a start has looked what is left in the progress topic, and not yet asked anybody else."""
-    trace = ProgressTopic.trace
+    trace = ProgressTopic.presence
 
-    def and_then(topic: ProgressTopic, deadline: Deadline) -> Trace:
+    def and_then(topic: ProgressTopic, deadline: Deadline) -> Presence:
         monkeypatch.undo()
         found = trace(topic, deadline)
         strike()
         return found
 
-    monkeypatch.setattr(ProgressTopic, "trace", and_then)
+    monkeypatch.setattr(ProgressTopic, "presence", and_then)
 
 
-def test_a_topic_that_is_deleted_and_made_again_while_it_is_looked_at(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_deleted_and_made_again_while_it_is_looked_at(
+    raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     behind_the_first_look(monkeypatch, lambda: delete(raw.servers, kept))
     with cluster(raw) as opened:
         for _ in range(2):
@@ -200,8 +243,10 @@ def test_another_first_start_between_two_looks(raw: Raw, monkeypatch: pytest.Mon
 
 
 def test_another_first_start_that_is_cut_off_behind_the_last_look(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The id was new when the coordinator was asked; where the log began before that shows what has been taken away since."""
-    topic, prepare = f"progress-{next(_numbers)}", ProgressTopic.prepare
+    """The id was new when the coordinator was asked; where the log began before that shows what has been taken away
+    since.
+    """
+    topic, prepare = f"progress-{next(_numbers)}", ProgressTopic.ensure
     with cluster(raw) as opened:
 
         def freeze(progress: ProgressTopic, deadline: Deadline) -> None:
@@ -211,7 +256,7 @@ def test_another_first_start_that_is_cut_off_behind_the_last_look(raw: Raw, monk
             cut(raw.servers, raw.id, topic)
             prepare(progress, deadline)
 
-        monkeypatch.setattr(ProgressTopic, "prepare", freeze)
+        monkeypatch.setattr(ProgressTopic, "ensure", freeze)
         for _ in range(2):
             refused(opened.producer(raw.id, progress_topic=topic))
 
@@ -221,8 +266,10 @@ def test_another_first_start_that_is_cut_off_behind_the_last_look(raw: Raw, monk
 def test_a_topic_that_is_deleted_behind_the_look_of_a_first_start(
     raw: Raw, monkeypatch: pytest.MonkeyPatch, was_there: bool, made_anew: bool
 ) -> None:
-    """The id was new when the coordinator was asked, and is known by now: what was looked at is another topic than the one that is there."""
-    topic, prepare = f"progress-{next(_numbers)}", ProgressTopic.prepare
+    """The id was new when the coordinator was asked, and is known by now: what was looked at is another topic than the
+    one that is there.
+    """
+    topic, prepare = f"progress-{next(_numbers)}", ProgressTopic.ensure
     with cluster(raw) as opened:
 
         def commit(prefix: str) -> None:
@@ -239,12 +286,14 @@ def test_a_topic_that_is_deleted_behind_the_look_of_a_first_start(
 
         if was_there:
             commit(f"{raw.id}-before")
-        monkeypatch.setattr(ProgressTopic, "prepare", freeze)
+        monkeypatch.setattr(ProgressTopic, "ensure", freeze)
         for _ in range(2):
             refused(opened.producer(raw.id, progress_topic=topic))
 
 
-def test_a_topic_that_is_made_again_behind_the_record_of_a_slow_commit(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_made_again_behind_the_record_of_a_slow_commit(
+    raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The new one answers like the old one: by its id it is another."""
     monkeypatch.setattr(semel.transaction.transaction, "_LOOK_AGAIN_S", 0.0)  # as if the groups had let it wait
     struck: list[str] = []
@@ -253,7 +302,11 @@ def test_a_topic_that_is_made_again_behind_the_record_of_a_slow_commit(raw: Raw,
         if passed is OwnerStep.PROGRESS_WRITTEN and of == raw.id and not struck:
             struck.append(kept)
             delete(raw.servers, kept)
-            with cluster(raw) as opened, opened.producer(f"{raw.id}-other", progress_topic=kept) as other, other.transaction() as theirs:
+            with (
+                cluster(raw) as opened,
+                opened.producer(f"{raw.id}-other", progress_topic=kept) as other,
+                other.transaction() as theirs,
+            ):
                 theirs.send(raw.topic, pa.table({"value": ["theirs"]}))
 
     with cluster(raw) as opened:
@@ -281,7 +334,18 @@ def test_a_claim_says_nothing_of_what_was_cut_off_before_it(raw: Raw, kept: str)
     with cluster(raw) as opened:
         for _ in range(2):
             refused(opened.producer(raw.id, progress_topic=kept))
-    reset = ["progress", "reset", raw.id, "--scope", "producer", "--progress-topic", kept, "--yes", "--bootstrap-server", raw.servers]
+    reset = [
+        "progress",
+        "reset",
+        raw.id,
+        "--scope",
+        "producer",
+        "--progress-topic",
+        kept,
+        "--yes",
+        "--bootstrap-server",
+        raw.servers,
+    ]
     assert CliRunner().invoke(app, reset).exit_code == 0
     assert not any(start(raw, kept) for _ in range(2)), "what was set claims for the log that there is"
 
@@ -296,7 +360,9 @@ def test_another_scopes_record_says_nothing_of_what_was_cut_off_before_it(raw: R
 
     assert not start_batch(), "nothing was cut: a scope that is new begins anew"
     offsets = f'{{"{raw.topic}": {{"0": 0}}}}'
-    assert CliRunner().invoke(app, ["progress", "reset", raw.id, *batch, "--to-offsets", offsets, "--yes"]).exit_code == 0
+    assert (
+        CliRunner().invoke(app, ["progress", "reset", raw.id, *batch, "--to-offsets", offsets, "--yes"]).exit_code == 0
+    )
     cut(raw.servers, raw.id, kept, but=2)
     with cluster(raw) as opened:
         for _ in range(2):
@@ -307,7 +373,11 @@ def test_another_scopes_record_says_nothing_of_what_was_cut_off_before_it(raw: R
 def test_a_log_that_is_cut_and_still_has_the_progress(raw: Raw, kept: str) -> None:
     """The control."""
     start(raw, kept)
-    with cluster(raw) as opened, opened.producer(raw.id, progress_topic=kept) as producer, producer.transaction() as txn:
+    with (
+        cluster(raw) as opened,
+        opened.producer(raw.id, progress_topic=kept) as producer,
+        producer.transaction() as txn,
+    ):
         txn.send(raw.topic, ROWS)
     cut(raw.servers, raw.id, kept, but=2)
     assert all(start(raw, kept) for _ in range(2))
@@ -318,20 +388,23 @@ def test_the_claim_behind_a_reset_is_written_again_until_it_is_there(raw: Raw, k
     start(raw, kept)
     cut(raw.servers, raw.id, kept, but=1)
     others = ProgressTopic(raw.client, raw.id, "batch", kept)  # sees the claims alone
-    assert others.trace(raw.client.deadline()) is Trace.LOST
-    with FaultProxy(raw.servers) as proxy, Client(ClientConfig.parse({"bootstrap.servers": proxy.bootstrap_servers, **SHORT})) as client:
+    assert others.presence(raw.client.deadline()) is Presence.LOST
+    with (
+        FaultProxy(raw.servers) as proxy,
+        Client(ClientConfig.parse({"bootstrap.servers": proxy.bootstrap_servers, **SHORT})) as client,
+    ):
         owner = Producer(client, raw.id, scope="producer", progress_topic=kept, may_have_lost_progress=True)
         owner.take_over()
         with owner.transaction() as txn:
             txn.commit(Progress(forgotten=True))
         dropped = [proxy.drop_request("Produce", n) for n in range(1, 30)]
         with pytest.raises(semel.Retriable, match="COMMITTED"):
-            owner.settle()
+            owner.wait_visible()
         for fault in dropped:
             proxy.withdraw(fault)
-        assert others.trace(raw.client.deadline()) is Trace.LOST
-        owner.settle()
-        assert others.trace(raw.client.deadline()) is Trace.THERE
+        assert others.presence(raw.client.deadline()) is Presence.LOST
+        owner.wait_visible()
+        assert others.presence(raw.client.deadline()) is Presence.COMPLETE
         owner.close()
 
 
@@ -349,9 +422,13 @@ def test_a_log_that_is_cut_while_it_is_taken_over(raw: Raw, kept: str, monkeypat
 
 def test_a_log_that_is_cut_while_it_is_read(raw: Raw, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind where it began, and before it is fetched from there."""
-    with cluster(raw) as opened, opened.producer(raw.id, progress_topic=kept) as producer, producer.transaction() as txn:
+    with (
+        cluster(raw) as opened,
+        opened.producer(raw.id, progress_topic=kept) as producer,
+        producer.transaction() as txn,
+    ):
         txn.send(raw.topic, ROWS)
-    beginning = journal._start
+    beginning = raw_log._start
 
     def strike(client: Client, partition: TopicPartition, deadline: Deadline) -> int:
         monkeypatch.undo()
@@ -359,7 +436,7 @@ def test_a_log_that_is_cut_while_it_is_read(raw: Raw, kept: str, monkeypatch: py
         cut(raw.servers, raw.id, kept, but=2)
         return found
 
-    monkeypatch.setattr(journal, "_start", strike)
+    monkeypatch.setattr(raw_log, "_start", strike)
     with pytest.raises(semel.DataLoss, match=r"OFFSET_OUT_OF_RANGE.*were deleted meanwhile.*Start again"):
         start(raw, kept)
     assert start(raw, kept)

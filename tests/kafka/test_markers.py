@@ -16,19 +16,19 @@ import semel
 import semel.transaction.transaction
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
-from semel.testing.proxy import FaultProxy
-from semel.transaction.markers import wait_seen
-from semel.transaction.progress import KafkaSource, Progress, TopicEnd
+from semel.testing.proxy.fault_proxy import FaultProxy
+from semel.transaction.markers.wait import wait_for_markers
+from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
+from semel.wire.api.offsets import LATEST, list_offsets
+from semel.wire.api.transactions import Identity, open_transactions
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.offsets import LATEST, list_offsets
 from semel.wire.target import TransactionCoordinator
-from semel.wire.transactions import Identity, open_transactions
 from semel.wire.witnesses import newest_leaders
-from tests.crash.strikes import leader_of
-from tests.kafka.patient import Patient
-from tests.kafka.raw import CONCURRENT, Raw
-from tests.kafka.reading import delete, delete_records, produce, topic_id
+from tests.crash.support.broker_faults import leader_of
+from tests.kafka.support.never_heal import Patient
+from tests.kafka.support.other_client import delete, delete_records, produce, topic_id
+from tests.kafka.support.raw_producer import CONCURRENT, Raw
 from tests.topics import create
 from tests.waiting import wait_for
 
@@ -44,7 +44,9 @@ def raw(kafka: Sandbox) -> Iterator[Raw]:
 
 
 def test_a_leader_of_another_epoch_has_no_say(raw: Raw) -> None:
-    """Asked by name, it is asked alone: nobody answers in its place, so what a deposed leader said is not confirmed by its successor."""
+    """Asked by name, it is asked alone: nobody answers in its place, so what a deposed leader said is not confirmed by
+    its successor.
+    """
     (partition,) = raw.at(0)
     right = newest_leaders(raw.client, [partition])
     node, epoch = right[partition]
@@ -77,10 +79,15 @@ def test_one_broker_of_three_does_not_say_who_leads(kafka3: Sandbox) -> None:
 
 
 def test_a_topic_that_one_broker_has_not_heard_of_yet(kafka3: Sandbox) -> None:
-    """Right behind the answer that it is made, some broker has mostly not: another one's word counts, whoever is asked first."""
+    """Right behind the answer that it is made, some broker has mostly not: another one's word counts, whoever is asked
+    first.
+    """
     admin = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers})
     with ExitStack() as held:
-        clients = [held.enter_context(Client(ClientConfig.parse({"bootstrap.servers": f"127.0.0.1:{node.port}"}))) for node in kafka3.nodes]
+        clients = [
+            held.enter_context(Client(ClientConfig.parse({"bootstrap.servers": f"127.0.0.1:{node.port}"})))
+            for node in kafka3.nodes
+        ]
         for client in clients:
             client.versions()
         for number in range(30):
@@ -94,7 +101,11 @@ def test_a_leader_that_dies_while_markers_are_awaited_is_followed_by_the_next(ka
     servers = kafka3.bootstrap_servers
     topic = create(servers, "awaited", replication=3)
     partition = (topic, 0)
-    properties = {"bootstrap.servers": servers, "request.timeout.ms": 2_000, "socket.connection.setup.timeout.ms": 1_000}
+    properties = {
+        "bootstrap.servers": servers,
+        "request.timeout.ms": 2_000,
+        "socket.connection.setup.timeout.ms": 1_000,
+    }
     with Client(ClientConfig.parse(properties)) as client, semel.Cluster(properties) as cluster:
         victim = leader_of(kafka3, topic)
         assert victim is not None
@@ -106,7 +117,9 @@ def test_a_leader_that_dies_while_markers_are_awaited_is_followed_by_the_next(ka
 
             def watch() -> None:
                 successor = Identity("awaited", opened.producer_id, opened.epoch + 1)
-                wait_seen(client, [partition], successor, (), last_offsets={}, deadline=Deadline(120_000), heal=Patient())
+                wait_for_markers(
+                    client, [partition], successor, (), last_offsets={}, deadline=Deadline(120_000), heal=Patient()
+                )
                 seen.append(time.monotonic())
 
             watching = threading.Thread(target=watch)
@@ -125,8 +138,8 @@ def test_a_leader_that_dies_while_markers_are_awaited_is_followed_by_the_next(ka
 
 
 def test_the_marker_of_a_partition_that_has_no_leader(kafka3: Sandbox) -> None:
-    """KAFKA-20734: from 4.3.0 to 4.4.0 all is said to be well, the marker never comes, and the abort of the next transaction takes the committed rows
-    with it. Before that the coordinator is busy until the partition is back."""
+    """KAFKA-20734: from 4.3.0 to 4.4.0 all is said to be well, the marker never comes, and the abort of the next
+    transaction takes the committed rows with it. Before that the coordinator is busy until the partition is back."""
     lost = tuple(map(int, kafka3.version.split("."))) >= (4, 3, 0)
     with closing(Raw(kafka3.bootstrap_servers)) as raw, closing(Raw(kafka3.bootstrap_servers)) as other:
         identity = raw.init()
@@ -137,7 +150,10 @@ def test_the_marker_of_a_partition_that_has_no_leader(kafka3: Sandbox) -> None:
         assert raw.produce(identity, ["committed"])[0] == 0
         alone.kill()
         try:
-            wait_for(lambda: raw.client.refresh({raw.topic}).topics[raw.topic].partitions[0].leader < 0, "a partition without a leader")
+            wait_for(
+                lambda: raw.client.refresh({raw.topic}).topics[raw.topic].partitions[0].leader < 0,
+                "a partition without a leader",
+            )
             assert raw.end_once(identity, commit=True)[0] == 0
             if lost:
                 wait_for(lambda: raw.end_once(identity, commit=True)[0] == 0, "an answer that all is well")
@@ -173,7 +189,9 @@ def test_rows_that_were_deleted_before_their_commit_are_not_committed_in_silence
     assert raw.visible() == ["x", "y"]
 
 
-def test_rows_that_are_deleted_while_offsets_are_committed_are_looked_at_again(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_deleted_while_offsets_are_committed_are_looked_at_again(
+    raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They were there when the progress record was sent; then the group was waited for."""
 
     def delete_them(step: semel.steps.Step, detail: str) -> None:
@@ -212,7 +230,9 @@ def test_a_topic_that_is_made_anew_before_the_commit_is_not_the_same(raw: Raw, m
     assert raw.visible() == ["x", "y"]
 
 
-def test_acknowledged_rows_that_are_gone_behind_their_commit_stop_the_owner(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acknowledged_rows_that_are_gone_behind_their_commit_stop_the_owner(
+    raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The topic is deleted and created again between the last acknowledgement and the end."""
 
     def again(step: semel.steps.Step, detail: str) -> None:
@@ -220,24 +240,32 @@ def test_acknowledged_rows_that_are_gone_behind_their_commit_stop_the_owner(raw:
             delete(raw.servers, raw.topic)
             create(raw.servers, raw.topic)
 
-    with semel.Cluster({"bootstrap.servers": raw.servers, "delivery.timeout.ms": 12_000, "request.timeout.ms": 6_000}) as cluster:
+    with semel.Cluster(
+        {"bootstrap.servers": raw.servers, "delivery.timeout.ms": 12_000, "request.timeout.ms": 6_000}
+    ) as cluster:
         producer = cluster.producer(raw.id)
         producer.take_over([raw.topic])
         monkeypatch.setattr(semel.steps, "_observer", again)
         with producer.transaction() as txn:
             txn.send(raw.topic, ROWS)
         with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*not there any more"):
-            producer.settle()
+            producer.wait_visible()
 
 
 @pytest.mark.parametrize("marker", [True, False])
 def test_an_end_right_behind_the_last_row_is_that_of_a_log_without_its_marker(raw: Raw, marker: bool) -> None:
     """Two rows, and what stands where a third one had been: a marker, or nothing."""
-    produce(raw.servers, raw.topic, [{"value": b"one"}, {"value": b"two"}, *([{"value": b"in the marker's place"}] if marker else [])])
+    produce(
+        raw.servers,
+        raw.topic,
+        [{"value": b"one"}, {"value": b"two"}, *([{"value": b"in the marker's place"}] if marker else [])],
+    )
     nobody = Identity(raw.id, 1_000_000, 0)
 
     def wait() -> None:
-        wait_seen(raw.client, raw.at(0), nobody, (), last_offsets={(raw.topic, 0): 1}, deadline=Deadline(500), heal=Patient())
+        wait_for_markers(
+            raw.client, raw.at(0), nobody, (), last_offsets={(raw.topic, 0): 1}, deadline=Deadline(500), heal=Patient()
+        )
 
     if marker:
         wait()
@@ -249,7 +277,10 @@ def test_an_end_right_behind_the_last_row_is_that_of_a_log_without_its_marker(ra
 @pytest.mark.parametrize("waits", ["settle", "close"])
 def test_behind_a_commit_nobody_is_told_to_write_again(raw: Raw, waits: str) -> None:
     """Its markers are not seen when it is closed. A batch job that is told to run again writes its rows twice."""
-    with FaultProxy(raw.servers) as proxy, semel.Cluster({"bootstrap.servers": proxy.bootstrap_servers, **SHORT}) as cluster:
+    with (
+        FaultProxy(raw.servers) as proxy,
+        semel.Cluster({"bootstrap.servers": proxy.bootstrap_servers, **SHORT}) as cluster,
+    ):
         producer = cluster.producer(raw.id)
         producer.take_over([raw.topic])
         with producer.transaction() as txn:
@@ -272,7 +303,7 @@ def test_a_round_in_which_nobody_answers_is_not_the_end_of_the_wait(raw: Raw) ->
             with producer.transaction() as txn:
                 txn.send(raw.topic, ROWS)
                 lost = [proxy.drop_request("Metadata", n) for n in range(1, 6)]
-            producer.settle()
+            producer.wait_visible()
             assert all(fault.happened.is_set() for fault in lost)
             with producer.transaction() as txn:
                 txn.send(raw.topic, ROWS)
@@ -326,7 +357,12 @@ def test_offsets_of_a_topic_that_is_gone_hold_nobody_up(raw: Raw) -> None:
 def test_of_several_sources_that_read_one_partition_the_group_shows_the_lowest(raw: Raw) -> None:
     produce(raw.servers, raw.topic, [{"value": b"v"}] * 9)
     ident = topic_id(raw.client, raw.topic)
-    ends = (TopicEnd(ident, {0: 7}), TopicEnd(ident, {0: 4}), TopicEnd(ident, {0: 2}, None, frozenset({0})), TopicEnd(ident, {0: 9}))
+    ends = (
+        TopicEnd(ident, {0: 7}),
+        TopicEnd(ident, {0: 4}),
+        TopicEnd(ident, {0: 2}, None, frozenset({0})),
+        TopicEnd(ident, {0: 9}),
+    )
     sources = tuple(KafkaSource(raw.client.cluster, {raw.topic: end}) for end in ends)
     with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster:
         with cluster.producer(raw.id) as producer, producer.transaction() as txn:
@@ -341,8 +377,18 @@ def test_a_marker_that_does_not_come_stops_the_owner_and_is_named(raw: Raw) -> N
     raw.add(former, 0)
     assert raw.produce(former, ["open"]) == (0, 0)
     successor = Identity(raw.id, former.producer_id + 1_000, 0)
-    with pytest.raises(semel.DataLoss, match=rf"MARKER_LOST.*{raw.topic}-0 from offset 0 \(producer id {former.producer_id}"):
-        wait_seen(raw.client, raw.at(0), successor, {former.producer_id}, last_offsets={}, deadline=Deadline(5_000), heal=Patient())
+    with pytest.raises(
+        semel.DataLoss, match=rf"MARKER_LOST.*{raw.topic}-0 from offset 0 \(producer id {former.producer_id}"
+    ):
+        wait_for_markers(
+            raw.client,
+            raw.at(0),
+            successor,
+            {former.producer_id},
+            last_offsets={},
+            deadline=Deadline(5_000),
+            heal=Patient(),
+        )
 
 
 def test_what_a_later_version_puts_into_progress_stays_there(raw: Raw) -> None:

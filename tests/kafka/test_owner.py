@@ -16,14 +16,14 @@ import semel
 import semel.steps
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, Step
-from semel.testing.proxy import Fault, FaultProxy
+from semel.testing.proxy.fault_proxy import Fault, FaultProxy
 from semel.transaction.participant import Participant
 from semel.transaction.producer import Producer
-from semel.transaction.progress import KafkaSource, Progress, TopicEnd
-from semel.transaction.progress_topic import DEFAULT_TOPIC
-from semel.wire.transactions import Identity, describe, open_transactions
-from tests.kafka.raw import CONCURRENT, Raw
-from tests.kafka.reading import delete, topic_id
+from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
+from semel.transaction.progress.topic import DEFAULT_TOPIC
+from semel.wire.api.transactions import Identity, describe, open_transactions
+from tests.kafka.support.other_client import delete, topic_id
+from tests.kafka.support.raw_producer import CONCURRENT, Raw
 from tests.waiting import wait_for
 
 ROWS = pa.table({"value": ["x", "y"], "partition": [0, 1]})
@@ -37,7 +37,9 @@ def raw(kafka: Sandbox) -> Iterator[Raw]:
 
 
 def abort_from_outside(raw: Raw) -> None:
-    """An InitProducerId that comes late, with an epoch of long ago: it aborts what is open, and its sender is refused."""
+    """An InitProducerId that comes late, with an epoch of long ago: it aborts what is open, and its sender is
+    refused.
+    """
     found = describe(raw.client, raw.id)
     assert found is not None
     wait_for(lambda: raw.init_once(producer_id=found.producer_id, epoch=0)[0] != CONCURRENT, "the abort")
@@ -46,7 +48,11 @@ def abort_from_outside(raw: Raw) -> None:
 def test_while_markers_are_not_seen_nothing_begins(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait for markers that failed is waited for again by whoever wants to begin."""
     with FaultProxy(raw.servers) as proxy:
-        properties = {"bootstrap.servers": proxy.bootstrap_servers, "request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
+        properties = {
+            "bootstrap.servers": proxy.bootstrap_servers,
+            "request.timeout.ms": 500,
+            "delivery.timeout.ms": 4_000,
+        }
         with semel.Cluster(properties) as cluster, cluster.producer(raw.id) as producer:
             producer.take_over([raw.topic])
             held: list[Fault] = []
@@ -83,7 +89,7 @@ def test_the_markers_of_a_refused_transaction_are_awaited_too(raw: Raw) -> None:
             producer.transaction().abort()
             with producer.transaction() as txn:
                 txn.send(raw.topic, ROWS)
-        producer.settle()
+        producer.wait_visible()
         refused = producer.transaction()
         refused.send(raw.topic, ROWS)
         abort_from_outside(raw)
@@ -98,7 +104,9 @@ def test_the_markers_of_a_refused_transaction_are_awaited_too(raw: Raw) -> None:
 
 
 def test_a_rival_is_met_once_and_the_second_time_it_is_one(raw: Raw) -> None:
-    """A commit that finds its transaction aborted too early for the timeout: once may be a late request, twice in a row is an owner at work."""
+    """A commit that finds its transaction aborted too early for the timeout: once may be a late request, twice in a row
+    is an owner at work.
+    """
     with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
         for _ in range(3):
             with producer.transaction() as txn:
@@ -161,7 +169,11 @@ def test_what_a_participant_finds_ended_is_looked_into_by_its_owner(raw: Raw) ->
 
 
 def test_a_fenced_owner_does_not_fence_back(raw: Raw) -> None:
-    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as old, cluster.producer(raw.id) as new:
+    with (
+        semel.Cluster({"bootstrap.servers": raw.servers}) as cluster,
+        cluster.producer(raw.id) as old,
+        cluster.producer(raw.id) as new,
+    ):
         old.take_over()
         new.take_over()
         with pytest.raises(semel.Fenced):
@@ -178,7 +190,11 @@ def test_a_fenced_owner_does_not_fence_back(raw: Raw) -> None:
 def test_a_takeover_that_fails_half_way_is_done_again_from_the_start(raw: Raw) -> None:
     """Its InitProducerId is done, its markers are not seen: the next transaction takes over first."""
     with FaultProxy(raw.servers) as proxy:
-        properties = {"bootstrap.servers": proxy.bootstrap_servers, "request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
+        properties = {
+            "bootstrap.servers": proxy.bootstrap_servers,
+            "request.timeout.ms": 500,
+            "delivery.timeout.ms": 4_000,
+        }
         with semel.Cluster(properties) as cluster, cluster.producer(raw.id) as producer:
             producer.take_over([raw.topic])
             held = [proxy.delay_request("DescribeProducers", n) for n in range(1, 20)]
@@ -211,8 +227,12 @@ def test_an_identity_is_never_used_for_two_transactions(raw: Raw) -> None:
 
 
 @pytest.mark.parametrize(("whose", "error"), [("a rival's", semel.Fenced), ("another's", semel.AbortAndRetry)])
-def test_offsets_that_stay_pending(raw: Raw, whose: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    """While taking over: an owner that came in between is told from a transaction that has nothing to do with us (PROTOCOL 2.5)."""
+def test_offsets_that_stay_pending(
+    raw: Raw, whose: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While taking over: an owner that came in between is told from a transaction that has nothing to do with us
+    (PROTOCOL 2.5).
+    """
     partition = (raw.topic, 0)
     properties = {"bootstrap.servers": raw.servers, "request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
     with semel.Cluster(properties) as cluster:
@@ -235,7 +255,11 @@ def test_offsets_that_stay_pending(raw: Raw, whose: str, error: type[Exception],
 
 def test_threads_that_share_a_participant_lose_nothing(raw: Raw) -> None:
     """A batch under a number that was given out before would be acknowledged as a repetition, and its rows dropped."""
-    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer, producer.transaction() as txn:
+    with (
+        semel.Cluster({"bootstrap.servers": raw.servers}) as cluster,
+        cluster.producer(raw.id) as producer,
+        producer.transaction() as txn,
+    ):
         (ticket,) = txn.tickets([raw.at(0)])
         participant = cluster.participant(ticket)
         with ThreadPoolExecutor(4) as pool:
@@ -246,7 +270,11 @@ def test_threads_that_share_a_participant_lose_nothing(raw: Raw) -> None:
 
 
 def test_behind_its_receipt_a_participant_writes_nothing(raw: Raw) -> None:
-    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer, producer.transaction() as txn:
+    with (
+        semel.Cluster({"bootstrap.servers": raw.servers}) as cluster,
+        cluster.producer(raw.id) as producer,
+        producer.transaction() as txn,
+    ):
         (ticket,) = txn.tickets([raw.at(0, 1)])
         participant = cluster.participant(ticket)
         participant.send(raw.topic, ROWS)
@@ -257,10 +285,17 @@ def test_behind_its_receipt_a_participant_writes_nothing(raw: Raw) -> None:
 
 
 def test_a_forked_child_is_not_the_owner_and_not_the_participant(raw: Raw) -> None:
-    """Two processes with one identity write under the same sequences: the broker would answer OK to both, and keep the rows of one."""
+    """Two processes with one identity write under the same sequences: the broker would answer OK to both, and keep the
+    rows of one.
+    """
 
     def refused(child_of: Producer, participant: Participant) -> bool:
-        tries = (child_of.transaction, child_of.settle, lambda: participant.send(raw.topic, ROWS), lambda: participant.receipt)
+        tries = (
+            child_of.transaction,
+            child_of.wait_visible,
+            lambda: participant.send(raw.topic, ROWS),
+            lambda: participant.receipt,
+        )
         tags = []
         for tried in tries:
             try:
@@ -270,7 +305,11 @@ def test_a_forked_child_is_not_the_owner_and_not_the_participant(raw: Raw) -> No
         child_of.close()  # as a ``with`` block does
         return tags == ["FORKED"] * len(tries)
 
-    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer, producer.transaction() as txn:
+    with (
+        semel.Cluster({"bootstrap.servers": raw.servers}) as cluster,
+        cluster.producer(raw.id) as producer,
+        producer.transaction() as txn,
+    ):
         (ticket,) = txn.tickets([raw.at(0, 1)])
         participant = cluster.participant(ticket)
         children = []
@@ -289,7 +328,9 @@ def test_a_forked_child_is_not_the_owner_and_not_the_participant(raw: Raw) -> No
 
 
 def test_the_topic_of_the_progress_is_no_output(raw: Raw) -> None:
-    """Of its one row and the progress record, both with sequence 0, the broker would keep the first, and answer OK to both."""
+    """Of its one row and the progress record, both with sequence 0, the broker would keep the first, and answer OK to
+    both.
+    """
     with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
         with pytest.raises(semel.ConfigError, match="PROGRESS_TOPIC"), producer.transaction() as txn:
             txn.send(DEFAULT_TOPIC, pa.table({"value": ["x"]}))
@@ -301,7 +342,11 @@ def test_the_topic_of_the_progress_is_no_output(raw: Raw) -> None:
 def test_a_commit_of_nothing_ends_what_it_may_have_begun(raw: Raw) -> None:
     """Partitions were asked for and no answer came, so it may be open; the next one must not go on in it."""
     with FaultProxy(raw.servers) as proxy:
-        properties = {"bootstrap.servers": proxy.bootstrap_servers, "request.timeout.ms": 1_000, "delivery.timeout.ms": 6_000}
+        properties = {
+            "bootstrap.servers": proxy.bootstrap_servers,
+            "request.timeout.ms": 1_000,
+            "delivery.timeout.ms": 6_000,
+        }
         with semel.Cluster(properties) as cluster, cluster.producer(raw.id) as producer:
             producer.take_over([raw.topic])
             held = [proxy.delay_reply("AddPartitionsToTxn", n) for n in range(1, 40)]
@@ -355,8 +400,12 @@ def test_a_forked_child_does_not_speak_on_its_parents_connections(raw: Raw) -> N
         ("NO_OFFSET", lambda txn, raw: txn.send_offsets({(raw.topic, 0): True}, raw.group)),
     ],
 )
-def test_what_is_no_table_no_partition_and_no_offset_is_refused(raw: Raw, tag: str, ask: Callable[[Any, Raw], object]) -> None:
-    """Before anything of it is sent: an offset below 0 would be committed, and the next start would begin somewhere else."""
+def test_what_is_no_table_no_partition_and_no_offset_is_refused(
+    raw: Raw, tag: str, ask: Callable[[Any, Raw], object]
+) -> None:
+    """Before anything of it is sent: an offset below 0 would be committed, and the next start would begin somewhere
+    else.
+    """
     with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
         with pytest.raises(semel.ConfigError, match=tag), producer.transaction() as txn:
             ask(txn, raw)
@@ -375,7 +424,9 @@ def test_closing_aborts_what_is_open(raw: Raw) -> None:
 
 
 def test_a_progress_topic_that_is_deleted_under_a_living_owner(raw: Raw) -> None:
-    """The broker answers as for a topic that it has not heard of yet, until the time is up: then it is said what has happened."""
+    """The broker answers as for a topic that it has not heard of yet, until the time is up: then it is said what has
+    happened.
+    """
     kept = f"{raw.id}-progress"
     short = {"bootstrap.servers": raw.servers, "delivery.timeout.ms": 4_000, "request.timeout.ms": 2_000}
 

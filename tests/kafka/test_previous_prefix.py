@@ -1,4 +1,6 @@
-"""A prefix goes on from another one's progress, and the other is started again at the worst moment: one of the two stops, and nothing is doubled."""
+"""A prefix goes on from another one's progress, and the other is started again at the worst moment: one of the two
+stops, and nothing is doubled.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import semel.steps
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, Step
 from semel.transaction.producer import Producer
-from tests.kafka.raw import Raw
+from tests.kafka.support.raw_producer import Raw
 from tests.waiting import PATIENCE_S
 
 BATCH = pa.table({"value": ["batch"]})
@@ -23,7 +25,11 @@ BATCH = pa.table({"value": ["batch"]})
 @pytest.fixture
 def raw(kafka: Sandbox) -> Iterator[Raw]:
     made = Raw(kafka.bootstrap_servers)
-    with semel.Cluster({"bootstrap.servers": made.servers}) as cluster, cluster.producer(made.id) as old, old.transaction() as txn:
+    with (
+        semel.Cluster({"bootstrap.servers": made.servers}) as cluster,
+        cluster.producer(made.id) as old,
+        old.transaction() as txn,
+    ):
         txn.send(made.topic, pa.table({"value": ["before"]}))
     yield made
     made.close()
@@ -68,7 +74,10 @@ def test_the_other_one_is_started_again_before_the_first_commit(raw: Raw, cluste
     with renamed(cluster, raw) as new, cluster.producer(raw.id) as old:
         old.take_over([raw.topic])
         go_on(old, raw)
-        with pytest.raises(semel.Fenced, match=rf"transactional id '{raw.id}' while this one, '{raw.id}-new', was going on from its progress"):
+        with pytest.raises(
+            semel.Fenced,
+            match=rf"transactional id '{raw.id}' while this one, '{raw.id}-new', was going on from its progress",
+        ):
             go_on(new, raw)
     assert raw.visible() == ["before", "batch"]
     with cluster.producer(f"{raw.id}-new") as again:
@@ -77,7 +86,9 @@ def test_the_other_one_is_started_again_before_the_first_commit(raw: Raw, cluste
         assert progress.batch == 1, "a new start goes on from what the other has done"
 
 
-def test_a_start_that_stopped_half_way_goes_on_from_it_too(raw: Raw, cluster: semel.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_stopped_half_way_goes_on_from_it_too(
+    raw: Raw, cluster: semel.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its own id was taken over, the other one not: whoever runs the work again must not begin anew."""
 
     def away() -> None:
@@ -101,8 +112,12 @@ def test_it_cannot_go_on_from_itself(raw: Raw, cluster: semel.Cluster) -> None:
         producer.take_over([raw.topic], previous=raw.id)
 
 
-@pytest.mark.parametrize("step", [OwnerStep.BEGUN, OwnerStep.PARTITIONS_ADDED, OwnerStep.PROGRESS_WRITTEN], ids=lambda step: step.value)
-def test_the_other_one_takes_its_id_back_in_the_middle(raw: Raw, cluster: semel.Cluster, monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
+@pytest.mark.parametrize(
+    "step", [OwnerStep.BEGUN, OwnerStep.PARTITIONS_ADDED, OwnerStep.PROGRESS_WRITTEN], ids=lambda step: step.value
+)
+def test_the_other_one_takes_its_id_back_in_the_middle(
+    raw: Raw, cluster: semel.Cluster, monkeypatch: pytest.MonkeyPatch, step: Step
+) -> None:
     """Up to the record that says where it has moved to, whoever takes the id may not have seen that: this one stops."""
     with renamed(cluster, raw) as new, cluster.producer(raw.id) as old, ThreadPoolExecutor(1) as aside:
         back: list[Callable[[], object]] = []
@@ -121,11 +136,18 @@ def test_the_other_one_takes_its_id_back_in_the_middle(raw: Raw, cluster: semel.
     assert raw.visible() == ["before", "batch"]
 
 
-def test_the_other_one_comes_back_behind_that(raw: Raw, cluster: semel.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_one_comes_back_behind_that(
+    raw: Raw, cluster: semel.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It finds the record open, waits for its end, and is refused."""
     with renamed(cluster, raw) as new, cluster.producer(raw.id) as old, ThreadPoolExecutor(1) as aside:
         back: list[Callable[[], object]] = []
-        at(monkeypatch, OwnerStep.COMMIT_SENT, f"{raw.id}-new", lambda: back.append(aside.submit(old.take_over, [raw.topic]).result))
+        at(
+            monkeypatch,
+            OwnerStep.COMMIT_SENT,
+            f"{raw.id}-new",
+            lambda: back.append(aside.submit(old.take_over, [raw.topic]).result),
+        )
         go_on(new, raw)
         with pytest.raises(semel.ConfigError, match="PREFIX_MOVED"):
             back[0]()

@@ -17,9 +17,9 @@ from semel import cli
 from semel.errors import ConfigError
 from semel.read import id_text
 from semel.sandbox import Sandbox
-from semel.transaction.progress import KafkaSource, Progress, TopicEnd
+from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
 from tests import topics
-from tests.kafka.reading import delete, delete_records
+from tests.kafka.support.other_client import delete, delete_records
 
 _numbers = count(1)
 
@@ -40,7 +40,9 @@ class Worker:
         client = self.cluster._client
         topic = client.topics({self.source})[self.source]
         at = TopicEnd(id_text(topic.id), {0: offset, 1: 5}, None, frozenset(paused))
-        progress = Progress(query="the-query", run="the-run", batch=batch, sources=(KafkaSource(client.cluster, {self.source: at}),))
+        progress = Progress(
+            query="the-query", run="the-run", batch=batch, sources=(KafkaSource(client.cluster, {self.source: at}),)
+        )
         with self.cluster.producer(self.prefix) as producer, producer.transaction() as txn:
             txn.send(self.target, pa.table({"value": ["one"], "partition": pa.array([1], pa.int32())}))
             if commit:
@@ -70,14 +72,24 @@ def test_the_last_committed_batch_and_how_far_the_source_is_ahead(worker: Worker
     worker.read_to(3, 7)
     worker.read_to(5, 8, commit=False)
     found = worker.value()
-    assert (found["prefix"], found["scope"], found["query"], found["batch"], found["open"]) == (worker.prefix, "producer", "the-query", 7, False)
+    assert (found["prefix"], found["scope"], found["query"], found["batch"], found["open"]) == (
+        worker.prefix,
+        "producer",
+        "the-query",
+        7,
+        False,
+    )
     assert found["lag"] == 2
     assert found["reads"] == [
         {"topic": worker.source, "partition": 0, "next_offset": 3, "lag": 2, "paused": False},
         {"topic": worker.source, "partition": 1, "next_offset": 5, "lag": 0, "paused": False},
     ]
     (wrote,) = found["wrote"]
-    assert (wrote["topic"], wrote["partition"], wrote["first_offset"] == wrote["last_offset"]) == (worker.target, 1, True)
+    assert (wrote["topic"], wrote["partition"], wrote["first_offset"] == wrote["last_offset"]) == (
+        worker.target,
+        1,
+        True,
+    )
 
 
 def test_for_people(worker: Worker) -> None:
@@ -85,7 +97,13 @@ def test_for_people(worker: Worker) -> None:
     (line,) = [line.split() for line in worker.shown("list").splitlines() if worker.prefix in line]
     assert line == [worker.prefix, "producer", "7", worker.source, worker.target, "2"]
     described = worker.shown("describe", worker.prefix)
-    for told in (worker.prefix, "the-query, the-run", f"{worker.source}-0", f"{worker.target}-1", "nothing of it is open"):
+    for told in (
+        worker.prefix,
+        "the-query, the-run",
+        f"{worker.source}-0",
+        f"{worker.target}-1",
+        "nothing of it is open",
+    ):
         assert told in described
 
 

@@ -1,4 +1,6 @@
-"""``semel progress reset``: as an owner, shown before it is done, and whole or not at all, whatever strikes in between."""
+"""``semel progress reset``: as an owner, shown before it is done, and whole or not at all, whatever strikes in
+between.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,13 @@ from semel.errors import ConfigError, Fenced, SemelError
 from semel.read import id_text
 from semel.steps import OwnerStep
 from semel.testing.crash import CrashPlan, CrashPoint
-from semel.transaction.committed import committed_progress
-from semel.transaction.progress import KafkaSource, Progress, TopicEnd
+from semel.transaction.progress.reader import committed_progress
+from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
 from semel.wire.client import Client
 from tests import topics
-from tests.kafka.reading import collect, delete, ranges
+from tests.kafka.support.other_client import collect, delete, ranges
 from tests.kafka.test_read import clean_often
-from tests.spark.harness import values
+from tests.spark.support.topics_and_drivers import values
 from tests.waiting import wait_for
 
 _numbers = count(1)
@@ -52,7 +54,9 @@ class Worker:
     def __init__(self, servers: str, cluster: semel.Cluster) -> None:
         self.servers, self.cluster = servers, cluster
         self.prefix = f"reset-{next(_numbers)}"
-        self.source, self.target = (topics.create(servers, f"{self.prefix}-{end}", partitions) for end, partitions in (("in", 2), ("out", 1)))
+        self.source, self.target = (
+            topics.create(servers, f"{self.prefix}-{end}", partitions) for end, partitions in (("in", 2), ("out", 1))
+        )
         other = Producer({"bootstrap.servers": servers})
         for number in range(20):
             other.produce(self.source, str(number), partition=number % 2)
@@ -95,7 +99,14 @@ def test_it_shows_asks_and_forgets(worker: Worker) -> None:
     worker.commit(7)
     done = worker.reset(answer="y\n")
     assert done.exit_code == 0
-    for told in (worker.prefix, "the-query, the-run", f"{worker.source}-0", f"{worker.target}-0", "begins as if it had never written", "Forget it?"):
+    for told in (
+        worker.prefix,
+        "the-query, the-run",
+        f"{worker.source}-0",
+        f"{worker.target}-0",
+        "begins as if it had never written",
+        "Forget it?",
+    ):
         assert told in done.output
     assert worker.progress() is None
     with Client(ClientConfig.parse({"bootstrap.servers": worker.servers})) as client:
@@ -129,7 +140,9 @@ def test_whoever_runs_is_fenced_and_with_no_nothing_is_forgotten(worker: Worker)
     assert found.batch == 7
 
 
-def test_another_owner_that_comes_while_it_asks_keeps_its_progress(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_owner_that_comes_while_it_asks_keeps_its_progress(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker.commit(7)
 
     def meanwhile(_: str, *, abort: bool) -> bool:
@@ -144,7 +157,9 @@ def test_another_owner_that_comes_while_it_asks_keeps_its_progress(worker: Worke
     assert found.batch == 8
 
 
-def test_progress_that_somebody_else_sets_while_it_asks_is_kept_where_it_was_lost(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_that_somebody_else_sets_while_it_asks_is_kept_where_it_was_lost(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = {"progress_topic": f"{worker.prefix}-progress"}
     worker.commit(7, **own)
     delete(worker.servers, own["progress_topic"])
@@ -152,7 +167,11 @@ def test_progress_that_somebody_else_sets_while_it_asks_is_kept_where_it_was_los
 
     def meanwhile(_: str, *, abort: bool) -> bool:
         assert abort
-        subprocess.run([sys.executable, "-c", "from semel.cli import main; main()", *worker.command(*lost, "--yes")], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-c", "from semel.cli import main; main()", *worker.command(*lost, "--yes")],
+            check=True,
+            capture_output=True,
+        )
         worker.commit(8, **own)
         return True
 
@@ -198,7 +217,9 @@ for line in sys.stdin:
 def killing(tmp_path: Path) -> Iterator[Callable[[OwnerStep, list[str]], None]]:
     """Runs a command, which dies at a step."""
     variables = {**os.environ, "SEMEL_STEPS": "semel.testing.crash:observe"}
-    with subprocess.Popen([sys.executable, "-c", PROGRAM], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
         assert program.stdin is not None
         assert program.stdout is not None
         orders, ended = program.stdin, program.stdout
@@ -235,7 +256,9 @@ def test_killed_at_every_step_what_was_lost_stays_refused_until_it_is_set(worker
             own = {"progress_topic": f"{worker.prefix}-progress"}
             worker.commit(7, **own)
             delete(worker.servers, own["progress_topic"])
-            command = worker.command("--yes", "--scope", "producer", "--progress-topic", own["progress_topic"], "--to-offsets", to)
+            command = worker.command(
+                "--yes", "--scope", "producer", "--progress-topic", own["progress_topic"], "--to-offsets", to
+            )
             kill(step, command)
             if STEPS.index(step) < STEPS.index(OwnerStep.COMMIT_SENT):
                 for _ in range(2):
@@ -250,7 +273,12 @@ def test_killed_at_every_step_what_was_lost_stays_refused_until_it_is_set(worker
 
 def test_compaction_takes_what_was_forgotten_and_never_brings_it_back(worker: Worker) -> None:
     own = {"progress_topic": f"{worker.prefix}-progress"}
-    often: dict[str, Any] = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.0001", "delete_retention_ms": "0"}
+    often: dict[str, Any] = {
+        "cleanup_policy": "compact",
+        "segment_ms": "100",
+        "min_cleanable_dirty_ratio": "0.0001",
+        "delete_retention_ms": "0",
+    }
     topics.create(worker.servers, own["progress_topic"], 16, **often)
     clean_often(worker.servers)
     worker.commit(7, **own)
@@ -286,7 +314,11 @@ def test_it_is_set_to_other_offsets(worker: Worker) -> None:
     worker.commit(7)
     done = worker.reset("--to-offsets", json.dumps({worker.source: {"0": 3, "1": -2}}), answer="y\n")
     assert done.exit_code == 0, done.output
-    assert [line.split() for line in done.output.splitlines() if line.startswith(f"  {worker.source}") and len(line.split()) == 3][-2:] == [
+    assert [
+        line.split()
+        for line in done.output.splitlines()
+        if line.startswith(f"  {worker.source}") and len(line.split()) == 3
+    ][-2:] == [
         [f"{worker.source}-0", "8", "3"],
         [f"{worker.source}-1", "9", "0"],
     ]
@@ -307,7 +339,10 @@ def test_it_is_set_where_there_was_none(worker: Worker) -> None:
     told = json.loads(done.output)
     assert (told["before"]["scope"], told["before"]["reads"]) == (
         "producer",
-        [{"topic": worker.source, "partition": index, "next_offset": 3 + index, "lag": None, "paused": False} for index in (0, 1)],
+        [
+            {"topic": worker.source, "partition": index, "next_offset": 3 + index, "lag": None, "paused": False}
+            for index in (0, 1)
+        ],
     )
 
 

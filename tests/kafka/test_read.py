@@ -1,4 +1,6 @@
-"""Reading from a real broker, compared with librdkafka: transactions in any order, codecs, compaction, headers, timestamps."""
+"""Reading from a real broker, compared with librdkafka: transactions in any order, codecs, compaction, headers,
+timestamps.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,17 @@ from semel.config import ClientConfig
 from semel.errors import Retriable
 from semel.read import NO_END, AtOffsets, Earliest, Range, Reader, resolve, schema
 from semel.wire.client import Client
-from tests.kafka.reading import Transactional, collect, followed, oracle, produce, ranges, rows, topic_id, values
+from tests.kafka.support.other_client import (
+    Transactional,
+    collect,
+    followed,
+    oracle,
+    produce,
+    ranges,
+    rows,
+    topic_id,
+    values,
+)
 from tests.topics import create
 from tests.waiting import wait_for
 
@@ -26,7 +38,9 @@ from tests.waiting import wait_for
 @pytest.fixture
 def small(servers: str) -> Iterator[Client]:
     """A client whose fetches are so small that each range takes many."""
-    with Client(ClientConfig.parse({"bootstrap.servers": servers, "max.partition.fetch.bytes": 700, "fetch.max.bytes": 2_000})) as opened:
+    with Client(
+        ClientConfig.parse({"bootstrap.servers": servers, "max.partition.fetch.bytes": 700, "fetch.max.bytes": 2_000})
+    ) as opened:
         yield opened
 
 
@@ -37,7 +51,12 @@ def small(servers: str) -> Iterator[Client]:
 def test_every_codec(servers: str, client: Client, codec: str) -> None:
     topic = create(servers, f"codec-{codec}")
     written = [
-        {"key": None if i % 3 == 0 else b"k%d" % i, "value": None if i % 5 == 0 else b"value" * (i % 50), "timestamp": 1000 + i} for i in range(3_000)
+        {
+            "key": None if i % 3 == 0 else b"k%d" % i,
+            "value": None if i % 5 == 0 else b"value" * (i % 50),
+            "timestamp": 1000 + i,
+        }
+        for i in range(3_000)
     ]
     produce(servers, topic, written, compression_type=codec, linger_ms=50)
     wanted = ranges(client, topic)
@@ -52,7 +71,10 @@ def test_the_columns_are_those_of_sparks_source(servers: str, client: Client) ->
     produce(
         servers,
         topic,
-        [{"value": b"x", "partition": 1, "timestamp": 1_700_000_000_123, "headers": headers}, {"value": b"y", "partition": 1, "timestamp": 5}],
+        [
+            {"value": b"x", "partition": 1, "timestamp": 1_700_000_000_123, "headers": headers},
+            {"value": b"y", "partition": 1, "timestamp": 5},
+        ],
     )
     (batch,) = Reader(client, ranges(client, topic), headers=True)
     assert batch.schema == schema(headers=True)
@@ -105,7 +127,10 @@ def test_any_part_of_a_batch_and_of_a_topic(servers: str, client: Client) -> Non
     whole = oracle(servers, ranges(client, topic))
     chance = random.Random(4)
     for _ in range(25):
-        wanted = [Range(topic, topic_id(client, topic), i, *sorted((chance.randint(0, n), chance.randint(0, n)))) for i, n in ((0, 100), (1, 50))]
+        wanted = [
+            Range(topic, topic_id(client, topic), i, *sorted((chance.randint(0, n), chance.randint(0, n))))
+            for i, n in ((0, 100), (1, 50))
+        ]
         bounds = {one.partition: one for one in wanted}
         assert collect(client, wanted) == [row for row in whole if bounds[row[0]].start <= row[1] < bounds[row[0]].end]
 
@@ -113,7 +138,9 @@ def test_any_part_of_a_batch_and_of_a_topic(servers: str, client: Client) -> Non
 def test_small_fetches_starve_no_partition(servers: str, small: Client) -> None:
     """Each batch is larger than a fetch may be, and only the first one of an answer is then given whole."""
     topic = create(servers, "starving", 7)
-    produce(servers, topic, [{"value": b"%d" % i * 3_000, "partition": i % 7} for i in range(140)], batch_num_messages=1)
+    produce(
+        servers, topic, [{"value": b"%d" % i * 3_000, "partition": i % 7} for i in range(140)], batch_num_messages=1
+    )
     wanted = ranges(small, topic)
     assert collect(small, wanted) == oracle(servers, wanted)
     batches = iter(Reader(small, wanted))
@@ -125,7 +152,9 @@ def test_small_fetches_starve_no_partition(servers: str, small: Client) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_random_transactions_read_as_librdkafka_reads_them(servers: str, client: Client, small: Client, seed: int) -> None:
+def test_random_transactions_read_as_librdkafka_reads_them(
+    servers: str, client: Client, small: Client, seed: int
+) -> None:
     topic = create(servers, f"random-{seed}", 2)
     chance = random.Random(seed)
     producers = [Transactional(servers, f"random-{seed}-{i}") for i in range(4)]
@@ -148,7 +177,10 @@ def test_random_transactions_read_as_librdkafka_reads_them(servers: str, client:
         assert collect(client, whole, read_committed=committed) == expected
         assert collect(small, whole, read_committed=committed) == expected
         for _ in range(10):
-            some = [Range(topic, w.topic_id, w.partition, *sorted(chance.randint(w.start, w.end) for _ in "se")) for w in whole]
+            some = [
+                Range(topic, w.topic_id, w.partition, *sorted(chance.randint(w.start, w.end) for _ in "se"))
+                for w in whole
+            ]
             part = [row for row in expected if some[row[0]].start <= row[1] < some[row[0]].end]
             assert collect(small, some, read_committed=committed) == part
     producers[-1].end(commit=False)
@@ -181,7 +213,10 @@ def test_an_open_transaction_bounds_the_latest_offset_and_holds_an_end_beyond_it
     with Reader(client, [all_of_it], timeout_ms=4_000) as reader:
         batches = iter(reader)
         assert next(batches).num_rows == 5
-        with pytest.raises(Retriable, match=r"\[SEMEL_OPEN_TRANSACTION\] open-0 could not be read to offset 10 .* last stable offset at 5"):
+        with pytest.raises(
+            Retriable,
+            match=r"\[SEMEL_OPEN_TRANSACTION\] open-0 could not be read to offset 10 .* last stable offset at 5",
+        ):
             next(batches)
         assert reader.positions == {(topic, 0): 5}
     assert len(collect(client, [all_of_it], read_committed=False)) == 10
@@ -198,10 +233,17 @@ def test_an_open_transaction_bounds_the_latest_offset_and_holds_an_end_beyond_it
 
 
 def test_a_compacted_topic(servers: str, client: Client, small: Client) -> None:
-    """Holes between batches and inside them, markers whose transactions are gone, tombstones removed at the end of what can be cleaned."""
+    """Holes between batches and inside them, markers whose transactions are gone, tombstones removed at the end of what
+    can be cleaned.
+    """
     clean_often(servers)
     topic = create(
-        servers, "compacted", cleanup_policy="compact", min_cleanable_dirty_ratio="0.001", segment_bytes=str(1 << 20), delete_retention_ms="0"
+        servers,
+        "compacted",
+        cleanup_policy="compact",
+        min_cleanable_dirty_ratio="0.001",
+        segment_bytes=str(1 << 20),
+        delete_retention_ms="0",
     )
     one = Transactional(servers, "compacted")
     for step in range(4):
@@ -213,7 +255,8 @@ def test_a_compacted_topic(servers: str, client: Client, small: Client) -> None:
     def left() -> list[Any]:
         return oracle(servers, ranges(client, topic))
 
-    # Each large row begins a new segment, so that what is before it can be cleaned: the first time tombstones and markers get a time to live.
+    # Each large row begins a new segment, so that what is before it can be cleaned: the first time tombstones and
+    # markers get a time to live.
     produce(servers, topic, [{"key": b"large", "value": b"-" * 980_000}])
     wait_for(lambda: len(left()) == 20 + 7 + 1, "the first cleaning")
     produce(servers, topic, [{"key": b"large", "value": b"+" * 980_000}])
@@ -234,7 +277,10 @@ def test_a_compacted_topic(servers: str, client: Client, small: Client) -> None:
 def clean_often(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     entry = ConfigEntry("log.cleaner.backoff.ms", "200", incremental_operation=AlterConfigOpType.SET)
-    brokers = [ConfigResource("broker", str(node), incremental_configs=[entry]) for node in admin.list_topics(timeout=10).brokers]
+    brokers = [
+        ConfigResource("broker", str(node), incremental_configs=[entry])
+        for node in admin.list_topics(timeout=10).brokers
+    ]
     for broker in brokers:  # one to a call
         admin.incremental_alter_configs([broker])[broker].result(30)
 
@@ -309,7 +355,11 @@ def test_by_a_user_of_plain_python(servers: str) -> None:
     assert found("latest", "latest") == []
     with semel.Cluster(properties) as cluster:
         assert "headers" in next(iter(cluster.read(topic, headers=True))).schema.names
-        for start, end, problem in (({0: 0}, "latest", "each partition"), ("first", "latest", "'first'"), ("earliest", "earliest", "cannot end")):
+        for start, end, problem in (
+            ({0: 0}, "latest", "each partition"),
+            ("first", "latest", "'first'"),
+            ("earliest", "earliest", "cannot end"),
+        ):
             with pytest.raises(semel.ConfigError, match=problem):
                 cluster.read(topic, start=start, end=end)  # type: ignore[arg-type]
         with pytest.raises(semel.ConfigError, match="does not exist"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from semel.config import ClientConfig
 from semel.read import Reader
 from semel.sandbox import Node, Sandbox
-from semel.testing.proxy import FaultProxy
+from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.wire.client import Client
-from tests.crash.strikes import leader_of
-from tests.kafka.reading import Transactional, oracle, produce, ranges, rows, values
+from tests.crash.support.broker_faults import leader_of
+from tests.kafka.support.other_client import Transactional, oracle, produce, ranges, rows, values
 from tests.topics import create
 from tests.waiting import wait_for
 
@@ -36,7 +36,12 @@ def test_answers_that_are_lost_or_cut_are_asked_for_again(kafka: Sandbox) -> Non
         one.write(topic, [row | {"partition": step % 2} for row in values(100, f"{step}-" + "x" * 50)])
         one.end(commit=step % 3 != 1)
     with FaultProxy(servers) as proxy, Client(config(proxy.bootstrap_servers)) as client:
-        faults = [proxy.cut("Fetch", 2, reply=True), proxy.drop_reply("Fetch", 4), proxy.drop_request("Fetch", 6), proxy.cut("Fetch", 8)]
+        faults = [
+            proxy.cut("Fetch", 2, reply=True),
+            proxy.drop_reply("Fetch", 4),
+            proxy.drop_request("Fetch", 6),
+            proxy.cut("Fetch", 8),
+        ]
         wanted = ranges(client, topic)
         reader = Reader(client, wanted)
         assert rows(reader) == oracle(servers, wanted)
@@ -68,7 +73,9 @@ def test_the_leader_is_killed_in_the_middle_of_reading(kafka3: Sandbox) -> None:
 
 
 def test_a_leader_that_was_frozen_and_deposed_is_not_believed(kafka3: Sandbox) -> None:
-    """Thawed, it still names itself and an old end: the end of the range lies beyond that, and still nothing is lost."""
+    """Thawed, it still names itself and an old end: the end of the range lies beyond that, and still nothing is
+    lost.
+    """
     servers = kafka3.bootstrap_servers
     topic = create(servers, "frozen", replication=3)
     produce(servers, topic, values(500, "old"), acks="all")

@@ -10,9 +10,19 @@ import pytest
 from semel.config import ClientConfig
 from semel.errors import DataLoss
 from semel.read import NO_END, Loss, Range, Reader, check_ranges
+from semel.wire.api.fetch import Position, fetch
 from semel.wire.client import Client
-from semel.wire.fetch import Position, fetch
-from tests.kafka.reading import Transactional, delete, delete_records, oracle, produce, ranges, rows, topic_id, values
+from tests.kafka.support.other_client import (
+    Transactional,
+    delete,
+    delete_records,
+    oracle,
+    produce,
+    ranges,
+    rows,
+    topic_id,
+    values,
+)
 from tests.topics import create
 
 
@@ -99,7 +109,9 @@ def test_an_end_beyond_the_end_of_the_log(servers: str, client: Client) -> None:
     name = topic_id(client, topic)
     for start, lost in ((0, (10, 25)), (10, (10, 25)), (12, (12, 25))):
         wanted = [Range(topic, name, 0, start, 25)]
-        with pytest.raises(DataLoss, match=rf"cut-0 \[{lost[0]}, 25\): the log ends at 10 \(it was cut, or has never gone as far\)"):
+        with pytest.raises(
+            DataLoss, match=rf"cut-0 \[{lost[0]}, 25\): the log ends at 10 \(it was cut, or has never gone as far\)"
+        ):
             rows(Reader(client, wanted))
         reader = Reader(client, wanted, fail_on_data_loss=False)
         assert offsets(rows(reader)) == list(range(start, 10))
@@ -109,13 +121,17 @@ def test_an_end_beyond_the_end_of_the_log(servers: str, client: Client) -> None:
 
 
 def test_another_history_below_the_position_is_seen_by_the_leader_epoch(servers: str, client: Client) -> None:
-    """One broker cannot lose an epoch, so it is told that a later one was read: it answers that it does not know that history."""
+    """One broker cannot lose an epoch, so it is told that a later one was read: it answers that it does not know that
+    history.
+    """
     topic = create(servers, "history")
     produce(servers, topic, values(10))
     known = client.topics({topic})[topic]
     node = known.partitions[0].leader
     answers = {
-        last_epoch: fetch(client, node, {(topic, 0): Position(known.id, 5, 0, last_epoch)}, read_committed=True)[topic, 0]
+        last_epoch: fetch(client, node, {(topic, 0): Position(known.id, 5, 0, last_epoch)}, read_committed=True)[
+            topic, 0
+        ]
         for last_epoch in (-1, 0, 3)
     }
     assert [(answer.code, len(answer.records) > 0) for answer in answers.values()] == [(0, True), (0, True), (1, False)]
@@ -143,7 +159,9 @@ def test_a_topic_that_was_deleted_and_created_again(servers: str, client: Client
     delete(servers, topic)
     create(servers, topic)
     produce(servers, topic, values(20, "new"))
-    with pytest.raises(DataLoss, match=f"again-0 .* created again: its id was {wanted[0].topic_id} and is {topic_id(client, topic)}"):
+    with pytest.raises(
+        DataLoss, match=f"again-0 .* created again: its id was {wanted[0].topic_id} and is {topic_id(client, topic)}"
+    ):
         rows(Reader(client, wanted))
     with pytest.raises(DataLoss, match="created again"):
         check_ranges(client, wanted, fail_on_data_loss=True)

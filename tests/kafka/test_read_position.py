@@ -12,7 +12,7 @@ from semel.errors import ConfigError
 from semel.read import AtOffsets, AtTimestamp, Committed, Earliest, EndSpec, Latest, StartSpec, resolve
 from semel.sandbox import Sandbox
 from semel.wire.client import Client
-from tests.kafka.reading import Transactional, delete_records, produce, values
+from tests.kafka.support.other_client import Transactional, delete_records, produce, values
 from tests.topics import create
 
 
@@ -24,7 +24,9 @@ def client(kafka: Sandbox) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def topic(kafka: Sandbox) -> Iterator[str]:
-    """Partition 0: offsets 4 to 9 at 1000 ms an offset, then an open transaction at 10 to 12. 1: nothing. 2: one row at 500 ms."""
+    """Partition 0: offsets 4 to 9 at 1000 ms an offset, then an open transaction at 10 to 12. 1: nothing. 2: one row at
+    500 ms.
+    """
     servers = kafka.bootstrap_servers
     name = create(servers, "places", 3)
     produce(servers, name, [{"value": b"v", "timestamp": 1000 * i} for i in range(10)])
@@ -36,7 +38,9 @@ def topic(kafka: Sandbox) -> Iterator[str]:
     one.end(commit=False)
 
 
-def at(client: Client, topic: str, spec: StartSpec | EndSpec, *, committed: bool = True, ending: bool = False) -> list[int]:
+def at(
+    client: Client, topic: str, spec: StartSpec | EndSpec, *, committed: bool = True, ending: bool = False
+) -> list[int]:
     found = resolve(client, [(topic, i) for i in range(3)], spec, read_committed=committed, ending=ending)
     return [found[topic, i] for i in range(3)]
 
@@ -63,7 +67,9 @@ def test_offsets_of_each_partition(client: Client, topic: str) -> None:
         ({0: 1, 1: 1, 2: -3}, "there is no offset -3"),
     ],
 )
-def test_offsets_must_name_exactly_the_partitions_that_are_read(client: Client, topic: str, offsets: dict[int, int], message: str) -> None:
+def test_offsets_must_name_exactly_the_partitions_that_are_read(
+    client: Client, topic: str, offsets: dict[int, int], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         at(client, topic, AtOffsets({topic: offsets}))
 
@@ -82,7 +88,10 @@ def test_a_time_is_the_first_row_at_or_after_it(client: Client, topic: str) -> N
 
 
 def test_a_time_without_a_row_is_an_error_or_the_latest_offset(client: Client, topic: str) -> None:
-    with pytest.raises(ConfigError, match=r"\[SEMEL_NO_OFFSET_AT_TIMESTAMP\] places-1, places-2 hold no row at or after timestamp 1000 ms"):
+    with pytest.raises(
+        ConfigError,
+        match=r"\[SEMEL_NO_OFFSET_AT_TIMESTAMP\] places-1, places-2 hold no row at or after timestamp 1000 ms",
+    ):
         at(client, topic, AtTimestamp(1000))
     assert at(client, topic, AtTimestamp(1000, no_match="latest")) == [4, 0, 1]
     assert at(client, topic, AtTimestamp(1000), ending=True) == [4, 0, 1]
@@ -104,7 +113,9 @@ def test_a_negative_time_is_refused(client: Client, topic: str, timestamp: int |
 def test_what_a_group_committed(kafka: Sandbox, client: Client, topic: str) -> None:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "places"})
     consumer.commit(offsets=[TopicPartition(topic, 0, 6), TopicPartition(topic, 1, 0)], asynchronous=False)
-    with pytest.raises(ConfigError, match=r"\[SEMEL_NOTHING_COMMITTED\] group 'places' has committed no offset for places-2 "):
+    with pytest.raises(
+        ConfigError, match=r"\[SEMEL_NOTHING_COMMITTED\] group 'places' has committed no offset for places-2 "
+    ):
         at(client, topic, Committed("places"))
     consumer.commit(offsets=[TopicPartition(topic, 2, 1)], asynchronous=False)
     consumer.close()

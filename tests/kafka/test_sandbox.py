@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
 from semel.sandbox.cluster import FAST_JVM
-from semel.sandbox.ready import ask
+from semel.sandbox.readiness import ask
 from semel.sandbox.settings import parse_properties
 from tests.waiting import wait_for
 
@@ -45,7 +45,9 @@ sys.stdin.read()
 
 def alive(pid: int) -> bool:
     """Whether the process runs; one that is dead but not yet reaped does not."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.strip()
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()
     return bool(state) and not state.startswith("Z")
 
 
@@ -138,7 +140,10 @@ def test_three_nodes_survive_the_loss_of_one(kafka3: Sandbox) -> None:
     create(kafka3, "replicated", partitions=3)
     victim, witness = kafka3.nodes[0], kafka3.nodes[1]
     victim.kill()
-    wait_for(lambda: (answer := witness.answer()) is not None and victim.id not in answer.brokers, "the cluster without its first node")
+    wait_for(
+        lambda: (answer := witness.answer()) is not None and victim.id not in answer.brokers,
+        "the cluster without its first node",
+    )
     assert "replicated" in topics(kafka3)
     victim.start()
     kafka3.wait_ready()
@@ -181,7 +186,9 @@ def test_a_parent_that_just_ends_takes_a_frozen_broker_with_it(parent: subproces
 def test_the_watcher_dies() -> None:
     with Sandbox.start() as sandbox:
         pid = sandbox.nodes[0].pid
-        watcher = int(subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=True).stdout)
+        watcher = int(
+            subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=True).stdout
+        )
         os.kill(watcher, signal.SIGKILL)
         if sys.platform != "linux":
             # Elsewhere nothing ties a child to its parent: stopping the sandbox ends it.
@@ -223,7 +230,10 @@ def test_a_port_lost_to_somebody_else_is_replaced(tmp_path: Path, monkeypatch: p
 
 
 def test_a_broker_that_fails_shows_its_log() -> None:
-    with pytest.raises(ConfigError, match=r"(?s)SANDBOX_FAILED.*node 1 ended while it started.*Invalid value many for configuration num.partitions"):
+    with pytest.raises(
+        ConfigError,
+        match=r"(?s)SANDBOX_FAILED.*node 1 ended while it started.*Invalid value many for configuration num.partitions",
+    ):
         Sandbox.start(settings={"num.partitions": "many"})
 
 

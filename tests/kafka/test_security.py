@@ -24,11 +24,11 @@ from semel import cli
 from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.sandbox import Secured
 from semel.wire import connection as wire
-from semel.wire import security, tokens
+from semel.wire import oauth, security
 from semel.wire.target import ANY
 from tests import topics
 from tests.secured import EVERYTHING, LOGIN_MS, PASSWORD, SecuredKafka, secured_kafka, unsigned_token
-from tests.spark.harness import values
+from tests.spark.support.topics_and_drivers import values
 from tests.waiting import wait_for
 
 SECRET = "clientsecret-of-alice"
@@ -43,7 +43,9 @@ def cluster() -> Iterator[SecuredKafka]:
 
 
 @contextmanager
-def token_endpoint(*, life_s: float = 3600, statuses: Iterable[int] = repeat(200), elsewhere: str = "") -> Iterator[tuple[str, list[dict[str, str]]]]:
+def token_endpoint(
+    *, life_s: float = 3600, statuses: Iterable[int] = repeat(200), elsewhere: str = ""
+) -> Iterator[tuple[str, list[dict[str, str]]]]:
     """Its address, and what was asked of it. It answers with these statuses, one after the other."""
     asked: list[dict[str, str]] = []
     left = iter(statuses)
@@ -56,7 +58,9 @@ def token_endpoint(*, life_s: float = 3600, statuses: Iterable[int] = repeat(200
             if elsewhere:
                 self.send_header("Location", elsewhere)
             self.end_headers()
-            self.wfile.write(json.dumps({"access_token": unsigned_token("alice", life_s=life_s), "expires_in": life_s}).encode())
+            self.wfile.write(
+                json.dumps({"access_token": unsigned_token("alice", life_s=life_s), "expires_in": life_s}).encode()
+            )
 
         def log_message(self, *_: Any) -> None:
             """Not to the terminal."""
@@ -73,7 +77,11 @@ def token_login(cluster: SecuredKafka, endpoint: str) -> dict[str, str]:
     jaas = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
     jaas += f' clientId="alice" clientSecret="{SECRET}" scope="orders";'
     handler = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
-    options = {"sasl.oauthbearer.token.endpoint.url": endpoint, "sasl.login.callback.handler.class": handler, "sasl.jaas.config": jaas}
+    options = {
+        "sasl.oauthbearer.token.endpoint.url": endpoint,
+        "sasl.login.callback.handler.class": handler,
+        "sasl.jaas.config": jaas,
+    }
     return {**cluster.tls(), "sasl.mechanism": "OAUTHBEARER", **options}
 
 
@@ -121,7 +129,9 @@ def test_with_a_token_of_an_endpoint(cluster: SecuredKafka) -> None:
     assert asked[0]["form"] == "grant_type=client_credentials&scope=orders"
 
 
-@pytest.mark.parametrize("provider", ["tests.secured:token_of_alice", lambda: unsigned_token("alice")], ids=["by name", "a function"])
+@pytest.mark.parametrize(
+    "provider", ["tests.secured:token_of_alice", lambda: unsigned_token("alice")], ids=["by name", "a function"]
+)
 def test_with_a_token_of_a_function(cluster: SecuredKafka, provider: Any, request: pytest.FixtureRequest) -> None:
     login = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": provider}
     goes_through(cluster, {**cluster.tls(), **login}, f"token-{request.node.callspec.id.replace(' ', '-')}")
@@ -131,7 +141,9 @@ def test_with_a_token_of_a_function(cluster: SecuredKafka, provider: Any, reques
 def test_a_name_with_what_scram_has_a_meaning_for(cluster: SecuredKafka, user: str) -> None:
     cluster.add_scram_user(user, f"of {user}")
     cluster.allow(user, EVERYTHING)
-    goes_through(cluster, cluster.login("SCRAM-SHA-256", user, f"of {user}"), f"scram-name-{len(user)}-{user.count(',')}")
+    goes_through(
+        cluster, cluster.login("SCRAM-SHA-256", user, f"of {user}"), f"scram-name-{len(user)}-{user.count(',')}"
+    )
 
 
 @pytest.mark.parametrize("given", ["location", "inline"])
@@ -169,7 +181,9 @@ def test_with_a_file_of_properties_as_kafkas_programs_take_it(cluster: SecuredKa
     lines += ["# the login", "sasl.jaas.config=" + jaas.replace(" required ", " required \\\n    ")]
     file = tmp_path / "client.properties"
     file.write_text("\n".join(lines))
-    done = CliRunner().invoke(cli.app, ["txn", "list", "--all", "--bootstrap-server", servers, "--command-config", str(file)])
+    done = CliRunner().invoke(
+        cli.app, ["txn", "list", "--all", "--bootstrap-server", servers, "--command-config", str(file)]
+    )
     assert done.exit_code == 0, done
     assert "seen-by-a-program" in done.output
 
@@ -214,9 +228,12 @@ def test_a_token_is_fetched_again_before_it_ends(cluster: SecuredKafka) -> None:
 
 def test_a_token_that_still_holds_is_used_while_no_other_can_be_had(cluster: SecuredKafka) -> None:
     topics.create(cluster.kafka.bootstrap_servers, "outage")
-    with token_endpoint(life_s=60, statuses=chain([200], repeat(503))) as (address, asked), semel.Cluster(token_login(cluster, address)) as ours:
+    with (
+        token_endpoint(life_s=60, statuses=chain([200], repeat(503))) as (address, asked),
+        semel.Cluster(token_login(cluster, address)) as ours,
+    ):
         ours._client.refresh({"outage"})
-        (kept,) = (kept for sasl, kept in tokens._kept.items() if sasl.token_endpoint == address)
+        (kept,) = (kept for sasl, kept in oauth._kept.items() if sasl.token_endpoint == address)
         kept.renew_at = 0
         with semel.Cluster(token_login(cluster, address)) as others:
             others._client.refresh({"outage"})
@@ -229,12 +246,14 @@ def test_a_token_that_was_kept_and_is_not_taken_any_more_makes_room_for_another(
         for _ in range(2):
             with semel.Cluster(token_login(cluster, address)) as ours:
                 ours._client.refresh({"revoked"})
-            (kept,) = (kept for sasl, kept in tokens._kept.items() if sasl.token_endpoint == address)
+            (kept,) = (kept for sasl, kept in oauth._kept.items() if sasl.token_endpoint == address)
             kept.text = "revoked by its issuer"
     assert len(asked) == 2
 
 
-def test_a_login_is_renewed_while_requests_are_pipelined(cluster: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_is_renewed_while_requests_are_pipelined(
+    cluster: SecuredKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A participant that writes for longer than a login holds always has requests under way."""
     topics.create(cluster.kafka.bootstrap_servers, "pipelined")
     logins: list[bool] = []
@@ -256,7 +275,9 @@ def test_a_login_is_renewed_while_requests_are_pipelined(cluster: SecuredKafka, 
         assert logins.count(True) >= 1
 
 
-def test_nothing_is_sent_in_the_clear_by_a_connection_that_is_closed_under_a_writer(cluster: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_in_the_clear_by_a_connection_that_is_closed_under_a_writer(
+    cluster: SecuredKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encrypted: list[bool] = []
     plain = socket.socket.shutdown
 
@@ -323,7 +344,9 @@ def test_a_mechanism_that_is_not_offered(cluster: SecuredKafka) -> None:
 
 def test_an_authority_that_is_not_believed(cluster: SecuredKafka, tmp_path: Path) -> None:
     stranger = Secured.make(tmp_path, {})
-    refused = refusal({**cluster.login("PLAIN", "alice", PASSWORD), "ssl.truststore.location": str(stranger.truststore)})
+    refused = refusal(
+        {**cluster.login("PLAIN", "alice", PASSWORD), "ssl.truststore.location": str(stranger.truststore)}
+    )
     assert isinstance(refused, ConfigError)
     assert refused.tag == "TLS"
     assert "ssl.truststore.location" in refused.message
@@ -351,7 +374,9 @@ def test_a_listener_that_wants_tls_is_spoken_to_without(cluster: SecuredKafka, p
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
 def test_a_listener_without_tls_is_spoken_to_with(cluster: SecuredKafka, protocol: str) -> None:
-    refused = refusal({**cluster.login("PLAIN", "alice", PASSWORD), "bootstrap.servers": cluster.kafka.servers(protocol), **QUICK})
+    refused = refusal(
+        {**cluster.login("PLAIN", "alice", PASSWORD), "bootstrap.servers": cluster.kafka.servers(protocol), **QUICK}
+    )
     assert "TLS" in refused.message
 
 
@@ -361,7 +386,10 @@ def test_a_listener_that_wants_sasl_is_spoken_to_without(cluster: SecuredKafka) 
 
 
 def test_sasl_where_there_is_none(cluster: SecuredKafka) -> None:
-    refused = refusal(cluster.login("PLAIN", "alice", PASSWORD, "SASL_PLAINTEXT") | {"bootstrap.servers": cluster.kafka.bootstrap_servers})
+    refused = refusal(
+        cluster.login("PLAIN", "alice", PASSWORD, "SASL_PLAINTEXT")
+        | {"bootstrap.servers": cluster.kafka.bootstrap_servers}
+    )
     assert isinstance(refused, ConfigError)
     assert "security.protocol" in refused.message
 
@@ -373,13 +401,21 @@ def test_what_travels_and_what_is_said_holds_no_secret(cluster: SecuredKafka, ca
     caplog.set_level(logging.DEBUG)
     topics.create(cluster.kafka.bootstrap_servers, "quiet")
     key = cluster.secured.certificate("alice").read_text()
-    properties = cluster.login("SCRAM-SHA-256", "alice", PASSWORD) | {"ssl.keystore.key": key, "ssl.keystore.certificate.chain": key}
+    properties = cluster.login("SCRAM-SHA-256", "alice", PASSWORD) | {
+        "ssl.keystore.key": key,
+        "ssl.keystore.certificate.chain": key,
+    }
     with semel.Cluster(properties) as ours, ours.producer("quiet") as producer, producer.transaction() as txn:
         (ticket,) = txn.tickets([[("quiet", 0)]])
         with ours.participant(ticket) as participant:
             participant.send("quiet", pa.table({"value": ["one"]}))
         txn.accept([participant.receipt])
-        said = [pickle.dumps(ticket), pickle.dumps(participant.receipt), repr((ticket, ours._client.config, ours)).encode(), caplog.text.encode()]
+        said = [
+            pickle.dumps(ticket),
+            pickle.dumps(participant.receipt),
+            repr((ticket, ours._client.config, ours)).encode(),
+            caplog.text.encode(),
+        ]
     stored = [value.encode() for value in values(cluster.kafka.bootstrap_servers, "semel-progress")]
     assert stored
     secrets = [PASSWORD.strip(), json.dumps(PASSWORD.strip())[1:-1], repr(PASSWORD.strip())[1:-1], key.splitlines()[1]]

@@ -1,4 +1,6 @@
-"""The source's readers on a real broker, called as Spark calls them, but without Spark: what a batch reads is compared with librdkafka."""
+"""The source's readers on a real broker, called as Spark calls them, but without Spark: what a batch reads is compared
+with librdkafka.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,23 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import semel
 from semel.errors import ConfigError, DataLoss, Retriable
-from semel.spark.offsets import TopicOffset, parse
-from semel.spark.source import Slice
+from semel.spark.source.datasource import Slice
+from semel.spark.source_offset import TopicOffset, parse
 from semel.transaction.producer import Producer
-from semel.transaction.progress import KafkaSource, Progress, TopicEnd
-from semel.transaction.progress_topic import ProgressTopic
+from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
+from semel.transaction.progress.topic import ProgressTopic
 from semel.wire.client import Client
-from tests.kafka.reading import Transactional, delete, delete_records, oracle, produce, ranges, topic_id, values
-from tests.kafka.source_runs import Row, Run, add, numbers, rows_of, source, texts
+from tests.kafka.support.other_client import (
+    Transactional,
+    delete,
+    delete_records,
+    oracle,
+    produce,
+    ranges,
+    topic_id,
+    values,
+)
+from tests.kafka.support.source_runs import Row, Run, add, numbers, rows_of, source, texts
 from tests.topics import create
 from tests.waiting import wait_for
 
@@ -60,7 +71,10 @@ def more(seen: list[Row], rows: Iterable[Row]) -> list[Row]:
 def widen(servers: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
-    wait_for(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions, f"{partitions} partitions of {topic}")
+    wait_for(
+        lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions,
+        f"{partitions} partitions of {topic}",
+    )
 
 
 def batch_rows(servers: str, **options: Any) -> list[Row]:
@@ -100,7 +114,11 @@ def test_an_open_transaction_ends_what_is_read(servers: str, topic: str) -> None
 
 def test_offsets_and_times_bound_a_batch_query(servers: str, topic: str) -> None:
     create(servers, topic, 2)
-    produce(servers, topic, [{"value": f"v{i}".encode(), "partition": i % 2, "timestamp": 1_000 * (i + 1)} for i in range(20)])
+    produce(
+        servers,
+        topic,
+        [{"value": f"v{i}".encode(), "partition": i % 2, "timestamp": 1_000 * (i + 1)} for i in range(20)],
+    )
     per_partition = json.dumps({topic: {"0": 2, "1": -2}})
     ends = json.dumps({topic: {"0": 4, "1": -1}})
     found = batch_rows(servers, subscribe=topic, startingOffsets=per_partition, endingOffsets=ends)
@@ -113,7 +131,9 @@ def test_offsets_and_times_bound_a_batch_query(servers: str, topic: str) -> None
         batch_rows(servers, **late)
     assert batch_rows(servers, **late, startingOffsetsByTimestampStrategy="latest") == []
     with pytest.raises(ConfigError, match=r"\[SEMEL_END_BEFORE_START\]"):
-        batch_rows(servers, subscribe=topic, startingTimestamp=9_000, endingOffsets=json.dumps({topic: {"0": 1, "1": 1}}))
+        batch_rows(
+            servers, subscribe=topic, startingTimestamp=9_000, endingOffsets=json.dumps({topic: {"0": 1, "1": 1}})
+        )
 
 
 def test_which_partitions_are_read(servers: str, topic: str) -> None:
@@ -121,8 +141,13 @@ def test_which_partitions_are_read(servers: str, topic: str) -> None:
     for name in (topic, other):
         create(servers, name, 2)
         add(servers, name, 0, 10, partitions=2)
-    assert {(t, p) for t, p, _, _ in batch_rows(servers, subscribe=f"{topic},{other}")} == {(t, p) for t in (topic, other) for p in (0, 1)}
-    assert {(t, p) for t, p, _, _ in batch_rows(servers, assign=json.dumps({topic: [1], other: [0]}))} == {(topic, 1), (other, 0)}
+    assert {(t, p) for t, p, _, _ in batch_rows(servers, subscribe=f"{topic},{other}")} == {
+        (t, p) for t in (topic, other) for p in (0, 1)
+    }
+    assert {(t, p) for t, p, _, _ in batch_rows(servers, assign=json.dumps({topic: [1], other: [0]}))} == {
+        (topic, 1),
+        (other, 0),
+    }
     assert {t for t, *_ in batch_rows(servers, subscribePattern=f"{topic}-.*")} == {other}, "a whole name must match"
     assert batch_rows(servers, subscribePattern=f"{topic}-nothing") == []
 
@@ -165,12 +190,21 @@ def test_records_deleted_before_the_start(servers: str, topic: str, caplog: pyte
 
 def test_headers_times_and_nulls_come_as_in_sparks_source(servers: str, topic: str) -> None:
     create(servers, topic)
-    produce(servers, topic, [{"value": None, "key": b"k", "timestamp": 1_234_567, "headers": [("h", b"1"), ("h", None)]}, {"value": b"x"}])
+    produce(
+        servers,
+        topic,
+        [{"value": None, "key": b"k", "timestamp": 1_234_567, "headers": [("h", b"1"), ("h", None)]}, {"value": b"x"}],
+    )
     made = source(servers, {"subscribe": topic, "includeHeaders": True})
     reader = made.reader(made.schema())
     table = pa.Table.from_batches([batch for partition in reader.partitions() for batch in reader.read(partition)])
     first, second = table.to_pylist()
-    assert (first["key"], first["value"], first["timestamp"].timestamp(), first["timestampType"]) == (b"k", None, 1234.567, 0)
+    assert (first["key"], first["value"], first["timestamp"].timestamp(), first["timestampType"]) == (
+        b"k",
+        None,
+        1234.567,
+        0,
+    )
     assert first["headers"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
     assert (second["key"], second["headers"]) == (None, None)
 
@@ -195,7 +229,11 @@ def test_latest_is_the_default_and_the_first_batch_pins_it(servers: str, topic: 
     query = run([], subscribe=topic)
     assert query.batch() == []
     logged = parse(query.log[0])
-    assert (logged.initial, dict(logged.topics[topic].began), dict(logged.topics[topic].end)) == (False, {0: 10}, {0: 10})
+    assert (logged.initial, dict(logged.topics[topic].began), dict(logged.topics[topic].end)) == (
+        False,
+        {0: 10},
+        {0: 10},
+    )
     assert query.batch() is None
     add(servers, topic, 10, 15)
     assert numbers(query.batch()) == texts(10, 15)
@@ -268,7 +306,11 @@ def test_a_topic_that_a_pattern_finds_later(servers: str, topic: str, run: Start
 
 def test_a_pattern_leaves_out_kafkas_topics_and_our_own_progress(servers: str, topic: str, run: Start) -> None:
     create(servers, topic)
-    with semel.Cluster({"bootstrap.servers": servers}) as cluster, cluster.producer(topic) as producer, producer.transaction() as txn:
+    with (
+        semel.Cluster({"bootstrap.servers": servers}) as cluster,
+        cluster.producer(topic) as producer,
+        producer.transaction() as txn,
+    ):
         txn.send(topic, pa.table({"value": [b"x"]}))
         txn.send_offsets({(topic, 0): 0}, topic)
     query = run([], subscribePattern=".*")
@@ -317,7 +359,14 @@ def test_available_now_ends_at_what_was_there(servers: str, topic: str, run: Sta
     create(servers, topic)
     add(servers, topic, 0, 10)
     log: list[str] = []
-    query = run(log, available_now=True, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=4, minOffsetsPerTrigger=4)
+    query = run(
+        log,
+        available_now=True,
+        subscribe=topic,
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger=4,
+        minOffsetsPerTrigger=4,
+    )
     widen(servers, topic, 2)
     produce(servers, topic, [{"value": f"v{i}".encode(), "partition": i % 2} for i in range(10, 20)])
     assert numbers(query.rest()) == texts(0, 10)
@@ -391,7 +440,9 @@ def test_records_that_were_deleted_while_it_runs_are_missed_by_the_task(servers:
     assert numbers(run(query.log, subscribe=topic, failOnDataLoss=False).read()) == texts(20, 30)
 
 
-def test_a_topic_that_is_created_anew(servers: str, client: Client, topic: str, run: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_is_created_anew(
+    servers: str, client: Client, topic: str, run: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     create(servers, topic)
     add(servers, topic, 0, 10)
     log: list[str] = []
@@ -414,7 +465,9 @@ def test_a_topic_that_is_created_anew(servers: str, client: Client, topic: str, 
 
 
 @pytest.mark.parametrize("available_now", [False, True])
-def test_one_of_two_topics_is_deleted(servers: str, topic: str, run: Start, available_now: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_of_two_topics_is_deleted(
+    servers: str, topic: str, run: Start, available_now: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     other = f"{topic}-other"
     for name in (topic, other):
         create(servers, name)
@@ -494,7 +547,9 @@ def test_a_partition_that_the_options_leave_out_goes_on_where_it_was(servers: st
     with pytest.raises(DataLoss, match=rf"\[SEMEL_LEFT_OUT\].*{topic}-1 at 10"):
         run(log, assign=json.dumps({topic: [0]})).plan()
     assert {row[1] for row in run(log, assign=json.dumps({topic: [0]}), failOnDataLoss=False).rest()} == {0}
-    assert sorted(row[1:3] for row in run(log, assign=json.dumps({topic: [0, 1]})).rest()) == [(1, offset) for offset in range(10, 20)]
+    assert sorted(row[1:3] for row in run(log, assign=json.dumps({topic: [0, 1]})).rest()) == [
+        (1, offset) for offset in range(10, 20)
+    ]
 
 
 @pytest.mark.parametrize("anew", [False, True])
@@ -530,7 +585,9 @@ def test_a_topic_of_which_a_part_is_left_out_is_created_anew(servers: str, topic
 
 
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])
-def test_a_wrong_name_is_refused_although_the_checkpoint_has_another(topic: str, other: str, run: Start, fail_on_data_loss: bool) -> None:
+def test_a_wrong_name_is_refused_although_the_checkpoint_has_another(
+    topic: str, other: str, run: Start, fail_on_data_loss: bool
+) -> None:
     log: list[str] = []
     assert len(run(log, subscribe=f"{topic},{other}", startingOffsets="earliest").rest()) == 20
     before = list(log)
@@ -599,7 +656,9 @@ def test_the_reader_leaves_no_thread_and_no_connection_behind(servers: str, topi
 # ---- startingOffsets=committed
 
 
-def committed_run(servers: str, client: Client, prefix: str, topic: str, end: dict[int, int], *, named: str | None = None) -> None:
+def committed_run(
+    servers: str, client: Client, prefix: str, topic: str, end: dict[int, int], *, named: str | None = None
+) -> None:
     """What a sink leaves behind: progress of a query that has read so far."""
     committed_source(client, prefix, {topic: TopicEnd(named or topic_id(client, topic), end)})
 
@@ -619,7 +678,10 @@ def test_committed_is_the_progress_of_the_prefix(servers: str, client: Client, t
     add(servers, topic, 0, 20, partitions=2)
     committed_run(servers, client, topic, topic, {0: 4})
     query = run([], subscribe=topic, startingOffsets="committed", transactionalIdPrefix=topic)
-    assert sorted((p, o) for _, p, o, _ in query.rest()) == [*((0, i) for i in range(4, 10)), *((1, i) for i in range(10))]
+    assert sorted((p, o) for _, p, o, _ in query.rest()) == [
+        *((0, i) for i in range(4, 10)),
+        *((1, i) for i in range(10)),
+    ]
 
 
 @pytest.mark.parametrize("was", ["read", "paused", "paused and deleted"])
@@ -628,7 +690,8 @@ def test_committed_of_a_progress_with_a_topic_that_the_options_leave_out(
 ) -> None:
     """The first batch must have all that the progress has, be it there or not: the sink compares it."""
     ends = {
-        name: TopicEnd(topic_id(client, name), {0: 4}, None, frozenset({0} if name == other and was != "read" else ())) for name in (topic, other)
+        name: TopicEnd(topic_id(client, name), {0: 4}, None, frozenset({0} if name == other and was != "read" else ()))
+        for name in (topic, other)
     }
     committed_source(client, topic, ends)
     if was == "paused and deleted":
@@ -650,12 +713,16 @@ def test_committed_goes_by_the_source_that_still_reads(servers: str, client: Cli
     create(servers, topic)
     add(servers, topic, 0, 20)
     topic_is = topic_id(client, topic)
-    committed_source(client, topic, {topic: TopicEnd(topic_is, {0: 4}, None, frozenset({0}))}, {topic: TopicEnd(topic_is, {0: 15})})
+    committed_source(
+        client, topic, {topic: TopicEnd(topic_is, {0: 4}, None, frozenset({0}))}, {topic: TopicEnd(topic_is, {0: 15})}
+    )
     query = run([], subscribe=topic, startingOffsets="committed", transactionalIdPrefix=topic)
     assert numbers(query.rest()) == texts(15, 20)
 
 
-def test_committed_falls_back_to_the_group_and_then_refuses(servers: str, client: Client, topic: str, run: Start) -> None:
+def test_committed_falls_back_to_the_group_and_then_refuses(
+    servers: str, client: Client, topic: str, run: Start
+) -> None:
     create(servers, topic)
     add(servers, topic, 0, 20)
     options = {"subscribe": topic, "startingOffsets": "committed", "transactionalIdPrefix": topic}
@@ -663,14 +730,22 @@ def test_committed_falls_back_to_the_group_and_then_refuses(servers: str, client
         run([], **options).plan()
     with pytest.raises(ConfigError, match=r"\[SEMEL_NOTHING_COMMITTED\] group"):
         run([], **options, **{"kafka.group.id": topic}).plan()
-    with semel.Cluster({"bootstrap.servers": servers}) as cluster, cluster.producer(f"{topic}-p") as producer, producer.transaction() as txn:
+    with (
+        semel.Cluster({"bootstrap.servers": servers}) as cluster,
+        cluster.producer(f"{topic}-p") as producer,
+        producer.transaction() as txn,
+    ):
         txn.send_offsets({(topic, 0): 15}, topic)
     assert numbers(run([], **options, **{"kafka.group.id": topic}).rest()) == texts(15, 20)
     committed_run(servers, client, topic, topic, {0: 17})
-    assert numbers(run([], **options, **{"kafka.group.id": topic}).rest()) == texts(17, 20), "progress goes before the group"
+    assert numbers(run([], **options, **{"kafka.group.id": topic}).rest()) == texts(17, 20), (
+        "progress goes before the group"
+    )
 
 
-def test_committed_progress_of_a_topic_that_was_created_anew(servers: str, client: Client, topic: str, run: Start) -> None:
+def test_committed_progress_of_a_topic_that_was_created_anew(
+    servers: str, client: Client, topic: str, run: Start
+) -> None:
     create(servers, topic)
     add(servers, topic, 0, 20)
     committed_run(servers, client, topic, topic, {0: 4}, named="AAAAAAAAAAAAAAAAAAAAAA")
@@ -680,7 +755,9 @@ def test_committed_progress_of_a_topic_that_was_created_anew(servers: str, clien
     assert numbers(run([], **options, failOnDataLoss=False).rest()) == texts(0, 20)
 
 
-def test_committed_waits_until_every_record_of_the_prefix_is_settled(servers: str, client: Client, topic: str, run: Start) -> None:
+def test_committed_waits_until_every_record_of_the_prefix_is_settled(
+    servers: str, client: Client, topic: str, run: Start
+) -> None:
     create(servers, topic)
     add(servers, topic, 0, 20)
     committed_run(servers, client, topic, topic, {0: 4})
@@ -696,7 +773,9 @@ def test_committed_waits_until_every_record_of_the_prefix_is_settled(servers: st
     assert numbers(run([], **options).rest()) == texts(9, 20)
 
 
-def test_committed_under_a_prefix_that_was_taken_over_is_refused(servers: str, client: Client, topic: str, run: Start) -> None:
+def test_committed_under_a_prefix_that_was_taken_over_is_refused(
+    servers: str, client: Client, topic: str, run: Start
+) -> None:
     create(servers, topic)
     with Producer(client, topic, scope="query") as producer, producer.transaction() as txn:
         txn.commit(Progress(moved="successor"))

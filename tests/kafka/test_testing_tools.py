@@ -1,4 +1,7 @@
-"""The proxy and the history checker on a real broker, with clients that are not ours. Each kind of damage is really made, and found."""
+"""The proxy and the history checker on a real broker, with clients that are not ours.
+
+Each kind of damage is really made, and found.
+"""
 
 import json
 import struct
@@ -19,10 +22,10 @@ from semel.steps import OwnerStep
 from semel.testing.crash import CrashPlan, CrashPoint
 from semel.testing.history import assert_exactly_once, check
 from semel.testing.program import run_until_done
-from semel.testing.proxy import FaultProxy
+from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.testing.records import read
+from semel.wire.api.transactions import add_partitions, end, init_producer_id
 from semel.wire.client import Client
-from semel.wire.transactions import add_partitions, end, init_producer_id
 
 WAIT = 30.0
 MakeTopic = Callable[..., str]
@@ -52,7 +55,9 @@ def transactional(servers: str, **more: object) -> Producer:
 
 def send(to: Producer, topic: str, ids: Iterable[object], partition: int = 0, **header: str) -> None:
     for each in ids:
-        to.produce(topic, key=str(each), value=json.dumps({"n": each}), partition=partition, headers=list(header.items()))
+        to.produce(
+            topic, key=str(each), value=json.dumps({"n": each}), partition=partition, headers=list(header.items())
+        )
     to.flush(WAIT)
 
 
@@ -135,7 +140,9 @@ def test_clients_stay_behind_the_proxy(kafka: Sandbox, topic: MakeTopic) -> None
     out = topic()
     with FaultProxy(kafka.bootstrap_servers) as proxy:
         send(producer(proxy.bootstrap_servers), out, range(10))
-        consumer = Consumer({"bootstrap.servers": proxy.bootstrap_servers, "group.id": out, "auto.offset.reset": "earliest"})
+        consumer = Consumer(
+            {"bootstrap.servers": proxy.bootstrap_servers, "group.id": out, "auto.offset.reset": "earliest"}
+        )
         consumer.subscribe([out])
         assert len(consumer.consume(10, WAIT)) == 10
         consumer.close()
@@ -143,7 +150,9 @@ def test_clients_stay_behind_the_proxy(kafka: Sandbox, topic: MakeTopic) -> None
         assert {"Metadata", "Produce", "FindCoordinator", "JoinGroup", "Fetch"} <= {seen.api for seen in proxy.log}
 
 
-def test_a_lost_answer_to_a_plain_producer_makes_a_duplicate_and_the_history_shows_it(kafka: Sandbox, topic: MakeTopic) -> None:
+def test_a_lost_answer_to_a_plain_producer_makes_a_duplicate_and_the_history_shows_it(
+    kafka: Sandbox, topic: MakeTopic
+) -> None:
     out = topic()
     with FaultProxy(kafka.bootstrap_servers) as proxy:
         writer = producer(proxy.bootstrap_servers, **{"enable.idempotence": False, "retries": 10})
@@ -218,7 +227,10 @@ def _problem(call: Callable[[float], object], timeout: float) -> list[BaseExcept
 def test_a_copy_of_a_commit_that_comes_inside_the_next_transaction_is_refused(kafka: Sandbox, topic: MakeTopic) -> None:
     out = topic()
     name = f"tools-{uuid.uuid4()}"
-    with FaultProxy(kafka.bootstrap_servers) as proxy, Client(ClientConfig.parse({"bootstrap.servers": proxy.bootstrap_servers})) as client:
+    with (
+        FaultProxy(kafka.bootstrap_servers) as proxy,
+        Client(ClientConfig.parse({"bootstrap.servers": proxy.bootstrap_servers})) as client,
+    ):
         first = init_producer_id(client, name, 60_000, client.deadline())
         later = threading.Event()
         copy = proxy.repeat_request("EndTxn", later=later)
@@ -270,10 +282,14 @@ for batch in range(first, 6):
 
 
 @pytest.mark.parametrize(("mode", "duplicated"), [("at-least-once", 2), ("exactly-once", 0)])
-def test_a_killed_writer_duplicates_unless_it_is_transactional(kafka: Sandbox, topic: MakeTopic, tmp_path: Path, mode: str, duplicated: int) -> None:
+def test_a_killed_writer_duplicates_unless_it_is_transactional(
+    kafka: Sandbox, topic: MakeTopic, tmp_path: Path, mode: str, duplicated: int
+) -> None:
     out = topic()
     plan = CrashPlan(tmp_path / "plan", CrashPoint(OwnerStep.WRITTEN, 2), CrashPoint(OwnerStep.COMMIT_ANSWERED, 3))
-    restarts = run_until_done([sys.executable, "-c", WRITER, kafka.bootstrap_servers, out, str(tmp_path / "state"), mode], plan, 4)
+    restarts = run_until_done(
+        [sys.executable, "-c", WRITER, kafka.bootstrap_servers, out, str(tmp_path / "state"), mode], plan, 4
+    )
     assert restarts == 2
     history = check(kafka.bootstrap_servers, out, expected=range(6))
     assert (history.lost, history.duplicated) == (0, duplicated)

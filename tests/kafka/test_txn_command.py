@@ -14,28 +14,33 @@ from typer.testing import CliRunner, Result
 
 import semel
 from semel import cli
+from semel.admin.txn import abort_transaction, describe_transaction
 from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
-from semel.testing.proxy import FaultProxy
-from semel.transaction.survey import abort_shown, survey_one
+from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.wire.client import Client
 from tests import topics
-from tests.kafka.reading import delete
-from tests.spark.harness import values
+from tests.kafka.support.other_client import delete
+from tests.spark.support.topics_and_drivers import values
 from tests.waiting import TRANSACTION_MS, wait_for
 
 _numbers = count(1)
 
 
 class Owner:
-    """A transaction of librdkafka's, with rows on one partition, that stands open. Its name is wider than a terminal."""
+    """A transaction of librdkafka's, with rows on one partition, that stands open.
+
+    Its name is wider than a terminal.
+    """
 
     def __init__(self, kafka: Sandbox) -> None:
         self.servers = kafka.bootstrap_servers
         self.id = self.topic = f"txn-command-{'long-' * 20}{next(_numbers)}"
         topics.create(self.servers, self.topic, 2)
-        self._producer = Producer({"bootstrap.servers": self.servers, "transactional.id": self.id, "transaction.timeout.ms": TRANSACTION_MS})
+        self._producer = Producer(
+            {"bootstrap.servers": self.servers, "transactional.id": self.id, "transaction.timeout.ms": TRANSACTION_MS}
+        )
         self._producer.init_transactions(30)
         self.begin("open")
 
@@ -92,7 +97,10 @@ def test_one_is_described(kafka: Sandbox) -> None:
         assert told in text
     assert json.loads(run(owner, "describe", owner.id, "--json").output)["records_waiting"] == 1
     owner.commit()
-    wait_for(lambda: json.loads(run(owner, "describe", owner.id, "--json").output)["held"] == [], "the end of the transaction")
+    wait_for(
+        lambda: json.loads(run(owner, "describe", owner.id, "--json").output)["held"] == [],
+        "the end of the transaction",
+    )
 
 
 def test_an_id_that_nobody_has_used(kafka: Sandbox) -> None:
@@ -126,7 +134,10 @@ def test_abort_asks_and_then_its_rows_are_gone_and_readers_go_on(kafka: Sandbox)
 def test_an_owner_of_ours_runs_its_work_again_once(kafka: Sandbox) -> None:
     owner = Owner(kafka)
     rows = pa.table({"value": ["ours"]})
-    with semel.Cluster({"bootstrap.servers": owner.servers}) as cluster, cluster.producer(f"{owner.id}-ours") as producer:
+    with (
+        semel.Cluster({"bootstrap.servers": owner.servers}) as cluster,
+        cluster.producer(f"{owner.id}-ours") as producer,
+    ):
         for tag in ("ABORTED_BY_RIVAL", None, "ABORTED_BY_RIVAL", "Fenced"):
             txn = producer.transaction()
             txn.send(owner.topic, rows)
@@ -146,11 +157,11 @@ def test_one_that_its_owner_has_begun_since_is_left_alone(kafka: Sandbox) -> Non
     """Between looking and ending, the owner was thawed: it commits what was shown, and begins another."""
     owner = Owner(kafka)
     with Client(ClientConfig.parse({"bootstrap.servers": owner.servers})) as client:
-        looked_at = survey_one(client, owner.id)
+        looked_at = describe_transaction(client, owner.id)
         owner.commit()
         owner.begin("another")
         with pytest.raises(ConfigError, match="is over") as refused:
-            abort_shown(client, looked_at)
+            abort_transaction(client, looked_at)
     assert refused.value.tag == "NOTHING_TO_ABORT"
     owner.commit()
     assert owner.visible == ["open", "another"]
@@ -166,7 +177,11 @@ def test_nothing_to_abort(kafka: Sandbox) -> None:
 
 
 def test_a_file_of_properties_that_is_not_there(kafka: Sandbox, tmp_path: Path) -> None:
-    refused = CliRunner().invoke(cli.app, ["txn", "list", "--bootstrap-server", "any:1", "--command-config", str(tmp_path / "none")]).exception
+    refused = (
+        CliRunner()
+        .invoke(cli.app, ["txn", "list", "--bootstrap-server", "any:1", "--command-config", str(tmp_path / "none")])
+        .exception
+    )
     assert isinstance(refused, ConfigError)
     assert "--command-config" in refused.message
 

@@ -1,4 +1,6 @@
-"""``semel txn heal``: an operator writes the marker that was lost, as it was decided; or decides, and then the query goes on."""
+"""``semel txn heal``: an operator writes the marker that was lost, as it was decided; or decides, and then the query
+goes on.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,17 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from typer.testing import CliRunner, Result
 
 import semel
-import semel.transaction.remedy
+import semel.admin.txn_heal
+from semel.admin.txn_heal import find_open_rows, write_marker
 from semel.cli import app
-from semel.transaction.markers import hanging
-from semel.transaction.progress import Decided
-from semel.transaction.progress_topic import DEFAULT_TOPIC, ProgressTopic
-from semel.transaction.remedy import heal_shown, look
+from semel.transaction.markers.wait import hanging_transactions
+from semel.transaction.progress.record import RecordedOutcome
+from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
+from semel.wire.api.transactions import fence, open_transactions, write_markers
 from semel.wire.deadline import Deadline
-from semel.wire.transactions import fence, open_transactions, write_markers
-from tests.crash.epochs import LAST_EPOCH, use_up
-from tests.kafka.frail import APP, MAY_HEAL, Names
-from tests.kafka.left import Died, Left, Scene, Stage, cluster, rows, scene_of
+from tests.crash.support.last_epochs import LAST_EPOCH, use_up
+from tests.kafka.support.leaderless_cluster import APP, MAY_HEAL, Names
+from tests.kafka.support.lost_markers import Died, Left, Scene, Stage, cluster, rows, scene_of
 from tests.secured import Right
 
 
@@ -44,19 +46,44 @@ def prepare(stage: Stage) -> dict[str, Left]:
     worn = where.names(data=True)
     use_up(where.kafka.bootstrap_servers, worn.id, LAST_EPOCH - 1)
     known["worn"] = stage.strange(worn, commit=False)
-    both = ("unknown, commit", "unknown, abort", "unknown, asked", "two, commit", "two, abort", "decided and died", "nothing kept")
+    both = (
+        "unknown, commit",
+        "unknown, abort",
+        "unknown, asked",
+        "two, commit",
+        "two, abort",
+        "decided and died",
+        "nothing kept",
+    )
     unknown = {what: stage.dead(where.names(data=True, progress=True, beside=False)) for what in both}
     return known | unknown | {"late owner": stage.late(where.names(data=True, progress=True, beside=False))}
 
 
-def heal(scene: Scene, names: Names, *how: str, answer: str = "", at: tuple[str, int] | None = None, producer_id: int | None = None) -> Result:
+def heal(
+    scene: Scene,
+    names: Names,
+    *how: str,
+    answer: str = "",
+    at: tuple[str, int] | None = None,
+    producer_id: int | None = None,
+) -> Result:
     topic, index = at or (names.topic, 0)
     servers = scene.frail.kafka.bootstrap_servers
     if producer_id is None:
         opened = open_transactions(scene.frail.client, [(topic, index)])[topic, index]
         assert len(opened) <= 1
         producer_id = opened[0].producer_id if opened else 0
-    arguments = ["txn", "heal", topic, str(index), "--producer-id", str(producer_id), "--bootstrap-server", servers, *how]
+    arguments = [
+        "txn",
+        "heal",
+        topic,
+        str(index),
+        "--producer-id",
+        str(producer_id),
+        "--bootstrap-server",
+        servers,
+        *how,
+    ]
     return CliRunner().invoke(app, arguments, input=answer)
 
 
@@ -67,7 +94,9 @@ def test_it_shows_and_asks_and_writes_what_was_decided(scene: Scene) -> None:
     assert re.search(r"it had been +committed", refused.output)
     assert "Write the marker, as commit?" in refused.output
     assert "Nothing was changed: it is still open" in refused.output
-    assert scene.values(names, wait_for_open=False) == ["before-0", "before-1", "lost-1"], "nothing is done before the answer"
+    assert scene.values(names, wait_for_open=False) == ["before-0", "before-1", "lost-1"], (
+        "nothing is done before the answer"
+    )
     assert heal(scene, names, answer="y\n").exit_code == 0
     assert scene.values(names) == ["before-0", "before-1", "lost-0", "lost-1"]
     again = heal(scene, names)
@@ -80,7 +109,12 @@ def test_for_scripts(scene: Scene) -> None:
     done = heal(scene, names, "--transactional-id", names.id, "--yes", "--json")
     assert done.exit_code == 0
     told = json.loads(done.stdout)
-    assert (told["transactional_id"], told["committed"], told["healed_as"], told["first_offset"]) == (names.id, True, "commit", 2)
+    assert (told["transactional_id"], told["committed"], told["healed_as"], told["first_offset"]) == (
+        names.id,
+        True,
+        "commit",
+        2,
+    )
     assert scene.values(names) == ["before-0", "before-1", "lost-0", "lost-1"]
 
 
@@ -126,8 +160,15 @@ def test_without_the_right_it_is_named(scene: Scene, tmp_path: Path) -> None:
 def test_with_its_least_rights_and_without_each_of_them(scene: Scene, tmp_path: Path) -> None:
     """As docs/security.md has them."""
     names, secured, login = scene.left["least rights"].names, scene.frail.secured, scene.frail.login(tmp_path)
-    on_topics = [(names.topic, AclOperation.READ), (DEFAULT_TOPIC, AclOperation.READ), (DEFAULT_TOPIC, AclOperation.WRITE)]
-    needs: list[Right] = [(ResourceType.TOPIC, name, operation) for name, operation in [*on_topics, ("__transaction_state", AclOperation.DESCRIBE)]]
+    on_topics = [
+        (names.topic, AclOperation.READ),
+        (DEFAULT_TOPIC, AclOperation.READ),
+        (DEFAULT_TOPIC, AclOperation.WRITE),
+    ]
+    needs: list[Right] = [
+        (ResourceType.TOPIC, name, operation)
+        for name, operation in [*on_topics, ("__transaction_state", AclOperation.DESCRIBE)]
+    ]
     needs += [(ResourceType.TRANSACTIONAL_ID, names.id, AclOperation.DESCRIBE), MAY_HEAL]
     how = ("--transactional-id", names.id, "--yes", *login)
     for right in APP:
@@ -152,7 +193,9 @@ def test_with_its_least_rights_and_without_each_of_them(scene: Scene, tmp_path: 
 
 @pytest.mark.parametrize("end", ["commit", "abort", "asked"])
 def test_where_nobody_knows_somebody_decides_and_the_query_goes_on(scene: Scene, end: str) -> None:
-    """The decision is written down: the next owner ends the transaction's other partitions alike, and its batch is run again or not by that."""
+    """The decision is written down: the next owner ends the transaction's other partitions alike, and its batch is run
+    again or not by that.
+    """
     names = scene.left[f"unknown, {end}"].names
     undecided = heal(scene, names, "--yes")
     assert undecided.exit_code == 2
@@ -163,7 +206,9 @@ def test_where_nobody_knows_somebody_decides_and_the_query_goes_on(scene: Scene,
     lost = [] if end == "abort" else ["lost-0"]
     assert scene.values(names) == ["before-0", *lost]
     progress = ProgressTopic(scene.frail.client, names.id, "producer").partition
-    assert open_transactions(scene.frail.client, [progress])[progress], "the progress partition is healed by whoever takes over"
+    assert open_transactions(scene.frail.client, [progress])[progress], (
+        "the progress partition is healed by whoever takes over"
+    )
     scene.take_over(names)
     assert scene.values(names) == sorted(["after-0", "before-0", *lost])
     assert batch_of(scene, names) == (2 if lost else 1), "before, lost where it counts, and after"
@@ -177,16 +222,18 @@ def heal_progress(scene: Scene, names: Names, end: str) -> Result:
 
 @pytest.mark.parametrize("late", ["commit", "abort"])
 def test_of_two_who_decide_at_once_the_first_counts(scene: Scene, monkeypatch: pytest.MonkeyPatch, late: str) -> None:
-    """One stands between its last look and its decision while another decides, about the same transaction, on its other partition."""
+    """One stands between its last look and its decision while another decides, about the same transaction, on its other
+    partition.
+    """
     names, done = scene.left[f"two, {late}"].names, list[Result]()
-    write_down = ProgressTopic.write_down
+    write_down = ProgressTopic.record_outcome
 
-    def overtaken(topic: ProgressTopic, decided: Decided, deadline: Deadline) -> bool:
-        monkeypatch.setattr(ProgressTopic, "write_down", write_down)
+    def overtaken(topic: ProgressTopic, decided: RecordedOutcome, deadline: Deadline) -> bool:
+        monkeypatch.setattr(ProgressTopic, "record_outcome", write_down)
         done.append(heal_progress(scene, names, "abort"))
         return write_down(topic, decided, deadline)
 
-    monkeypatch.setattr(ProgressTopic, "write_down", overtaken)
+    monkeypatch.setattr(ProgressTopic, "record_outcome", overtaken)
     second = heal(scene, names, "--as", late, "--yes")
     assert done[0].exit_code == 0, done[0].output
     if late == "commit":
@@ -201,16 +248,18 @@ def test_of_two_who_decide_at_once_the_first_counts(scene: Scene, monkeypatch: p
     assert batch_of(scene, names) == 1
 
 
-def test_of_two_on_one_partition_who_can_write_nothing_down_the_second_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_on_one_partition_who_can_write_nothing_down_the_second_is_told(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names, done, write = scene.left["nothing kept"].names, list[Result](), write_markers
     nowhere = ("--yes", "--progress-topic", "nowhere")
 
     def overtaken(*what: Any) -> Any:
-        monkeypatch.setattr(semel.transaction.remedy, "write_markers", write)
+        monkeypatch.setattr(semel.admin.txn_heal, "write_markers", write)
         done.append(heal(scene, names, "--as", "abort", *nowhere))
         return write(*what)
 
-    monkeypatch.setattr(semel.transaction.remedy, "write_markers", overtaken)
+    monkeypatch.setattr(semel.admin.txn_heal, "write_markers", overtaken)
     second = heal(scene, names, "--as", "commit", *nowhere)
     assert done[0].exit_code == 0, done[0].output
     assert isinstance(second.exception, semel.ConfigError)
@@ -218,17 +267,19 @@ def test_of_two_on_one_partition_who_can_write_nothing_down_the_second_is_told(s
     assert scene.values(names) == ["before-0"]
 
 
-def test_a_decision_holds_when_who_made_it_dies_before_the_marker(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_holds_when_who_made_it_dies_before_the_marker(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = scene.left["decided and died"].names
 
     def dies(*_: object, **__: object) -> None:
         raise Died
 
-    found = look(scene.frail.client, (names.topic, 0), *whose(scene, names))
+    found = find_open_rows(scene.frail.client, (names.topic, 0), *whose(scene, names))
     with monkeypatch.context() as patch:
-        patch.setattr(semel.transaction.remedy, "write_markers", dies)
+        patch.setattr(semel.admin.txn_heal, "write_markers", dies)
         with pytest.raises(Died):
-            heal_shown(scene.frail.client, found, commit=True)
+            write_marker(scene.frail.client, found, commit=True)
     contradicted = heal_progress(scene, names, "abort")
     assert isinstance(contradicted.exception, semel.ConfigError)
     assert contradicted.exception.tag == "DECISION_KNOWN"
@@ -238,15 +289,20 @@ def test_a_decision_holds_when_who_made_it_dies_before_the_marker(scene: Scene, 
 
 
 def test_an_owner_that_wakes_behind_another_decision_writes_no_marker(scene: Scene) -> None:
-    """It alone knows that it was committed, and an operator has said abort: what is written down holds for it too, and it says so."""
+    """It alone knows that it was committed, and an operator has said abort: what is written down holds for it too, and
+    it says so.
+    """
     left = scene.left["late owner"]
     names, producer = left.names, left.producer
     assert producer is not None
     assert heal(scene, names, "--as", "abort", "--yes").exit_code == 0
     left.wake()
     for _ in range(2):
-        with pytest.raises(semel.DataLoss, match=rf"DECISION_CONTRADICTED.*{names.id}.* was committed.*written down before this owner.*as aborted"):
-            producer.settle()
+        with pytest.raises(
+            semel.DataLoss,
+            match=rf"DECISION_CONTRADICTED.*{names.id}.* was committed.*written down before this owner.*as aborted",
+        ):
+            producer.wait_visible()
     scene.take_over(names)
     assert scene.values(names) == ["after-0", "before-0"], "and not torn: no marker of it had come anywhere"
     assert batch_of(scene, names) == 1
@@ -260,9 +316,14 @@ def batch_of(scene: Scene, names: Names) -> int | None:
 
 
 def test_progress_that_is_kept_elsewhere(scene: Scene) -> None:
-    """The query's own message names its topic. Without it nothing is known, however often it is looked; with it, what was committed is."""
+    """The query's own message names its topic.
+
+    Without it nothing is known, however often it is looked; with it, what was committed is.
+    """
     names = scene.left["elsewhere"].names
-    with pytest.raises(semel.ConfigError, match=rf"--transactional-id {names.id} --progress-topic elsewhere --as commit"):
+    with pytest.raises(
+        semel.ConfigError, match=rf"--transactional-id {names.id} --progress-topic elsewhere --as commit"
+    ):
         scene.take_over(names, may_heal=False, progress_topic="elsewhere")
     for _ in range(2):
         unknown = heal(scene, names, "--yes")
@@ -275,7 +336,9 @@ def test_progress_that_is_kept_elsewhere(scene: Scene) -> None:
 
 
 def test_records_of_the_producer_id_that_followed_say_nothing_of_the_one_before(scene: Scene) -> None:
-    """At the epochs' end the id went on with another producer id, and has committed since: compaction may have dropped the first one's."""
+    """At the epochs' end the id went on with another producer id, and has committed since: compaction may have dropped
+    the first one's.
+    """
     names, other = scene.left["worn"].names, scene.left["went on"].names
     with cluster(scene.frail) as ours, ours.producer(names.id) as producer:
         producer.take_over()
@@ -284,7 +347,7 @@ def test_records_of_the_producer_id_that_followed_say_nothing_of_the_one_before(
     unnamed = heal(scene, names, "--transactional-id", names.id, "--as", "abort", "--yes")
     assert isinstance(unnamed.exception, semel.ConfigError)
     assert unnamed.exception.tag == "TRANSACTION_OPEN", "that the id is known does not say that these rows are its own"
-    found = look(scene.frail.client, (names.topic, 0), *whose(scene, names), owner_gone=True)
+    found = find_open_rows(scene.frail.client, (names.topic, 0), *whose(scene, names), owner_gone=True)
     assert found.committed is None
     assert heal(scene, names, "--transactional-id", names.id, "--as", "abort", "--yes", "--owner-gone").exit_code == 0
     assert scene.values(names) == []
@@ -296,8 +359,8 @@ def whose(scene: Scene, names: Names) -> tuple[int, str]:
 
 
 def test_of_whom_one_may_not_know_is_not_touched(scene: Scene, tmp_path: Path) -> None:
-    """A transaction goes on under an id that this login may not describe: brokers leave it out without a word. Its rows carry the time of their
-    source, years ago, and so say nothing of when they were written."""
+    """A transaction goes on under an id that this login may not describe: brokers leave it out without a word. Its rows
+    carry the time of their source, years ago, and so say nothing of when they were written."""
     names = scene.left["went on"].names
     unseen: Right = (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL)
     login = scene.frail.login(tmp_path)
@@ -309,7 +372,10 @@ def test_of_whom_one_may_not_know_is_not_touched(scene: Scene, tmp_path: Path) -
         with cluster(scene.frail) as ours, ours.producer("at-work") as stranger:
             stranger.take_over([names.topic])
             txn = stranger.transaction()
-            txn.send(names.topic, pa.table({"value": ["open"], "partition": [1], "timestamp": pa.array([0], pa.timestamp("ms"))}))
+            txn.send(
+                names.topic,
+                pa.table({"value": ["open"], "partition": [1], "timestamp": pa.array([0], pa.timestamp("ms"))}),
+            )
             for named, tag in (
                 ((), "TRANSACTION_OPEN"),
                 (("--transactional-id", "mine"), "TRANSACTION_OPEN"),
@@ -335,7 +401,7 @@ def test_rows_of_others_that_nobody_ends_are_named_and_those_at_work_are_not(sce
         txn.send(working.topic, pa.table({"value": ["open"], "partition": [1]}))
         everywhere = open_transactions(scene.frail.client, [(names.topic, 0), (working.topic, 1)])
         assert all(everywhere.values())
-        (named,) = hanging(scene.frail.client, everywhere, (time.time() + 60) * 1000)
+        (named,) = hanging_transactions(scene.frail.client, everywhere, (time.time() + 60) * 1000)
         assert f"semel txn heal {names.topic} 0 --producer-id {whose(scene, names)[0]} shows it" in named
-        assert hanging(scene.frail.client, everywhere, (time.time() - 900) * 1000) == []
+        assert hanging_transactions(scene.frail.client, everywhere, (time.time() - 900) * 1000) == []
         txn.abort()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from semel import cli
 from tests import topics
-from tests.kafka.reading import Transactional, produce
+from tests.kafka.support.other_client import Transactional, produce
 
 _numbers = count(1)
 
@@ -55,7 +55,14 @@ def test_all_once_is_clean_and_losses_are_not_claimed(pair: Pair, id: str) -> No
     assert "20 records read" in done.stdout
     assert re.search("losses +not checked", done.stdout)
     status, found = pair.found(id=id)
-    assert (status, found["clean"], found["ids"], found["duplicated"], found["lost"], found["strangers"]) == (0, True, 20, 0, None, None)
+    assert (status, found["clean"], found["ids"], found["duplicated"], found["lost"], found["strangers"]) == (
+        0,
+        True,
+        20,
+        0,
+        None,
+        None,
+    )
     assert found["topic"]["ranges"] == [{"partition": 0, "from": 0, "to": 10}, {"partition": 1, "from": 0, "to": 10}]
 
 
@@ -64,7 +71,12 @@ def test_a_duplicate_is_named_with_its_places(pair: Pair) -> None:
     status, found = pair.found()
     assert (status, found["duplicated"], found["surplus_records"]) == (1, 2, 3)
     assert sorted(found["examples"]["duplicated"], key=lambda one: str(one["id"])) == [
-        {"id": "3", "times": 2, "times_in_source": None, "first": [{"partition": 1, "offset": 1}, {"partition": 1, "offset": 3}]},
+        {
+            "id": "3",
+            "times": 2,
+            "times_in_source": None,
+            "first": [{"partition": 1, "offset": 1}, {"partition": 1, "offset": 3}],
+        },
         {"id": "4", "times": 3, "times_in_source": None, "first": [{"partition": 0, "offset": at} for at in (2, 3, 4)]},
     ]
     text = pair.run().stdout
@@ -100,7 +112,9 @@ def test_what_the_source_itself_repeats_is_no_duplicate(pair: Pair) -> None:
     pair.write(pair.source, 1, 2, 2, 3, 3)
     pair.write(pair.topic, 1, 2, 2, 3)
     status, found = pair.found("--against", pair.source)
-    assert (status, found["duplicated"], found["repeated_in_source"], found["fewer_than_in_source"]) == (3, 0, 1, 1), "one of them may be lost"
+    assert (status, found["duplicated"], found["repeated_in_source"], found["fewer_than_in_source"]) == (3, 0, 1, 1), (
+        "one of them may be lost"
+    )
     pair.write(pair.topic, 3)
     assert pair.found("--against", pair.source)[0] == 0
     assert pair.found()[1]["duplicated"] == 2
@@ -110,7 +124,11 @@ def test_records_without_an_id_are_counted_and_not_clean(pair: Pair) -> None:
     pair.write(pair.topic, 1, 2)
     produce(pair.servers, pair.topic, [{"value": "no JSON"}])
     status, found = pair.found(id="json:$.order.id")
-    assert (status, found["duplicated"], found["topic"]["without_id"]) == (1, 0, {"records": 1, "first": [{"partition": 0, "offset": 1}]})
+    assert (status, found["duplicated"], found["topic"]["without_id"]) == (
+        1,
+        0,
+        {"records": 1, "first": [{"partition": 0, "offset": 1}]},
+    )
     assert "1 record without an id" in pair.run(id="json:$.order.id").stdout
 
 
@@ -127,7 +145,12 @@ def test_only_what_a_read_committed_reader_sees(pair: Pair) -> None:
     assert "semel txn list" in pair.run().stdout
     writer.end(commit=True)
     status, found = pair.found()
-    assert (status, found["duplicated"], found["topic"]["records"], found["topic"]["behind_open_transactions"]) == (1, 1, 4, 0)
+    assert (status, found["duplicated"], found["topic"]["records"], found["topic"]["behind_open_transactions"]) == (
+        1,
+        1,
+        4,
+        0,
+    )
 
 
 def test_a_part_of_a_topic(pair: Pair) -> None:
@@ -170,7 +193,17 @@ def test_what_cannot_be_looked_at_is_said_with_status_2(pair: Pair, arguments: l
 def test_a_cluster_that_does_not_answer(tmp_path: Any) -> None:
     quick = tmp_path / "quick.properties"
     quick.write_text("default.api.timeout.ms=200\nrequest.timeout.ms=100\n")
-    arguments = ["verify", "--topic", "t", "--id", "key", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(quick)]
+    arguments = [
+        "verify",
+        "--topic",
+        "t",
+        "--id",
+        "key",
+        "--bootstrap-server",
+        "127.0.0.1:1",
+        "--command-config",
+        str(quick),
+    ]
     done = CliRunner().invoke(cli.app, arguments)
     assert done.exit_code == 2
     assert "127.0.0.1:1" in done.stderr

@@ -1,4 +1,5 @@
-"""Other versions of Kafka than the default, which all other tests run on: those that are trusted, and those that are refused (DESIGN rule 8).
+"""Other versions of Kafka than the default, which all other tests run on: those that are trusted, and those that are
+refused (DESIGN rule 8).
 
 The whole of ``tests/kafka`` on them is ``make test-versions``; what was seen is in ``docs/versions.md``.
 """
@@ -21,19 +22,20 @@ from semel.errors import Unsupported
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
-from semel.transaction.progress_topic import DEFAULT_TOPIC
+from semel.transaction.progress.topic import DEFAULT_TOPIC
+from semel.wire.api.transactions import Identity, describe
 from semel.wire.client import Client
-from semel.wire.transactions import Identity, describe
-from tests.crash.arena import assert_whole, new_job
-from tests.crash.nursery import Nursery
-from tests.crash.pipeline import FENCED, PARTITIONS, Job, copy_next, position, write_here
-from tests.kafka.raw import INVALID_EPOCH, Raw
+from tests.crash.support.forked_owners import Nursery
+from tests.crash.support.pipeline import FENCED, PARTITIONS, Job, copy_next, position, write_here
+from tests.crash.support.pipeline_checks import assert_whole, new_job
+from tests.kafka.support.raw_producer import INVALID_EPOCH, Raw
 from tests.waiting import PATIENCE_S
 
 TRUSTED = ["4.2.1", "4.4.0"]
 REFUSED = ["4.0.2", "4.1.2"]
 HOLE = "takes a late, repeated marker of one transaction into the next one"
-#: One kill on the way in, while it is written, around the commit, and in an abort: every step is struck on the default version.
+#: One kill on the way in, while it is written, around the commit, and in an abort: every step is struck on the default
+#: version.
 KILLS = [
     CrashPoint(OwnerStep.PARTITIONS_ADDED, 2),
     CrashPoint(OwnerStep.COMMIT_SENT, 2),
@@ -63,10 +65,14 @@ def refused(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
 
 
 def live(job: Job, nursery: Nursery, directory: Path) -> str:
-    """A pipeline that is killed and taken over, aborts on its way, and meets a rival; its end is read by another client. Returns what it said."""
+    """A pipeline that is killed and taken over, aborts on its way, and meets a rival; its end is read by another
+    client. Returns what it said.
+    """
     plan = CrashPlan(directory / "plan", *KILLS)
     first, log = replace(job, total=job.total // 2), directory / "log"
-    assert nursery.run_until_done(first, plan, len(KILLS), log) == len(KILLS) - 1, "a participant dies without its owner"
+    assert nursery.run_until_done(first, plan, len(KILLS), log) == len(KILLS) - 1, (
+        "a participant dies without its owner"
+    )
     held = CrashPoint(OwnerStep.PROGRESS_WRITTEN, 1, Action.STOP)
     frozen = CrashPlan(directory / "frozen", held)
     owner = nursery.start(job, frozen, log)
@@ -102,7 +108,9 @@ def test_a_late_marker_is_refused_by_a_trusted_version(trusted: Sandbox) -> None
 def test_an_old_version_is_refused_before_anything_is_written(refused: Sandbox) -> None:
     job = new_job(refused, "refused", chunks=1)
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
-        with pytest.raises(Unsupported, match=rf"(?s)is older than 4\.2.*{HOLE}.*Nothing was written.*Upgrade to Kafka 4\.2 or newer"):
+        with pytest.raises(
+            Unsupported, match=rf"(?s)is older than 4\.2.*{HOLE}.*Nothing was written.*Upgrade to Kafka 4\.2 or newer"
+        ):
             producer.take_over([job.target], job.group)
         with pytest.raises(Unsupported, match=r"acceptLateMarkers=true accepts the hole"):
             producer.transaction()
@@ -121,12 +129,16 @@ def test_an_old_version_that_is_accepted_prints_its_hole(refused: Sandbox, nurse
 
 
 def test_the_hole_of_an_old_version_is_there(refused: Sandbox) -> None:
-    """Half of a transaction is committed by the marker of the one before it, and its own abort does not take that back."""
+    """Half of a transaction is committed by the marker of the one before it, and its own abort does not take that
+    back.
+    """
     assert late_marker_is_taken(refused) == (0, ["half of the next"])
 
 
 def late_marker_is_taken(kafka: Sandbox) -> tuple[int, list[str]]:
-    """Repeat the marker of a committed transaction in the middle of the next one, which is then aborted: the answer, and what readers see of it."""
+    """Repeat the marker of a committed transaction in the middle of the next one, which is then aborted: the answer,
+    and what readers see of it.
+    """
     raw = Raw(kafka.bootstrap_servers)
     with closing(raw):
         first = raw.init()
@@ -143,7 +155,9 @@ def late_marker_is_taken(kafka: Sandbox) -> tuple[int, list[str]]:
 
 
 def write_marker(raw: Raw, marked: Identity) -> int:
-    """The COMMIT marker as its coordinator writes it: with the epoch that comes behind its transaction's, which is the next one's own."""
+    """The COMMIT marker as its coordinator writes it: with the epoch that comes behind its transaction's, which is the
+    next one's own.
+    """
     topic = WriteTxnMarkersRequest.WritableTxnMarker.WritableTxnMarkerTopic(name=raw.topic, partition_indexes=[0])
     marker = WriteTxnMarkersRequest.WritableTxnMarker(
         producer_id=marked.producer_id,

@@ -13,11 +13,11 @@ from semel.cluster import Cluster
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Fenced, Retriable, Unsupported
 from semel.sandbox import Sandbox
-from semel.wire import topics
+from semel.wire.api import topics
+from semel.wire.api.offsets import EARLIEST, LATEST, committed, end_of_epoch, list_offsets, live_members
+from semel.wire.api.transactions import describe, fence, list_transactions, open_transactions
 from semel.wire.client import Client
-from semel.wire.offsets import EARLIEST, LATEST, committed, end_of_epoch, list_offsets, live_members
 from semel.wire.target import ANY
-from semel.wire.transactions import describe, fence, list_transactions, open_transactions
 from semel.wire.witnesses import newest_leaders
 from tests.topics import create
 
@@ -36,7 +36,9 @@ def topic(kafka: Sandbox) -> str:
 
 
 def unreachable(**properties: str) -> Client:
-    return Client(ClientConfig.parse({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "300", **properties}))
+    return Client(
+        ClientConfig.parse({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "300", **properties})
+    )
 
 
 def test_an_unreachable_broker_ends_within_its_timeout_and_is_named() -> None:
@@ -83,8 +85,13 @@ def test_a_setting_of_the_broker_is_read(client: Client) -> None:
 
 def test_offsets_by_position_and_time(client: Client, cluster: Cluster, topic: str) -> None:
     with cluster.producer(f"offsets-{uuid4()}") as producer, producer.transaction() as txn:
-        txn.send(topic, ROWS.append_column("partition", pa.array([0, 0, 0])).append_column("timestamp", pa.array([1000, 2000, 3000])))
-    producer.settle()
+        txn.send(
+            topic,
+            ROWS.append_column("partition", pa.array([0, 0, 0])).append_column(
+                "timestamp", pa.array([1000, 2000, 3000])
+            ),
+        )
+    producer.wait_visible()
     at = {name: list_offsets(client, {(topic, 0): spec}, read_committed=True)[topic, 0] for name, spec in TIMES.items()}
     assert {name: found.offset for name, found in at.items()} == {"earliest": 0, "1500": 1, "2100": -1, "latest": 4}
     assert at["1500"].timestamp == 2000
@@ -116,7 +123,9 @@ def test_transactions_are_listed_described_and_fenced(client: Client, cluster: C
         txn.commit()
 
 
-def test_a_group_shows_its_offsets_and_its_members(kafka: Sandbox, client: Client, cluster: Cluster, topic: str) -> None:
+def test_a_group_shows_its_offsets_and_its_members(
+    kafka: Sandbox, client: Client, cluster: Cluster, topic: str
+) -> None:
     group = f"group-{uuid4()}"
     assert committed(client, group, [(topic, 0)], require_stable=True) == {}
     assert live_members(client, group) == []
@@ -126,9 +135,18 @@ def test_a_group_shows_its_offsets_and_its_members(kafka: Sandbox, client: Clien
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_live_members_of_either_protocol_are_seen(kafka: Sandbox, client: Client, cluster: Cluster, topic: str, protocol: str) -> None:
+def test_live_members_of_either_protocol_are_seen(
+    kafka: Sandbox, client: Client, cluster: Cluster, topic: str, protocol: str
+) -> None:
     group = f"live-{uuid4()}"
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "group.protocol": protocol, "client.id": "somebody"})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": group,
+            "group.protocol": protocol,
+            "client.id": "somebody",
+        }
+    )
     try:
         consumer.subscribe([topic])
         for _ in range(200):
@@ -144,7 +162,10 @@ def test_live_members_of_either_protocol_are_seen(kafka: Sandbox, client: Client
 
 def test_a_cluster_without_the_feature_is_refused_with_the_command() -> None:
     with Sandbox.start(features={"transaction.version": 1}) as old:
-        with Cluster({"bootstrap.servers": old.bootstrap_servers}) as cluster, pytest.raises(Unsupported, match=r"--feature transaction\.version=2"):
+        with (
+            Cluster({"bootstrap.servers": old.bootstrap_servers}) as cluster,
+            pytest.raises(Unsupported, match=r"--feature transaction\.version=2"),
+        ):
             cluster.producer("refused").take_over()
         with Client(ClientConfig.parse({"bootstrap.servers": old.bootstrap_servers})) as client:
             assert client.connect(ANY).versions.features["transaction.version"] == 1

@@ -1,4 +1,6 @@
-"""A job is down for longer than the transaction timeout between write and commit: output and offsets roll back together, the batch replays."""
+"""A job is down for longer than the transaction timeout between write and commit: output and offsets roll back
+together, the batch replays.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from semel.steps import OwnerStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import check
 from tests.coordinator import ABORTED, wait_until_ended
-from tests.crash.arena import assert_whole, group_offset, new_job
-from tests.crash.nursery import Nursery
+from tests.crash.support.forked_owners import Nursery
+from tests.crash.support.pipeline_checks import assert_whole, group_offset, new_job
 from tests.waiting import PATIENCE_S
 
 #: The broker looks for expired transactions often, so that a short timeout is one.

@@ -1,4 +1,5 @@
-"""Objection 2: "the driver has to ask the tasks to commit". It does not: once the receipts are there, executors may die, and the commit completes.
+"""Objection 2: "the driver has to ask the tasks to commit". It does not: once the receipts are there, executors may
+die, and the commit completes.
 
 Before that, the batch is run again inside the callback.
 """
@@ -14,11 +15,14 @@ from semel.sandbox import Sandbox
 from semel.sandbox.processes import alive, children
 from semel.steps import OwnerStep, SinkStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
-from semel.testing.spark import SparkCluster
-from tests.spark.harness import assert_exact, new_copy, program
+from semel.testing.spark.spark_cluster import SparkCluster
+from tests.spark.support.topics_and_drivers import assert_exact, new_copy, program
 from tests.waiting import PATIENCE_S, wait_for
 
-BEHIND = [CrashPoint(step, n, Action.HANG) for n, step in enumerate((SinkStep.JOB_DONE, SinkStep.PROVEN, OwnerStep.COMMIT_SENT), 1)]
+BEHIND = [
+    CrashPoint(step, n, Action.HANG)
+    for n, step in enumerate((SinkStep.JOB_DONE, SinkStep.PROVEN, OwnerStep.COMMIT_SENT), 1)
+]
 BEFORE = CrashPoint(OwnerStep.PARTITIONS_ADDED, 6, Action.HANG)
 
 

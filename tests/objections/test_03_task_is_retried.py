@@ -1,6 +1,7 @@
 """Objection 3: a task is retried. Its second attempt writes nothing: the batch is aborted and run again as a whole.
 
-A stage that runs again with attempt 0, after an executor with shuffle output was killed, is in ``tests/spark/test_proof.py``.
+A stage that runs again with attempt 0, after an executor with shuffle output was killed, is in
+``tests/spark/test_proof.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyspark.sql import functions as f
 
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
-from tests.spark.harness import create, everything, values
+from tests.spark.support.topics_and_drivers import create, everything, values
 
 
 def test_error_of_the_plan_is_not_hidden_by_the_refused_attempts(spark: SparkSession, kafka: Sandbox) -> None:
@@ -31,7 +32,10 @@ def test_error_of_the_plan_is_not_hidden_by_the_refused_attempts(spark: SparkSes
 
     sink = KafkaSink(topic=topic, transactionalIdPrefix=topic, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
     with pytest.raises(Exception, match="ArithmeticError: of the user's own"):
-        sink.write(spark.range(0, 100, 1, 2).selectExpr("cast(id as string) as value").mapInArrow(fail, "value string"), version=1)
+        sink.write(
+            spark.range(0, 100, 1, 2).selectExpr("cast(id as string) as value").mapInArrow(fail, "value string"),
+            version=1,
+        )
     assert values(kafka.bootstrap_servers, topic) == []
 
 
@@ -46,10 +50,16 @@ def test_second_attempt_writes_nothing(spark: SparkSession, kafka: Sandbox, tmp_
                 os.kill(os.getpid(), signal.SIGKILL)
             yield batch
 
-    rows = spark.range(0, 60_000, 1, 2).select(f.format_string("%d %0900d", "id", f.lit(0)).alias("value")).mapInArrow(die, "value string")
+    rows = (
+        spark.range(0, 60_000, 1, 2)
+        .select(f.format_string("%d %0900d", "id", f.lit(0)).alias("value"))
+        .mapInArrow(die, "value string")
+    )
     sink = KafkaSink(topic=topic, transactionalIdPrefix=topic, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
     totals = sink.write(rows, version=1)
     assert totals is not None
     assert (totals.rows, totals.retries) == (60_000, 1)
     assert sorted(int(value.split()[0]) for value in values(kafka.bootstrap_servers, topic)) == list(range(60_000))
-    assert len(everything(kafka.bootstrap_servers, topic)) > 60_000, "nothing had been written before the kill: it showed nothing"
+    assert len(everything(kafka.bootstrap_servers, topic)) > 60_000, (
+        "nothing had been written before the kill: it showed nothing"
+    )

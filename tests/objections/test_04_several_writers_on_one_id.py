@@ -1,4 +1,6 @@
-"""Several writers on one transactional id: each partition has one, and however their requests mix, its sequences have no gap and no repeat."""
+"""Several writers on one transactional id: each partition has one, and however their requests mix, its sequences have
+no gap and no repeat.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ from semel.errors import ConfigError
 from semel.records.header import BatchHeader, scan
 from semel.sandbox import Sandbox
 from semel.transaction.producer import Producer
-from semel.transaction.ticket import Receipt, Wrote
+from semel.transaction.ticket import Receipt, Written
+from semel.wire.api.fetch import Position, fetch
 from semel.wire.client import Client
-from semel.wire.fetch import Position, fetch
-from tests.kafka.raw import Raw
+from tests.kafka.support.raw_producer import Raw
 
 PARTITIONS = 8
 TRANSACTIONS = 20
@@ -40,20 +42,34 @@ def producer(raw: Raw) -> Iterator[Producer]:
 
 
 def headers(raw: Raw, index: int) -> list[BatchHeader]:
-    with Client(ClientConfig.parse({"bootstrap.servers": raw.servers, "max.partition.fetch.bytes": 64 << 20})) as client:
+    with Client(
+        ClientConfig.parse({"bootstrap.servers": raw.servers, "max.partition.fetch.bytes": 64 << 20})
+    ) as client:
         topic = client.topics({raw.topic})[raw.topic]
         where = (raw.topic, index)
         leader = topic.partitions[index].leader
-        found = fetch(client, leader, {where: Position(topic.id, 0)}, read_committed=False, max_wait_ms=50, deadline=client.deadline())
+        found = fetch(
+            client,
+            leader,
+            {where: Position(topic.id, 0)},
+            read_committed=False,
+            max_wait_ms=50,
+            deadline=client.deadline(),
+        )
         return list(scan(found[where].records))
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_thousands_of_interleavings_leave_gap_free_sequences(raw: Raw, producer: Producer, seed: int) -> None:
-    """Writers with random shares of the partitions, each with its own connection, take turns at random; some transactions are aborted."""
+    """Writers with random shares of the partitions, each with its own connection, take turns at random; some
+    transactions are aborted.
+    """
     chance = random.Random(seed)
     expected: dict[int, list[str]] = {index: [] for index in range(PARTITIONS)}
-    with semel.Cluster({"bootstrap.servers": raw.servers}) as one, semel.Cluster({"bootstrap.servers": raw.servers}) as other:
+    with (
+        semel.Cluster({"bootstrap.servers": raw.servers}) as one,
+        semel.Cluster({"bootstrap.servers": raw.servers}) as other,
+    ):
         for number in range(TRANSACTIONS):
             written: dict[int, list[str]] = {index: [] for index in range(PARTITIONS)}
             with producer.transaction() as txn:
@@ -66,7 +82,9 @@ def test_thousands_of_interleavings_leave_gap_free_sequences(raw: Raw, producer:
                     who = chance.randrange(len(writers))
                     rows = [(chance.choice(shares[who]), f"{number}/{turn}/{i}") for i in range(chance.randint(1, 5))]
                     partitions = pa.array([index for index, _ in rows], pa.int32())
-                    writers[who].write(raw.topic, pa.table({"value": [value for _, value in rows], "partition": partitions}))
+                    writers[who].write(
+                        raw.topic, pa.table({"value": [value for _, value in rows], "partition": partitions})
+                    )
                     for index, value in rows:
                         written[index].append(value)
                     if chance.random() < 0.1:
@@ -78,7 +96,7 @@ def test_thousands_of_interleavings_leave_gap_free_sequences(raw: Raw, producer:
                 txn.accept([writer.receipt for writer in writers])
             for index, values in written.items():
                 expected[index] += values
-    producer.settle()
+    producer.wait_visible()
     for index in range(PARTITIONS):
         assert raw.visible(index) == expected[index]
         following: dict[tuple[int, int], int] = {}
@@ -89,8 +107,14 @@ def test_thousands_of_interleavings_leave_gap_free_sequences(raw: Raw, producer:
                 following[identity] = header.base_sequence + header.count
 
 
-@pytest.mark.parametrize(("before", "overlapping"), [([], [[0, 1], [1, 2]]), ([], [[0, 0]]), ([[0]], [[1], [0]]), ([[0, 1, 2], [3]], [[3]])], ids=str)
-def test_two_tickets_cannot_name_one_partition(raw: Raw, producer: Producer, before: list[list[int]], overlapping: list[list[int]]) -> None:
+@pytest.mark.parametrize(
+    ("before", "overlapping"),
+    [([], [[0, 1], [1, 2]]), ([], [[0, 0]]), ([[0]], [[1], [0]]), ([[0, 1, 2], [3]], [[3]])],
+    ids=str,
+)
+def test_two_tickets_cannot_name_one_partition(
+    raw: Raw, producer: Producer, before: list[list[int]], overlapping: list[list[int]]
+) -> None:
     txn = producer.transaction()
     txn.tickets([raw.at(*share) for share in before])
     with pytest.raises(ConfigError, match="OVERLAP"):
@@ -133,7 +157,9 @@ def test_a_withdrawn_ticket_leaves_its_partitions_to_another(raw: Raw, producer:
 
 
 def test_threads_that_ask_for_one_partition_at_once(raw: Raw, producer: Producer) -> None:
-    """One of them has it: two tickets would both begin at sequence 0, and half of the rows would be dropped with an OK."""
+    """One of them has it: two tickets would both begin at sequence 0, and half of the rows would be dropped with an
+    OK.
+    """
     with producer.transaction() as txn, ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(txn.tickets, [raw.at(index)]) for index in (0, 1, 2, 3) for _ in range(4)]
         refused = [future.exception() for future in asked if future.exception() is not None]
@@ -154,7 +180,12 @@ def test_threads_that_send_take_turns(raw: Raw, producer: Producer) -> None:
 def test_what_is_no_receipt_of_its_ticket_is_refused(raw: Raw, producer: Producer) -> None:
     txn = producer.transaction()
     (ticket,) = txn.tickets([raw.at(0)])
-    wrong: list[Any] = [5, None, Receipt(ticket.number, ticket.identity, {(raw.topic, 1): Wrote(0, 0, 1, 70)}), Receipt(-1, ticket.identity, {})]
+    wrong: list[Any] = [
+        5,
+        None,
+        Receipt(ticket.number, ticket.identity, {(raw.topic, 1): Written(0, 0, 1, 70)}),
+        Receipt(-1, ticket.identity, {}),
+    ]
     for receipt in wrong:
         with pytest.raises(ConfigError, match="FOREIGN_RECEIPT"):
             txn.accept([receipt])

@@ -1,4 +1,7 @@
-"""Objection 5: a batch is replayed after the sink has returned. Every row of PROTOCOL 6 is in ``tests/spark/test_precedence_rows.py``."""
+"""Objection 5: a batch is replayed after the sink has returned.
+
+Every row of PROTOCOL 6 is in ``tests/spark/test_precedence_rows.py``.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from semel.sandbox import Sandbox
-from tests.spark.harness import produce
-from tests.spark.lines import Line, backup, cut, restore
+from tests.spark.support.copy_query import Line, backup, cut, restore
+from tests.spark.support.topics_and_drivers import produce
 
 
-def test_replayed_by_lost_commits_by_a_backup_and_from_a_new_checkpoint(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+def test_replayed_by_lost_commits_by_a_backup_and_from_a_new_checkpoint(
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path
+) -> None:
     """One query lives through all of it."""
     line = Line.new(spark, kafka, tmp_path, "replayed")
     produce(kafka, line.source, range(200))

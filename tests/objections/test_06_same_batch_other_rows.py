@@ -1,4 +1,6 @@
-"""Objection 6: the same batch has other rows when it is run again, in another partitioning: one run of it is visible, whole."""
+"""Objection 6: the same batch has other rows when it is run again, in another partitioning: one run of it is visible,
+whole.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,25 @@ from pyspark.sql import functions as f
 
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
-from tests.spark.harness import everything, produce, values
-from tests.spark.lines import Callback, Crashed, Line, crash_behind, killing
+from tests.spark.support.copy_query import Callback, Crashed, Line, crash_behind, killing
+from tests.spark.support.topics_and_drivers import everything, produce, values
 
 
 def test_rows_differ_between_runs(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
-    """Each run of a batch draws one number for all its rows. A worker is killed in mid-batch, and a run ends behind its commit."""
+    """Each run of a batch draws one number for all its rows.
+
+    A worker is killed in mid-batch, and a run ends behind its commit.
+    """
     line = Line.new(spark, kafka, tmp_path, "differ")
     produce(kafka, line.source, range(300))
 
     def drawn(run: int) -> DataFrame:
         value = f.to_json(
-            f.struct(f.get_json_object(f.col("value").cast("string"), "$.id").alias("id"), f.rand().alias("r"), f.lit(run).alias("run"))
+            f.struct(
+                f.get_json_object(f.col("value").cast("string"), "$.id").alias("id"),
+                f.rand().alias("r"),
+                f.lit(run).alias("run"),
+            )
         )
         keyed = line.rows().select(f.when(f.rand() < 0.5, f.col("key")).alias("key"), value.alias("value"))
         return keyed.repartition(run)

@@ -1,4 +1,6 @@
-"""Objection 7: a task is frozen, its batch is run again without it, and it thaws: it is fenced, and the output is unchanged."""
+"""Objection 7: a task is frozen, its batch is run again without it, and it thaws: it is fenced, and the output is
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from semel.sandbox.processes import alive
 from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import assert_exactly_once
-from semel.testing.spark import LOCAL, SparkCluster
-from tests.spark.harness import create, everything, new_copy, program
+from semel.testing.spark.spark_cluster import LOCAL, SparkCluster
+from tests.spark.support.topics_and_drivers import create, everything, new_copy, program
 from tests.waiting import PATIENCE_S, wait_for
 
 #: Without PySpark's daemon, which would end its workers together with the driver.

@@ -1,4 +1,6 @@
-"""Objection 8: a second driver runs the query while the first one is alive: the first is fenced, with its executors, and changes nothing."""
+"""Objection 8: a second driver runs the query while the first one is alive: the first is fenced, with its executors,
+and changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,14 @@ from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, ParticipantStep, Step
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import assert_exactly_once
-from semel.testing.spark import LOCAL, SparkCluster
-from tests.spark.harness import create, everything, new_copy, produce, program, values
+from semel.testing.spark.spark_cluster import LOCAL, SparkCluster
 from tests.spark.programs.identity import FunctionStep, Identity
-from tests.spark.stateful_plans import FORMAT, HDFS, PROVIDER, ROCKSDB
+from tests.spark.support.stateful_plans import FORMAT, HDFS, PROVIDER, ROCKSDB
+from tests.spark.support.topics_and_drivers import create, everything, new_copy, produce, program, values
 from tests.waiting import PATIENCE_S
 
-#: As Spark has it without a setting: on a local disk it renames onto what is there, as Hadoop's and those of clouds do. Tests have a quicker one.
+#: As Spark has it without a setting: on a local disk it renames onto what is there, as Hadoop's and those of clouds do.
+#: Tests have a quicker one.
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
 _KEYS = range(10)
 
@@ -27,7 +30,9 @@ def _run_to_its_end(cluster: SparkCluster, argv: Sequence[str], plan: CrashPlan)
         assert driver.wait(PATIENCE_S) == 0, driver.tail()
 
 
-@pytest.mark.parametrize("held_at", [ParticipantStep.SENT, OwnerStep.PROGRESS_WRITTEN], ids=["in an executor", "in the driver"])
+@pytest.mark.parametrize(
+    "held_at", [ParticipantStep.SENT, OwnerStep.PROGRESS_WRITTEN], ids=["in an executor", "in the driver"]
+)
 def test_the_first_one_is_fenced(kafka: Sandbox, tmp_path: Path, held_at: Step) -> None:
     """On one checkpoint, as when a scheduler starts a query again that it takes for dead."""
     copy = new_copy(kafka, tmp_path, f"two-drivers-{held_at.value}", rows=600, per_batch=200)
@@ -47,16 +52,28 @@ def test_the_first_one_is_fenced(kafka: Sandbox, tmp_path: Path, held_at: Step) 
 
 @pytest.mark.parametrize(
     ("provider", "version", "stays"),
-    [pytest.param(ROCKSDB, 2, True, id="format 2"), pytest.param(ROCKSDB, 1, False, id="control"), pytest.param(HDFS, 1, False, id="control, HDFS")],
+    [
+        pytest.param(ROCKSDB, 2, True, id="format 2"),
+        pytest.param(ROCKSDB, 1, False, id="control"),
+        pytest.param(HDFS, 1, False, id="control, HDFS"),
+    ],
 )
-def test_state_that_the_first_one_has_made(kafka: Sandbox, tmp_path: Path, provider: str, version: int, stays: bool) -> None:
-    """Being fenced keeps it from Kafka, and not from the checkpoint: there only names of its own keep its state apart, which format 2 has.
+def test_state_that_the_first_one_has_made(
+    kafka: Sandbox, tmp_path: Path, provider: str, version: int, stays: bool
+) -> None:
+    """Being fenced keeps it from Kafka, and not from the checkpoint: there only names of its own keep its state apart,
+    which format 2 has.
 
-    The control is what guarantees.md names: a function that answers otherwise each time has then put out what its state does not hold.
+    The control is what guarantees.md names: a function that answers otherwise each time has then put out what its state
+    does not hold.
     """
     source, target = create(kafka, "identity-in", 2), create(kafka, "identity-out", 2)
     argv = program("identity", Identity(kafka.bootstrap_servers, source, target, str(tmp_path / "checkpoint")))
-    settings = {PROVIDER: provider, FORMAT: str(version), "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER}
+    settings = {
+        PROVIDER: provider,
+        FORMAT: str(version),
+        "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+    }
     held = CrashPoint(FunctionStep.ASKED, 1, Action.HANG)
     cluster, plan = SparkCluster(LOCAL, settings), CrashPlan(tmp_path / "plan", held)
     produce(kafka, source, _KEYS)

@@ -1,4 +1,6 @@
-"""commit called twice, and everything else that is done with a transaction that has ended: refused, and the next transaction is not touched."""
+"""commit called twice, and everything else that is done with a transaction that has ended: refused, and the next
+transaction is not touched.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from semel.errors import ConfigError
 from semel.sandbox import Sandbox
 from semel.transaction.producer import Producer
 from semel.transaction.transaction import Transaction
-from tests.kafka.raw import Raw
+from tests.kafka.support.raw_producer import Raw
 
 ROWS = pa.table({"value": ["again"]})
 

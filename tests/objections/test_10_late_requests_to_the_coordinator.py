@@ -1,4 +1,5 @@
-"""EndTxn, AddPartitionsToTxn and TxnOffsetCommit that are delayed past the next begin: a network may keep them, and they change nothing then.
+"""EndTxn, AddPartitionsToTxn and TxnOffsetCommit that are delayed past the next begin: a network may keep them, and
+they change nothing then.
 
 (Copies that come late: ``tests/crash/test_faults_on_the_wire.py``.)
 """
@@ -13,17 +14,26 @@ import pytest
 
 import semel
 from semel.sandbox import Sandbox
-from semel.testing.proxy import FaultProxy
+from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.transaction.ticket import Receipt, Ticket
-from tests.crash.arena import assert_whole, new_job
-from tests.crash.pipeline import copy_next, position, write_here
+from tests.crash.support.pipeline import copy_next, position, write_here
+from tests.crash.support.pipeline_checks import assert_whole, new_job
 
 
 @pytest.mark.parametrize(
-    ("api", "abort"), [("EndTxn", False), ("EndTxn", True), ("AddPartitionsToTxn", False), ("AddPartitionsToTxn", True), ("TxnOffsetCommit", False)]
+    ("api", "abort"),
+    [
+        ("EndTxn", False),
+        ("EndTxn", True),
+        ("AddPartitionsToTxn", False),
+        ("AddPartitionsToTxn", True),
+        ("TxnOffsetCommit", False),
+    ],
 )
 def test_a_delayed_request_comes_in_the_next_transaction(kafka: Sandbox, api: str, abort: bool) -> None:
-    """The owner gives up waiting, repeats it on another connection, and goes on; the first one reaches the broker behind the next begin."""
+    """The owner gives up waiting, repeats it on another connection, and goes on; the first one reaches the broker
+    behind the next begin.
+    """
     job = new_job(kafka, "delayed", chunks=6)
     with FaultProxy(kafka.bootstrap_servers) as proxy:
         properties = {**replace(job, servers=proxy.bootstrap_servers).properties(), "request.timeout.ms": 1000}

@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
 from semel.testing.records import read
-from tests.spark.harness import create
+from tests.spark.support.topics_and_drivers import create
 
 ROWS = 20_000
 

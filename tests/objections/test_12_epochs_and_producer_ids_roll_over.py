@@ -1,4 +1,6 @@
-"""Epochs run out after 32,766 ends: the answer that ends a transaction brings another producer id, and nothing is lost or doubled across it."""
+"""Epochs run out after 32,766 ends: the answer that ends a transaction brings another producer id, and nothing is lost
+or doubled across it.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ import pytest
 
 import semel
 from semel.config import ClientConfig
-from semel.read.journal import End, read_journal
+from semel.read.raw_log import EndMarker, read_raw
 from semel.sandbox import Sandbox
 from semel.steps import HEALING, OwnerStep
 from semel.testing.crash import CrashPlan, CrashPoint
+from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.client import Client
-from semel.wire.offsets import LATEST, list_offsets
-from tests.crash.arena import assert_whole, new_job
-from tests.crash.epochs import LAST_EPOCH, coordinator_record, identity, leave_epochs, use_up, with_epoch
-from tests.crash.nursery import Nursery
-from tests.crash.pipeline import Job, copy_next, position, write_here
+from tests.crash.support.forked_owners import Nursery
+from tests.crash.support.last_epochs import LAST_EPOCH, coordinator_record, identity, leave_epochs, use_up, with_epoch
+from tests.crash.support.pipeline import Job, copy_next, position, write_here
+from tests.crash.support.pipeline_checks import assert_whole, new_job
 from tests.waiting import wait_for
 
 THOUSAND = 1_000
@@ -44,7 +46,9 @@ STEPS = [*TAKING_OVER, *COMMITTING, *ABORTING]
 
 @dataclass(frozen=True)
 class Worn:
-    """Jobs on a broker of their own, the ids of which have few epochs left: all but the first by what their coordinator's log says."""
+    """Jobs on a broker of their own, the ids of which have few epochs left: all but the first by what their
+    coordinator's log says.
+    """
 
     thousand: Job
     followers: Job
@@ -59,7 +63,10 @@ def worn() -> Iterator[Worn]:
         thousand = new_job(kafka, "worn", chunks=THOUSAND, chunk=3)
         followers = new_job(kafka, "worn-by-owners", chunks=FOLLOWERS)
         # with 3, the second transaction is aborted; with 2, none
-        killed = {step: replace(new_job(kafka, f"worn-{step.value}", chunks=4), abort_every=3 if step in ABORTING else 2) for step in STEPS}
+        killed = {
+            step: replace(new_job(kafka, f"worn-{step.value}", chunks=4), abort_every=3 if step in ABORTING else 2)
+            for step in STEPS
+        }
         epochs = {job.prefix: LAST_EPOCH if step in TAKING_OVER else LAST_EPOCH - 2 for step, job in killed.items()}
         leave_epochs(kafka, {**epochs, followers.prefix: LAST_EPOCH - FOLLOWERS})
         yield Worn(thousand, followers, killed, {step: identity_of(job)[0] for step, job in killed.items()})
@@ -80,12 +87,15 @@ def commits(job: Job) -> list[tuple[int, int]]:
     with Client(ClientConfig.parse(job.properties())) as client:
         partition = (job.target, 0)
         end = list_offsets(client, {partition: LATEST}, read_committed=False)[partition].offset
-        events = read_journal(client, partition, end, client.deadline())
-        return [(event.producer_id, event.epoch) for event in events if isinstance(event, End) and event.commit]
+        events = read_raw(client, partition, end, client.deadline())
+        return [(event.producer_id, event.epoch) for event in events if isinstance(event, EndMarker) and event.commit]
 
 
 def assert_one_turn(ends: list[tuple[int, int]], at: range) -> None:
-    """One producer id follows another behind one of these transactions. A marker has the epoch that comes behind its transaction's."""
+    """One producer id follows another behind one of these transactions.
+
+    A marker has the epoch that comes behind its transaction's.
+    """
     (turn,) = [number for number, (before, after) in enumerate(pairwise(ends), 1) if before[0] != after[0]]
     assert turn in at, "it must be in the middle of the data"
     assert ends[turn - 1][1] > LAST_EPOCH - 4
@@ -93,7 +103,10 @@ def assert_one_turn(ends: list[tuple[int, int]], at: range) -> None:
 
 
 def test_a_thousand_transactions_of_one_owner(worn: Worn) -> None:
-    """Its epochs are used up for real. The record that its coordinator then has is the one that the other jobs were given."""
+    """Its epochs are used up for real.
+
+    The record that its coordinator then has is the one that the other jobs were given.
+    """
     job = worn.thousand
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
         producer.take_over([job.target], job.group)
@@ -113,7 +126,9 @@ def test_a_thousand_transactions_of_one_owner(worn: Worn) -> None:
 
 
 def without_time(record: bytes) -> bytes:
-    """A record of the coordinator's log but for the milliseconds in which it was written, behind version, producer id, epoch, timeout and state."""
+    """A record of the coordinator's log but for the milliseconds in which it was written, behind version, producer id,
+    epoch, timeout and state.
+    """
     return record[:18] + record[26:]
 
 
@@ -139,7 +154,9 @@ def test_no_step_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_killed_at_a_step_of_the_transaction_that_crosses(worn: Worn, nursery: Nursery, tmp_path: Path, step: OwnerStep) -> None:
+def test_killed_at_a_step_of_the_transaction_that_crosses(
+    worn: Worn, nursery: Nursery, tmp_path: Path, step: OwnerStep
+) -> None:
     """An owner is killed there, and the next one goes on."""
     job, former = worn.killed[step], worn.producer_ids[step]
     log = tmp_path / "log"
@@ -148,7 +165,10 @@ def test_killed_at_a_step_of_the_transaction_that_crosses(worn: Worn, nursery: N
     assert owner.wait() == -signal.SIGKILL, owner.said()
     crossed = step in (*TAKING_OVER, OwnerStep.COMMIT_ANSWERED, OwnerStep.MARKERS_SEEN, OwnerStep.ABORT_ANSWERED)
     on_the_way = step in (OwnerStep.COMMIT_SENT, OwnerStep.ABORT_SENT)
-    wait_for(lambda: stands_across(job, former, crossed=None if on_the_way else crossed), "the identity of the transaction that crosses")
+    wait_for(
+        lambda: stands_across(job, former, crossed=None if on_the_way else crossed),
+        "the identity of the transaction that crosses",
+    )
     successor = nursery.start(job, CrashPlan(tmp_path / "nothing"), log)
     assert successor.wait() == 0, successor.said()
     assert_whole(job)
@@ -156,7 +176,9 @@ def test_killed_at_a_step_of_the_transaction_that_crosses(worn: Worn, nursery: N
 
 
 def stands_across(job: Job, former: int, *, crossed: bool | None) -> bool:
-    """Whether the id is at its last epoch (not ``crossed``) or at the first one of another producer id; either of them where it is not known."""
+    """Whether the id is at its last epoch (not ``crossed``) or at the first one of another producer id; either of them
+    where it is not known.
+    """
     producer_id, epoch = identity_of(job)
     if producer_id == former:
         return not crossed and epoch == LAST_EPOCH

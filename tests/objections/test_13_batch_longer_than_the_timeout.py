@@ -1,4 +1,7 @@
-"""Objection 13: a batch takes longer than the transaction may. It is run again, and if that cannot help, it ends in an error that says what to do."""
+"""Objection 13: a batch takes longer than the transaction may.
+
+It is run again, and if that cannot help, it ends in an error that says what to do.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from semel.errors import ConfigError
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
 from semel.steps import OwnerStep, Step
-from tests.spark.harness import create, produce, values
-from tests.spark.lines import Line
+from tests.spark.support.copy_query import Line
+from tests.spark.support.topics_and_drivers import create, produce, values
 from tests.waiting import wait_for
 
 #: Enough for the batch where nothing holds it up, also on a busy machine; and what no batch is held up for in vain.

@@ -1,4 +1,6 @@
-"""A transaction without rows, and partitions that are on a ticket and never touched: progress and offsets are committed, nothing hangs."""
+"""A transaction without rows, and partitions that are on a ticket and never touched: progress and offsets are
+committed, nothing hangs.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ import pytest
 
 import semel
 from semel.sandbox import Sandbox
-from semel.testing.proxy import FaultProxy
-from semel.transaction.progress import Progress
-from tests.kafka.raw import Raw
+from semel.testing.proxy.fault_proxy import FaultProxy
+from semel.transaction.progress.record import Progress
+from tests.kafka.support.raw_producer import Raw
 
 
 @pytest.fixture
@@ -29,7 +31,9 @@ def test_progress_and_offsets_alone(raw: Raw) -> None:
                     txn.send_offsets({(raw.topic, 0): batch + 1}, raw.group)
                     txn.commit(Progress(query="q", batch=batch))
         with cluster.producer(raw.id) as successor:
-            assert successor.take_over([raw.topic], raw.group) == Progress(query="q", batch=2, groups={raw.group: {raw.topic: (0,)}})
+            assert successor.take_over([raw.topic], raw.group) == Progress(
+                query="q", batch=2, groups={raw.group: {raw.topic: (0,)}}
+            )
     assert raw.offset_once(stable=True) == (0, 3)
     assert raw.visible() == []
     assert raw.ends() == (0, 0)
@@ -45,7 +49,7 @@ def test_partitions_that_nobody_touches_get_no_record_and_hold_nobody_back(raw: 
                     idle.send(raw.topic, pa.table({"value": pa.array([], pa.string())}))
                 assert idle.receipt.wrote == {}
                 txn.accept([busy.receipt, idle.receipt])
-        producer.settle()
+        producer.wait_visible()
         assert producer.progress is not None
         assert producer.progress.wrote == {raw.topic: {1: (2, 2)}}
     assert raw.visible() == ["a", "b"]
@@ -57,7 +61,10 @@ def test_partitions_that_nobody_touches_get_no_record_and_hold_nobody_back(raw: 
 @pytest.mark.parametrize("how", ["end", "commit", "abort", "error"])
 def test_with_nothing_in_it_nothing_is_sent(raw: Raw, how: str) -> None:
     with FaultProxy(raw.servers) as proxy:
-        with semel.Cluster({"bootstrap.servers": proxy.bootstrap_servers}) as cluster, cluster.producer(raw.id) as producer:
+        with (
+            semel.Cluster({"bootstrap.servers": proxy.bootstrap_servers}) as cluster,
+            cluster.producer(raw.id) as producer,
+        ):
             producer.take_over()
             before = len(proxy.log)
             try:

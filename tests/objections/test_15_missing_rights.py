@@ -1,4 +1,6 @@
-"""The least rights of each role, on a broker that allows nothing else; and without each of them: which one is missing, and nothing committed."""
+"""The least rights of each role, on a broker that allows nothing else; and without each of them: which one is missing,
+and nothing committed.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,17 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import semel
+from semel.admin.lag import lags
 from semel.errors import ConfigError
 from semel.read import id_text
-from semel.spark.offsets import SourceOffset, TopicOffset, as_dict, parse
-from semel.spark.source import SemelSource
-from semel.transaction.group import group_view
-from semel.transaction.lag import lags
-from semel.transaction.progress import KafkaSource, Progress, TopicEnd
+from semel.spark.source.datasource import SemelSource
+from semel.spark.source_offset import SourceOffset, TopicOffset, as_dict, parse
+from semel.transaction.group_offsets import group_view
+from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
 from semel.wire.metadata import TopicPartition
 from tests import topics
 from tests.secured import Right, SecuredKafka, secured_kafka
-from tests.spark.harness import values
+from tests.spark.support.topics_and_drivers import values
 
 #: Who writes: docs/security.md has the same table.
 SINK: list[Right] = [
@@ -38,7 +40,10 @@ SINK: list[Right] = [
 ]
 SOURCE: list[Right] = [(On.TOPIC, "in", Do.READ)]
 #: Without these a sink says what it could not check.
-TO_CHECK: list[Right] = [(On.TOPIC, "semel-progress", Do.DESCRIBE_CONFIGS), (On.BROKER, "kafka-cluster", Do.DESCRIBE_CONFIGS)]
+TO_CHECK: list[Right] = [
+    (On.TOPIC, "semel-progress", Do.DESCRIBE_CONFIGS),
+    (On.BROKER, "kafka-cluster", Do.DESCRIBE_CONFIGS),
+]
 PASSWORD = "of the application"
 
 
@@ -48,7 +53,11 @@ def cluster() -> Iterator[SecuredKafka]:
         servers = started.kafka.bootstrap_servers
         for name in ("in", "out"):
             topics.create(servers, name)
-        with semel.Cluster({"bootstrap.servers": servers}) as admin, admin.producer("first") as producer, producer.transaction() as txn:
+        with (
+            semel.Cluster({"bootstrap.servers": servers}) as admin,
+            admin.producer("first") as producer,
+            producer.transaction() as txn,
+        ):
             txn.send("in", pa.table({"value": ["one", "two"]}))
         for user, rights in (("app", SINK), ("reader", SOURCE)):
             started.add_scram_user(user, PASSWORD)
@@ -91,7 +100,9 @@ def test_each_right_that_a_sink_lacks_is_named(cluster: SecuredKafka, right: Rig
     run(cluster, "afterwards")
 
 
-def test_what_a_sink_may_not_look_at_is_said_and_with_the_right_it_looks(cluster: SecuredKafka, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_sink_may_not_look_at_is_said_and_with_the_right_it_looks(
+    cluster: SecuredKafka, caplog: pytest.LogCaptureFixture
+) -> None:
     run(cluster, "unchecked")
     unchecked = [record.message for record in caplog.records if "not checked" in record.message]
     assert len(unchecked) == len(TO_CHECK)
@@ -105,13 +116,17 @@ def test_what_a_sink_may_not_look_at_is_said_and_with_the_right_it_looks(cluster
 def test_a_progress_topic_that_may_not_be_created_is_named(cluster: SecuredKafka) -> None:
     """Where it is not there yet: by whoever has Create on it, or by hand."""
     own = "progress-of-app"
-    cluster.allow("app", [(On.TOPIC, own, Do.WRITE), (On.TOPIC, own, Do.READ), (On.TRANSACTIONAL_ID, "new-orders", Do.WRITE)])
+    cluster.allow(
+        "app", [(On.TOPIC, own, Do.WRITE), (On.TOPIC, own, Do.READ), (On.TRANSACTIONAL_ID, "new-orders", Do.WRITE)]
+    )
 
     def take_over() -> None:
         with login(cluster, "app") as ours, ours.producer("new-orders", progress_topic=own) as producer:
             producer.take_over()
 
-    with pytest.raises(ConfigError, match=rf"'{own}' is missing.*the right Create on the topic.*kafka-topics\.sh .*--topic {own}"):
+    with pytest.raises(
+        ConfigError, match=rf"'{own}' is missing.*the right Create on the topic.*kafka-topics\.sh .*--topic {own}"
+    ):
         take_over()
     cluster.allow("app", [(On.TOPIC, own, Do.CREATE)])
     take_over()
@@ -125,7 +140,11 @@ def test_with_its_right_a_source_reads(cluster: SecuredKafka) -> None:
 
 
 def test_the_right_that_a_source_lacks_is_named(cluster: SecuredKafka) -> None:
-    with without(cluster, SOURCE[0], "reader"), login(cluster, "reader") as ours, pytest.raises(ConfigError, match=r"topic in.*is missing"):
+    with (
+        without(cluster, SOURCE[0], "reader"),
+        login(cluster, "reader") as ours,
+        pytest.raises(ConfigError, match=r"topic in.*is missing"),
+    ):
         ours.read("in")
 
 
@@ -135,7 +154,11 @@ def test_a_right_that_is_withdrawn_while_a_query_runs_stops_it(cluster: SecuredK
     with login(cluster, "app") as ours, ours.producer("orders") as producer:
         with producer.transaction() as txn:
             txn.send("out", pa.table({"value": ["one"]}))
-        with without(cluster, SINK[1]), pytest.raises(ConfigError, match=r"out-0.*the right Write"), producer.transaction() as txn:
+        with (
+            without(cluster, SINK[1]),
+            pytest.raises(ConfigError, match=r"out-0.*the right Write"),
+            producer.transaction() as txn,
+        ):
             txn.send("out", pa.table({"value": ["two"]}))
         with producer.transaction() as txn:
             txn.send("out", pa.table({"value": ["three"]}))
@@ -155,7 +178,11 @@ def test_a_topic_that_the_options_leave_out_needs_no_right_any_more(cluster: Sec
         client = ours._client
         for paused in (frozenset({0}), frozenset[int]()):
             start = SourceOffset(
-                client.cluster, {name: TopicOffset(ids[name], {0: 0}, {0: 0}, paused if name == "closed" else frozenset()) for name in ids}
+                client.cluster,
+                {
+                    name: TopicOffset(ids[name], {0: 0}, {0: 0}, paused if name == "closed" else frozenset())
+                    for name in ids
+                },
             )
             end = parse(json.dumps(reader.latestOffset(as_dict(start), ReadAllAvailable())))
             assert end.topics["closed"] == TopicOffset(ids["closed"], {0: 0}, {0: 0}, frozenset({0}))

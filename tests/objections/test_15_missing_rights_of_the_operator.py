@@ -1,4 +1,6 @@
-"""The least rights of whoever is on call: with these alone each command does its work, and without each of them it says which one is missing."""
+"""The least rights of whoever is on call: with these alone each command does its work, and without each of them it says
+which one is missing.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ from typer.testing import CliRunner, Result
 import semel
 from semel import cli
 from semel.read import id_text
-from semel.transaction.progress import KafkaSource, Progress, TopicEnd
+from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
 from tests import topics
 from tests.objections.test_15_missing_rights import PASSWORD
 from tests.secured import Right, SecuredKafka, secured_kafka
-from tests.spark.harness import everything, progress
+from tests.spark.support.topics_and_drivers import everything, progress
 
 PROGRESS = "semel-progress"
 ID: Right = (On.TRANSACTIONAL_ID, "orders", Do.WRITE)
@@ -47,7 +49,15 @@ NEEDS: dict[str, list[Right]] = {
     "verify --topic out --id key --against in": [OUT, IN],
 }
 #: What a sink needs, as far as a broker tells it.
-SINK: list[Right] = [OUT, (On.TOPIC, "out", Do.WRITE), IN, READ_PROGRESS, WRITE_PROGRESS, ID, (On.GROUP, "orders-group", Do.READ)]
+SINK: list[Right] = [
+    OUT,
+    (On.TOPIC, "out", Do.WRITE),
+    IN,
+    READ_PROGRESS,
+    WRITE_PROGRESS,
+    ID,
+    (On.GROUP, "orders-group", Do.READ),
+]
 
 
 @dataclass(frozen=True)
@@ -70,12 +80,17 @@ class OnCall:
     def run(self, command: str) -> Result:
         servers = self.cluster.kafka.servers("SASL_SSL")
         words = command.replace("CHECKPOINT", str(self.properties.parent)).split()
-        return CliRunner().invoke(cli.app, [*words, "--bootstrap-server", servers, "--command-config", str(self.properties)])
+        return CliRunner().invoke(
+            cli.app, [*words, "--bootstrap-server", servers, "--command-config", str(self.properties)]
+        )
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """An application, by the plain listener: one batch is committed, another one stands open."""
-        with semel.Cluster({"bootstrap.servers": self.cluster.kafka.bootstrap_servers}) as cluster, cluster.producer("orders") as producer:
+        with (
+            semel.Cluster({"bootstrap.servers": self.cluster.kafka.bootstrap_servers}) as cluster,
+            cluster.producer("orders") as producer,
+        ):
             client = cluster._client
             source = KafkaSource(client.cluster, {"in": TopicEnd(id_text(client.topics({"in"})["in"].id), {0: 0})})
             with producer.transaction() as txn:
@@ -97,7 +112,10 @@ def oncall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnCall]:
         login = started.login("SCRAM-SHA-256", "oncall", PASSWORD)
         with properties.open("w") as file:
             javaproperties.dump({name: value for name, value in login.items() if name != "bootstrap.servers"}, file)
-        for name, text in (("offsets", 'v1\n{}\n{"in":{"0":0}}'), ("commits", "v1\n{}")):  # a checkpoint of Spark's own source
+        for name, text in (
+            ("offsets", 'v1\n{}\n{"in":{"0":0}}'),
+            ("commits", "v1\n{}"),
+        ):  # a checkpoint of Spark's own source
             (properties.parent / name).mkdir()
             (properties.parent / name / "0").write_text(text)
         yield OnCall(started, properties)
@@ -126,7 +144,9 @@ def test_each_right_that_a_command_lacks_is_named_and_with_all_it_works(oncall: 
         assert everything(servers, "out") == before
         with oncall.allowed(NEEDS[command]):
             done = oncall.run(command)
-        assert done.exit_code == (1 if command.startswith("verify") else 0), said(done)  # the source is empty: what is in the topic is strange
+        assert done.exit_code == (1 if command.startswith("verify") else 0), said(
+            done
+        )  # the source is empty: what is in the topic is strange
         assert (progress(servers, "orders", "producer") is None) == ("reset" in command)
 
 
@@ -162,13 +182,20 @@ def test_the_doctor_needs_no_right_and_tells_those_that_are_missing(oncall: OnCa
         }.items():
             assert found[subject]["verdict"] == "refused", subject
             assert right in found[subject]["found"], subject
-        assert (found["clock"]["verdict"], found["transaction.max.timeout.ms"]["verdict"]) == ("not_checked", "not_checked")
+        assert (found["clock"]["verdict"], found["transaction.max.timeout.ms"]["verdict"]) == (
+            "not_checked",
+            "not_checked",
+        )
         assert "the right DescribeConfigs on the cluster is missing" in found["transaction.max.timeout.ms"]["found"]
         assert found["KAFKA-20734"]["verdict"] == found["operator"]["verdict"] == "warning"
         with oncall.allowed(SINK):
             found = findings(oncall)
             assert not [one for one in found.values() if one["verdict"] == "refused"]
             assert {found[subject]["verdict"] for subject in ("output out", "source in")} == {"ok"}
-        with oncall.allowed([*SINK, (On.BROKER, "kafka-cluster", Do.ALTER), (On.BROKER, "kafka-cluster", Do.DESCRIBE_CONFIGS)]):
+        with oncall.allowed(
+            [*SINK, (On.BROKER, "kafka-cluster", Do.ALTER), (On.BROKER, "kafka-cluster", Do.DESCRIBE_CONFIGS)]
+        ):
             found = findings(oncall)
-            assert {found[subject]["verdict"] for subject in ("KAFKA-20734", "operator", "clock", "transaction.timeout.ms")} == {"ok"}
+            assert {
+                found[subject]["verdict"] for subject in ("KAFKA-20734", "operator", "clock", "transaction.timeout.ms")
+            } == {"ok"}

@@ -1,4 +1,6 @@
-"""Objection 16: our output is read with ``failOnDataLoss=true`` over aborted rows and markers: no false alarm, no stall."""
+"""Objection 16: our output is read with ``failOnDataLoss=true`` over aborted rows and markers: no false alarm, no
+stall.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from pyspark.sql import SparkSession
 from semel import steps
 from semel.sandbox import Sandbox
 from semel.steps import SinkStep, Step
-from tests.spark.harness import everything, produce, values
-from tests.spark.lines import Crashed, Line
+from tests.spark.support.copy_query import Crashed, Line
+from tests.spark.support.topics_and_drivers import everything, produce, values
 
 
 def fail_behind_the_job(step: Step, detail: str) -> None:
@@ -20,7 +22,9 @@ def fail_behind_the_job(step: Step, detail: str) -> None:
         raise Crashed
 
 
-def test_aborted_rows_between_committed_ones(spark: SparkSession, kafka: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aborted_rows_between_committed_ones(
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whole batches are aborted: ranges longer than the batches of the reader are."""
     line = Line.new(spark, kafka, tmp_path, "aborted", per_batch=100)
     for number in range(2):
@@ -35,7 +39,17 @@ def test_aborted_rows_between_committed_ones(spark: SparkSession, kafka: Sandbox
     assert len(everything(servers, line.target)) == 400, "half of it aborted"
     options = {**line.kafka_options, "subscribe": line.target, "startingOffsets": "earliest", "failOnDataLoss": "true"}
     read = spark.read.format("semel").options(**options).load()
-    assert sorted(bytes(row.value).decode() for row in read.select("value").collect()) == sorted(values(servers, line.target))
-    copy = Line(spark, kafka, tmp_path, line.target, Line.new(spark, kafka, tmp_path, "again").target, f"{line.prefix}-again", per_batch=60)
+    assert sorted(bytes(row.value).decode() for row in read.select("value").collect()) == sorted(
+        values(servers, line.target)
+    )
+    copy = Line(
+        spark,
+        kafka,
+        tmp_path,
+        line.target,
+        Line.new(spark, kafka, tmp_path, "again").target,
+        f"{line.prefix}-again",
+        per_batch=60,
+    )
     copy.run(reading={"failOnDataLoss": "true"})
     assert sorted(values(servers, copy.target)) == sorted(values(servers, line.target))

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
 from semel.testing.records import read
-from tests.spark.harness import produce
-from tests.spark.lines import Callback, Line
+from tests.spark.support.copy_query import Callback, Line
+from tests.spark.support.topics_and_drivers import produce
 
 
 def test_partitions_are_added_in_mid_batch(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
-"""A broker is killed at any step, with three of them: the transaction goes on or is run again, and nothing is lost or doubled."""
+"""A broker is killed at any step, with three of them: the transaction goes on or is run again, and nothing is lost or
+doubled.
+"""
 
 from __future__ import annotations
 
 from semel.sandbox import Sandbox
 from semel.wire.target import TransactionCoordinator
-from tests.crash.arena import assert_whole, new_job
-from tests.crash.strikes import STEPS, finish, live, node_of, striking, wait_whole
+from tests.crash.support.broker_faults import STEPS, finish, live, node_of, striking, wait_whole
+from tests.crash.support.pipeline_checks import assert_whole, new_job
 
 
 def test_the_coordinator_is_killed_at_every_step(kafka3: Sandbox) -> None:
-    """It leads an output partition too, each node leads one; and in its turn it is the leader of progress and of the group."""
+    """It leads an output partition too, each node leads one; and in its turn it is the leader of progress and of the
+    group.
+    """
     job = new_job(kafka3, "killed", chunks=len(STEPS) + 2)
     live(job)
     killed = set()

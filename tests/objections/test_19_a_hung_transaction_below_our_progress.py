@@ -1,4 +1,6 @@
-"""Another query's hung transaction on the progress partition, below our newest progress: it is passed over, and holds nobody up."""
+"""Another query's hung transaction on the progress partition, below our newest progress: it is passed over, and holds
+nobody up.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from semel.records.partitioner import murmur2
 from semel.sandbox import Sandbox
 from semel.testing.records import read
 from semel.transaction.producer import Producer
-from semel.transaction.progress import Progress, progress_key
-from semel.transaction.progress_topic import DEFAULT_TOPIC
-from semel.wire.transactions import Identity
-from tests.crash.arena import assert_whole, new_job
-from tests.crash.pipeline import Job, copy_next, position, write_here
-from tests.kafka.raw import Raw
+from semel.transaction.progress.record import Progress, progress_key
+from semel.transaction.progress.topic import DEFAULT_TOPIC
+from semel.wire.api.transactions import Identity
+from tests.crash.support.pipeline import Job, copy_next, position, write_here
+from tests.crash.support.pipeline_checks import assert_whole, new_job
+from tests.kafka.support.raw_producer import Raw
 
 
 def partition_of(prefix: str) -> int:
@@ -36,7 +38,9 @@ def test_progress_above_it_is_read(kafka: Sandbox, neighbour: Raw) -> None:
     with semel.Cluster(job.properties()) as cluster:
         with cluster.producer(job.prefix) as producer:
             copy(cluster, producer, job, 2)
-        neighbour.id = next(name for name in (f"neighbour-{n}" for n in count()) if partition_of(name) == partition_of(job.prefix))
+        neighbour.id = next(
+            name for name in (f"neighbour-{n}" for n in count()) if partition_of(name) == partition_of(job.prefix)
+        )
         identity = neighbour.init()
         hang(neighbour, identity, partition_of(job.prefix))
         for _ in range(2):
@@ -45,7 +49,9 @@ def test_progress_above_it_is_read(kafka: Sandbox, neighbour: Raw) -> None:
         fields = {"key": "key", "value": "value"}
         seen = read(job.servers, [DEFAULT_TOPIC], fields, wait_for_open=False, missing="reset").to_pylist()
         ours = [row["value"] for row in seen if row["key"] == progress_key(job.prefix, "producer").decode()]
-        assert max(Progress.decode(value.encode(), "here").batch or 0 for value in ours) == 1, "a read_committed reader is held back: the control"
+        assert max(Progress.decode(value.encode(), "here").batch or 0 for value in ours) == 1, (
+            "a read_committed reader is held back: the control"
+        )
         with cluster.producer(job.prefix) as last:
             assert position(last.take_over([job.target], job.group), job) == job.total
     assert neighbour.end(identity, commit=False)[0] == 0

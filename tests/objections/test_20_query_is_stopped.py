@@ -1,4 +1,6 @@
-"""Objection 20: ``query.stop()`` at any moment: a clean stop, nothing half-committed, no batch that Spark wrongly takes for done."""
+"""Objection 20: ``query.stop()`` at any moment: a clean stop, nothing half-committed, no batch that Spark wrongly takes
+for done.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from semel import steps
 from semel.sandbox import Sandbox
 from semel.steps import HEALING, OwnerStep, SinkStep, Step
-from tests.spark.harness import produce
-from tests.spark.lines import Line
+from tests.spark.support.copy_query import Line
+from tests.spark.support.topics_and_drivers import produce
 from tests.waiting import PATIENCE_S, wait_for
 
-STEPS: list[Step] = [*SinkStep, *(step for step in OwnerStep if step not in HEALING and not step.name.startswith("ABORT_"))]
+STEPS: list[Step] = [
+    *SinkStep,
+    *(step for step in OwnerStep if step not in HEALING and not step.name.startswith("ABORT_")),
+]
 
 
 def stop_at(line: Line, monkeypatch: pytest.MonkeyPatch, step: Step | None) -> None:
@@ -48,7 +53,12 @@ def stop_at(line: Line, monkeypatch: pytest.MonkeyPatch, step: Step | None) -> N
         sink(df, number)
 
     monkeypatch.setattr(steps, "_observer", observe)
-    writer = line.rows().select("key", "value").writeStream.foreachBatch(callback).option("checkpointLocation", str(line.checkpoint))
+    writer = (
+        line.rows()
+        .select("key", "value")
+        .writeStream.foreachBatch(callback)
+        .option("checkpointLocation", str(line.checkpoint))
+    )
     query = writer.trigger(processingTime="100 milliseconds").start()
     wait_for(lambda: reached.is_set() or not query.isActive, f"{step}")
     assert reached.is_set(), f"{step} was not passed: {query.exception()}"
@@ -58,7 +68,9 @@ def stop_at(line: Line, monkeypatch: pytest.MonkeyPatch, step: Step | None) -> N
     monkeypatch.setattr(steps, "_observer", None)
 
 
-def test_stopped_at_every_step(spark: SparkSession, kafka: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_at_every_step(
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One query: each start is stopped at the next step, with rows of its own."""
     line = Line.new(spark, kafka, tmp_path, "stopped", per_batch=20)
     for number, step in enumerate([None, *STEPS]):

@@ -1,4 +1,6 @@
-"""An owner whose transaction expired while it slept meets a living successor: it is fenced, and does not fence back (rule 4)."""
+"""An owner whose transaction expired while it slept meets a living successor: it is fenced, and does not fence back
+(rule 4).
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ import semel
 from semel.sandbox import Sandbox
 from semel.transaction.producer import Producer
 from tests.coordinator import ABORTED, wait_until_ended
-from tests.crash.arena import assert_whole, new_job
-from tests.crash.pipeline import Job, copy_next, position, write_here
-from tests.kafka.raw import Raw
+from tests.crash.support.pipeline import Job, copy_next, position, write_here
+from tests.crash.support.pipeline_checks import assert_whole, new_job
+from tests.kafka.support.raw_producer import Raw
 
 HASTY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 
@@ -38,7 +40,9 @@ def test_it_stops_and_its_successor_goes_on(hasty: Sandbox, wakes_with: str) -> 
         sleeper.take_over([job.target], job.group)
         copy_next(sleeper, job, write_here(cluster, job))
         txn = sleeper.transaction()
-        receipts = write_here(cluster, job)(txn.tickets([[(job.target, 0)], [(job.target, 1)]]), job.chunk, 2 * job.chunk)
+        receipts = write_here(cluster, job)(
+            txn.tickets([[(job.target, 0)], [(job.target, 1)]]), job.chunk, 2 * job.chunk
+        )
         wait_until_ended(job.servers, job.prefix, ABORTED)
         successor.take_over([job.target], job.group)
         copy_next(successor, job, write_here(other, job))
@@ -67,7 +71,9 @@ def test_it_goes_on_by_itself_where_nobody_came(hasty: Sandbox) -> None:
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as sleeper:
         sleeper.take_over([job.target], job.group)
         txn = sleeper.transaction()
-        receipts = write_here(cluster, job)(txn.tickets([[(job.target, 0)], [(job.target, 1), (job.target, 2)]]), 0, job.chunk)
+        receipts = write_here(cluster, job)(
+            txn.tickets([[(job.target, 0)], [(job.target, 1), (job.target, 2)]]), 0, job.chunk
+        )
         wait_until_ended(job.servers, job.prefix, ABORTED)
         txn.accept(receipts)
         with pytest.raises(semel.AbortAndRetry, match="EXPIRED"):

@@ -1,7 +1,8 @@
-"""Markers that brokers have lost (KAFKA-20734) are written as the transaction was decided, or the owner stops and says what is to be done.
+"""Markers that brokers have lost (KAFKA-20734) are written as the transaction was decided, or the owner stops and says
+what is to be done.
 
-On one cluster, a node is frozen once while many transactions end: of owners that live on, and of owners that are never heard of again. Then each is
-healed by whoever comes. Objection 22 in all its forms; PROTOCOL 5.
+On one cluster, a node is frozen once while many transactions end: of owners that live on, and of owners that are never
+heard of again. Then each is healed by whoever comes. Objection 22 in all its forms; PROTOCOL 5.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import pyarrow as pa
 import pytest
 
 import semel
-from semel.read.journal import written_by
+from semel.admin.txn_heal import find_open_rows, write_marker
+from semel.read.raw_log import written_by
 from semel.steps import OwnerStep, Step
-from semel.transaction.group import offsets_partition
-from semel.transaction.progress_topic import ProgressTopic
-from semel.transaction.remedy import heal_shown, look
-from semel.wire.offsets import committed
-from semel.wire.transactions import add_partitions, describe, describe_all, fence, open_transactions
-from tests.crash.epochs import LAST_EPOCH, use_up
-from tests.kafka.frail import MAY_HEAL, Frail, Names
-from tests.kafka.left import Died, Left, Scene, Stage, cluster, go_on, scene_of, write_as
+from semel.transaction.group_offsets import offsets_partition
+from semel.transaction.progress.topic import ProgressTopic
+from semel.wire.api.offsets import committed
+from semel.wire.api.transactions import add_partitions, describe, describe_all, fence, open_transactions
+from tests.crash.support.last_epochs import LAST_EPOCH, use_up
+from tests.kafka.support.leaderless_cluster import MAY_HEAL, Frail, Names
+from tests.kafka.support.lost_markers import Died, Left, Scene, Stage, cluster, go_on, scene_of, write_as
 
 PLACES = {
     "data": {"data": True},
@@ -55,7 +56,9 @@ def prepare(stage: Stage) -> dict[str, Left]:
     left["of another program"] = stage.strange(where.names(data=True), commit=True)
     left["aborted long ago"] = stage.strange(where.names(data=True), commit=False)
     for what in ("mixed", "control", "no right", "dies initialised", "dies progress_read", "dies healed"):
-        left[what] = stage.dead(where.names(data=True, progress=what.startswith("dies"), offsets=what.startswith("dies")))
+        left[what] = stage.dead(
+            where.names(data=True, progress=what.startswith("dies"), offsets=what.startswith("dies"))
+        )
     for step in (OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED):
         left[f"owner dies {step.value}"] = stage.living(where.names(**PLACES["all"], beside=False), dies_at=step)
     left["living, no right"] = stage.living(where.names(data=True), may_heal=False)
@@ -81,7 +84,9 @@ def assert_lost(scene: Scene) -> None:
             assert wrote is not None
             opened = open_transactions(client, [partitions[what] for what in lost])
             for what in lost:
-                assert wrote[0] in [one.producer_id for one in opened[partitions[what]]], f"{place}, {end}: the marker on {what} was not lost"
+                assert wrote[0] in [one.producer_id for one in opened[partitions[what]]], (
+                    f"{place}, {end}: the marker on {what} was not lost"
+                )
 
 
 def expected(end: str, names: Names, where: Frail) -> list[str]:
@@ -96,7 +101,9 @@ def expected(end: str, names: Names, where: Frail) -> list[str]:
 def test_control_unhealed_the_next_abort_takes_committed_rows_with_it(scene: Scene) -> None:
     """The brokers do lose markers here, and the harness sees what comes of it."""
     names, client = scene.left["control"].names, scene.frail.client
-    assert scene.values(names, wait_for_open=False) == ["before-0", "before-1", "lost-1"], "a marker came: the scene is not set"
+    assert scene.values(names, wait_for_open=False) == ["before-0", "before-1", "lost-1"], (
+        "a marker came: the scene is not set"
+    )
     successor = fence(client, names.id)
     assert add_partitions(client, successor, [(names.topic, 0)], client.deadline()) == 0
     fence(client, names.id)
@@ -111,7 +118,7 @@ def test_control_unhealed_the_next_abort_takes_committed_rows_with_it(scene: Sce
 def test_by_the_owner_itself(scene: Scene, place: str) -> None:
     left = scene.left[f"living {place} committed"]
     assert left.producer is not None
-    left.producer.settle()
+    left.producer.wait_visible()
     go_on(left.producer, left.names)
     left.producer.close()
     assert scene.values(left.names) == expected("committed", left.names, scene.frail)
@@ -140,7 +147,9 @@ def test_across_a_takeover(scene: Scene, place: str, end: str) -> None:
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("what", ["another partition", "another group", "after one without offsets"])
 def test_pending_offsets_are_not_settled_by_somebody_elses_marker(scene: Scene, what: str, end: str) -> None:
-    """The next transaction commits other offsets on the same partition of the offsets topic: its marker would commit these all the same."""
+    """The next transaction commits other offsets on the same partition of the offsets topic: its marker would commit
+    these all the same.
+    """
     names, client = scene.left[f"{what}, {end}"].names, scene.frail.client
     where = offsets_partition(client, names.group)
     others = (f"{names.group}-{n}" for n in itertools.count())
@@ -157,9 +166,14 @@ def test_pending_offsets_are_not_settled_by_somebody_elses_marker(scene: Scene, 
 # ---- across two takeovers in a row
 
 
-@pytest.mark.parametrize("step", [OwnerStep.INITIALISED, OwnerStep.PROGRESS_READ, OwnerStep.HEALED], ids=lambda step: step.value)
+@pytest.mark.parametrize(
+    "step", [OwnerStep.INITIALISED, OwnerStep.PROGRESS_READ, OwnerStep.HEALED], ids=lambda step: step.value
+)
 def test_a_successor_that_dies_too(scene: Scene, monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
-    """Whatever the first one has done, the second decides the same. At ``healed``, some partitions have their markers and others do not."""
+    """Whatever the first one has done, the second decides the same.
+
+    At ``healed``, some partitions have their markers and others do not.
+    """
     names = scene.left[f"dies {step.value}"].names
 
     def die(passed: Step, detail: str) -> None:
@@ -176,11 +190,13 @@ def test_a_successor_that_dies_too(scene: Scene, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("step", [OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED], ids=lambda step: step.value)
 def test_an_owner_that_dies_while_it_heals(scene: Scene, step: Step) -> None:
-    """All its markers were lost, and the owner alone knew how it had ended: what it has written down is what its successor goes by."""
+    """All its markers were lost, and the owner alone knew how it had ended: what it has written down is what its
+    successor goes by.
+    """
     left = scene.left[f"owner dies {step.value}"]
     assert left.producer is not None
     with pytest.raises(Died):
-        left.producer.settle()
+        left.producer.wait_visible()
     scene.take_over(left.names)
     assert scene.values(left.names) == expected("committed", left.names, scene.frail)
 
@@ -190,7 +206,9 @@ def test_an_owner_that_dies_while_it_heals(scene: Scene, step: Step) -> None:
 
 @pytest.mark.parametrize("end", ENDS)
 def test_the_record_that_a_prefix_has_moved_is_healed_by_whoever_wrote_it(scene: Scene, end: str) -> None:
-    """It is on the other prefix's partition of the progress topic, where nobody else can tell how the transaction had ended."""
+    """It is on the other prefix's partition of the progress topic, where nobody else can tell how the transaction had
+    ended.
+    """
     names = scene.left[f"moved, {end}"].names
     former = scene.left[f"moved, {end}"].former
     there = ProgressTopic(scene.frail.client, former, "producer").partition
@@ -212,7 +230,10 @@ def test_the_record_that_a_prefix_has_moved_is_healed_by_whoever_wrote_it(scene:
 
 
 def test_what_the_other_prefix_has_looked_at_is_looked_at_again(scene: Scene) -> None:
-    """Rows that were aborted under this id stand open. The other prefix has looked at their topic too, but not for this producer id."""
+    """Rows that were aborted under this id stand open.
+
+    The other prefix has looked at their topic too, but not for this producer id.
+    """
     names = scene.left["aborted long ago"].names
     with cluster(scene.frail) as ours, ours.producer(f"{names.id}-before") as former, former.transaction() as txn:
         txn.send(names.topic, pa.table({"value": ["former"], "partition": [1]}))
@@ -233,7 +254,8 @@ def test_what_nobody_knows_is_not_guessed(scene: Scene, end: str) -> None:
     for _ in range(2):
         with pytest.raises(
             semel.DataLoss,
-            match=rf"DECISION_UNKNOWN.*semel txn heal {names.topic} 0 --producer-id \d+ --transactional-id {names.id} shows both outcomes",
+            match=rf"DECISION_UNKNOWN.*semel txn heal {names.topic} 0 --producer-id \d+ --transactional-id {names.id}"
+            r" shows both outcomes",
         ):
             scene.take_over(names)
     assert scene.values(names, wait_for_open=False) == ["before-0"]
@@ -241,15 +263,18 @@ def test_what_nobody_knows_is_not_guessed(scene: Scene, end: str) -> None:
 
 
 def test_another_programs_transaction_is_not_guessed(scene: Scene) -> None:
-    """It was committed under this id, and writes no progress. A start that stops leaves a claim, and a look too: neither says how it had ended."""
+    """It was committed under this id, and writes no progress.
+
+    A start that stops leaves a claim, and a look too: neither says how it had ended.
+    """
     names, client = scene.left["of another program"].names, scene.frail.client
     for _ in range(2):
         with pytest.raises(semel.DataLoss, match="DECISION_UNKNOWN"):
             scene.take_over(names)
         (opened,) = open_transactions(client, [(names.topic, 0)])[names.topic, 0]
-        assert look(client, (names.topic, 0), opened.producer_id).committed is None
+        assert find_open_rows(client, (names.topic, 0), opened.producer_id).committed is None
         assert not scene.nothing_is_open(names)
-    heal_shown(client, look(client, (names.topic, 0), opened.producer_id), commit=True)
+    write_marker(client, find_open_rows(client, (names.topic, 0), opened.producer_id), commit=True)
     assert scene.values(names) == ["strange"]
     scene.take_over(names)
     assert scene.values(names) == ["after-0", "strange"]
@@ -268,7 +293,10 @@ def test_rows_of_two_transactions_in_one_are_not_guessed(scene: Scene) -> None:
 
 def test_a_successor_without_the_right(scene: Scene) -> None:
     names = scene.left["no right"].names
-    told = rf"MARKER_LOST.*{names.topic}-0 from offset 2 .*which was committed.*the right Alter on the cluster is missing.*heal {names.topic} 0 --pro"
+    told = (
+        rf"MARKER_LOST.*{names.topic}-0 from offset 2 .*which was committed.*the right Alter on the cluster is"
+        rf" missing.*heal {names.topic} 0 --pro"
+    )
     with pytest.raises(semel.ConfigError, match=told):
         scene.take_over(names, may_heal=False)
     assert scene.values(names, wait_for_open=False) == ["before-0", "before-1", "lost-1"]
@@ -277,16 +305,19 @@ def test_a_successor_without_the_right(scene: Scene) -> None:
 
 
 def test_an_owner_without_the_right(scene: Scene) -> None:
-    """Its rows are committed, and it says so: who writes them again doubles them. With the right it goes on where it stopped."""
+    """Its rows are committed, and it says so: who writes them again doubles them.
+
+    With the right it goes on where it stopped.
+    """
     left = scene.left["living, no right"]
     assert left.producer is not None
     with pytest.raises(semel.ConfigError, match=r"MARKER_LOST.*which was committed"):
-        left.producer.settle()
+        left.producer.wait_visible()
     with pytest.raises(semel.ConfigError, match="MARKER_LOST"):
         left.producer.transaction()
     scene.frail.secured.allow("app", [MAY_HEAL])
     try:
-        left.producer.settle()
+        left.producer.wait_visible()
     finally:
         scene.frail.secured.withdraw("app", MAY_HEAL)
     go_on(left.producer, left.names)
@@ -308,7 +339,7 @@ def test_the_last_epoch(scene: Scene, who: str) -> None:
     assert wrote[1] == LAST_EPOCH
     assert wrote[0] != known.producer_id
     if left.producer is not None:
-        left.producer.settle()
+        left.producer.wait_visible()
         go_on(left.producer, left.names)
         left.producer.close()
     else:

@@ -1,6 +1,8 @@
-"""Objection 23: a broker that was frozen thaws, and still takes itself for the leader; or a new leader is behind: no batch is written twice.
+"""Objection 23: a broker that was frozen thaws, and still takes itself for the leader; or a new leader is behind: no
+batch is written twice.
 
-Whoever takes over asks the wrong one first: its requests wait in the frozen broker's socket and are what it answers first of all.
+Whoever takes over asks the wrong one first: its requests wait in the frozen broker's socket and are what it answers
+first of all.
 """
 
 from __future__ import annotations
@@ -17,15 +19,15 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import semel
 from semel.config import ClientConfig
 from semel.sandbox import Node, Sandbox
-from semel.transaction.markers import wait_seen
-from semel.transaction.progress_topic import DEFAULT_TOPIC, PARTITIONS, ProgressTopic
+from semel.transaction.markers.wait import wait_for_markers
+from semel.transaction.progress.topic import DEFAULT_TOPIC, PARTITIONS, ProgressTopic
+from semel.wire.api.transactions import Identity, open_transactions
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.transactions import Identity, open_transactions
-from tests.crash.arena import assert_whole, new_job
-from tests.crash.pipeline import Job, copy_next, position, write_here
-from tests.crash.strikes import finish, leader_of, live, wait_whole
-from tests.kafka.patient import Patient
+from tests.crash.support.broker_faults import finish, leader_of, live, wait_whole
+from tests.crash.support.pipeline import Job, copy_next, position, write_here
+from tests.crash.support.pipeline_checks import assert_whole, new_job
+from tests.kafka.support.never_heal import Patient
 from tests.waiting import wait_for
 
 
@@ -36,7 +38,12 @@ def kafka5() -> Iterator[Sandbox]:
     with Sandbox.start(nodes=5, settings=quick) as sandbox:
         admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
         replicas = list(itertools.repeat([1, 2, 3], PARTITIONS))
-        topic = NewTopic(DEFAULT_TOPIC, PARTITIONS, replica_assignment=replicas, config={"cleanup.policy": "compact", "min.insync.replicas": "2"})
+        topic = NewTopic(
+            DEFAULT_TOPIC,
+            PARTITIONS,
+            replica_assignment=replicas,
+            config={"cleanup.policy": "compact", "min.insync.replicas": "2"},
+        )
         admin.create_topics([topic])[DEFAULT_TOPIC].result(60)
         wait_whole(sandbox)
         yield sandbox
@@ -75,7 +82,9 @@ def test_a_deposed_leader_of_the_progress_partition(kafka5: Sandbox) -> None:
     beside = replace(job, servers=of(others), request_timeout_ms=2_000, delivery_timeout_ms=60_000)
 
     def take_over() -> int:
-        alone = replace(beside, servers=of([deposed]), request_timeout_ms=20_000)  # its first word is to the deposed one
+        alone = replace(
+            beside, servers=of([deposed]), request_timeout_ms=20_000
+        )  # its first word is to the deposed one
         with semel.Cluster(alone.properties()) as late, late.producer(job.prefix) as owner:
             return position(owner.take_over([job.target], job.group), job)
 
@@ -85,7 +94,7 @@ def test_a_deposed_leader_of_the_progress_partition(kafka5: Sandbox) -> None:
         with semel.Cluster(beside.properties()) as cluster, cluster.producer(job.prefix) as producer:
             producer.take_over([job.target], job.group)
             reached = copy_next(producer, job, write_here(cluster, job))
-            producer.settle()
+            producer.wait_visible()
         successor, found = in_background(take_over)
     finally:
         deposed.thaw()
@@ -97,19 +106,23 @@ def test_a_deposed_leader_of_the_progress_partition(kafka5: Sandbox) -> None:
 
 
 def test_a_leader_of_the_progress_partition_that_is_behind(kafka5: Sandbox) -> None:
-    """The leader dies right behind a commit and a follower freezes: the new leader knows what was committed, and not yet that it was."""
+    """The leader dies right behind a commit and a follower freezes: the new leader knows what was committed, and not
+    yet that it was.
+    """
     job = new_job(kafka5, "behind", chunks=8)
     live(job)
     topic, index = progress_of(job)
     dies = leader_of(kafka5, topic, index)
     assert dies is not None
     freezes = next(node for node in kafka5.nodes if node.id in (1, 2, 3) and node is not dies)
-    beside = replace(job, servers=of([node for node in kafka5.nodes if node not in (dies, freezes)]), request_timeout_ms=2_000)
+    beside = replace(
+        job, servers=of([node for node in kafka5.nodes if node not in (dies, freezes)]), request_timeout_ms=2_000
+    )
     beside = replace(beside, delivery_timeout_ms=100_000)
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
         producer.take_over([job.target], job.group)
         reached = copy_next(producer, job, write_here(cluster, job))
-        producer.settle()
+        producer.wait_visible()
         freezes.freeze()
         dies.kill()
 
@@ -119,7 +132,10 @@ def test_a_leader_of_the_progress_partition_that_is_behind(kafka5: Sandbox) -> N
 
     successor, found = in_background(take_over)
     try:
-        wait_for(lambda: leader_of(kafka5, topic, index, beside.servers) not in (None, dies, freezes), "a leader that is behind")
+        wait_for(
+            lambda: leader_of(kafka5, topic, index, beside.servers) not in (None, dies, freezes),
+            "a leader that is behind",
+        )
         assert found == [], "it has read what one replica alone can tell"
     finally:
         freezes.thaw()
@@ -133,7 +149,9 @@ def test_a_leader_of_the_progress_partition_that_is_behind(kafka5: Sandbox) -> N
 
 
 def test_a_deposed_leader_of_an_output_partition(kafka5: Sandbox) -> None:
-    """It says that nothing is open, while its successor has open rows: the markers are waited for until that one has them."""
+    """It says that nothing is open, while its successor has open rows: the markers are waited for until that one has
+    them.
+    """
     servers = kafka5.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([NewTopic("seen", 1, replica_assignment=[[1, 2, 3]])])["seen"].result(60)
@@ -154,7 +172,9 @@ def test_a_deposed_leader_of_an_output_partition(kafka5: Sandbox) -> None:
         def watch() -> int:
             with Client(ClientConfig.parse({"bootstrap.servers": of([deposed]), "request.timeout.ms": 20_000})) as asks:
                 successor = Identity("seen", opened.producer_id, opened.epoch + 1)
-                wait_seen(asks, [("seen", 0)], successor, (), last_offsets={}, deadline=Deadline(100_000), heal=Patient())
+                wait_for_markers(
+                    asks, [("seen", 0)], successor, (), last_offsets={}, deadline=Deadline(100_000), heal=Patient()
+                )
             return 1
 
         watching, seen = in_background(watch)

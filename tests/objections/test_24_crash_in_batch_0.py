@@ -1,6 +1,7 @@
 """Objection 24: a crash in batch 0 with ``latest``, ``committed`` and ``earliest`` while rows arrive.
 
-Spark asks the source again where it starts, and logs no answer; what it was told first is in the end offset (``began``), and nothing is left out.
+Spark asks the source again where it starts, and logs no answer; what it was told first is in the end offset
+(``began``), and nothing is left out.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from pyspark.sql import SparkSession
 from semel.errors import DataLoss
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
-from tests.spark.harness import produce, unique, values
-from tests.spark.lines import Callback, Crashed, Line, crash_before, crash_behind
+from tests.spark.support.copy_query import Callback, Crashed, Line, crash_before, crash_behind
+from tests.spark.support.topics_and_drivers import produce, unique, values
 from tests.waiting import PATIENCE_S, wait_for
 
 Crash = Callable[[int], Callable[[KafkaSink], Callback]]
@@ -31,13 +32,18 @@ def ids(line: Line) -> list[int]:
 
 @pytest.mark.parametrize("crash", [crash_before, crash_behind])
 def test_latest(spark: SparkSession, kafka: Sandbox, tmp_path: Path, crash: Crash) -> None:
-    """Rows arrive when the query runs, in batch 0; then more, between the crash and the next start; then more behind that."""
+    """Rows arrive when the query runs, in batch 0; then more, between the crash and the next start; then more behind
+    that.
+    """
     line = Line.new(spark, kafka, tmp_path, "latest", per_batch=1_000)
     produce(kafka, line.source, range(100))
     rows = line.rows(startingOffsets="latest").select("key", "value")
     callback = crash(0)(line.sink())
     query = (
-        rows.writeStream.foreachBatch(callback).option("checkpointLocation", str(line.checkpoint)).trigger(processingTime="100 milliseconds").start()
+        rows.writeStream.foreachBatch(callback)
+        .option("checkpointLocation", str(line.checkpoint))
+        .trigger(processingTime="100 milliseconds")
+        .start()
     )
     offsets = line.checkpoint / "offsets" / "0"
     next_number = 100
@@ -58,7 +64,9 @@ def test_latest(spark: SparkSession, kafka: Sandbox, tmp_path: Path, crash: Cras
     for partition in (0, 1):
         seen = [number for number in ids(line) if number % 2 == partition]
         assert seen[0] >= 100, "it began behind what was there"
-        assert seen == list(range(seen[0], next_number + 100, 2)), "from where it began, no row is left out and none is there twice"
+        assert seen == list(range(seen[0], next_number + 100, 2)), (
+            "from where it began, no row is left out and none is there twice"
+        )
 
 
 @pytest.mark.parametrize("crash", [crash_before, crash_behind])
@@ -74,14 +82,18 @@ def test_earliest(spark: SparkSession, kafka: Sandbox, tmp_path: Path, crash: Cr
 
 @pytest.mark.parametrize("crash", [crash_before, crash_behind])
 def test_committed(spark: SparkSession, kafka: Sandbox, tmp_path: Path, crash: Crash) -> None:
-    """A new checkpoint goes on from the offsets of a group; somebody moves them between the crash and the next start."""
+    """A new checkpoint goes on from the offsets of a group; somebody moves them between the crash and the next
+    start.
+    """
     line = Line.new(spark, kafka, tmp_path, "committed", per_batch=60)
     produce(kafka, line.source, range(100))
     group = unique("group")
 
     def commit(offset: int) -> None:
         consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
-        consumer.commit(offsets=[TopicPartition(line.source, partition, offset) for partition in (0, 1)], asynchronous=False)
+        consumer.commit(
+            offsets=[TopicPartition(line.source, partition, offset) for partition in (0, 1)], asynchronous=False
+        )
         consumer.close()
 
     commit(20)

@@ -1,4 +1,6 @@
-"""Objection 25: the sink is called twice in one callback, two sinks have one prefix, one sink serves two queries: refused."""
+"""Objection 25: the sink is called twice in one callback, two sinks have one prefix, one sink serves two queries:
+refused.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from semel.errors import ConfigError, DataLoss
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink, error
-from tests.spark.harness import create, everything, produce, values
-from tests.spark.lines import Callback, Line
+from tests.spark.support.copy_query import Callback, Line
+from tests.spark.support.topics_and_drivers import create, everything, produce, values
 from tests.waiting import PATIENCE_S
 
 
@@ -45,7 +47,9 @@ def test_twice_in_one_callback(line: Line) -> None:
 @pytest.mark.parametrize("versioned", [True, False], ids=["with the batch's number as version", "without a version"])
 @pytest.mark.parametrize("threads", [True, False], ids=["in a thread", "in the function's own"])
 def test_write_in_the_function_of_a_query(line: Line, versioned: bool, threads: bool) -> None:
-    """It would skip by a number that a new checkpoint begins anew with, and without one write a batch again that is run again."""
+    """It would skip by a number that a new checkpoint begins anew with, and without one write a batch again that is run
+    again.
+    """
 
     def writing(sink: KafkaSink) -> Callback:
         def callback(df: DataFrame, number: int) -> None:
@@ -58,7 +62,9 @@ def test_write_in_the_function_of_a_query(line: Line, versioned: bool, threads: 
 
         return callback
 
-    with pytest.raises(ConfigError, match=r"the function of a streaming query.*Call the sink itself there: sink\(df, batch_id\)") as refused:
+    with pytest.raises(
+        ConfigError, match=r"the function of a streaming query.*Call the sink itself there: sink\(df, batch_id\)"
+    ) as refused:
         line.run(around=writing)
     assert refused.value.tag == "WRITE_IN_QUERY"
     assert everything(line.kafka.bootstrap_servers, line.target) == []
@@ -67,7 +73,9 @@ def test_write_in_the_function_of_a_query(line: Line, versioned: bool, threads: 
 
 
 def test_what_the_second_call_was_to_write_comes_by_a_sink_of_its_own(line: Line) -> None:
-    """The first call has committed the batch, so it is skipped from then on: the refusal says so, and its way out is gone."""
+    """The first call has committed the batch, so it is skipped from then on: the refusal says so, and its way out is
+    gone.
+    """
     rest = create(line.kafka, "rest", 2)
     own = KafkaSink(topic=rest, transactionalIdPrefix=rest, **{"kafka.bootstrap.servers": line.kafka.bootstrap_servers})
 
@@ -93,7 +101,9 @@ def test_what_the_second_call_was_to_write_comes_by_a_sink_of_its_own(line: Line
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_two_sinks_with_one_prefix_in_one_callback(line: Line, host: str) -> None:
-    """However the cluster is named: the second one would take over from the first, find the batch committed, and skip it."""
+    """However the cluster is named: the second one would take over from the first, find the batch committed, and skip
+    it.
+    """
     servers = line.kafka.bootstrap_servers.replace("127.0.0.1", host)
 
     def both(sink: KafkaSink) -> Callback:
@@ -123,13 +133,21 @@ def test_a_sink_that_is_made_in_the_function_of_each_batch(line: Line) -> None:
 
 
 def test_a_sink_that_is_new_in_the_query_does_not_take_over_the_other_one(line: Line) -> None:
-    """Its first batch is refused where the query has run before, with a token. The other's progress is not its own: all would be skipped."""
+    """Its first batch is refused where the query has run before, with a token.
+
+    The other's progress is not its own: all would be skipped.
+    """
     audit = create(line.kafka, "audit", 2)
     line.run()
     produce(line.kafka, line.source, range(100, 200))
 
     def beside(**options: str) -> Callable[[KafkaSink], Callback]:
-        own = KafkaSink(topic=audit, transactionalIdPrefix=audit, **{"kafka.bootstrap.servers": line.kafka.bootstrap_servers}, **options)
+        own = KafkaSink(
+            topic=audit,
+            transactionalIdPrefix=audit,
+            **{"kafka.bootstrap.servers": line.kafka.bootstrap_servers},
+            **options,
+        )
 
         def around(sink: KafkaSink) -> Callback:
             def callback(df: DataFrame, number: int) -> None:
@@ -157,7 +175,12 @@ def test_two_queries_with_one_prefix(line: Line, shared: bool) -> None:
     """The second one is refused, and the first goes on undisturbed."""
     sink = line.sink()
     rows = line.rows().select("key", "value")
-    first = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(line.checkpoint)).trigger(processingTime="100 milliseconds").start()
+    first = (
+        rows.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(line.checkpoint))
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
     try:
         first.processAllAvailable()
         second = rows.writeStream.foreachBatch(sink if shared else line.sink())

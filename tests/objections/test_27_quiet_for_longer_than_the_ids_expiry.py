@@ -1,4 +1,6 @@
-"""A query that is quiet for longer than the broker keeps its id goes on afterwards, unless another owner has used the id meanwhile (rule 4)."""
+"""A query that is quiet for longer than the broker keeps its id goes on afterwards, unless another owner has used the
+id meanwhile (rule 4).
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,22 @@ import semel
 from semel.cli import app
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, Step
-from semel.testing.proxy import FaultProxy
+from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.transaction.producer import Producer
-from semel.transaction.progress import Progress
+from semel.transaction.progress.record import Progress
 from semel.transaction.ticket import Receipt, Ticket
-from semel.wire.transactions import describe
-from tests.crash.arena import assert_whole, new_job
-from tests.crash.pipeline import Job, copy_next, position, write_here
-from tests.kafka.cutting import cut
-from tests.kafka.raw import Raw
-from tests.kafka.reading import delete
+from semel.wire.api.transactions import describe
+from tests.crash.support.pipeline import Job, copy_next, position, write_here
+from tests.crash.support.pipeline_checks import assert_whole, new_job
+from tests.kafka.support.delete_front import cut
+from tests.kafka.support.other_client import delete
+from tests.kafka.support.raw_producer import Raw
 from tests.waiting import PATIENCE_S, wait_for
 
-FORGETFUL = {"transactional.id.expiration.ms": "1500", "transaction.remove.expired.transaction.cleanup.interval.ms": "200"}
+FORGETFUL = {
+    "transactional.id.expiration.ms": "1500",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
+}
 SHORT = {"request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
 
 
@@ -53,7 +58,7 @@ def test_it_goes_on(forgetful: Sandbox, before: str) -> None:
         producer.take_over([job.target], job.group)
         if before != "taking over":
             copy_next(producer, job, write_here(cluster, job), abort=before == "an abort")
-        producer.settle()
+        producer.wait_visible()
         wait_until_forgotten(job)
         if before == "an error with nothing sent":
             with pytest.raises(KeyError), producer.transaction():
@@ -67,10 +72,13 @@ def test_progress_that_was_deleted_meanwhile_is_named_and_no_other_owner(forgetf
     """The coordinator has forgotten, and this owner has not: what it committed must be there."""
     job = new_job(forgetful, "quiet", chunks=4)
     kept = f"{job.prefix}-progress"
-    with semel.Cluster({**job.properties(), **SHORT}) as cluster, cluster.producer(job.prefix, progress_topic=kept) as producer:
+    with (
+        semel.Cluster({**job.properties(), **SHORT}) as cluster,
+        cluster.producer(job.prefix, progress_topic=kept) as producer,
+    ):
         producer.take_over([job.target], job.group)
         copy_next(producer, job, write_here(cluster, job))
-        producer.settle()
+        producer.wait_visible()
         delete(job.servers, kept)
         if then == "made again":
             with cluster.producer(f"{job.prefix}-other", progress_topic=kept) as other:
@@ -82,10 +90,24 @@ def test_progress_that_was_deleted_meanwhile_is_named_and_no_other_owner(forgetf
 
 @pytest.mark.parametrize("scope", ["producer", "batch"])
 def test_progress_that_was_cut_off_stays_lost_when_the_id_is_forgotten(forgetful: Sandbox, scope: str) -> None:
-    """A claim is left in front of which records are gone: this one does not expire. The other scope, which has never committed, knows no better."""
+    """A claim is left in front of which records are gone: this one does not expire.
+
+    The other scope, which has never committed, knows no better.
+    """
     job = new_job(forgetful, "quiet", chunks=4)
     kept = f"{job.prefix}-progress"
-    arguments = ["progress", "reset", job.prefix, "--scope", scope, "--progress-topic", kept, "--bootstrap-server", job.servers, "--yes"]
+    arguments = [
+        "progress",
+        "reset",
+        job.prefix,
+        "--scope",
+        scope,
+        "--progress-topic",
+        kept,
+        "--bootstrap-server",
+        job.servers,
+        "--yes",
+    ]
     with semel.Cluster(job.properties()) as cluster:
         with cluster.producer(job.prefix, progress_topic=kept) as producer:
             producer.take_over([job.target], job.group)
@@ -112,12 +134,18 @@ def test_another_scopes_record_alone_says_that_the_id_is_not_new(forgetful: Sand
     kept = f"{job.prefix}-progress"
     with semel.Cluster(job.properties()) as cluster:
         for scope in ("producer", "batch"):
-            with Producer(cluster._client, job.prefix, scope=scope, progress_topic=kept) as owner, owner.transaction() as txn:
+            with (
+                Producer(cluster._client, job.prefix, scope=scope, progress_topic=kept) as owner,
+                owner.transaction() as txn,
+            ):
                 txn.commit(Progress(batch=1))
         cut(job.servers, job.prefix, kept, but=2)
         wait_until_forgotten(job)
         for _ in range(2):
-            with pytest.raises(semel.DataLoss, match="PROGRESS_LOST"), cluster.producer(job.prefix, progress_topic=kept) as producer:
+            with (
+                pytest.raises(semel.DataLoss, match="PROGRESS_LOST"),
+                cluster.producer(job.prefix, progress_topic=kept) as producer,
+            ):
                 producer.take_over()
         with Producer(cluster._client, job.prefix, scope="batch", progress_topic=kept) as owner:
             assert owner.take_over() is not None, "the control"
@@ -125,11 +153,15 @@ def test_another_scopes_record_alone_says_that_the_id_is_not_new(forgetful: Sand
 
 def test_both_stop_where_another_owner_came_and_was_forgotten_too(forgetful: Sandbox) -> None:
     job = new_job(forgetful, "quiet", chunks=4)
-    with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as first, cluster.producer(job.prefix) as second:
+    with (
+        semel.Cluster(job.properties()) as cluster,
+        cluster.producer(job.prefix) as first,
+        cluster.producer(job.prefix) as second,
+    ):
         for owner in (first, second):
             owner.take_over([job.target], job.group)
             copy_next(owner, job, write_here(cluster, job))
-            owner.settle()
+            owner.wait_visible()
         wait_until_forgotten(job)
         with pytest.raises(semel.Fenced, match="another owner has used it since"):
             copy_next(first, job, write_here(cluster, job))
@@ -154,7 +186,7 @@ def test_a_second_takeover_that_fails_is_not_repeated_on_what_was_decided_before
         direct.producer(job.prefix) as successor,
     ):
         producer.take_over([job.target], job.group)
-        producer.settle()
+        producer.wait_visible()
         wait_until_forgotten(job)
         held = [proxy.delay_request("Produce", n) for n in range(1, 20)]
         with pytest.raises(semel.Retriable), producer.transaction() as txn:
@@ -168,8 +200,12 @@ def test_a_second_takeover_that_fails_is_not_repeated_on_what_was_decided_before
     assert_whole(job)
 
 
-def test_an_owner_that_slept_through_the_expiry_leaves_its_successors_rows_alone(forgetful: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands behind InitProducerId until another has the id, by a producer id of its own, with one transaction behind it and one open."""
+def test_an_owner_that_slept_through_the_expiry_leaves_its_successors_rows_alone(
+    forgetful: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands behind InitProducerId until another has the id, by a producer id of its own, with one transaction
+    behind it and one open.
+    """
     job = new_job(forgetful, "quiet", chunks=4)
     asleep, awake = threading.Event(), threading.Event()
 
@@ -183,7 +219,11 @@ def test_an_owner_that_slept_through_the_expiry_leaves_its_successors_rows_alone
             producer.take_over([job.target], job.group)
 
     monkeypatch.setattr(semel.steps, "_observer", sleep)
-    with ThreadPoolExecutor(1, "sleeper") as sleeper, semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as successor:
+    with (
+        ThreadPoolExecutor(1, "sleeper") as sleeper,
+        semel.Cluster(job.properties()) as cluster,
+        cluster.producer(job.prefix) as successor,
+    ):
         woken = sleeper.submit(take_over)
         assert asleep.wait(PATIENCE_S)
         wait_until_forgotten(job)

@@ -1,4 +1,6 @@
-"""What cannot be done is refused by its tag, and nothing of it is in the topic: no committed record, and none of an aborted transaction."""
+"""What cannot be done is refused by its tag, and nothing of it is in the topic: no committed record, and none of an
+aborted transaction.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from pyspark.sql import functions as f
 from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
-from tests.spark.harness import create, everything, produce, unique, values
-from tests.spark.lines import Line
+from tests.spark.support.copy_query import Line
+from tests.spark.support.topics_and_drivers import create, everything, produce, unique, values
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,11 @@ def assert_nothing(kafka: Sandbox, topic: str) -> None:
         ({"topic": "a", "kafka.request.timeout": "1"}, "UNKNOWN_OPTION", "request.timeout.ms"),
         ({"topic": "a", "transactionalIdPrefix": None}, "PREFIX_MISSING", "delivery=at_least_once"),
         ({"topic": "a", "kafka.bootstrap.servers": None}, "CONFIG", "kafka.bootstrap.servers is missing"),
-        ({"topic": "a", "kafka.bootstrap.servers": None, "bootstrap.servers": "a:1"}, "CONFIG", "did you mean kafka.bootstrap.servers"),
+        (
+            {"topic": "a", "kafka.bootstrap.servers": None, "bootstrap.servers": "a:1"},
+            "CONFIG",
+            "did you mean kafka.bootstrap.servers",
+        ),
         ({"topic": "a", "kafka.bootstrap.servers": ""}, "CONFIG", "host:port[,host:port]."),
         ({"topic": "a", "kafka.bootstrap.servers": "nowhere"}, "CONFIG", "not host:port"),
         ({"topic": "a", "delivery": "twice"}, "CONFIG", "exactly_once"),
@@ -117,14 +123,20 @@ def test_topic_that_is_not_there(kafka: Sandbox, rows: DataFrame, options: dict[
 
 def test_broker_that_is_not_there(kafka: Sandbox, rows: DataFrame) -> None:
     address = "127.0.0.1:1"
-    patience = {"kafka.default.api.timeout.ms": 2_000, "kafka.delivery.timeout.ms": 2_000, "kafka.request.timeout.ms": 1_000}
+    patience = {
+        "kafka.default.api.timeout.ms": 2_000,
+        "kafka.delivery.timeout.ms": 2_000,
+        "kafka.request.timeout.ms": 1_000,
+    }
     with pytest.raises(Retriable, match=address):
         sink(kafka, topic="a", **{"kafka.bootstrap.servers": address, **patience}).write(rows, version=1)
 
 
 @pytest.mark.parametrize("keyed", [True, False])
 def test_row_that_is_too_large(kafka: Sandbox, rows: DataFrame, keyed: bool) -> None:
-    """The first rows of the task may have been sent by then: they are aborted, and no reader of committed rows sees them."""
+    """The first rows of the task may have been sent by then: they are aborted, and no reader of committed rows sees
+    them.
+    """
     topic = create(kafka, "large", 1)
     large = rows.coalesce(1).withColumn("value", f.expr("repeat('x', if(key = '7', 1200000, 10))"))
     with pytest.raises(ConfigError, match="row 7 ") as refused:
@@ -168,7 +180,9 @@ def changed(spark: SparkSession) -> Iterator[Any]:
         ("spark.ui.retainedJobs", "20", "RETAINED_JOBS"),
     ],
 )
-def test_settings_of_spark(kafka: Sandbox, topic: str, rows: DataFrame, changed: Any, name: str, value: str, tag: str) -> None:
+def test_settings_of_spark(
+    kafka: Sandbox, topic: str, rows: DataFrame, changed: Any, name: str, value: str, tag: str
+) -> None:
     changed(name, value)
     with pytest.raises(ConfigError) as refused:
         sink(kafka, topic=topic).write(rows, version=1)
@@ -189,7 +203,9 @@ def test_state_with_pipelined_python_workers(spark: SparkSession, kafka: Sandbox
     line.assert_exact()
 
 
-def test_query_that_writes_to_what_it_reads(spark: SparkSession, kafka: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_query_that_writes_to_what_it_reads(
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Some do so on purpose, so it is said and not refused."""
     line = Line.new(spark, kafka, tmp_path, "circle")
     produce(kafka, line.source, range(10))
@@ -197,7 +213,12 @@ def test_query_that_writes_to_what_it_reads(spark: SparkSession, kafka: Sandbox,
         line.run()
         assert "writes to what it reads" not in caplog.text
         back = KafkaSink(topic=line.source, transactionalIdPrefix=line.source, **line.kafka_options)
-        writer = line.rows().select("key", "value").writeStream.foreachBatch(back).option("checkpointLocation", str(tmp_path / "back"))
+        writer = (
+            line.rows()
+            .select("key", "value")
+            .writeStream.foreachBatch(back)
+            .option("checkpointLocation", str(tmp_path / "back"))
+        )
         writer.trigger(availableNow=True).start().awaitTermination()
     assert f"the query writes to what it reads ({line.source})" in caplog.text
 
@@ -207,9 +228,14 @@ def test_rows_that_still_have_the_columns_of_the_source(spark: SparkSession, kaf
     line = Line.new(spark, kafka, tmp_path, "whole-rows")
     produce(kafka, line.source, range(10))
     rows = spark.read.format("semel").options(**line.kafka_options, subscribe=line.source).load()
-    with pytest.raises(Exception, match=r"UNKNOWN_TOPIC.*If topic is the column of the source, which says where a row was read: drop it"):
+    with pytest.raises(
+        Exception,
+        match=r"UNKNOWN_TOPIC.*If topic is the column of the source, which says where a row was read: drop it",
+    ):
         sink(kafka, topics=line.target).write(rows, version=1)
-    with pytest.raises(Exception, match=r"UNKNOWN_PARTITION.*If partition is the column of the source.*drop it, and the key decides"):
+    with pytest.raises(
+        Exception, match=r"UNKNOWN_PARTITION.*If partition is the column of the source.*drop it, and the key decides"
+    ):
         sink(kafka, topic=create(kafka, "narrow", 1)).write(rows, version=1)
     assert_nothing(kafka, line.target)
 
@@ -228,7 +254,12 @@ def test_real_time_mode(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> 
     line = Line.new(spark, kafka, tmp_path, "real-time")
     produce(kafka, line.source, range(10))
     # PySpark's own types do not know this trigger
-    writer: Any = line.rows().select("key", "value").writeStream.outputMode("update").option("checkpointLocation", str(line.checkpoint))
+    writer: Any = (
+        line.rows()
+        .select("key", "value")
+        .writeStream.outputMode("update")
+        .option("checkpointLocation", str(line.checkpoint))
+    )
     with pytest.raises(Exception, match="REAL_TIME"):
         writer.foreachBatch(line.sink()).trigger(realTime="5 minutes").start().awaitTermination(60)
     assert_nothing(kafka, line.target)

@@ -12,8 +12,8 @@ import pytest
 
 from semel.sandbox import Sandbox
 from semel.testing.crash import CrashPlan
-from semel.testing.spark_home import java_options, spark_home
-from tests.spark.harness import LOCAL_DRIVER, create, produce, values
+from semel.testing.spark.spark_home import java_options, spark_home
+from tests.spark.support.topics_and_drivers import LOCAL_DRIVER, create, produce, values
 from tests.waiting import PATIENCE_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -52,7 +52,9 @@ def test_a_program_anywhere_on_the_disk_finds_the_source(kafka: Sandbox, tmp_pat
     (tmp_path / "mine.py").write_text(READ.format(servers=kafka.bootstrap_servers, topic=topic, java=java_options()))
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     variables |= {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run([sys.executable, "mine.py"], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        [sys.executable, "mine.py"], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert "rows: 30" in done.stdout, done.stderr[-3000:]
 
 
@@ -73,7 +75,9 @@ def test_plain_python(kafka: Sandbox, tmp_path: Path) -> None:
 )
 def test_demo(arguments: list[str], status: int, printed: list[str], tmp_path: Path) -> None:
     argv = [str(Path(sys.executable).with_name("semel")), "demo", *arguments]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=4 * PATIENCE_S)  # six starts of Spark
+    done = subprocess.run(
+        argv, cwd=tmp_path, capture_output=True, text=True, timeout=4 * PATIENCE_S
+    )  # six starts of Spark
     assert done.returncode == status, done.stdout + done.stderr
     for text in printed:
         assert text in done.stdout + done.stderr

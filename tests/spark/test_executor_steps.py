@@ -1,7 +1,9 @@
-"""An executor killed at every step of a participant: the driver survives, the batch is aborted and run again inside the callback, exact at the end.
+"""An executor killed at every step of a participant: the driver survives, the batch is aborted and run again inside the
+callback, exact at the end.
 
-Executors killed at steps of the owner and of the sink are in ``tests/objections/test_02_driver_need_not_ask_tasks.py``. The control, which doubles
-rows where an executor is killed without a transaction, is the demo's: ``tests/spark/test_examples.py``.
+Executors killed at steps of the owner and of the sink are in ``tests/objections/test_02_driver_need_not_ask_tasks.py``.
+The control, which doubles rows where an executor is killed without a transaction, is the demo's:
+``tests/spark/test_examples.py``.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from pathlib import Path
 from semel.sandbox import Sandbox
 from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
-from semel.testing.spark import SparkCluster
-from tests.spark.harness import assert_exact, new_copy, program
+from semel.testing.spark.spark_cluster import SparkCluster
+from tests.spark.support.topics_and_drivers import assert_exact, new_copy, program
 from tests.waiting import PATIENCE_S
 
 ROWS, PER_BATCH = 2_000, 200
@@ -20,7 +22,10 @@ ROWS, PER_BATCH = 2_000, 200
 
 def points() -> list[CrashPoint]:
     """One in each of several batches: two tasks pass each step once a batch, and again where the batch is run again."""
-    return [CrashPoint(step, passing, Action.EXECUTOR) for step, passing in zip(ParticipantStep, (2, 6, 10, 14), strict=True)]
+    return [
+        CrashPoint(step, passing, Action.EXECUTOR)
+        for step, passing in zip(ParticipantStep, (2, 6, 10, 14), strict=True)
+    ]
 
 
 def test_executor_killed_at_every_step(kafka: Sandbox, spark_cluster: SparkCluster, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Pins every internal of Spark that semel leans on, on running queries: a new version of Spark that changes one shows here first."""
+"""Pins every internal of Spark that semel leans on, on running queries: a new version of Spark that changes one shows
+here first.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +22,35 @@ from py4j.protocol import MEMORY_COMMAND_NAME, Py4JJavaError
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent, StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from semel.errors import Fenced, Unsupported
-from semel.spark import books, internals
 from semel.spark.errors import QueryStopped, error
-from semel.spark.facts import Callback, Execution, Job, Keeping, Plan, Settings, SourceInfo, Trigger
-from semel.spark.offsets import SourceOffset, TopicOffset, as_dict, parse
-from semel.spark.precedence import Run, Skip, decide
-from semel.spark.query import MicroBatch, Query, observe, planned, positions_of
-from semel.transaction.progress import KafkaSource, OtherSource, Progress, TopicEnd
-from tests.spark.lines import cut
-from tests.spark.session import KEPT_STAGES
-from tests.spark.spark_books import job_group, many_jobs
+from semel.spark.jvm import status_store, streaming_query
+from semel.spark.jvm.values import Callback, Execution, Job, Plan, Settings, SourceInfo, Statefulness, Trigger
+from semel.spark.sink.micro_batch import MicroBatch, Query, observe, planned, positions_of
+from semel.spark.sink.reconcile import Run, Skip, reconcile
+from semel.spark.source_offset import SourceOffset, TopicOffset, as_dict, parse
+from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, TopicEnd
+from tests.spark.support.copy_query import cut
+from tests.spark.support.session import KEPT_STAGES
+from tests.spark.support.spark_books import job_group, many_jobs
 
 T = TypeVar("T")
 PATIENCE = 60.0
 
 
 class StandInReader(DataSourceStreamReader):
-    """Five rows a batch of partition 0, and from the third offset on a partition 1, in the offset JSON of our source."""
+    """Five rows a batch of partition 0, and from the third offset on a partition 1, in the offset JSON of our
+    source.
+    """
 
     def __init__(self) -> None:
         self.asked = 0
@@ -92,7 +101,9 @@ def ours(spark: SparkSession, name: str | None = None) -> DataFrame:
 
 
 def numbers(spark: SparkSession, name: str | None = None) -> DataFrame:
-    reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("advanceMillisPerBatch", 5000)
+    reader = (
+        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("advanceMillisPerBatch", 5000)
+    )
     return (reader.name(name) if name else reader).load()
 
 
@@ -103,8 +114,14 @@ def keys(frame: DataFrame) -> DataFrame:
 Ask = Callable[[DataFrame, int], T]
 
 
-def start(frame: DataFrame, callback: Callable[[DataFrame, int], None], mode: str, checkpoint: Path | None, **trigger: Any) -> StreamingQuery:
-    writer = frame.writeStream.foreachBatch(callback).outputMode(mode).trigger(**(trigger or {"processingTime": "0 seconds"}))
+def start(
+    frame: DataFrame, callback: Callable[[DataFrame, int], None], mode: str, checkpoint: Path | None, **trigger: Any
+) -> StreamingQuery:
+    writer = (
+        frame.writeStream.foreachBatch(callback)
+        .outputMode(mode)
+        .trigger(**(trigger or {"processingTime": "0 seconds"}))
+    )
     return writer.start(**({"checkpointLocation": str(checkpoint)} if checkpoint is not None else {}))
 
 
@@ -117,7 +134,8 @@ def answers(
     checkpoint: Path | None = None,
     **trigger: Any,
 ) -> tuple[StreamingQuery, list[T]]:
-    """What ``ask`` answers in the first callbacks of a query, which is stopped then. An error in a callback is raised here.
+    """What ``ask`` answers in the first callbacks of a query, which is stopped then. An error in a callback is raised
+    here.
 
     Batches are not executed: each would cost a Python worker.
     """
@@ -144,13 +162,13 @@ def answers(
 
 
 def called(frame: DataFrame) -> Callback:
-    found = internals.callback(frame)
+    found = streaming_query.callback(frame)
     assert found is not None
     return found
 
 
 def execution(frame: DataFrame) -> Execution:
-    return internals.find(frame, called(frame).query)
+    return streaming_query.find_query(frame, called(frame).query)
 
 
 # Who calls
@@ -163,7 +181,7 @@ def test_callback_knows_its_query_run_and_batch(spark: SparkSession) -> None:
 
 
 def test_outside_of_foreach_batch_there_is_no_callback(spark: SparkSession) -> None:
-    assert internals.callback(spark.range(1)) is None
+    assert streaming_query.callback(spark.range(1)) is None
     with pytest.raises(Unsupported, match="NO_CALLBACK"):
         observe(spark.range(1))
 
@@ -188,7 +206,11 @@ def test_query_without_a_checkpoint_location_has_a_temporary_one(spark: SparkSes
 
 def test_query_of_another_session_with_a_name_is_found(spark: SparkSession, tmp_path: Path) -> None:
     found: queue.Queue[Execution] = queue.Queue()
-    writer = numbers(spark.newSession()).writeStream.queryName("by-name").option("checkpointLocation", str(tmp_path / "temporary-of-mine"))
+    writer = (
+        numbers(spark.newSession())
+        .writeStream.queryName("by-name")
+        .option("checkpointLocation", str(tmp_path / "temporary-of-mine"))
+    )
     running = writer.foreachBatch(lambda frame, batch: found.put(execution(frame))).start()
     try:
         answer = found.get(timeout=PATIENCE)
@@ -197,8 +219,12 @@ def test_query_of_another_session_with_a_name_is_found(spark: SparkSession, tmp_
     assert (answer.name, answer.query, answer.temporary) == ("by-name", running.id, False)
 
 
-@pytest.mark.parametrize(("trigger", "expected"), [({"availableNow": True}, Trigger.AVAILABLE_NOW), ({"once": True}, Trigger.ONCE)])
-def test_triggers_that_end_by_themselves(spark: SparkSession, tmp_path: Path, trigger: dict[str, Any], expected: Trigger) -> None:
+@pytest.mark.parametrize(
+    ("trigger", "expected"), [({"availableNow": True}, Trigger.AVAILABLE_NOW), ({"once": True}, Trigger.ONCE)]
+)
+def test_triggers_that_end_by_themselves(
+    spark: SparkSession, tmp_path: Path, trigger: dict[str, Any], expected: Trigger
+) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "rows.txt").write_text("a\nb\n")
     _, [found] = answers(spark.readStream.text(str(tmp_path / "in")), lambda frame, batch: execution(frame), **trigger)
@@ -212,7 +238,10 @@ def test_every_trigger_has_the_name_of_a_class_of_spark(spark: SparkSession) -> 
 
 
 def test_asynchronous_progress_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Its offset log is written behind the batches. Spark itself refuses it for foreachBatch, unless it is told not to."""
+    """Its offset log is written behind the batches.
+
+    Spark itself refuses it for foreachBatch, unless it is told not to.
+    """
     caught: queue.Queue[BaseException] = queue.Queue()
 
     def callback(frame: DataFrame, batch: int) -> None:
@@ -238,7 +267,7 @@ def test_asynchronous_progress_is_refused(spark: SparkSession, tmp_path: Path) -
 def test_offset_log_has_the_end_of_the_batch_before_it_runs(spark: SparkSession) -> None:
     def ask(frame: DataFrame, batch: int) -> tuple[Any, ...]:
         found = execution(frame)
-        return tuple(internals.entry(found, n) for n in (batch - 1, batch, batch + 1))
+        return tuple(streaming_query.offset_log_entry(found, n) for n in (batch - 1, batch, batch + 1))
 
     _, [first, second] = answers(ours(spark), ask, 2)
     before, entry, after = first
@@ -251,10 +280,12 @@ def test_offset_log_has_the_end_of_the_batch_before_it_runs(spark: SparkSession)
 
 def ask_sources(frame: DataFrame, batch: int) -> tuple[tuple[SourceInfo, ...], Any]:
     found = execution(frame)
-    return internals.sources(found), internals.entry(found, batch)
+    return streaming_query.sources(found), streaming_query.offset_log_entry(found, batch)
 
 
-def test_sources_are_in_the_order_of_the_offset_log_and_ours_is_known_by_its_format(spark: SparkSession, tmp_path: Path) -> None:
+def test_sources_are_in_the_order_of_the_offset_log_and_ours_is_known_by_its_format(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     (tmp_path / "rows.txt").write_text("a\n")
     frame = keys(numbers(spark)).union(keys(ours(spark))).union(keys(spark.readStream.text(str(tmp_path))))
     _, [(sources, entry)] = answers(frame, ask_sources)
@@ -275,7 +306,9 @@ def test_source_used_twice_is_two_sources(spark: SparkSession) -> None:
     assert entry.offsets["0"] == entry.offsets["1"]
 
 
-def test_source_used_twice_has_one_key_in_version_2_of_the_log(spark: SparkSession, setting: Callable[[str, str], None]) -> None:
+def test_source_used_twice_has_one_key_in_version_2_of_the_log(
+    spark: SparkSession, setting: Callable[[str, str], None]
+) -> None:
     setting("spark.sql.streaming.offsetLog.formatVersion", "2")
     once = keys(ours(spark))
     _, [(sources, entry)] = answers(once.union(once), ask_sources)
@@ -312,15 +345,21 @@ STATELESS: dict[str, Build] = {
     "python": lambda rows: rows.mapInArrow(lambda batches: batches, "timestamp timestamp, value long"),
     "watermark only": lambda rows: rows.withWatermark("timestamp", "1 second"),
     "union": lambda rows: rows.union(rows),
-    "join with a static aggregate": lambda rows: rows.join(rows.sparkSession.range(5).groupBy("id").count(), functions.expr("value = id")),
+    "join with a static aggregate": lambda rows: rows.join(
+        rows.sparkSession.range(5).groupBy("id").count(), functions.expr("value = id")
+    ),
 }
 STATEFUL: dict[str, Build] = {
     "aggregate": lambda rows: rows.groupBy("value").count(),
     "session window": lambda rows: (
-        rows.withWatermark("timestamp", "1 second").groupBy(functions.session_window("timestamp", "2 seconds"), "value").count()
+        rows.withWatermark("timestamp", "1 second")
+        .groupBy(functions.session_window("timestamp", "2 seconds"), "value")
+        .count()
     ),
     "drop duplicates": lambda rows: rows.dropDuplicates(["value"]),
-    "drop duplicates within watermark": lambda rows: rows.withWatermark("timestamp", "1 second").dropDuplicatesWithinWatermark(["value"]),
+    "drop duplicates within watermark": lambda rows: rows.withWatermark(
+        "timestamp", "1 second"
+    ).dropDuplicatesWithinWatermark(["value"]),
     "distinct": lambda rows: rows.distinct(),
     "limit": lambda rows: rows.limit(15),
     "join of streams": lambda rows: rows.alias("a").join(rows.alias("b"), functions.expr("a.value = b.value")),
@@ -332,13 +371,13 @@ UPDATES = {"aggregate", "python state"}
 
 
 def judge(frame: DataFrame, batch: int) -> Plan:
-    return internals.plan(frame, execution(frame), batch)
+    return streaming_query.judge_plan(frame, execution(frame), batch)
 
 
 @pytest.mark.parametrize("name", STATELESS)
 def test_plans_that_keep_no_state(spark: SparkSession, name: str) -> None:
     _, [found] = answers(STATELESS[name](numbers(spark)), judge)
-    assert (found.keeping, found.operators) == (Keeping.STATELESS, ())
+    assert (found.statefulness, found.operators) == (Statefulness.STATELESS, ())
     assert found.watermark == ("watermark" in name)
     assert found.deterministic
 
@@ -346,7 +385,7 @@ def test_plans_that_keep_no_state(spark: SparkSession, name: str) -> None:
 @pytest.mark.parametrize("name", STATEFUL)
 def test_plans_that_keep_state(spark: SparkSession, name: str) -> None:
     _, [found] = answers(STATEFUL[name](numbers(spark)), judge, mode="update" if name in UPDATES else "append")
-    assert found.keeping is Keeping.STATEFUL
+    assert found.statefulness is Statefulness.STATEFUL
     assert len(found.operators) > 1, "both witnesses see it"
     assert found.watermark == (name in ("session window", "drop duplicates within watermark"))
 
@@ -355,9 +394,9 @@ def test_every_witness_of_state_is_a_class_of_spark(spark: SparkSession) -> None
     """transformWithState needs packages that a test machine may lack, so its operators are pinned by their classes."""
     jvm: Any = spark._jvm
     load = jvm.java.lang.Class.forName
-    for name in internals.STATEFUL_LOGICAL | set(internals.WATERMARKS):
+    for name in streaming_query.STATEFUL_LOGICAL | set(streaming_query.WATERMARKS):
         load(f"org.apache.spark.sql.catalyst.plans.logical.{name}")
-    operator = load(internals.STATEFUL_OPERATOR)
+    operator = load(streaming_query.STATEFUL_OPERATOR)
     for name in (
         "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec",
         "org.apache.spark.sql.execution.python.streaming.FlatMapGroupsInPandasWithStateExec",
@@ -367,8 +406,13 @@ def test_every_witness_of_state_is_a_class_of_spark(spark: SparkSession) -> None
         assert operator.isAssignableFrom(load(name)), name
 
 
-@pytest.mark.parametrize(("expression", "deterministic"), [("rand()", False), ("uuid()", False), ("current_timestamp()", True), ("value + 1", True)])
-def test_deterministic_is_what_a_replayed_batch_computes_again(spark: SparkSession, expression: str, deterministic: bool) -> None:
+@pytest.mark.parametrize(
+    ("expression", "deterministic"),
+    [("rand()", False), ("uuid()", False), ("current_timestamp()", True), ("value + 1", True)],
+)
+def test_deterministic_is_what_a_replayed_batch_computes_again(
+    spark: SparkSession, expression: str, deterministic: bool
+) -> None:
     _, [found] = answers(numbers(spark).selectExpr(f"{expression} as x"), judge)
     assert found.deterministic is deterministic
 
@@ -386,12 +430,19 @@ def test_callbacks_own_frame_shows_nothing_of_the_plan(spark: SparkSession) -> N
 
 
 def test_settings_in_force(spark: SparkSession, setting: Callable[[str, str], None]) -> None:
-    plain = Settings(state_format=1, commit_validation=True, speculation=False, pipelined=False, retained_stages=KEPT_STAGES, retained_jobs=1000)
-    _, [found] = answers(numbers(spark), lambda frame, batch: internals.settings(frame))
+    plain = Settings(
+        state_format=1,
+        commit_validation=True,
+        speculation=False,
+        pipelined=False,
+        retained_stages=KEPT_STAGES,
+        retained_jobs=1000,
+    )
+    _, [found] = answers(numbers(spark), lambda frame, batch: streaming_query.settings(frame))
     assert found == plain
     setting("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
     setting("spark.sql.streaming.stateStore.commitValidation.enabled", "false")
-    _, [found] = answers(numbers(spark), lambda frame, batch: internals.settings(frame))
+    _, [found] = answers(numbers(spark), lambda frame, batch: streaming_query.settings(frame))
     assert (found.state_format, found.commit_validation) == (2, False)
 
 
@@ -407,24 +458,29 @@ def test_stage_of_a_finished_job(spark: SparkSession) -> None:
 
     rows = spark.range(10).repartition(3).mapInArrow(report, "stage int").collect()
     [number] = {row.stage for row in rows}
-    found = books.stage(spark, number)
+    found = status_store.stage(spark, number)
     assert found is not None
     assert (found.id, found.attempt, found.tasks, found.failed) == (number, 0, len(rows), 0)
-    assert books.stage(spark, 1_000_000) is None
+    assert status_store.stage(spark, 1_000_000) is None
 
 
 @pytest.fixture
 def nothing_is_forgotten(spark: SparkSession) -> None:
-    """For a test of up to ten stages. Where Spark keeps all that it may, the next one has it forget a tenth, those that were found done first."""
+    """For a test of up to ten stages.
+
+    Where Spark keeps all that it may, the next one has it forget a tenth, those that were found done first.
+    """
     room = 10
-    while len(books.stages(spark, range(1_000_000))) > KEPT_STAGES - room:
+    while len(status_store.stages(spark, range(1_000_000))) > KEPT_STAGES - room:
         spark.sparkContext.parallelize([1], 1).count()
-        assert books.await_books(spark, PATIENCE)
+        assert status_store.wait_until_current(spark, PATIENCE)
 
 
 @pytest.mark.usefixtures("nothing_is_forgotten")
 def test_jobs_of_a_group_and_what_their_stages_have_computed(spark: SparkSession) -> None:
-    """With adaptive execution a stage has a job to itself, and stands in later ones as done: with the same RDDs, and no task completed."""
+    """With adaptive execution a stage has a job to itself, and stands in later ones as done: with the same RDDs, and no
+    task completed.
+    """
     with job_group(spark, "grouped"):
         spark.sparkContext.addJobTag("tagged")
         spark.range(10).repartition(3).groupBy("id").count().collect()
@@ -432,7 +488,7 @@ def test_jobs_of_a_group_and_what_their_stages_have_computed(spark: SparkSession
         found = _ended(spark)
     assert all("tagged" in job.tags for job in found), "beside those of Spark's own"
     assert [(job.completed, job.failed, job.computed_one) for job in found] == [(1, 0, True)] * 3
-    runs = [[books.stage(spark, stage) for stage in sorted(job.stages)] for job in found]
+    runs = [[status_store.stage(spark, stage) for stage in sorted(job.stages)] for job in found]
     told = [[stage for stage in job if stage is not None] for job in runs]
     assert [len(job) for job in told] == [1, 2, 3]
     assert [[stage.completed > 0 for stage in job] for job in told] == [[True], [False, True], [False, False, True]]
@@ -442,9 +498,9 @@ def test_jobs_of_a_group_and_what_their_stages_have_computed(spark: SparkSession
     assert [stage.rdd for stage in told[2][:2]] == [told[0][0].rdd, told[1][1].rdd]
     assert len({stage.rdd for job in told for stage in job}) == 3
     with job_group(spark, "another"):
-        assert books.job_ids(spark) == []
-    assert books.job(spark, 1_000_000) is None
-    assert books.stage(spark, 1_000_000) is None
+        assert status_store.job_ids(spark) == []
+    assert status_store.job(spark, 1_000_000) is None
+    assert status_store.stage(spark, 1_000_000) is None
 
 
 def _checkpointed(rows: DataFrame, way: str) -> DataFrame:
@@ -453,7 +509,9 @@ def _checkpointed(rows: DataFrame, way: str) -> DataFrame:
         kept = rows.rdd.map(lambda row: (row.id,))
         kept.checkpoint()
         return session.createDataFrame(kept, "id long")
-    return rows.localCheckpoint(eager=way != "lazy and local") if "local" in way else rows.checkpoint(eager=way != "lazy")
+    return (
+        rows.localCheckpoint(eager=way != "lazy and local") if "local" in way else rows.checkpoint(eager=way != "lazy")
+    )
 
 
 @pytest.mark.parametrize("way", ["eager", "lazy", "local", "lazy and local", "an RDD"])
@@ -462,40 +520,45 @@ def test_checkpoints_that_a_frame_is_read_from(spark: SparkSession, tmp_path: Pa
     spark.sparkContext.setCheckpointDir(str(tmp_path))
     frame = _checkpointed(spark.range(10).repartition(2), way)
     if way in ("lazy", "lazy and local", "an RDD"):
-        assert internals.newest_checkpoint(frame) == -1
+        assert streaming_query.newest_checkpoint(frame) == -1
         with job_group(spark, f"first over {way}"):
             frame.count()
             first = _ended(spark)[0]
-        assert internals.newest_checkpoint(frame) > max(stage.rdd for stage in books.stages(spark, first.stages).values())
-    newest = internals.newest_checkpoint(frame)
+        assert streaming_query.newest_checkpoint(frame) > max(
+            stage.rdd for stage in status_store.stages(spark, first.stages).values()
+        )
+    newest = streaming_query.newest_checkpoint(frame)
     assert newest > 0
     frame.createOrReplaceTempView("kept")
     above = spark.range(10).where("id > (select max(id) from kept)").union(spark.range(3))
-    assert internals.newest_checkpoint(above) == newest, "of a subquery"
-    assert internals.newest_checkpoint(frame.join(_checkpointed(spark.range(3), "eager"), "id")) > newest
-    assert internals.newest_checkpoint(spark.range(10)) == -1
+    assert streaming_query.newest_checkpoint(above) == newest, "of a subquery"
+    assert streaming_query.newest_checkpoint(frame.join(_checkpointed(spark.range(3), "eager"), "id")) > newest
+    assert streaming_query.newest_checkpoint(spark.range(10)) == -1
 
 
 def test_newest_of_what_is_persisted(spark: SparkSession) -> None:
     persisted = [spark.sparkContext.parallelize([number], 1).persist() for number in range(3)]
     ids = [rdd.id() for rdd in persisted]
-    assert internals.newest_persisted(spark.range(1)) == max(ids)
+    assert streaming_query.newest_persisted(spark.range(1)) == max(ids)
     persisted[ids.index(max(ids))].unpersist()
-    assert internals.newest_persisted(spark.range(1)) == sorted(ids)[1]
+    assert streaming_query.newest_persisted(spark.range(1)) == sorted(ids)[1]
     frame = spark.range(10).persist()
     frame.count()
-    assert internals.newest_persisted(spark.range(1)) > max(ids), "by anybody"
+    assert streaming_query.newest_persisted(spark.range(1)) > max(ids), "by anybody"
     frame.unpersist(blocking=True)
     for rdd in persisted:
         rdd.unpersist()
-    assert internals.newest_persisted(spark.range(1)) < min(ids)
+    assert streaming_query.newest_persisted(spark.range(1)) < min(ids)
 
 
 def test_what_is_persisted_is_asked_for_in_few_calls(spark: SparkSession) -> None:
-    """It is asked in each batch. The end of an iterator over what Java keeps is an exception there, which alone is eighty calls."""
+    """It is asked in each batch.
+
+    The end of an iterator over what Java keeps is an exception there, which alone is eighty calls.
+    """
     frame, persisted = spark.range(1), [spark.sparkContext.parallelize([number], 1).persist() for number in range(20)]
     with calls_of_the_jvm() as calls:
-        internals.newest_persisted(frame)
+        streaming_query.newest_persisted(frame)
     with calls_of_the_jvm() as control:
         list(spark.sparkContext._jsc.getPersistentRDDs())
     for rdd in persisted:
@@ -521,13 +584,15 @@ def calls_of_the_jvm() -> Iterator[list[str]]:
 def test_checkpoint_in_the_lineage_of_a_micro_batch(spark: SparkSession) -> None:
     static = spark.range(10).localCheckpoint()
     joined = numbers(spark).join(static.hint("merge"), functions.col("value") == static.id)
-    _, [found] = answers(joined, lambda frame, batch: internals.newest_checkpoint(frame))
-    assert found == internals.newest_checkpoint(static)
+    _, [found] = answers(joined, lambda frame, batch: streaming_query.newest_checkpoint(frame))
+    assert found == streaming_query.newest_checkpoint(static)
 
 
 @pytest.mark.usefixtures("nothing_is_forgotten")
 def test_a_checkpoint_leaves_a_shuffle_behind_it_its_rdd(spark: SparkSession, tmp_path: Path) -> None:
-    """What is behind the checkpoint is read from it from then on: computed again, it is a stage of other RDDs, and still the same shuffle."""
+    """What is behind the checkpoint is read from it from then on: computed again, it is a stage of other RDDs, and
+    still the same shuffle.
+    """
     spark.sparkContext.setCheckpointDir(str(tmp_path))
     kept = spark.sparkContext.parallelize(range(10), 2).map(lambda number: (number, number))
     kept.checkpoint()
@@ -536,7 +601,9 @@ def test_a_checkpoint_leaves_a_shuffle_behind_it_its_rdd(spark: SparkSession, tm
         shuffled.count()
         shuffled.count()
         jobs = _ended(spark)
-    computed, checkpoint, found_done = [[books.stages(spark, job.stages)[id] for id in sorted(job.stages)] for job in jobs]
+    computed, checkpoint, found_done = [
+        [status_store.stages(spark, job.stages)[id] for id in sorted(job.stages)] for job in jobs
+    ]
     assert len(checkpoint) == 1
     assert [stage.completed > 0 for stage in (computed[0], found_done[0])] == [True, False]
     assert computed[0].rdd == found_done[0].rdd
@@ -546,25 +613,25 @@ def test_books_that_are_waited_for(spark: SparkSession) -> None:
     with job_group(spark, "shown at once"):
         for number in range(1, 20):
             spark.sparkContext.parallelize([1]).count()
-            assert books.await_books(spark, 10)
-            assert len(books.job_ids(spark)) == number
+            assert status_store.wait_until_current(spark, 10)
+            assert len(status_store.job_ids(spark)) == number
 
 
 def test_jobs_that_spark_has_forgotten_since(spark: SparkSession) -> None:
     """One that it keeps and that ended before says that none is."""
     start = int(time.time() * 1000)
     many_jobs(spark)
-    assert books.await_books(spark, PATIENCE)
+    assert status_store.wait_until_current(spark, PATIENCE)
     end = int(time.time() * 1000)
-    assert books.forgot_jobs_since(spark, lambda: start)
-    assert not books.forgot_jobs_since(spark, lambda: end)
+    assert status_store.forgot_jobs_since(spark, lambda: start)
+    assert not status_store.forgot_jobs_since(spark, lambda: end)
 
 
 def test_when_a_micro_batch_began(spark: SparkSession) -> None:
     def look(frame: DataFrame, batch: int) -> tuple[float, int, float]:
-        called = internals.callback(frame)
+        called = streaming_query.callback(frame)
         assert called is not None
-        return before, internals.began(frame, called.run), time.time() * 1000
+        return before, streaming_query.batch_start_ms(frame, called.run), time.time() * 1000
 
     before = time.time() * 1000 - 1
     _, found = answers(numbers(spark), look)
@@ -587,10 +654,15 @@ def test_books_do_not_wait_for_listeners_of_others(spark: SparkSession, tmp_path
     slow = Slow()
     spark.streams.addListener(slow)
     try:
-        writer = spark.readStream.format("rate").load().writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        writer = (
+            spark.readStream.format("rate")
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path))
+        )
         writer.trigger(once=True).start().awaitTermination()
         assert busy.wait(PATIENCE)
-        assert books.await_books(spark, PATIENCE)
+        assert status_store.wait_until_current(spark, PATIENCE)
         assert not over.is_set()
         with pytest.raises(Py4JJavaError, match="TimeoutException"):  # the control: Spark's bus is not empty
             spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(100)
@@ -604,19 +676,25 @@ def test_stages_in_one_answer_are_as_they_are_one_by_one(spark: SparkSession) ->
     with job_group(spark, "with several stages"):
         spark.range(10).repartition(3).groupBy("id").count().collect()
         ids = {id for job in _ended(spark) for id in job.stages}
-    few = books.stages(spark, ids)
+    few = status_store.stages(spark, ids)
     assert few.keys() == ids
-    assert {id: books.stage(spark, id) for id in ids} == few
-    assert books.stages(spark, {*ids, *range(1_000_000, 1_000_200)}) == few, "most of them are not known"
-    assert books.stages(spark, {*ids, 1_000_000}) == few
+    assert {id: status_store.stage(spark, id) for id in ids} == few
+    assert status_store.stages(spark, {*ids, *range(1_000_000, 1_000_200)}) == few, "most of them are not known"
+    assert status_store.stages(spark, {*ids, 1_000_000}) == few
 
 
 @pytest.mark.parametrize("within", ["a broadcast", "a subquery"])
-def test_jobs_that_spark_runs_in_threads_of_its_own_have_the_same_group_and_tags(spark: SparkSession, within: str) -> None:
+def test_jobs_that_spark_runs_in_threads_of_its_own_have_the_same_group_and_tags(
+    spark: SparkSession, within: str
+) -> None:
     small = spark.range(10).repartition(2).groupBy("id").count()
     small.createOrReplaceTempView("small")
     rows = spark.range(100)
-    frame = rows.join(functions.broadcast(small), "id") if within == "a broadcast" else rows.where("id > (select max(id) from small)")
+    frame = (
+        rows.join(functions.broadcast(small), "id")
+        if within == "a broadcast"
+        else rows.where("id > (select max(id) from small)")
+    )
     with job_group(spark, f"grouped with {within}"):
         spark.sparkContext.addJobTag("tagged")
         frame.collect()
@@ -645,8 +723,8 @@ def _fail(row: object) -> None:
 
 def _ended(spark: SparkSession) -> list[Job]:
     """The jobs of this thread's group, the oldest first, when all that has happened is in Spark's books."""
-    assert books.await_books(spark, PATIENCE)
-    known = [books.job(spark, id) for id in reversed(books.job_ids(spark))]
+    assert status_store.wait_until_current(spark, PATIENCE)
+    known = [status_store.job(spark, id) for id in reversed(status_store.job_ids(spark))]
     return [job for job in known if job is not None]
 
 
@@ -663,49 +741,54 @@ def test_missing_name_is_unsupported_and_names_the_version(spark: SparkSession) 
         lambda: spark.conf.get("spark.sql.streaming.noSuchSetting"),
     ]
     for use in missing:
-        with pytest.raises(Unsupported) as caught, internals.pinned("a thing"):
+        with pytest.raises(Unsupported) as caught, streaming_query.pinned("a thing"):
             use()
         assert f"Spark {pyspark.__version__} does not show a thing" in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
 def test_errors_of_spark_itself_pass(spark: SparkSession) -> None:
-    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"), internals.pinned("a thing"):
+    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"), streaming_query.pinned("a thing"):
         spark.table("nowhere")
     jvm: Any = spark._jvm
-    with pytest.raises(Exception, match="For input string"), internals.pinned("a thing"):
+    with pytest.raises(Exception, match="For input string"), streaming_query.pinned("a thing"):
         jvm.java.lang.Integer.parseInt("x")
 
 
 def test_query_that_does_not_run_is_unsupported(spark: SparkSession) -> None:
     with pytest.raises(Unsupported, match="no active query"):
-        internals.find(spark.range(1), "00000000-0000-0000-0000-000000000000")
+        streaming_query.find_query(spark.range(1), "00000000-0000-0000-0000-000000000000")
 
 
 def test_spark_connect_is_known_by_its_module(spark: SparkSession) -> None:
-    assert not internals.is_connect(spark.range(1))
+    assert not streaming_query.is_connect(spark.range(1))
     source = Path(pyspark.__file__).parent / "sql" / "connect" / "dataframe.py"
     assert "DataFrame" in {node.name for node in ast.parse(source.read_text()).body if isinstance(node, ast.ClassDef)}
     connect = type("DataFrame", (DataFrame,), {"__module__": "pyspark.sql.connect.dataframe"})
-    assert internals.is_connect(object.__new__(connect))
+    assert streaming_query.is_connect(object.__new__(connect))
 
 
 # Stopping
 
 
-def interrupted_in(spark: SparkSession, work: Callable[[DataFrame], object], reaction: Callable[[], BaseException]) -> tuple[StreamingQuery, Any]:
-    """Stop a query whose callback is inside ``work``; it raises ``reaction()`` then. What the callback saw comes back with the query."""
+def interrupted_in(
+    spark: SparkSession, work: Callable[[DataFrame], object], reaction: Callable[[], BaseException]
+) -> tuple[StreamingQuery, Any]:
+    """Stop a query whose callback is inside ``work``; it raises ``reaction()`` then.
+
+    What the callback saw comes back with the query.
+    """
     entered: queue.Queue[bool] = queue.Queue()
     seen: queue.Queue[tuple[bool, bool]] = queue.Queue()
 
     def callback(frame: DataFrame, batch: int) -> None:
         found = execution(frame)
-        before = internals.stopping(found)
+        before = streaming_query.stopping(found)
         entered.put(True)
         try:
             work(frame)
         except Exception:
-            seen.put((before, internals.stopping(found)))
+            seen.put((before, streaming_query.stopping(found)))
             raise reaction() from None
 
     running = start(numbers(spark), callback, "append", None)
@@ -730,7 +813,9 @@ def in_the_jvm(frame: DataFrame) -> object:
 
 
 @pytest.mark.parametrize("work", [in_a_task, in_the_jvm])
-def test_stop_is_told_from_other_errors_and_ends_the_query_cleanly(spark: SparkSession, work: Callable[[DataFrame], object]) -> None:
+def test_stop_is_told_from_other_errors_and_ends_the_query_cleanly(
+    spark: SparkSession, work: Callable[[DataFrame], object]
+) -> None:
     running, seen = interrupted_in(spark, work, QueryStopped)
     assert seen == (False, True)
     assert running.exception() is None
@@ -764,7 +849,9 @@ def position(ends: dict[int, int]) -> KafkaSource:
     return KafkaSource("c", {"in": TopicEnd("t", ends)})
 
 
-def test_batches_start_where_their_source_began_and_where_the_one_before_ended(spark: SparkSession, tmp_path: Path) -> None:
+def test_batches_start_where_their_source_began_and_where_the_one_before_ended(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     known: list[Query] = []
 
     def ask(frame: DataFrame, batch: int) -> tuple[Query, MicroBatch]:
@@ -777,24 +864,34 @@ def test_batches_start_where_their_source_began_and_where_the_one_before_ended(s
     assert all(answer[0] is query for answer in found), "asked once a run"
     assert (query.id, query.run, query.stateful, query.ends_by_itself) == (running.id, running.runId, False, False)
     parts = [batch.sources[0] for _, batch in found]
-    assert [part.start for part in parts] == [position(ends) for ends in ({0: 5}, {0: 10}, {0: 15, 1: 3}, {0: 20, 1: 4})]
+    assert [part.start for part in parts] == [
+        position(ends) for ends in ({0: 5}, {0: 10}, {0: 15, 1: 3}, {0: 20, 1: 4})
+    ]
     assert [part.end for part in parts] == [position(ends) for ends in ({0: 10}, {0: 15}, {0: 20, 1: 4}, {0: 25, 1: 5})]
     assert [batch.positions for _, batch in found] == [(part.end,) for part in parts]
     assert found[1][1].starts == found[0][1].ends
 
 
 def test_stateful_query_is_told(spark: SparkSession) -> None:
-    _, [(query, batch)] = answers(ours(spark).groupBy("key").count(), lambda frame, number: observe(frame), mode="update")
+    _, [(query, batch)] = answers(
+        ours(spark).groupBy("key").count(), lambda frame, number: observe(frame), mode="update"
+    )
     assert query.stateful
     assert planned(query, batch).stateful
 
 
 def test_batch_whose_commit_entry_is_lost_is_replayed_and_skipped(spark: SparkSession, tmp_path: Path) -> None:
-    """The checkpoint is cut to what a crash between the sink's commit and Spark's leaves: offsets of a batch, and no commit of it."""
+    """The checkpoint is cut to what a crash between the sink's commit and Spark's leaves: offsets of a batch, and no
+    commit of it.
+    """
 
     def ask(frame: DataFrame, batch: int) -> tuple[Query, MicroBatch, tuple[Any, ...]]:
         query, found = observe(frame)
-        return query, found, tuple(positions_of(query, found, number) for number in (batch - 2, batch - 1, batch, batch + 1))
+        return (
+            query,
+            found,
+            tuple(positions_of(query, found, number) for number in (batch - 2, batch - 1, batch, batch + 1)),
+        )
 
     first, before = answers(ours(spark), ask, 3, checkpoint=tmp_path / "cp")
     newest = 1  # batch 2 was called, so this one is committed; how many came behind them until the stop is not known
@@ -813,13 +910,17 @@ def test_batch_whose_commit_entry_is_lost_is_replayed_and_skipped(spark: SparkSe
     (_, first_batch, _), _, (_, _, third) = before
     assert third[0] == first_batch.positions, "batch 2 asks the log itself for the end of batch 0"
     committed = Progress(query=query.id, run=first.runId, batch=batch.number, sources=batch.positions)
-    assert decide(planned(query, batch), committed) == Skip()
-    earlier = Progress(query=query.id, batch=batch.number - 1, sources=tuple(part.start for part in batch.sources if part.start is not None))
-    assert decide(planned(query, batch), earlier) == Run()
+    assert reconcile(planned(query, batch), committed) == Skip()
+    earlier = Progress(
+        query=query.id,
+        batch=batch.number - 1,
+        sources=tuple(part.start for part in batch.sources if part.start is not None),
+    )
+    assert reconcile(planned(query, batch), earlier) == Run()
 
 
 def test_sources_that_are_not_ours_are_texts(spark: SparkSession) -> None:
     _, [(_, batch)] = answers(numbers(spark), lambda frame, number: observe(frame))
     [part] = batch.sources
-    assert (part.start, part.end, part.began) == (None, OtherSource('{"offset":10,"timestamp":5000}'), None)
+    assert (part.start, part.end, part.began) == (None, OpaqueSource('{"offset":10,"timestamp":5000}'), None)
     assert (batch.starts, batch.ends) == ((None,), ('{"offset":10,"timestamp":5000}',))

@@ -1,4 +1,6 @@
-"""The numbers of a query that is run again, skipped and stopped, against the broker's own log files, and what Spark's API shows beside them."""
+"""The numbers of a query that is run again, skipped and stopped, against the broker's own log files, and what Spark's
+API shows beside them.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,11 @@ from pyspark.sql import functions as f
 
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
-from semel.spark import KafkaSink, MetricsListener, metrics, serve_metrics
-from semel.spark.exporter import MetricsServer
-from tests.spark.harness import group_offsets, produce, source_ends, unique, values
-from tests.spark.lines import Callback, Line, cut, killing
+from semel.spark import KafkaSink, MetricsListener, serve_metrics
+from semel.spark.metrics import meter
+from semel.spark.metrics.prometheus import MetricsServer
+from tests.spark.support.copy_query import Callback, Line, cut, killing
+from tests.spark.support.topics_and_drivers import group_offsets, produce, source_ends, unique, values
 from tests.waiting import wait_for
 
 # ---- an independent look: the log files of the broker, batch by batch, in Kafka's published format
@@ -33,7 +36,9 @@ _CONTROL, _TRANSACTIONAL = 0x20, 0x10
 
 @dataclass
 class Logged:
-    """What the files of a topic hold: how its transactions ended, and rows and bytes of those that were committed, or of none at all."""
+    """What the files of a topic hold: how its transactions ended, and rows and bytes of those that were committed, or
+    of none at all.
+    """
 
     commits: int = 0
     aborts: int = 0
@@ -44,7 +49,9 @@ class Logged:
     def add(self, header: tuple[int, ...], body: bytes) -> None:
         length, attributes, producer, count = header[1], header[5], header[9], header[12]
         if attributes & _CONTROL:
-            committed = struct.unpack_from(">h", body, 7)[0] == 1  # behind five lengths and deltas of a byte each, and the key's version
+            committed = (
+                struct.unpack_from(">h", body, 7)[0] == 1
+            )  # behind five lengths and deltas of a byte each, and the key's version
             self.commits, self.aborts = self.commits + committed, self.aborts + (not committed)
             rows, size = self.open.pop(producer, (0, 0))
             self.rows, self.size = self.rows + rows * committed, self.size + size * committed
@@ -68,8 +75,12 @@ def logged(kafka: Sandbox, topic: str) -> dict[int, Logged]:
 
 
 def markers(kafka: Sandbox, topic: str) -> tuple[int, int]:
-    """Commits and aborts of the one prefix that has this progress topic: each of its transactions writes to the one partition."""
-    return sum(each.commits for each in logged(kafka, topic).values()), sum(each.aborts for each in logged(kafka, topic).values())
+    """Commits and aborts of the one prefix that has this progress topic: each of its transactions writes to the one
+    partition.
+    """
+    return sum(each.commits for each in logged(kafka, topic).values()), sum(
+        each.aborts for each in logged(kafka, topic).values()
+    )
 
 
 # ---- the scrape
@@ -88,7 +99,9 @@ class Scrape:
 
         def find(name: str, **labels: str) -> float | None:
             wanted = {"prefix": self.prefix, **labels}
-            return next((s.value for family in families for s in family.samples if s.name == name and wanted == s.labels), None)
+            return next(
+                (s.value for family in families for s in family.samples if s.name == name and wanted == s.labels), None
+            )
 
         return find
 
@@ -98,9 +111,11 @@ class Scrape:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MetricsServer]:
-    """It shows the sinks of these tests alone, not those of others in this process, and asks the cluster at each scrape."""
+    """It shows the sinks of these tests alone, not those of others in this process, and asks the cluster at each
+    scrape.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "_meters", type(metrics._meters)())
+        patch.setattr(meter, "_meters", type(meter._meters)())
         with serve_metrics(0, every_seconds=0) as opened:
             yield opened
 
@@ -116,7 +131,11 @@ def told(spark: SparkSession) -> Iterator[list[Mapping[str, Any]]]:
 
 def of(told: list[Mapping[str, Any]], prefix: str) -> list[Mapping[str, Any]]:
     """What was told of a prefix's batches; Spark may still tell of the queries of other tests."""
-    return [each for each in told if each["event"] == "batch" and each["semel"] is not None and each["semel"]["prefix"] == prefix]
+    return [
+        each
+        for each in told
+        if each["event"] == "batch" and each["semel"] is not None and each["semel"]["prefix"] == prefix
+    ]
 
 
 def ends(told: list[Mapping[str, Any]], prefix: str) -> list[Mapping[str, Any]]:
@@ -140,11 +159,17 @@ def counted(calls: list[int]) -> Callable[[KafkaSink], Callback]:
 def test_the_numbers_are_those_of_the_brokers_log(
     spark: SparkSession, kafka: Sandbox, tmp_path: Path, server: MetricsServer, told: list[Mapping[str, Any]]
 ) -> None:
-    """Three batches, of which the first is run again, since a task failed; then the newest is replayed, and a fourth written."""
+    """Three batches, of which the first is run again, since a task failed; then the newest is replayed, and a fourth
+    written.
+    """
     line = Line.new(spark, kafka, tmp_path, "measured")
     scrape, calls = Scrape(server, line.prefix), list[int]()
     # rows of any partition are written by the stage that reads them: a task of it that fails is one that writes
-    sink: dict[str, Any] = {"partitioner": "any", "progressTopic": unique("measured-progress"), "kafka.group.id": line.prefix}
+    sink: dict[str, Any] = {
+        "partitioner": "any",
+        "progressTopic": unique("measured-progress"),
+        "kafka.group.id": line.prefix,
+    }
     rows = line.rows().select("key", "value")
     produce(kafka, line.source, range(250))
     line.run(rows=killing(rows, tmp_path / "died"), around=counted(calls), **sink)
@@ -164,14 +189,32 @@ def test_the_numbers_are_those_of_the_brokers_log(
     assert shown("semel_aborts_total") == aborts
     assert shown("semel_reruns_total") == aborts
     assert (
-        shown("semel_rows_total", topic=line.target) == sum(each.rows for each in written) == len(values(kafka.bootstrap_servers, line.target)) == 300
+        shown("semel_rows_total", topic=line.target)
+        == sum(each.rows for each in written)
+        == len(values(kafka.bootstrap_servers, line.target))
+        == 300
     )
     assert shown("semel_bytes_total", topic=line.target) == sum(each.size for each in written)
-    outcomes = {name: shown("semel_batches_total", outcome=name) for name in ("written", "skipped", "rebuilt", "stopped", "failed")}
+    outcomes = {
+        name: shown("semel_batches_total", outcome=name)
+        for name in ("written", "skipped", "rebuilt", "stopped", "failed")
+    }
     assert outcomes == {"written": commits, "skipped": len(calls) - commits, "rebuilt": 0, "stopped": 0, "failed": 0}
     assert shown("semel_batch_seconds_count") == len(calls)
-    expected = {"called": len(calls), "decided": len(calls), "initialised": 2, "begun": commits + aborts, "commit_answered": commits}
-    expected |= {"abort_answered": aborts, "job_done": commits, "proven": commits, "markers_seen": commits + aborts, "returning": len(calls)}
+    expected = {
+        "called": len(calls),
+        "decided": len(calls),
+        "initialised": 2,
+        "begun": commits + aborts,
+        "commit_answered": commits,
+    }
+    expected |= {
+        "abort_answered": aborts,
+        "job_done": commits,
+        "proven": commits,
+        "markers_seen": commits + aborts,
+        "returning": len(calls),
+    }
     assert {step: shown("semel_step_seconds_count", step=step) for step in expected} == expected
     steps = [shown("semel_step_seconds_sum", step=step) or 0.0 for step in expected if step != "markers_seen"]
     assert all(seconds > 0 for seconds in steps)
@@ -193,7 +236,9 @@ def test_the_numbers_are_those_of_the_brokers_log(
     other.flush(60)
     wait_for(lambda: scrape("semel_last_stable_offset_held_back_records", topic=line.target) == 7, "what is held back")
     other.abort_transaction(60)
-    wait_for(lambda: scrape("semel_last_stable_offset_held_back_records", topic=line.target) == 0, "that it is free again")
+    wait_for(
+        lambda: scrape("semel_last_stable_offset_held_back_records", topic=line.target) == 0, "that it is free again"
+    )
 
     # the listener, and what Spark observed
     wait_for(lambda: len(ends(told, line.prefix)) == 2, "the ends of two runs")
@@ -208,13 +253,22 @@ def test_the_numbers_are_those_of_the_brokers_log(
     ]
     assert [each["semel"]["rows"] for each in batches] == [100, 100, 50, 0, 50]
     assert sum(each["semel"]["bytes"] for each in batches) == sum(each.size for each in written)
-    assert [(each["semel"]["commits"], each["semel"]["aborts"], each["semel"]["reruns"]) for each in batches[:2]] == [(1, 1, 1), (1, 0, 0)]
+    assert [(each["semel"]["commits"], each["semel"]["aborts"], each["semel"]["reruns"]) for each in batches[:2]] == [
+        (1, 1, 1),
+        (1, 0, 0),
+    ]
     assert [each["lag"] for each in batches[:3]] == [{line.source: 150}, {line.source: 50}, {line.source: 0}]
     assert [each["observed"] for each in batches[:3]] == [{}] * 3
     assert batches[3]["observed"] == {"rows": {"count": 0, "bytes": None}}, "a batch that is skipped is not executed"
-    texts = [text for text in values(kafka.bootstrap_servers, line.target) if int(text.split('"id": ')[1].split(",")[0]) >= 250]
+    texts = [
+        text
+        for text in values(kafka.bootstrap_servers, line.target)
+        if int(text.split('"id": ')[1].split(",")[0]) >= 250
+    ]
     assert batches[4]["observed"] == {"rows": {"count": 50, "bytes": sum(map(len, texts))}}
-    assert [each["input_rows"] for each in batches] == [200, 100, 50, 0, 50], "numInputRows of Spark counts each execution"
+    assert [each["input_rows"] for each in batches] == [200, 100, 50, 0, 50], (
+        "numInputRows of Spark counts each execution"
+    )
     for each in batches:
         parts = sum(ms for step, ms in each["semel"]["steps"].items() if step != "markers_seen")
         assert parts <= each["semel"]["milliseconds"] + 0.01, "but for rounding"
@@ -279,4 +333,7 @@ def test_what_fails_is_counted_and_told(
     assert scrape("semel_batches_total", outcome="failed") == 1
     assert scrape("semel_rows_total", topic=line.target) == 0
     assert scrape("semel_last_commit_timestamp_seconds") is None
-    wait_for(lambda: [each["error"] for each in told if each["event"] == "end" and each["failed"]] == [raised.value.tag], "the end of the run")
+    wait_for(
+        lambda: [each["error"] for each in told if each["event"] == "end" and each["failed"]] == [raised.value.tag],
+        "the end of the run",
+    )

@@ -1,4 +1,6 @@
-"""A query with Spark's own Kafka source and sink moves to semel (``docs/migrate.md``): its offsets are carried over by ``semel progress import``."""
+"""A query with Spark's own Kafka source and sink moves to semel (``docs/migrate.md``): its offsets are carried over by
+``semel progress import``.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ from semel import cli
 from semel.errors import ConfigError, Fenced
 from semel.sandbox import Sandbox
 from semel.testing.crash import CrashPlan
-from semel.testing.spark import LOCAL, SparkCluster
+from semel.testing.spark.spark_cluster import LOCAL, SparkCluster
 from semel.transaction.producer import Producer
-from semel.transaction.progress import Progress
-from tests.spark.harness import Copy, new_copy, produce, program, values
-from tests.spark.lines import Line, cut
+from semel.transaction.progress.record import Progress
+from tests.spark.support.copy_query import Line, cut
+from tests.spark.support.topics_and_drivers import Copy, new_copy, produce, program, values
 
 ROWS, MORE, PER_BATCH = 200, 100, 60
 
@@ -42,7 +44,17 @@ def old(kafka: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Copy:
 
 
 def carry(copy: Copy, checkpoint: Path | str, prefix: str, *arguments: str) -> dict[str, Any]:
-    command = ["progress", "import", prefix, "--checkpoint", str(checkpoint), "--bootstrap-server", copy.servers, "--json", *arguments]
+    command = [
+        "progress",
+        "import",
+        prefix,
+        "--checkpoint",
+        str(checkpoint),
+        "--bootstrap-server",
+        copy.servers,
+        "--json",
+        *arguments,
+    ]
     done = CliRunner().invoke(cli.app, command)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -51,7 +63,10 @@ def carry(copy: Copy, checkpoint: Path | str, prefix: str, *arguments: str) -> d
 
 
 def go_on(copy: Copy, kafka: Sandbox, spark: SparkSession, tmp_path: Path, prefix: str) -> list[int]:
-    """semel's query under this prefix, with a new checkpoint, into a topic of its own. Returns the numbers of the rows that it wrote."""
+    """semel's query under this prefix, with a new checkpoint, into a topic of its own.
+
+    Returns the numbers of the rows that it wrote.
+    """
     line = Line.new(spark, kafka, tmp_path, prefix)
     line.source, line.prefix = copy.source, prefix
     line.run(reading={"startingOffsets": "committed", "transactionalIdPrefix": prefix})
@@ -62,9 +77,14 @@ def numbers(servers: str, topic: str) -> list[int]:
     return [json.loads(value)["id"] for value in values(servers, topic)]
 
 
-def test_it_goes_on_exactly_where_the_old_one_stood(old: Copy, spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+def test_it_goes_on_exactly_where_the_old_one_stood(
+    old: Copy, spark: SparkSession, kafka: Sandbox, tmp_path: Path
+) -> None:
     said = carry(old, old.checkpoint, "moved", "--yes")
-    assert (said["may_be_written_already"], said["startingOffsets"]) == ([], {old.source: {"0": ROWS // 2, "1": ROWS // 2}})
+    assert (said["may_be_written_already"], said["startingOffsets"]) == (
+        [],
+        {old.source: {"0": ROWS // 2, "1": ROWS // 2}},
+    )
     both = numbers(old.servers, old.target) + go_on(old, kafka, spark, tmp_path, "moved")
     assert sorted(both) == list(range(ROWS + MORE))
 
@@ -73,21 +93,31 @@ def test_it_goes_on_exactly_where_the_old_one_stood(old: Copy, spark: SparkSessi
     assert refused.value.tag == "HAS_PROGRESS"
 
 
-def test_a_batch_that_was_written_and_not_committed_is_written_again(old: Copy, spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+def test_a_batch_that_was_written_and_not_committed_is_written_again(
+    old: Copy, spark: SparkSession, kafka: Sandbox, tmp_path: Path
+) -> None:
     """The old driver died between its write and Spark's commit log: its sink has these rows, and nobody knows it."""
     checkpoint = Path(shutil.copytree(old.checkpoint, tmp_path / "killed"))
     (batch,) = cut(checkpoint, "commits", 1)
     said = carry(old, checkpoint, "after-a-kill", "--yes")
     assert said["committed"] == batch - 1
     twice = {row["partition"]: (row["first_offset"], row["last_offset"]) for row in said["may_be_written_already"]}
-    again = {number for number in range(ROWS) if number % 2 in twice and twice[number % 2][0] <= number // 2 <= twice[number % 2][1]}
+    again = {
+        number
+        for number in range(ROWS)
+        if number % 2 in twice and twice[number % 2][0] <= number // 2 <= twice[number % 2][1]
+    }
     assert 0 < len(again) <= PER_BATCH
     counted = Counter(numbers(old.servers, old.target) + go_on(old, kafka, spark, tmp_path, "after-a-kill"))
     assert counted.keys() == set(range(ROWS + MORE)), "rows were skipped"
-    assert {number for number, times in counted.items() if times > 1} == again, "other rows are there twice than those that were said"
+    assert {number for number, times in counted.items() if times > 1} == again, (
+        "other rows are there twice than those that were said"
+    )
 
 
-def test_a_dry_run_gives_the_options_and_changes_nothing(old: Copy, spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+def test_a_dry_run_gives_the_options_and_changes_nothing(
+    old: Copy, spark: SparkSession, kafka: Sandbox, tmp_path: Path
+) -> None:
     said = carry(old, old.checkpoint, "dry", "--dry-run")
     assert said["written"] is False
     line = Line.new(spark, kafka, tmp_path, "dry")
@@ -105,7 +135,9 @@ def test_what_is_refused(old: Copy, tmp_path: Path) -> None:
     assert refused.value.tag == "STATEFUL"
 
     checkpoint = Path(shutil.copytree(old.checkpoint, tmp_path / "gone"))
-    newest = max((path for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
+    newest = max(
+        (path for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()), key=lambda path: int(path.name)
+    )
     for ends, tag in (({"0": 100_000, "1": 0}, "NO_SUCH_OFFSET"), ({"7": 0}, "UNKNOWN_PARTITION")):
         newest.write_text("\n".join([*newest.read_text().splitlines()[:2], json.dumps({old.source: ends})]))
         with pytest.raises(ConfigError) as refused:
@@ -143,8 +175,19 @@ def test_progress_that_came_while_it_asked_is_not_overwritten(old: Copy, monkeyp
             return True
 
         monkeypatch.setattr("typer.confirm", answer)
-        command = ["progress", "import", "meanwhile", "--checkpoint", str(old.checkpoint), "--bootstrap-server", old.servers]
-        with pytest.raises(ConfigError, match=r"HAS_PROGRESS.*Nothing was changed; who ran under this prefix was fenced: start it again"):
+        command = [
+            "progress",
+            "import",
+            "meanwhile",
+            "--checkpoint",
+            str(old.checkpoint),
+            "--bootstrap-server",
+            old.servers,
+        ]
+        with pytest.raises(
+            ConfigError,
+            match=r"HAS_PROGRESS.*Nothing was changed; who ran under this prefix was fenced: start it again",
+        ):
             CliRunner().invoke(cli.app, command, catch_exceptions=False)
         with pytest.raises(Fenced), running.transaction() as txn:
             txn.commit(Progress(batch=1))

@@ -1,4 +1,6 @@
-"""Rows of PROTOCOL 6 for queries that are not one source of semel's and no state: by checkpoints that are really cut, as the others."""
+"""Rows of PROTOCOL 6 for queries that are not one source of semel's and no state: by checkpoints that are really cut,
+as the others.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from pyspark.sql import functions as f
 
 from semel.errors import DataLoss
 from semel.sandbox import Sandbox
-from tests.spark.harness import create, everything, produce, values
-from tests.spark.lines import Crashed, Line, crash_behind, cut
-from tests.spark.stateful_plans import events, produce_events, windowed
+from tests.spark.support.copy_query import Crashed, Line, crash_behind, cut
+from tests.spark.support.stateful_plans import events, produce_events, windowed
+from tests.spark.support.topics_and_drivers import create, everything, produce, values
 
 
 @pytest.fixture
@@ -38,7 +40,9 @@ class Files:
 
     def rows(self) -> DataFrame:
         """Its rows together with those of the topic."""
-        theirs = self.line.spark.readStream.text(str(self.folder)).select(f.lit(None).cast("binary").alias("key"), f.col("value").cast("binary"))
+        theirs = self.line.spark.readStream.text(str(self.folder)).select(
+            f.lit(None).cast("binary").alias("key"), f.col("value").cast("binary")
+        )
         return self.line.rows().select("key", "value").unionAll(theirs)
 
 
@@ -53,7 +57,9 @@ def test_a_source_that_is_not_semels_is_compared_as_equal_or_not(line: Line) -> 
     files.add("c")
     line.run(rows=files.rows())
     cut(line.checkpoint, "commits", 2)
-    line.run(rows=files.rows())  # an older batch comes again, and the checkpoint's own offsets of the newest are those of the progress
+    line.run(
+        rows=files.rows()
+    )  # an older batch comes again, and the checkpoint's own offsets of the newest are those of the progress
     seen = values(line.kafka.bootstrap_servers, line.target)
     assert len(seen) == len(set(seen)) == 203
     for log in ("commits", "offsets", "sources/1"):

@@ -1,4 +1,7 @@
-"""Every row of PROTOCOL 6 with real queries: checkpoints cut, copied, restored, deleted, batch 0 included. Exact, or refused with the right tag."""
+"""Every row of PROTOCOL 6 with real queries: checkpoints cut, copied, restored, deleted, batch 0 included.
+
+Exact, or refused with the right tag.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from semel import cli
 from semel.errors import ConfigError, DataLoss
 from semel.sandbox import Sandbox
 from tests import topics
-from tests.kafka.cut import cut_log
-from tests.kafka.reading import delete
-from tests.spark.harness import create, everything, produce, values
-from tests.spark.lines import Crashed, Line, backup, crash_before, crash_behind, cut, restore
+from tests.kafka.support.other_client import delete
+from tests.kafka.support.truncate_log import cut_log
+from tests.spark.support.copy_query import Crashed, Line, backup, crash_before, crash_behind, cut, restore
+from tests.spark.support.topics_and_drivers import create, everything, produce, values
 
 
 @pytest.fixture
@@ -115,7 +118,9 @@ def test_older_backup_that_plans_other_rows_is_refused_and_a_new_checkpoint_goes
 
 
 def test_token_runs_the_batch_once(line: Line) -> None:
-    """A person may say that the checkpoint is right: the rows that the refusal named come twice, and the token is spent."""
+    """A person may say that the checkpoint is right: the rows that the refusal named come twice, and the token is
+    spent.
+    """
     produce(line.kafka, line.source, range(100))
     line.run()
     saved = backup(line.checkpoint)
@@ -153,8 +158,8 @@ def test_checkpoint_is_deleted(line: Line) -> None:
 
 @pytest.mark.parametrize("way", ["reset", "token"])
 def test_source_topic_is_created_again(line: Line, way: str) -> None:
-    """Nothing is taken for read that is another topic's, and both ways out lead on. So does the checkpoint from before that: of the same query its
-    batch counts as written; of another one it is told what it would repeat."""
+    """Nothing is taken for read that is another topic's, and both ways out lead on. So does the checkpoint from before
+    that: of the same query its batch counts as written; of another one it is told what it would repeat."""
     servers = line.kafka.bootstrap_servers
     committed = {"startingOffsets": "committed", "transactionalIdPrefix": line.prefix}
     produce(line.kafka, line.source, range(100))
@@ -163,7 +168,9 @@ def test_source_topic_is_created_again(line: Line, way: str) -> None:
     delete(servers, line.source)
     topics.create(servers, line.source, 2)
     produce(line.kafka, line.source, range(100, 250))
-    with pytest.raises(DataLoss, match=r"OFFSETS_GONE.*created again.*semel progress reset.*--to-offsets.*startingOffsets=committed"):
+    with pytest.raises(
+        DataLoss, match=r"OFFSETS_GONE.*created again.*semel progress reset.*--to-offsets.*startingOffsets=committed"
+    ):
         line.run()
     if way == "reset":
         offsets = json.dumps({line.source: {"0": -2, "1": -2}})
@@ -183,7 +190,9 @@ def test_source_topic_is_created_again(line: Line, way: str) -> None:
     if way == "token":
         line.run(reading={"failOnDataLoss": "false"})
     else:
-        with pytest.raises(DataLoss, match=r"the progress is of the new one: this checkpoint is older.*would repeat rows") as refused:
+        with pytest.raises(
+            DataLoss, match=r"the progress is of the new one: this checkpoint is older.*would repeat rows"
+        ) as refused:
             line.run(reading={"failOnDataLoss": "false"})
         assert "with nothing repeated or missed" in refused.value.message
         shutil.rmtree(line.checkpoint)
@@ -193,7 +202,10 @@ def test_source_topic_is_created_again(line: Line, way: str) -> None:
 
 
 def test_input_is_cut_and_written_anew(spark: SparkSession, tmp_path: Path) -> None:
-    """What was read is in the output already. Going on from where the log was cut is one empty batch backwards, which the sink goes along with."""
+    """What was read is in the output already.
+
+    Going on from where the log was cut is one empty batch backwards, which the sink goes along with.
+    """
     with Sandbox.start() as fragile:
         line = Line.new(spark, fragile, tmp_path, "cut")
         for first in (0, 100):
@@ -204,7 +216,9 @@ def test_input_is_cut_and_written_anew(spark: SparkSession, tmp_path: Path) -> N
         assert left < 200
         produce(fragile, line.source, range(200, 500))
         for _ in range(2):
-            with pytest.raises(DataLoss, match=r"OFFSETS_GONE.*-0 \[\d+, 100\): the log was cut at \d+ and written anew"):
+            with pytest.raises(
+                DataLoss, match=r"OFFSETS_GONE.*-0 \[\d+, 100\): the log was cut at \d+ and written anew"
+            ):
                 line.run()
         line.run(reading={"failOnDataLoss": "false"})
         produce(fragile, line.source, range(500, 600))
@@ -271,10 +285,16 @@ def test_topic_is_added_to_the_source(line: Line) -> None:
     name = f"{line.prefix}-more"
     first = create(line.kafka, name, 2)
     produce(line.kafka, first, range(100))
-    options: dict[str, Any] = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 100, "subscribePattern": f"{re.escape(name)}.*"}
+    options: dict[str, Any] = {
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": 100,
+        "subscribePattern": f"{re.escape(name)}.*",
+    }
 
     def rows() -> DataFrame:
-        return line.spark.readStream.format("semel").options(**line.kafka_options, **options).load().select("key", "value")
+        return (
+            line.spark.readStream.format("semel").options(**line.kafka_options, **options).load().select("key", "value")
+        )
 
     line.run(rows=rows())
     second = create(line.kafka, name, 2)
@@ -294,7 +314,13 @@ def test_source_is_added_by_its_name(line: Line) -> None:
         options: dict[str, Any] = {"startingOffsets": "earliest", **line.kafka_options}
 
         def named(name: str, topic: str) -> DataFrame:
-            return line.spark.readStream.format("semel").name(name).options(**options, subscribe=topic).load().select("key", "value")
+            return (
+                line.spark.readStream.format("semel")
+                .name(name)
+                .options(**options, subscribe=topic)
+                .load()
+                .select("key", "value")
+            )
 
         produce(line.kafka, line.source, range(100))
         line.run(rows=named("first", line.source))

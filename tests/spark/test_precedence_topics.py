@@ -1,4 +1,6 @@
-"""A query whose sources name other topics or partitions than before, or one topic twice: each goes on where it stood."""
+"""A query whose sources name other topics or partitions than before, or one topic twice: each goes on where it
+stood.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from semel.errors import DataLoss
 from semel.sandbox import Sandbox
-from tests.spark.harness import create, produce, values
-from tests.spark.lines import Crashed, Line, crash_before
+from tests.spark.support.copy_query import Crashed, Line, crash_before
+from tests.spark.support.topics_and_drivers import create, produce, values
 
 
 @pytest.fixture
@@ -32,9 +34,15 @@ def test_a_topic_is_left_out_and_named_again(line: Line, checkpoint: str) -> Non
     other = create(line.kafka, f"{line.prefix}-other", 2)
 
     def run(number: int, *topics: str) -> None:
-        resumed = {"startingOffsets": "committed", "transactionalIdPrefix": line.prefix} if number and checkpoint == "new ones" else {}
+        resumed = (
+            {"startingOffsets": "committed", "transactionalIdPrefix": line.prefix}
+            if number and checkpoint == "new ones"
+            else {}
+        )
         where = line.directory / f"cp-{number}" if checkpoint == "new ones" else None
-        line.run(reading={"subscribe": ",".join(topics), "failOnDataLoss": len(topics) == 2, **resumed}, checkpoint=where)
+        line.run(
+            reading={"subscribe": ",".join(topics), "failOnDataLoss": len(topics) == 2, **resumed}, checkpoint=where
+        )
 
     produce(line.kafka, line.source, range(40))
     produce(line.kafka, other, range(100, 140))
@@ -53,7 +61,9 @@ def test_a_topic_is_left_out_and_named_again(line: Line, checkpoint: str) -> Non
 
 @pytest.mark.parametrize("consent", [False, True])
 def test_the_two_of_a_union_are_exchanged(line: Line, consent: bool) -> None:
-    """By position each source reads on what the other one has read: refused by the source, and behind it by the sink."""
+    """By position each source reads on what the other one has read: refused by the source, and behind it by the
+    sink.
+    """
     other = create(line.kafka, f"{line.prefix}-other", 2)
     produce(line.kafka, line.source, range(40))
     produce(line.kafka, other, range(100, 140))
@@ -73,7 +83,8 @@ def test_the_two_of_a_union_are_exchanged(line: Line, consent: bool) -> None:
     assert f"{line.source}-0 was read up to 20 by another source of the query" in refused.value.message
     places = re.findall(r"source \d (\{.*?\}\})", refused.value.message)
     resumed = [
-        line.rows(subscribe=topic, startingOffsets=place).select("key", "value") for topic, place in zip((line.source, other), places, strict=True)
+        line.rows(subscribe=topic, startingOffsets=place).select("key", "value")
+        for topic, place in zip((line.source, other), places, strict=True)
     ]
     line.run(rows=resumed[0].unionAll(resumed[1]), checkpoint=line.directory / "given")
     return assert_once(line, 90)

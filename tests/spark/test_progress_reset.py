@@ -12,17 +12,27 @@ from typer.testing import CliRunner
 from semel import cli
 from semel.errors import ConfigError, DataLoss
 from semel.sandbox import Sandbox
-from tests.spark.harness import produce, values
-from tests.spark.lines import Line
+from tests.spark.support.copy_query import Line
+from tests.spark.support.topics_and_drivers import produce, values
 
 
 def reset(line: Line, *arguments: str) -> None:
-    command = ["progress", "reset", line.prefix, "--yes", "--bootstrap-server", line.kafka.bootstrap_servers, *arguments]
+    command = [
+        "progress",
+        "reset",
+        line.prefix,
+        "--yes",
+        "--bootstrap-server",
+        line.kafka.bootstrap_servers,
+        *arguments,
+    ]
     done = CliRunner().invoke(cli.app, command)
     assert done.exit_code == 0, done.output
 
 
-def test_a_checkpoint_whose_first_batch_was_planned_before_the_reset(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+def test_a_checkpoint_whose_first_batch_was_planned_before_the_reset(
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path
+) -> None:
     """Spark keeps what it has planned, and asks no startingOffsets again: those in front of it would be in no batch."""
     line = Line.new(spark, kafka, tmp_path, "planned")
     produce(kafka, line.source, range(300))
@@ -51,7 +61,10 @@ def test_forgotten_and_set_to_other_offsets(spark: SparkSession, kafka: Sandbox,
         line.run(checkpoint=tmp_path / "new")
     reset(line)
     produce(kafka, line.source, range(300, 350))
-    with pytest.raises(DataLoss, match=r"there is no progress at all.*this sink is new in the query.*forgotten by `semel progress reset`"):
+    with pytest.raises(
+        DataLoss,
+        match=r"there is no progress at all.*this sink is new in the query.*forgotten by `semel progress reset`",
+    ):
         line.run()
     assert len(values(kafka.bootstrap_servers, line.target)) == 300
     at_the_end = json.dumps({line.source: {"0": 150, "1": 150}})

@@ -1,5 +1,5 @@
-"""The proof (DESIGN rule 2): a writing stage that ran again is found out, and so is what was computed twice in front of it; what ran once is not, and
-neither tasks nor rows are needed for it."""
+"""The proof (DESIGN rule 2): a writing stage that ran again is found out, and so is what was computed twice in front of
+it; what ran once is not, and neither tasks nor rows are needed for it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from pyspark.sql import functions as f
 
 from semel.errors import AbortAndRetry
 from semel.sandbox import Sandbox
-from semel.spark import KafkaSink, books
-from semel.spark.proof import FORGOTTEN, Proof, refuse_computed_twice, sink_made
+from semel.spark import KafkaSink
+from semel.spark.jvm import status_store
+from semel.spark.sink.stage_retries import FORGOTTEN, Proof, check_computed_once, sink_made
 from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import History, check
 from semel.testing.program import Program
-from semel.testing.spark import SparkCluster
+from semel.testing.spark.spark_cluster import SparkCluster
 from semel.transaction.ticket import Receipt
-from semel.wire.transactions import Identity
+from semel.wire.api.transactions import Identity
 from tests import topics
-from tests.spark.harness import create, produce, program, progress, unique, values
 from tests.spark.programs.spread import Spread
 from tests.spark.programs.twice import Twice
-from tests.spark.session import KEPT_STAGES
-from tests.spark.spark_books import FORGETFUL, books_held, drop_events, fill_books, job_group, many_stages
+from tests.spark.support.session import KEPT_STAGES
+from tests.spark.support.spark_books import FORGETFUL, books_held, drop_events, fill_books, job_group, many_stages
+from tests.spark.support.topics_and_drivers import create, produce, program, progress, unique, values
 from tests.waiting import PATIENCE_S, wait_for
 
 #: So many that a task sends its rows in two goes; a killed one has sent the first of them.
@@ -41,7 +42,8 @@ MOST_ROUNDS = 8
 FEW = 2_000
 #: So many jobs in front of a call.
 LOOKED_AT = 100
-#: Shuffle blocks are fetched in many small requests, while rows are being written, and a lost executor is not waited for.
+#: Shuffle blocks are fetched in many small requests, while rows are being written, and a lost executor is not waited
+#: for.
 SLOW_FETCH = SparkCluster(
     settings={
         "spark.default.parallelism": "4",
@@ -66,7 +68,12 @@ def rounds(kafka: Sandbox, directory: Path, *, proof: bool) -> Iterator[tuple[Hi
         for topic in topics:
             wait_for(partial(_told, driver, topic), f"the round of {topic}")
             assert driver.said(f"round {topic}:"), driver.tail()
-            yield check(kafka.bootstrap_servers, topic, id="json:$.id", expected=(f"{number:08d}" for number in range(ROWS))), driver
+            yield (
+                check(
+                    kafka.bootstrap_servers, topic, id="json:$.id", expected=(f"{number:08d}" for number in range(ROWS))
+                ),
+                driver,
+            )
 
 
 def test_stage_that_ran_again_is_aborted_and_the_batch_exact(kafka: Sandbox, tmp_path: Path) -> None:
@@ -81,11 +88,15 @@ def test_stage_that_ran_again_is_aborted_and_the_batch_exact(kafka: Sandbox, tmp
 
 def test_without_the_proof_rows_are_lost(kafka: Sandbox, tmp_path: Path) -> None:
     """The control: the same kills, and nobody asks how often the stage ran."""
-    assert any(history.lost for history, _ in rounds(kafka, tmp_path, proof=False)), f"nothing was lost in {MOST_ROUNDS} rounds"
+    assert any(history.lost for history, _ in rounds(kafka, tmp_path, proof=False)), (
+        f"nothing was lost in {MOST_ROUNDS} rounds"
+    )
 
 
 class Twices:
-    """One Spark that runs jobs of which it computes a part anew, one after the other: to start it takes longer than such a job."""
+    """One Spark that runs jobs of which it computes a part anew, one after the other: to start it takes longer than
+    such a job.
+    """
 
     def __init__(self, kafka: Sandbox, folder: Path, driver: Program) -> None:
         self._kafka, self._folder, self._driver = kafka, folder, driver
@@ -105,7 +116,9 @@ class Twices:
         done = self._folder / f"{number}.done"
         wait_for(lambda: done.exists() or self._driver.process.poll() is not None, f"the job {shape}")
         assert done.exists(), self._driver.tail()
-        history = check(self._kafka.bootstrap_servers, topic, id="json:$.id" if in_front else "value", expected=map(str, range(FEW)))
+        history = check(
+            self._kafka.bootstrap_servers, topic, id="json:$.id" if in_front else "value", expected=map(str, range(FEW))
+        )
         return history, self._driver.log.read_text()[before:]
 
 
@@ -118,7 +131,9 @@ def twices(kafka: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.parametrize("shape", ["branches", "between jobs"])
-def test_what_was_computed_twice_in_front_of_the_writing_stage_is_not_committed(twices: Twices, tmp_path: Path, shape: str) -> None:
+def test_what_was_computed_twice_in_front_of_the_writing_stage_is_not_committed(
+    twices: Twices, tmp_path: Path, shape: str
+) -> None:
     history, said = twices.written(tmp_path, shape, proof=True)
     assert history.exact, f"{history}\n{said[-6000:]}"
     assert "SEMEL_UNPROVEN" in said
@@ -127,7 +142,9 @@ def test_what_was_computed_twice_in_front_of_the_writing_stage_is_not_committed(
 
 
 def test_what_a_first_try_has_left_in_shuffles_is_not_used(twices: Twices, tmp_path: Path) -> None:
-    """Spark keeps what RDDs have shuffled as long as they live: a second try in the same call would go on from there, and so would a second call."""
+    """Spark keeps what RDDs have shuffled as long as they live: a second try in the same call would go on from there,
+    and so would a second call.
+    """
     history, said = twices.written(tmp_path, "shuffles", proof=True)
     assert said.count("refused: [SEMEL_STALE_SHUFFLE]") == 2, said[-6000:]
     assert said.endswith("written in 0 retries\n"), "the rows that were made anew"
@@ -143,7 +160,9 @@ def _run(spark: SparkSession, *tags: str) -> None:
 
 
 def test_jobs_that_a_batch_is_proven_by(spark: SparkSession) -> None:
-    """Those in front of the call and of all its tries, for a micro-batch back to the call before; of another sink, too, and none of another run."""
+    """Those in front of the call and of all its tries, for a micro-batch back to the call before; of another sink, too,
+    and none of another run.
+    """
     rows = spark.range(1)
     call, job = (Proof(rows, "mine", run=run) for run in ("a run", None))
     with job_group(spark, "a run"):
@@ -158,7 +177,10 @@ def test_jobs_that_a_batch_is_proven_by(spark: SparkSession) -> None:
         call.next_attempt()
         tries.add(call.tag)
         _run(spark, call.tag)
-        wait_for(lambda: len(list(call._jobs())) == 8 and not any(one.running for one in call._jobs()), "all jobs to be shown")
+        wait_for(
+            lambda: len(list(call._jobs())) == 8 and not any(one.running for one in call._jobs()),
+            "all jobs to be shown",
+        )
         jobs = list(call._jobs())[::-1]
         assert len(list(job._jobs())) == 10, "a batch job may have been given its DataFrame before"
     assert len(tries) == 2
@@ -177,7 +199,9 @@ def _looked_at(rows: DataFrame) -> DataFrame:
 def _cached(rows: DataFrame) -> DataFrame:
     rows = rows.repartition(3, "value").persist()
     rows.count()
-    return rows.where("value % 2 = 0").repartition(2, "value").union(rows.where("value % 2 = 1").repartition(2, "value"))
+    return (
+        rows.where("value % 2 = 0").repartition(2, "value").union(rows.where("value % 2 = 1").repartition(2, "value"))
+    )
 
 
 def _by_rdds(rows: DataFrame) -> DataFrame:
@@ -188,7 +212,9 @@ def _by_rdds(rows: DataFrame) -> DataFrame:
 
 def _branches(rows: DataFrame) -> DataFrame:
     rows = rows.repartition(3, "value")
-    return rows.where("value % 2 = 0").repartition(2, "value").union(rows.where("value % 2 = 1").repartition(2, "value"))
+    return (
+        rows.where("value % 2 = 0").repartition(2, "value").union(rows.where("value % 2 = 1").repartition(2, "value"))
+    )
 
 
 def _checkpointed(rows: DataFrame) -> DataFrame:
@@ -197,12 +223,23 @@ def _checkpointed(rows: DataFrame) -> DataFrame:
 
 @pytest.mark.parametrize("use", [_looked_at, _cached, _by_rdds, _branches, _checkpointed])
 def test_what_users_do_in_front_of_the_sink_is_proven_at_once(
-    spark: SparkSession, kafka: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, use: Callable[[DataFrame], DataFrame]
+    spark: SparkSession,
+    kafka: Sandbox,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    use: Callable[[DataFrame], DataFrame],
 ) -> None:
     """Jobs over the same RDDs are no loss. What the stream is joined with stays in Spark from one batch to the next."""
     first, second = create(kafka, "used", 2), create(kafka, "used", 2)
-    sinks = [KafkaSink(topic=topic, transactionalIdPrefix=topic, **{"kafka.bootstrap.servers": kafka.bootstrap_servers}) for topic in (first, second)]
-    kept = spark.sparkContext.parallelize([(number % 7, number) for number in range(1_000)], 2).partitionBy(2).partitionBy(3)
+    sinks = [
+        KafkaSink(topic=topic, transactionalIdPrefix=topic, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
+        for topic in (first, second)
+    ]
+    kept = (
+        spark.sparkContext.parallelize([(number % 7, number) for number in range(1_000)], 2)
+        .partitionBy(2)
+        .partitionBy(3)
+    )
     static = spark.createDataFrame(kept.map(lambda pair: (pair[1],)), "value long")
     small = f.broadcast(spark.range(1_000).repartition(2).groupBy(f.col("id").alias("value")).count())
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load().repartition(3, "value")
@@ -232,7 +269,7 @@ def test_a_function_that_has_set_a_job_group_of_its_own(spark: SparkSession) -> 
     with job_group(spark, "a name for the page"):
         call = Proof(spark.range(1), "named", run="a run of it")
         _run(spark, call.tag)
-        assert books.await_books(spark, PATIENCE_S)
+        assert status_store.wait_until_current(spark, PATIENCE_S)
         assert [call.tag in one.tags for one in call._jobs()] == [True] * 2 + [False] * 2
 
 
@@ -250,7 +287,13 @@ def test_what_others_still_run_is_not_waited_for_where_no_task_wrote(spark: Spar
     other.start()
     try:
         with job_group(spark, "a run of two"):
-            wait_for(lambda: any(one is not None and one.running for one in map(partial(books.job, spark), books.job_ids(spark))), "the job beside")
+            wait_for(
+                lambda: any(
+                    one is not None and one.running
+                    for one in map(partial(status_store.job, spark), status_store.job_ids(spark))
+                ),
+                "the job beside",
+            )
             Proof(spark.range(1), "without rows", run="a run of two").prove([])
         assert other.is_alive()
     finally:
@@ -259,28 +302,33 @@ def test_what_others_still_run_is_not_waited_for_where_no_task_wrote(spark: Spar
 
 
 def test_two_prefixes_whose_checksums_are_alike_are_two(spark: SparkSession) -> None:
-    """The look back ends at the same sink's call before: taken for it, another sink's would hide what is in front of both. CRC-32 takes these two
-    for one."""
+    """The look back ends at the same sink's call before: taken for it, another sink's would hide what is in front of
+    both. CRC-32 takes these two for one."""
     one, other = (Proof(spark.range(1), prefix, run="a run") for prefix in ("plumless", "buckeroo"))
     assert crc32(b"plumless") == crc32(b"buckeroo")
     assert one._prefix != other._prefix
 
 
 def test_stages_that_spark_has_forgotten(spark: SparkSession) -> None:
-    """In front of a batch job the look ends at them. A micro-batch cannot be proven without, and is told what to set."""
+    """In front of a batch job the look ends at them.
+
+    A micro-batch cannot be proven without, and is told what to set.
+    """
     with job_group(spark, "a forgetful run"):
         _run(spark)
         many_stages(spark, FORGETFUL)
         call, query = (Proof(spark.range(1), "forgetful", run=run) for run in (None, "a forgetful run"))
         _run(spark, call.tag)
-        assert books.await_books(spark, PATIENCE_S)
+        assert status_store.wait_until_current(spark, PATIENCE_S)
         jobs = list(call._jobs())[::-1]
     assert len(jobs) == 2 + FORGETFUL + 2, "jobs are kept longer"
-    wait_for(lambda: not books.stages(spark, jobs[0].stages), "stages to be forgotten")
+    wait_for(lambda: not status_store.stages(spark, jobs[0].stages), "stages to be forgotten")
     told = call._told(jobs)
     assert [one for one, _ in told] == jobs[-len(told) :]
     assert 2 < len(told) < len(jobs)
-    with pytest.raises(AbortAndRetry, match=r"has forgotten stages of job \d+ already\. Raise spark\.ui\.retainedStages") as refused:
+    with pytest.raises(
+        AbortAndRetry, match=r"has forgotten stages of job \d+ already\. Raise spark\.ui\.retainedStages"
+    ) as refused:
         query._told(jobs)
     assert refused.value.tag == FORGOTTEN
 
@@ -290,7 +338,7 @@ def test_stages_that_were_found_done_are_forgotten_first_and_refused_by_none(spa
         query = Proof(spark.range(1), "found done", run="a run over one shuffle")
         many_stages(spark, FORGETFUL, anew=False)
         _run(spark, query.tag)
-        assert books.await_books(spark, PATIENCE_S)
+        assert status_store.wait_until_current(spark, PATIENCE_S)
         jobs = list(query._jobs())[::-1]
 
     def told() -> int:
@@ -298,11 +346,14 @@ def test_stages_that_were_found_done_are_forgotten_first_and_refused_by_none(spa
 
     wait_for(lambda: told() < sum(len(one.stages) for one in jobs), "stages to be forgotten")
     assert told() >= sum(one.completed for one in jobs)
-    refuse_computed_twice(query._told(jobs), query.tag, micro_batch=True, kept=lambda: -1)
+    check_computed_once(query._told(jobs), query.tag, micro_batch=True, kept=lambda: -1)
 
 
 def test_a_batch_during_which_spark_has_dropped_events_is_refused(spark: SparkSession) -> None:
-    """Its books may lack anything then. The next batch is asked about what was dropped since, the first one about all since its sink was made."""
+    """Its books may lack anything then.
+
+    The next batch is asked about what was dropped since, the first one about all since its sink was made.
+    """
     rows = spark.range(1)
 
     def proof(prefix: str, run: str | None) -> Proof:
@@ -316,22 +367,30 @@ def test_a_batch_during_which_spark_has_dropped_events_is_refused(spark: SparkSe
     prove(query)
     prove(job)
     drop_events(spark)
-    assert books.await_books(spark, PATIENCE_S)
+    assert status_store.wait_until_current(spark, PATIENCE_S)
     sink_made("made behind it")
     sink_made("busy")  # a second one does not hide it from the query that runs
     for one in (query, job, proof("busy", "a run"), proof("made before Spark", "a run")):
         with pytest.raises(
-            AbortAndRetry, match=r"has dropped \d+ events .*Raise spark\.scheduler\.listenerbus\.eventqueue\.appStatus\.capacity"
+            AbortAndRetry,
+            match=r"has dropped \d+ events .*Raise spark\.scheduler\.listenerbus\.eventqueue\.appStatus\.capacity",
         ) as refused:
             prove(one)
         assert refused.value.tag == FORGOTTEN
-    for one in (proof("busy", "a run"), proof("busy", None), proof("made before Spark", "a run"), proof("made behind it", "a run")):
+    for one in (
+        proof("busy", "a run"),
+        proof("busy", None),
+        proof("made before Spark", "a run"),
+        proof("made behind it", "a run"),
+    ):
         prove(one)
 
 
-def test_what_the_proof_waits_for_may_be_among_what_was_dropped(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_proof_waits_for_may_be_among_what_was_dropped(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would be late in every try: the first one says why."""
-    monkeypatch.setattr("semel.spark.proof._SECONDS", 1.0)
+    monkeypatch.setattr("semel.spark.sink.stage_retries._SECONDS", 1.0)
     written = [Receipt(0, Identity("late-0", 1, 0), {}, stage=1_000_000)]
     sink_made("late")
 
@@ -372,7 +431,10 @@ def test_jobs_of_others_do_not_hide_those_of_the_call(spark: SparkSession) -> No
 
 @pytest.mark.parametrize("shape", ["eager", "lazy"])
 def test_what_a_batch_job_was_checkpointed_from_is_asked_about(twices: Twices, tmp_path: Path, shape: str) -> None:
-    """No lineage has it, and making it anew helps in a job group of its own. A lazy one is written by the first try, that is refused as well."""
+    """No lineage has it, and making it anew helps in a job group of its own.
+
+    A lazy one is written by the first try, that is refused as well.
+    """
     history, said = twices.written(tmp_path, shape, proof=True)
     assert said.count("refused: [SEMEL_STALE_SHUFFLE]") == 2, said[-6000:]
     assert ("is run again" in said) == (shape == "lazy")
@@ -401,15 +463,17 @@ IN_FRONT = [
 
 @pytest.mark.parametrize("shape", IN_FRONT)
 def test_what_was_computed_twice_before_the_sink_was_called(twices: Twices, tmp_path: Path, shape: str) -> None:
-    """With adaptive execution a stateless query has made its shuffles by then. Spark keeps them within the run: it ends, and the next one makes them
-    anew."""
+    """With adaptive execution a stateless query has made its shuffles by then. Spark keeps them within the run: it
+    ends, and the next one makes them anew."""
     history, said = twices.written(tmp_path, shape, proof=True)
     assert history.exact, f"{history}\n{said[-6000:]}"
     assert "SEMEL_STALE_SHUFFLE" in said
 
 
 @pytest.mark.parametrize("shape", ["broadcasts in front", "checkpoint in front", "let go in front"])
-def test_unproven_what_was_computed_before_the_call_doubles_and_loses_rows(twices: Twices, tmp_path: Path, shape: str) -> None:
+def test_unproven_what_was_computed_before_the_call_doubles_and_loses_rows(
+    twices: Twices, tmp_path: Path, shape: str
+) -> None:
     """The control."""
     history, said = twices.written(tmp_path, shape, proof=False)
     assert history.lost, f"{history}\n{said[-6000:]}"
@@ -466,7 +530,9 @@ def test_attempt_that_spark_killed_is_not_committed(spark: SparkSession, kafka: 
         jvm = spark.sparkContext._jsc
         jvm.sc().killTaskAttempt(int(first.read_text()), True, "by the test")
 
-    rows = spark.range(0, 4_000, 1, 2).select(f.col("id").cast("string").alias("value")).mapInArrow(held, "value string")
+    rows = (
+        spark.range(0, 4_000, 1, 2).select(f.col("id").cast("string").alias("value")).mapInArrow(held, "value string")
+    )
     sink = KafkaSink(topic=topic, transactionalIdPrefix=topic, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
     killer = threading.Thread(target=kill)
     killer.start()

@@ -1,4 +1,5 @@
-"""``format("semel")`` on Spark: found without being registered, read in tasks, restarted from checkpoints, stopped, and wrong in every usual way.
+"""``format("semel")`` on Spark: found without being registered, read in tasks, restarted from checkpoints, stopped, and
+wrong in every usual way.
 
 What the readers themselves do is tested without Spark, in ``tests/kafka/test_source_reader.py``; here Spark calls them.
 """
@@ -22,9 +23,9 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss, Retriable, SemelError, Unsupported
 from semel.sandbox import Sandbox
 from semel.spark.errors import error
-from semel.spark.offsets import parse
+from semel.spark.source_offset import parse
 from semel.wire.client import Client
-from tests.kafka.reading import Transactional, delete_records, oracle, produce, ranges, values
+from tests.kafka.support.other_client import Transactional, delete_records, oracle, produce, ranges, values
 from tests.topics import create
 from tests.waiting import wait_for
 
@@ -112,7 +113,9 @@ def wait_until(query: StreamingQuery, condition: Callable[[], bool]) -> None:
 
 
 def wait_for_rows(query: StreamingQuery, batches: Batches, rows: int, checkpoint: Path) -> None:
-    """Until so many rows came and Spark has logged their last batch: one that is stopped before that comes again, as it should."""
+    """Until so many rows came and Spark has logged their last batch: one that is stopped before that comes again, as it
+    should.
+    """
     wait_until(query, lambda: len(batches.all) >= rows and (checkpoint / "commits" / str(max(batches.seen))).exists())
 
 
@@ -135,7 +138,9 @@ def test_it_is_found_beside_others(spark: SparkSession, servers: str, topic: str
     assert [row.word for row in spark.read.format("other").load().collect()] == ["here"]
 
 
-def test_a_batch_query_reads_what_librdkafka_reads(spark: SparkSession, servers: str, client: Client, topic: str) -> None:
+def test_a_batch_query_reads_what_librdkafka_reads(
+    spark: SparkSession, servers: str, client: Client, topic: str
+) -> None:
     create(servers, topic, 3)
     add(servers, topic, 0, 2_000, partitions=3)
     writer = Transactional(servers, topic)
@@ -152,9 +157,18 @@ def test_a_batch_query_reads_what_librdkafka_reads(spark: SparkSession, servers:
 
 def test_headers_and_times(spark: SparkSession, servers: str, topic: str) -> None:
     create(servers, topic)
-    produce(servers, topic, [{"value": None, "key": b"k", "timestamp": 1_234_567, "headers": [("h", b"1"), ("h", None)]}, {"value": b"x"}])
+    produce(
+        servers,
+        topic,
+        [{"value": None, "key": b"k", "timestamp": 1_234_567, "headers": [("h", b"1"), ("h", None)]}, {"value": b"x"}],
+    )
     first, second = batch(spark, servers, subscribe=topic, includeHeaders=True).orderBy("offset").collect()
-    assert (bytes(first["key"]), first["value"], first["timestamp"].timestamp(), first["timestampType"]) == (b"k", None, 1234.567, 0)
+    assert (bytes(first["key"]), first["value"], first["timestamp"].timestamp(), first["timestampType"]) == (
+        b"k",
+        None,
+        1234.567,
+        0,
+    )
     assert [(h["key"], h["value"] and bytes(h["value"])) for h in first["headers"]] == [("h", b"1"), ("h", None)]
     assert (second["key"], second["headers"]) == (None, None)
 
@@ -167,7 +181,9 @@ def test_nothing_to_read(spark: SparkSession, servers: str, topic: str) -> None:
 # ---- streaming
 
 
-def test_a_query_goes_on_where_it_was(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start) -> None:
+def test_a_query_goes_on_where_it_was(
+    spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start
+) -> None:
     create(servers, topic, 2)
     add(servers, topic, 0, 100, partitions=2)
     seen: list[bytes] = []
@@ -194,8 +210,12 @@ def test_a_query_goes_on_where_it_was(spark: SparkSession, servers: str, topic: 
 
 
 @pytest.mark.parametrize("option", ["latest", "earliest"])
-def test_a_crash_in_batch_0(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start, option: str) -> None:
-    """Rows arrive between the failed run and the next, which asks for the initial offset again and gets another answer."""
+def test_a_crash_in_batch_0(
+    spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start, option: str
+) -> None:
+    """Rows arrive between the failed run and the next, which asks for the initial offset again and gets another
+    answer.
+    """
     create(servers, topic)
     add(servers, topic, 0, 10)
     df = stream(spark, servers, subscribe=topic, startingOffsets=option)
@@ -213,7 +233,9 @@ def test_a_crash_in_batch_0(spark: SparkSession, servers: str, topic: str, tmp_p
     assert batches.all == texts(10 if option == "latest" else 0, 20)
 
 
-def test_a_crash_before_batch_0_is_logged(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start) -> None:
+def test_a_crash_before_batch_0_is_logged(
+    spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start
+) -> None:
     create(servers, topic)
     add(servers, topic, 0, 10)
     df = stream(spark, servers, subscribe=topic, startingOffsets="earliest")
@@ -226,7 +248,9 @@ def test_a_crash_before_batch_0_is_logged(spark: SparkSession, servers: str, top
     assert batches.all == texts(0, 10)
 
 
-def test_available_now_while_rows_arrive(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start) -> None:
+def test_available_now_while_rows_arrive(
+    spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start
+) -> None:
     create(servers, topic)
     add(servers, topic, 0, 40)
 
@@ -245,14 +269,18 @@ def test_available_now_while_rows_arrive(spark: SparkSession, servers: str, topi
     assert rest.all == texts(1_000, 1_004)
 
 
-def test_only_committed_rows_and_the_lag_in_the_progress(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start) -> None:
+def test_only_committed_rows_and_the_lag_in_the_progress(
+    spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start
+) -> None:
     create(servers, topic)
     one, two = Transactional(servers, f"{topic}-1"), Transactional(servers, f"{topic}-2")
     one.write(topic, values(3, "v"))
     two.write(topic, values(5, "aborted"))
     one.end(commit=True)
     batches = Batches()
-    query = start(stream(spark, servers, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=2), batches, tmp_path)
+    query = start(
+        stream(spark, servers, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=2), batches, tmp_path
+    )
     wait_until(query, lambda: len(batches.all) == 3)
     two.end(commit=False)
     add(servers, topic, 3, 10)
@@ -264,7 +292,9 @@ def test_only_committed_rows_and_the_lag_in_the_progress(spark: SparkSession, se
     assert parse(first.endOffset).topics[topic].end == {0: 2}
 
 
-def test_several_sources_and_one_source_twice(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start) -> None:
+def test_several_sources_and_one_source_twice(
+    spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start
+) -> None:
     other = f"{topic}-other"
     for name, first in ((topic, 0), (other, 100)):
         create(servers, name)
@@ -276,7 +306,9 @@ def test_several_sources_and_one_source_twice(spark: SparkSession, servers: str,
     assert batches.all == sorted(texts(0, 10) * 2 + texts(100, 110))
 
 
-def test_a_pattern_finds_a_topic_that_is_created_later(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start) -> None:
+def test_a_pattern_finds_a_topic_that_is_created_later(
+    spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start
+) -> None:
     create(servers, f"{topic}-a")
     batches = Batches()
     query = start(stream(spark, servers, subscribePattern=f"{topic}-.*"), batches, tmp_path)
@@ -290,7 +322,9 @@ def test_a_pattern_finds_a_topic_that_is_created_later(spark: SparkSession, serv
 # ---- what goes wrong
 
 
-def test_lost_rows_stop_the_query_and_our_error_comes_out(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start) -> None:
+def test_lost_rows_stop_the_query_and_our_error_comes_out(
+    spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start
+) -> None:
     create(servers, topic)
     add(servers, topic, 0, 10)
     options = {"subscribe": topic, "startingOffsets": "earliest"}
@@ -305,7 +339,9 @@ def test_lost_rows_stop_the_query_and_our_error_comes_out(spark: SparkSession, s
     assert batches.all == texts(20, 30)
 
 
-def test_a_task_that_fails_says_why(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start) -> None:
+def test_a_task_that_fails_says_why(
+    spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start
+) -> None:
     """The driver has planned the batch when the rows go: the task finds out."""
     create(servers, topic)
     add(servers, topic, 0, 10)
@@ -332,7 +368,9 @@ def test_a_task_that_fails_says_why(spark: SparkSession, servers: str, topic: st
         ({}, "CONFIG"),
     ],
 )
-def test_bad_options_are_refused_when_the_frame_is_made(spark: SparkSession, servers: str, options: dict[str, str], tag: str) -> None:
+def test_bad_options_are_refused_when_the_frame_is_made(
+    spark: SparkSession, servers: str, options: dict[str, str], tag: str
+) -> None:
     for load in (batch, stream):
         with pytest.raises(Exception, match=rf"\[SEMEL_{tag}\]") as raised:
             load(spark, servers, **options)
@@ -353,8 +391,12 @@ def test_an_unreachable_broker_is_named_in_time(spark: SparkSession, tmp_path: P
     assert "127.0.0.1:1" in found.message
 
 
-def test_a_query_that_waits_for_an_unreachable_broker_can_be_stopped(spark: SparkSession, tmp_path: Path, start: Start) -> None:
-    query = start(stream(spark, "127.0.0.1:1", subscribe="in", **{"kafka.default.api.timeout.ms": 300_000}), Batches(), tmp_path)
+def test_a_query_that_waits_for_an_unreachable_broker_can_be_stopped(
+    spark: SparkSession, tmp_path: Path, start: Start
+) -> None:
+    query = start(
+        stream(spark, "127.0.0.1:1", subscribe="in", **{"kafka.default.api.timeout.ms": 300_000}), Batches(), tmp_path
+    )
     wait_for(lambda: query.status["message"].startswith("Getting offsets"), "the question that nobody answers", 120)
     stopping = threading.Thread(target=query.stop, daemon=True)
     stopping.start()
@@ -366,7 +408,9 @@ def test_a_query_that_waits_for_an_unreachable_broker_can_be_stopped(spark: Spar
 def test_writing_is_refused_and_the_sink_named(spark: SparkSession, servers: str, tmp_path: Path) -> None:
     rows = spark.createDataFrame([("v",)], "value string")
     with pytest.raises(Exception, match=r"semel\.spark\.KafkaSink") as raised:
-        rows.write.format("semel").mode("append").option("kafka.bootstrap.servers", servers).option("topic", "out").save()
+        rows.write.format("semel").mode("append").option("kafka.bootstrap.servers", servers).option(
+            "topic", "out"
+        ).save()
     assert isinstance(error(raised.value), Unsupported)
     query = spark.readStream.format("rate").load().selectExpr("string(value) as value").writeStream.format("semel")
     with pytest.raises(Exception, match=r"semel\.spark\.KafkaSink") as raised:
@@ -377,7 +421,11 @@ def test_writing_is_refused_and_the_sink_named(spark: SparkSession, servers: str
 def test_the_log_is_canonical(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start) -> None:
     create(servers, topic)
     add(servers, topic, 0, 3)
-    finish(start(stream(spark, servers, subscribe=topic, startingOffsets="earliest"), Batches(), tmp_path, availableNow=True))
+    finish(
+        start(
+            stream(spark, servers, subscribe=topic, startingOffsets="earliest"), Batches(), tmp_path, availableNow=True
+        )
+    )
     text = (tmp_path / "offsets" / "0").read_text().splitlines()[-1]
     logged = json.loads(text)
     assert list(logged) == ["cluster", "topics", "v"], "no mark of the initial offset in the log"

@@ -1,8 +1,10 @@
-"""Queries with state: output and state are those of a run without failures, whatever is killed, replayed or rebuilt (DESIGN rules 2 and 6).
+"""Queries with state: output and state are those of a run without failures, whatever is killed, replayed or rebuilt
+(DESIGN rules 2 and 6).
 
-The same rows in the same batches go through several queries. One of each plan is left alone. Of the others, a Python worker is killed in one batch
-(the batch is aborted, and ``keep_running`` starts a new run), a run ends before a batch was written, and one behind a commit that Spark's log has
-not got; or it is in an application of which workers and drivers are killed.
+The same rows in the same batches go through several queries. One of each plan is left alone. Of the others, a Python
+worker is killed in one batch (the batch is aborted, and ``keep_running`` starts a new run), a run ends before a batch
+was written, and one behind a commit that Spark's log has not got; or it is in an application of which workers and
+drivers are killed.
 """
 
 from __future__ import annotations
@@ -25,16 +27,26 @@ from semel.sandbox import Sandbox
 from semel.spark import keep_running
 from semel.steps import OwnerStep, ParticipantStep, SinkStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
-from tests.spark.harness import LOCAL_DRIVER, create, kill_when_all_are_met, program, values
-from tests.spark.lines import Crashed, Line, crash_before, crash_behind, killing
 from tests.spark.programs.stateful import Stateful
-from tests.spark.stateful_plans import FORMAT, PER_BATCH, PROVIDER, QUERIES, ROCKSDB, Plan, events, produce_events
+from tests.spark.support.copy_query import Crashed, Line, crash_before, crash_behind, killing
+from tests.spark.support.stateful_plans import (
+    FORMAT,
+    PER_BATCH,
+    PROVIDER,
+    QUERIES,
+    ROCKSDB,
+    Plan,
+    events,
+    produce_events,
+)
+from tests.spark.support.topics_and_drivers import LOCAL_DRIVER, create, kill_when_all_are_met, program, values
 
 VALIDATION = "spark.sql.streaming.stateStore.commitValidation.enabled"
 
 TOGETHER = ("windows-rocksdb", "distinct-hdfs", "join-hdfs", "transformWithState-rocksdb")
-#: Passings are counted over all queries: each batch passes a step of the sink once. The queries of a driver are held, each at another step, and then
-#: it is killed: the first time the first three of them, the second time with the fourth in front.
+#: Passings are counted over all queries: each batch passes a step of the sink once. The queries of a driver are held,
+#: each at another step, and then it is killed: the first time the first three of them, the second time with the fourth
+#: in front.
 KILLS = (
     (
         CrashPoint(SinkStep.DECIDED, 4, Action.HANG),
@@ -58,7 +70,9 @@ def source(kafka: Sandbox) -> str:
 
 
 @pytest.fixture(scope="module")
-def calm(spark: SparkSession, kafka: Sandbox, source: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Plan], list[str]]:
+def calm(
+    spark: SparkSession, kafka: Sandbox, source: str, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Plan], list[str]]:
     """What a plan writes that nothing happens to. Where it keeps its state makes no difference."""
     session = spark.newSession()
     session.conf.set(PROVIDER, ROCKSDB)
@@ -76,7 +90,10 @@ def calm(spark: SparkSession, kafka: Sandbox, source: str, tmp_path_factory: pyt
 
 
 def run_through_failures(line: Line, plan: Any) -> None:
-    """Until all is read. A run ends in front of batch 1; in the next one a worker is killed; its successor ends behind the commit of batch 4."""
+    """Until all is read.
+
+    A run ends in front of batch 1; in the next one a worker is killed; its successor ends behind the commit of batch 4.
+    """
     with pytest.raises(Crashed):
         line.run(rows=plan(line.rows), around=crash_before(1))
     killed = line.directory / f"{line.prefix}-killed"
@@ -84,7 +101,9 @@ def run_through_failures(line: Line, plan: Any) -> None:
     def start() -> StreamingQuery:
         rows, sink = plan(line.rows), line.sink()
         first = not killed.exists()
-        writer = (killing(rows, killed) if first else rows).writeStream.foreachBatch(sink if first else crash_behind(4)(sink))
+        writer = (killing(rows, killed) if first else rows).writeStream.foreachBatch(
+            sink if first else crash_behind(4)(sink)
+        )
         return writer.option("checkpointLocation", str(line.checkpoint)).trigger(availableNow=True).start()
 
     with pytest.raises(StreamingQueryException, match="Crashed"):
@@ -94,7 +113,13 @@ def run_through_failures(line: Line, plan: Any) -> None:
 
 @pytest.mark.parametrize("name", ["windows-hdfs", "distinct-rocksdb", "join-rocksdb-2", "transformWithState-rocksdb"])
 def test_as_if_nothing_had_failed(
-    spark: SparkSession, kafka: Sandbox, source: str, calm: Callable[[Plan], list[str]], tmp_path: Path, setting: Any, name: str
+    spark: SparkSession,
+    kafka: Sandbox,
+    source: str,
+    calm: Callable[[Plan], list[str]],
+    tmp_path: Path,
+    setting: Any,
+    name: str,
 ) -> None:
     plan, provider, version = QUERIES[name]
     setting(PROVIDER, provider)
@@ -105,7 +130,9 @@ def test_as_if_nothing_had_failed(
     assert sorted(values(kafka.bootstrap_servers, target)) == calm(plan)
 
 
-def test_drivers_and_workers_are_killed(kafka: Sandbox, source: str, calm: Callable[[Plan], list[str]], tmp_path: Path) -> None:
+def test_drivers_and_workers_are_killed(
+    kafka: Sandbox, source: str, calm: Callable[[Plan], list[str]], tmp_path: Path
+) -> None:
     """Several of them in one application, each of which lives through what kills the others too."""
     outputs = {name: create(kafka, "stateful-killed", 3) for name in TOGETHER}
     job = Stateful(kafka.bootstrap_servers, source, outputs, str(tmp_path / "killed"))
@@ -118,13 +145,19 @@ def test_drivers_and_workers_are_killed(kafka: Sandbox, source: str, calm: Calla
         assert sorted(values(kafka.bootstrap_servers, target)) == calm(QUERIES[name][0]), name
 
 
-def test_state_belongs_to_the_output_that_was_committed(spark: SparkSession, kafka: Sandbox, tmp_path: Path, setting: Any) -> None:
-    """With ``rand()`` in the plan, running a batch again makes other values: the total next to each value shows whose state went on."""
+def test_state_belongs_to_the_output_that_was_committed(
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path, setting: Any
+) -> None:
+    """With ``rand()`` in the plan, running a batch again makes other values: the total next to each value shows whose
+    state went on.
+    """
     setting(VALIDATION, "false")
     line = Line.new(spark, kafka, tmp_path, "random", per_batch=5)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
     for number in range(30):
-        producer.produce(line.source, value=json.dumps({"id": number, "at": number, "user": f"u{number % 5}"}), partition=0)
+        producer.produce(
+            line.source, value=json.dumps({"id": number, "at": number, "user": f"u{number % 5}"}), partition=0
+        )
     assert producer.flush(60) == 0
 
     def plan() -> DataFrame:
@@ -136,7 +169,10 @@ def test_state_belongs_to_the_output_that_was_committed(spark: SparkSession, kaf
         with pytest.raises(Crashed):
             line.run(rows=plan(), mode="update", around=crash_behind(batch))
     line.run(rows=plan(), mode="update")
-    seen = sorted((row["user"], row["n"], row["r"], row["total"]) for row in map(json.loads, values(kafka.bootstrap_servers, line.target)))
+    seen = sorted(
+        (row["user"], row["n"], row["r"], row["total"])
+        for row in map(json.loads, values(kafka.bootstrap_servers, line.target))
+    )
     assert [(user, n) for user, n, _, _ in seen] == [(f"u{user}", n) for user in range(5) for n in range(1, 7)]
     before = 0
     for user, n, drawn, total in seen:

@@ -10,13 +10,19 @@ from pathlib import Path
 import semel
 from semel.sandbox import Sandbox
 from semel.testing.crash import CrashPlan
-from semel.testing.spark import SparkCluster
-from tests.spark.harness import create, everything, produce, progress
+from semel.testing.spark.spark_cluster import SparkCluster
+from tests.spark.support.topics_and_drivers import create, everything, produce, progress
 from tests.waiting import PATIENCE_S
 
 OTHER = "0.0.7"
 #: What the other version does not have: nothing may need it before the versions are compared.
-UNKNOWN_THERE = ("spark/tasks.py", "spark/encoding.py", "spark/source.py", "transaction/participant.py", "read/plan.py")
+UNKNOWN_THERE = (
+    "spark/sink/write_stage.py",
+    "spark/sink/encode_stage.py",
+    "spark/source/datasource.py",
+    "transaction/participant.py",
+    "read/ranges.py",
+)
 
 
 def other_semel(folder: Path) -> Path:
@@ -36,14 +42,31 @@ def test_executors_with_another_version_refuse(kafka: Sandbox, tmp_path: Path) -
     source, target = create(kafka, "versions-in", 2), create(kafka, "versions-out", 2)
     produce(kafka, source, range(10))
     there = other_semel(tmp_path / "other")
-    settings = {"spark.executorEnv.PYTHONPATH": str(there), "spark.python.daemon.module": "pyspark.daemon", "spark.task.maxFailures": "1"}
-    # Python itself and Spark's own daemon, and not those that come with the driver's semel in them; Spark gives executors the driver's path, too
+    settings = {
+        "spark.executorEnv.PYTHONPATH": str(there),
+        "spark.python.daemon.module": "pyspark.daemon",
+        "spark.task.maxFailures": "1",
+    }
+    # Python itself and Spark's own daemon, and not those that come with the driver's semel in them; Spark gives
+    # executors the driver's path, too
     python = [f"{name}={sys.executable}" for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")]
-    argv = ["env", "--unset=PYTHONPATH", *python, sys.executable, "-m", "tests.spark.programs.versions", kafka.bootstrap_servers, source, target]
+    argv = [
+        "env",
+        "--unset=PYTHONPATH",
+        *python,
+        sys.executable,
+        "-m",
+        "tests.spark.programs.versions",
+        kafka.bootstrap_servers,
+        source,
+        target,
+    ]
     with SparkCluster(settings=settings).driver(argv, CrashPlan(tmp_path / "plan")) as driver:
         assert driver.wait(PATIENCE_S) == 0, driver.tail()
         text = driver.log.read_text()
-    said, _ = json.JSONDecoder().raw_decode(text, text.rindex('{"read"'))  # Spark's bar of progress ends without a line's end
+    said, _ = json.JSONDecoder().raw_decode(
+        text, text.rindex('{"read"')
+    )  # Spark's bar of progress ends without a line's end
 
     for work, made in {"read": "the plan of this source", "keyed": "the job", "free": "the job"}.items():
         kind, tag, message = said[work]

@@ -13,30 +13,45 @@ from pyspark.sql import functions as f
 from semel.errors import ConfigError, Unsupported
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
-from tests.spark.harness import create, produce, unique, values
-from tests.spark.lines import Line
+from tests.spark.support.copy_query import Line
+from tests.spark.support.topics_and_drivers import create, produce, unique, values
 
 
 def sink(kafka: Sandbox, topic: str, **options: object) -> KafkaSink:
-    return KafkaSink(**{"topic": topic, "transactionalIdPrefix": topic, "kafka.bootstrap.servers": kafka.bootstrap_servers, **options})
+    return KafkaSink(
+        **{
+            "topic": topic,
+            "transactionalIdPrefix": topic,
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
+            **options,
+        }
+    )
 
 
 def rows(spark: SparkSession, text: str, *, count: int = 40) -> DataFrame:
     number = f.col("id").cast("string")
-    return spark.range(0, count, 1, 2).select(f.concat(f.lit("k"), number).alias("key"), f.concat(f.lit(text), number).alias("value"))
+    return spark.range(0, count, 1, 2).select(
+        f.concat(f.lit("k"), number).alias("key"), f.concat(f.lit(text), number).alias("value")
+    )
 
 
-def test_each_commit_is_one_line(spark: SparkSession, kafka: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_commit_is_one_line(
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     line = Line.new(spark, kafka, tmp_path, "logged")
     produce(kafka, line.source, range(250))
     with caplog.at_level(logging.INFO, "semel"):
         line.run()
     line_of_a_commit = re.compile(r"batch \d+ of '.+': 1?\d\d? rows, \d+ bytes, \d+ ms")
     told = [r.getMessage() for r in caplog.records if r.name == "semel" and line_of_a_commit.fullmatch(r.getMessage())]
-    assert [text.split(" rows")[0] for text in told] == [f"batch {n} of {line.prefix!r}: {rows}" for n, rows in enumerate((100, 100, 50))]
+    assert [text.split(" rows")[0] for text in told] == [
+        f"batch {n} of {line.prefix!r}: {rows}" for n, rows in enumerate((100, 100, 50))
+    ]
 
 
-def test_without_a_version_it_is_said_that_a_second_run_writes_again(spark: SparkSession, kafka: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_version_it_is_said_that_a_second_run_writes_again(
+    spark: SparkSession, kafka: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = create(kafka, "again", 2)
     with caplog.at_level(logging.WARNING, "semel"):
         for _ in range(2):
@@ -57,7 +72,9 @@ def test_a_batch_job_that_is_renamed_goes_on_where_it_was(spark: SparkSession, k
 
 
 def test_keys_that_decide_nothing(spark: SparkSession, kafka: Sandbox) -> None:
-    """``partitioner=any``: keyed rows are neither shuffled nor hashed, and each task writes the partitions of its ticket."""
+    """``partitioner=any``: keyed rows are neither shuffled nor hashed, and each task writes the partitions of its
+    ticket.
+    """
     topic = create(kafka, "any", 4)
     totals = sink(kafka, topic, partitioner="any").write(rows(spark, "v"), version=1)
     assert totals is not None
@@ -65,10 +82,14 @@ def test_keys_that_decide_nothing(spark: SparkSession, kafka: Sandbox) -> None:
     assert sorted(values(kafka.bootstrap_servers, topic)) == sorted(f"v{i}" for i in range(40))
 
 
-def test_an_old_broker_is_refused_unless_its_hole_is_accepted(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_old_broker_is_refused_unless_its_hole_is_accepted(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
     with Sandbox.start(version="4.1.2") as old:
         topic = create(old, "old", 2)
-        with pytest.raises(Unsupported, match=r"is older than 4\.2.*Nothing was written.*acceptLateMarkers=true accepts the hole"):
+        with pytest.raises(
+            Unsupported, match=r"is older than 4\.2.*Nothing was written.*acceptLateMarkers=true accepts the hole"
+        ):
             sink(old, topic).write(rows(spark, "v"), version=1)
         assert values(old.bootstrap_servers, topic) == []
         assert sink(old, topic, acceptLateMarkers="true").write(rows(spark, "v"), version=1) is not None
@@ -76,10 +97,17 @@ def test_an_old_broker_is_refused_unless_its_hole_is_accepted(spark: SparkSessio
         assert len(values(old.bootstrap_servers, topic)) == 40
 
 
-def test_a_job_does_not_fence_a_query_of_its_own_application(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+def test_a_job_does_not_fence_a_query_of_its_own_application(
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path
+) -> None:
     line = Line.new(spark, kafka, tmp_path, "live")
     produce(kafka, line.source, range(100))
-    writer = line.rows().select("key", "value").writeStream.foreachBatch(line.sink()).option("checkpointLocation", str(line.checkpoint))
+    writer = (
+        line.rows()
+        .select("key", "value")
+        .writeStream.foreachBatch(line.sink())
+        .option("checkpointLocation", str(line.checkpoint))
+    )
     query = writer.trigger(processingTime="100 milliseconds").start()
     try:
         query.processAllAvailable()

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.spark.argument import Argument
+from tests.spark.support.json_argument import Argument
 
-#: A second of the events' time passes with each row. The watermark is further behind than any storm is long, so that no row is late, whichever
-#: partition comes first: what must come out depends on the source alone.
+#: A second of the events' time passes with each row. The watermark is further behind than any storm is long, so that no
+#: row is late, whichever partition comes first: what must come out depends on the source alone.
 WINDOW_S, WATERMARK_S = 60, 7 * 24 * 3600
 EPOCH_S = 1_700_000_000
 USERS = 5
@@ -22,7 +22,10 @@ KINDS = (*STATELESS, "counted")
 
 @dataclass(frozen=True)
 class Job(Argument):
-    """``servers`` are the proxy's. The query ends when ``stop`` exists. Outputs and checkpoints bear the names of their queries."""
+    """``servers`` are the proxy's.
+
+    The query ends when ``stop`` exists. Outputs and checkpoints bear the names of their queries.
+    """
 
     kind: str
     servers: str
@@ -43,16 +46,20 @@ class Job(Argument):
 
 
 def row(number: int, lot: int) -> tuple[str, str]:
-    """Key and value of a row of the source: its user is its key, so that the rows of a user are in one partition, in order."""
+    """Key and value of a row of the source: its user is its key, so that the rows of a user are in one partition, in
+    order.
+    """
     user = f"u{number * 7919 % USERS}" if number % 3 else f"u{number % USERS}"
     return user, json.dumps({"id": number, "lot": lot, "user": user, "at": EPOCH_S + number})
 
 
 def wrong_counts(source: Iterable[str], output: Sequence[dict[str, Any]]) -> list[str]:
-    """What is wrong with the output of ``counted``, in words; ``source`` are its values, those of a user in their order.
+    """What is wrong with the output of ``counted``, in words; ``source`` are its values, those of a user in their
+    order.
 
-    Each row of the output says how many rows of a user it has seen in a window, and the sum of their numbers. Wherever the batches ended, the first n
-    rows make one sum; n grows from row to row; the last one has seen all. A state that lost or kept a batch makes another sum.
+    Each row of the output says how many rows of a user it has seen in a window, and the sum of their numbers. Wherever
+    the batches ended, the first n rows make one sum; n grows from row to row; the last one has seen all. A state that
+    lost or kept a batch makes another sum.
     """
     sums: dict[tuple[int, str], list[int]] = defaultdict(list)
     for value in map(json.loads, source):
@@ -71,6 +78,8 @@ def wrong_counts(source: Iterable[str], output: Sequence[dict[str, Any]]) -> lis
             wrong.append(f"{where}, behind one that had seen {seen[of]}")
         seen[of] = max(seen[of], n)
     wrong += [
-        f"window {group}: {seen[group]} of {len(all_sums)} rows were counted" for group, all_sums in sums.items() if seen[group] != len(all_sums)
+        f"window {group}: {seen[group]} of {len(all_sums)} rows were counted"
+        for group, all_sums in sums.items()
+        if seen[group] != len(all_sums)
     ]
     return wrong

@@ -1,4 +1,7 @@
-"""The program that the storm strikes: one query, kept running until a file says that it may end. Its argument is a :class:`Job` as JSON."""
+"""The program that the storm strikes: one query, kept running until a file says that it may end.
+
+Its argument is a :class:`Job` as JSON.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,15 @@ def planned(kind: str, rows: DataFrame) -> DataFrame:
         return rows.select("value")
     fields = f.from_json(f.col("value").cast("string"), "id long, at long, user string")
     events = rows.select(fields.alias("e")).select("e.id", f.timestamp_seconds("e.at").alias("at"), "e.user")
-    windows = events.withWatermark("at", f"{WATERMARK_S} seconds").groupBy(f.window("at", f"{WINDOW_S} seconds"), "user")
-    counted = windows.agg(f.count("*").alias("n"), f.sum("id").alias("ids")).withColumn("w", f.col("window.start").cast("long"))
-    return counted.select(f.concat_ws("-", "user", "w").alias("key"), f.to_json(f.struct("w", "user", "n", "ids")).alias("value"))
+    windows = events.withWatermark("at", f"{WATERMARK_S} seconds").groupBy(
+        f.window("at", f"{WINDOW_S} seconds"), "user"
+    )
+    counted = windows.agg(f.count("*").alias("n"), f.sum("id").alias("ids")).withColumn(
+        "w", f.col("window.start").cast("long")
+    )
+    return counted.select(
+        f.concat_ws("-", "user", "w").alias("key"), f.to_json(f.struct("w", "user", "n", "ids")).alias("value")
+    )
 
 
 def start(spark: SparkSession, job: Job) -> StreamingQuery:
@@ -43,8 +52,17 @@ def start(spark: SparkSession, job: Job) -> StreamingQuery:
     reading = {"subscribe": job.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.per_batch)}
     rows = spark.readStream.format("semel").options(**kafka, **reading).load()
     sink = KafkaSink(topic=job.target, transactionalIdPrefix=job.target, **kafka)
-    writer = planned(job.kind, rows).writeStream.queryName(job.kind).foreachBatch(sink).option("checkpointLocation", job.checkpoint)
-    return writer.outputMode("update" if job.kind == "counted" else "append").trigger(processingTime="500 milliseconds").start()
+    writer = (
+        planned(job.kind, rows)
+        .writeStream.queryName(job.kind)
+        .foreachBatch(sink)
+        .option("checkpointLocation", job.checkpoint)
+    )
+    return (
+        writer.outputMode("update" if job.kind == "counted" else "append")
+        .trigger(processingTime="500 milliseconds")
+        .start()
+    )
 
 
 def end_when_told(spark: SparkSession, job: Job, stop: threading.Event, over: threading.Event) -> None:

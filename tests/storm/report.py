@@ -9,8 +9,8 @@ from rich import box
 from rich.table import Table
 
 from semel.steps import OwnerStep
-from tests.storm.keeper import Keeper
 from tests.storm.storm import Storm
+from tests.storm.supervisor import Keeper
 
 __all__ = ["queries", "strikes"]
 
@@ -22,7 +22,11 @@ def strikes(storm: Storm) -> Table:
     table.add_column("times", justify="right")
     table.add_column("how")
     for kind, counts in storm.strikers.counts.items():
-        happened = storm.wire.happened if kind == "wire" else Counter({action: n for action, n in counts.items() if action != "found nobody"})
+        happened = (
+            storm.wire.happened
+            if kind == "wire"
+            else Counter({action: n for action, n in counts.items() if action != "found nobody"})
+        )
         table.add_row(kind, str(happened.total()), _listed(happened))
     table.add_row("of the wire", "", _listed(storm.wire.by_api))
     return table
@@ -31,7 +35,9 @@ def strikes(storm: Storm) -> Table:
 def queries(storm: Storm) -> Table:
     """What became of each query."""
     phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in storm.outcome.seconds.items())
-    table = Table(title=f"{storm.outcome.rows:,} rows in the source; {phases}", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        title=f"{storm.outcome.rows:,} rows in the source; {phases}", title_justify="left", box=box.SIMPLE_HEAD
+    )
     for column in ("query", "starts", "transactions taken over", "committed", "aborted", "markers healed"):
         table.add_column(column, justify="left" if column == "query" else "right")
     table.add_column("drivers ended by")

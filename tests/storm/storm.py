@@ -1,7 +1,8 @@
-"""A storm from its beginning to its verdict: three brokers, a proxy in front of them, queries behind it, and who strikes them.
+"""A storm from its beginning to its verdict: three brokers, a proxy in front of them, queries behind it, and who
+strikes them.
 
-Its phases: all is started and each query has committed something; it storms, while rows arrive; all is thawed and left alone until each query has
-read its source to the end; all is stopped and looked at.
+Its phases: all is started and each query has committed something; it storms, while rows arrive; all is thawed and left
+alone until each query has read its source to the end; all is stopped and looked at.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from semel.sandbox import Sandbox
-from semel.testing import fork_server
-from semel.testing.proxy import FaultProxy
+from semel.testing.proxy.fault_proxy import FaultProxy
+from semel.testing.spark import fork_server
 from tests import topics
-from tests.spark.harness import source_ends
+from tests.spark.support.topics_and_drivers import source_ends
+from tests.storm.checks import verdict
+from tests.storm.faults import Strikers
 from tests.storm.job import KINDS, USERS, Job, row
-from tests.storm.keeper import Keeper
-from tests.storm.strikers import Strikers
-from tests.storm.verdict import verdict
+from tests.storm.supervisor import Keeper
 from tests.storm.wire import Wire
 
 __all__ = ["Outcome", "Plan", "Storm"]
@@ -34,7 +35,8 @@ _LOT = 100
 _PER_BATCH = 2_000
 #: How long it may take until all have begun, and until all is read when the storm is over.
 _BEGIN_S, _CATCH_UP_S, _STOP_S = 600.0, 900.0, 180.0
-#: How much longer it storms where somebody was never found, such as an executor while the machine is slow in starting them.
+#: How much longer it storms where somebody was never found, such as an executor while the machine is slow in starting
+#: them.
 _OVERTIME_S = 300.0
 _POLL_S = 0.3
 #: A follower that is behind is missed soon, so that the others can go on without it, and a storm is not mostly waiting.
@@ -86,7 +88,9 @@ class Storm:
             for keeper in self.keepers:
                 stack.callback(keeper.end)
             names = [keeper.job.group for keeper in self.keepers]
-            self._groups = {name: Consumer({"bootstrap.servers": self.servers, "group.id": name, "log_level": 2}) for name in names}
+            self._groups = {
+                name: Consumer({"bootstrap.servers": self.servers, "group.id": name, "log_level": 2}) for name in names
+            }
             for consumer in self._groups.values():
                 stack.callback(consumer.close)
             self.wire = Wire(self.proxy)
@@ -118,7 +122,9 @@ class Storm:
                 self.outcome.seconds[phase.__name__] = time.monotonic() - began
         except AssertionError as error:
             self.outcome.problems.append(str(error))
-        self.outcome.problems += [problem for keeper in self.keepers for problem in keeper.problems] + self.strikers.problems
+        self.outcome.problems += [
+            problem for keeper in self.keepers for problem in keeper.problems
+        ] + self.strikers.problems
         return self.outcome
 
     def begin(self) -> None:
@@ -127,15 +133,25 @@ class Storm:
         self._feeder.start()
         for keeper in self.keepers:
             keeper.start()
-        self._wait(lambda: all(sum(self._positions(keeper).values()) > 0 for keeper in self.keepers), "the first batch of each query", _BEGIN_S)
+        self._wait(
+            lambda: all(sum(self._positions(keeper).values()) > 0 for keeper in self.keepers),
+            "the first batch of each query",
+            _BEGIN_S,
+        )
 
     def rage(self) -> None:
-        """Strike, for as long as was asked and until each kind of victim has been struck, or until a query stops for good."""
+        """Strike, for as long as was asked and until each kind of victim has been struck, or until a query stops for
+        good.
+        """
         self._say(f"seed {self.plan.seed}: it storms for {self.plan.seconds:.0f} s; logs in {self.outcome.directory}")
         end = time.monotonic() + self.plan.seconds
         self.strikers.start()
         try:
-            while (left := end - time.monotonic()) > -_OVERTIME_S and not self._given_up() and (left > 0 or not self.strikers.met_all()):
+            while (
+                (left := end - time.monotonic()) > -_OVERTIME_S
+                and not self._given_up()
+                and (left > 0 or not self.strikers.met_all())
+            ):
                 time.sleep(_POLL_S)
                 self.proxy.log.clear()  # of every request since the beginning; nobody asks
         finally:
@@ -149,7 +165,11 @@ class Storm:
         self._feeder.join()
         ends = source_ends(self.servers, SOURCE)
         self.outcome.rows = sum(ends.values())
-        self._wait(lambda: all(self._positions(keeper) == ends for keeper in self.keepers), "the end of the source", _CATCH_UP_S)
+        self._wait(
+            lambda: all(self._positions(keeper) == ends for keeper in self.keepers),
+            "the end of the source",
+            _CATCH_UP_S,
+        )
         (self.outcome.directory / "stop").touch()
         for keeper in self.keepers:
             keeper.finish(_STOP_S)
@@ -161,8 +181,13 @@ class Storm:
     # ---- what they need
 
     def _feed(self) -> None:
-        patience = {"delivery.timeout.ms": 600_000, "log_level": 2}  # brokers are struck: that they are gone is nothing to be said
-        producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 20, **patience})
+        patience = {
+            "delivery.timeout.ms": 600_000,
+            "log_level": 2,
+        }  # brokers are struck: that they are gone is nothing to be said
+        producer = Producer(
+            {"bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 20, **patience}
+        )
         pause, lot = _LOT / self.plan.rows_a_second, 0
         while True:
             for number in range(lot * _LOT, (lot + 1) * _LOT):
@@ -177,7 +202,10 @@ class Storm:
             self.outcome.problems.append(f"{left} rows of the source were not taken by the brokers within 300 s")
 
     def _positions(self, keeper: Keeper) -> dict[int, int]:
-        """What the group of a query shows. By one client for each, kept: those that come and go while brokers fail end in a broken librdkafka."""
+        """What the group of a query shows.
+
+        By one client for each, kept: those that come and go while brokers fail end in a broken librdkafka.
+        """
         asked = [TopicPartition(SOURCE, index) for index in range(SOURCE_PARTITIONS)]
         try:
             found = self._groups[keeper.job.group].committed(asked, timeout=10)
@@ -191,7 +219,9 @@ class Storm:
     def _wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
         end = time.monotonic() + seconds
         while not condition():
-            where = {keeper.job.kind: self._positions(keeper) for keeper in self.keepers} if time.monotonic() > end else {}
+            where = (
+                {keeper.job.kind: self._positions(keeper) for keeper in self.keepers} if time.monotonic() > end else {}
+            )
             assert not where, f"not within {seconds:.0f} s: {what}; the groups stand at {where}"
             assert not self._given_up(), f"a query ended for good before {what}"
             time.sleep(_POLL_S)

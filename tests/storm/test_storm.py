@@ -1,7 +1,7 @@
 """A short storm; ``make storm`` makes long ones. And what it found, each by its name.
 
-The verdict has a control in each of its parts: an output that is spoilt, a group that is moved, a step out of order and a transaction that is left
-open must be seen.
+The verdict has a control in each of its parts: an output that is spoilt, a group that is moved, a step out of order and
+a transaction that is left open must be seen.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import semel
+from tests.storm.checks import verdict
 from tests.storm.job import wrong_counts
 from tests.storm.storm import SOURCE, Outcome, Plan, Storm
-from tests.storm.verdict import verdict
 
-#: In its first 20 s a driver is killed, the one with state, an executor is frozen and one killed, a broker killed and one deposed.
+#: In its first 20 s a driver is killed, the one with state, an executor is frozen and one killed, a broker killed and
+#: one deposed.
 SEED, SECONDS = 301, 25.0
 
 
@@ -60,13 +61,13 @@ def test_what_is_wrong_is_seen(storm: Storm, outcome: Outcome) -> None:
 
 
 def test_an_open_transaction_is_seen(storm: Storm, outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.storm.verdict._ENDING_S", 0.0)
+    monkeypatch.setattr("tests.storm.checks._ENDING_S", 0.0)
     with semel.Cluster({"bootstrap.servers": storm.servers}) as cluster, cluster.producer("left-open") as producer:
         with producer.transaction() as txn:
             txn.send(SOURCE, pa.table({"key": ["u1"], "value": ["{}"]}))
             assert any("the transaction of left-open is open" in wrong for wrong in verdict(storm.servers, []))
             txn.abort()
-        producer.settle()
+        producer.wait_visible()
 
 
 SOURCE_VALUES = [json.dumps({"id": number, "user": "u1", "at": 60}) for number in (5, 6, 7)]
@@ -74,7 +75,12 @@ SOURCE_VALUES = [json.dumps({"id": number, "user": "u1", "at": 60}) for number i
 
 def counted(*rows: tuple[int, int]) -> list[dict[str, object]]:
     return [
-        {"topic": "out", "partition": 0, "offset": offset, "value": json.dumps({"w": 60, "user": "u1", "n": n, "ids": ids})}
+        {
+            "topic": "out",
+            "partition": 0,
+            "offset": offset,
+            "value": json.dumps({"w": 60, "user": "u1", "n": n, "ids": ids}),
+        }
         for offset, (n, ids) in enumerate(rows)
     ]
 

@@ -1,4 +1,6 @@
-"""Faults on the wire for as long as it storms: requests and answers lost, cut, held and repeated, of an API at a time."""
+"""Faults on the wire for as long as it storms: requests and answers lost, cut, held and repeated, of an API at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import threading
 from collections import Counter, deque
 from random import Random
 
-from semel.testing.faults import Fault
-from semel.testing.proxy import FaultProxy
+from semel.testing.proxy.fault_proxy import FaultProxy
+from semel.testing.proxy.faults import Fault
 
 __all__ = ["APIS", "FAULTS", "Wire"]
 
@@ -79,5 +81,6 @@ class Wire:
             return proxy.delay_reply(api, n, seconds=seconds)
         if kind == "repeat":
             return proxy.repeat_request(api, n)
-        # the copy comes when the fault is withdrawn: some requests of the same connection, and maybe transactions, later
+        # the copy comes when the fault is withdrawn: some requests of the same connection, and maybe transactions,
+        # later
         return proxy.repeat_request(api, n, later=threading.Event())

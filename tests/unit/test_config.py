@@ -1,4 +1,6 @@
-"""Settings: Kafka's names, refused where they are unknown, malformed, contradictory, or would weaken what was asked for."""
+"""Settings: Kafka's names, refused where they are unknown, malformed, contradictory, or would weaken what was asked
+for.
+"""
 
 import logging
 
@@ -18,16 +20,29 @@ def parse(**properties: object) -> ClientConfig:
 def test_defaults_are_kafkas_with_two_exceptions() -> None:
     parsed = parse()
     assert parsed.bootstrap_servers == (("localhost", 9092),)
-    assert (parsed.request_timeout_ms, parsed.delivery_timeout_ms, parsed.default_api_timeout_ms) == (30_000, 120_000, 60_000)
+    assert (parsed.request_timeout_ms, parsed.delivery_timeout_ms, parsed.default_api_timeout_ms) == (
+        30_000,
+        120_000,
+        60_000,
+    )
     assert (parsed.retry_backoff_ms, parsed.retry_backoff_max_ms, parsed.metadata_max_age_ms) == (100, 1_000, 300_000)
     assert (parsed.fetch_min_bytes, parsed.fetch_max_bytes, parsed.fetch_max_wait_ms) == (1, 52_428_800, 500)
-    assert (parsed.max_partition_fetch_bytes, parsed.max_request_size, parsed.compression_type) == (1_048_576, 1_048_576, "none")
+    assert (parsed.max_partition_fetch_bytes, parsed.max_request_size, parsed.compression_type) == (
+        1_048_576,
+        1_048_576,
+        "none",
+    )
     assert parsed.isolation_level == "read_committed"
     assert parsed.transaction_timeout_ms is None
 
 
 def test_values_are_read_from_text_and_from_numbers() -> None:
-    parsed = parse(request_timeout_ms="500", transaction_timeout_ms=60_000, compression_type=" ZSTD ", security_protocol="plaintext")
+    parsed = parse(
+        request_timeout_ms="500",
+        transaction_timeout_ms=60_000,
+        compression_type=" ZSTD ",
+        security_protocol="plaintext",
+    )
     assert (parsed.request_timeout_ms, parsed.transaction_timeout_ms) == (500, 60_000)
     assert (parsed.compression_type, parsed.security.protocol) == ("zstd", "PLAINTEXT")
 
@@ -45,7 +60,10 @@ def test_servers(text: str, servers: list[tuple[str, int]]) -> None:
     assert list(parse_servers(text)) == servers
 
 
-@pytest.mark.parametrize("text", ["localhost", "localhost:", "localhost:kafka", "localhost:0", "localhost:65536", ":9092", "a:1,b", "a:\u00b2"])
+@pytest.mark.parametrize(
+    "text",
+    ["localhost", "localhost:", "localhost:kafka", "localhost:0", "localhost:65536", ":9092", "a:1,b", "a:\u00b2"],
+)
 def test_servers_that_are_none_are_named(text: str) -> None:
     with pytest.raises(ConfigError, match="is not host:port"):
         parse_servers(text)
@@ -72,22 +90,30 @@ def test_an_unknown_name_is_refused_with_the_nearest(name: str, hint: str) -> No
 
 
 def test_an_unknown_name_without_a_near_one_gets_no_hint() -> None:
-    with pytest.raises(ConfigError, match=r"xyz is not a known property\. Nothing was read or written\. Correct or remove it\.$"):
+    with pytest.raises(
+        ConfigError, match=r"xyz is not a known property\. Nothing was read or written\. Correct or remove it\.$"
+    ):
         ClientConfig.parse({**SERVERS, "xyz": "1"})
 
 
-@pytest.mark.parametrize(("name", "value"), [("acks", "1"), ("acks", "0"), ("enable.idempotence", "false"), ("enable.auto.commit", "true")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("acks", "1"), ("acks", "0"), ("enable.idempotence", "false"), ("enable.auto.commit", "true")]
+)
 def test_what_contradicts_exactly_once_is_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=rf"{name}={value} contradicts exactly-once"):
         ClientConfig.parse({**SERVERS, name: value})
 
 
-@pytest.mark.parametrize(("name", "value"), [("acks", "all"), ("acks", "-1"), ("enable.idempotence", "TRUE"), ("enable.auto.commit", False)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("acks", "all"), ("acks", "-1"), ("enable.idempotence", "TRUE"), ("enable.auto.commit", False)]
+)
 def test_the_same_names_are_taken_with_their_harmless_values(name: str, value: object) -> None:
     assert ClientConfig.parse({**SERVERS, name: value}) == parse()
 
 
-def test_what_means_nothing_here_is_named_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_means_nothing_here_is_named_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(config, "_warned", set())
     caplog.set_level(logging.WARNING, "semel")
     for _ in range(3):

@@ -38,11 +38,16 @@ def test_each_class_survives_pickling_again_and_again(cls: type[SemelError], pro
 def trace(*lines: str) -> str:
     """What stands in a Java exception's text when a Python callback failed."""
     head = [
-        "org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1c, runId = 2d] terminated with exception:",
-        "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):",
+        "org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1c, runId = 2d]"
+        " terminated with exception:",
+        "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call"
+        " last):",
         '  File "/usr/lib/python3/py4j/clientserver.py", line 644, in _call_proxy',
     ]
-    tail = ["\tat py4j.Protocol.getReturnValue(Protocol.java:476)", "\tat java.base/java.lang.Thread.run(Thread.java:840)"]
+    tail = [
+        "\tat py4j.Protocol.getReturnValue(Protocol.java:476)",
+        "\tat java.base/java.lang.Thread.run(Thread.java:840)",
+    ]
     return "\n".join([*head, *lines, "", *tail])
 
 

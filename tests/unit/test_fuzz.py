@@ -1,4 +1,6 @@
-"""Every parser is fed with spoilt inputs for a moment, always the same ones; ``make fuzz`` does it for as long as one likes."""
+"""Every parser is fed with spoilt inputs for a moment, always the same ones; ``make fuzz`` does it for as long as one
+likes.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,16 @@ def test_control_a_parser_that_is_broken_is_found(broken_reports: dict[str, Repo
     (failure,) = broken_reports[name].failures
     assert said in failure.what
     assert failure.kept in str(broken_reports[name]), "its file is named"
-    assert Path(failure.kept).read_bytes() == input_of(broken.TARGETS[name], 1, failure.number), "and made again from the seed"
+    assert Path(failure.kept).read_bytes() == input_of(broken.TARGETS[name], 1, failure.number), (
+        "and made again from the seed"
+    )
 
 
 @pytest.mark.parametrize("name", ["sound", "loud", "table-made-anew"])
 def test_control_a_sound_parser_passes(broken_reports: dict[str, Report], name: str) -> None:
-    """Also one that says more than a pipe holds, and one in which the interpreter makes a table of its own anew now and then."""
+    """Also one that says more than a pipe holds, and one in which the interpreter makes a table of its own anew now and
+    then.
+    """
     report = broken_reports[name]
     assert report.failures == []
     assert report.accepted > 0

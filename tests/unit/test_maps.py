@@ -15,7 +15,9 @@ PACKAGES = [found.name for found in pkgutil.walk_packages(semel.__path__, "semel
 
 def unnamed(modules: list[str], text: str) -> list[str]:
     """The modules that ``text`` does not name, between two backquotes or by ``:mod:``."""
-    return [name for name in modules if name != "__main__" and not re.search(rf"``{name}``|:mod:`[a-z.]*\.{name}`", text)]
+    return [
+        name for name in modules if name != "__main__" and not re.search(rf"``{name}``|:mod:`[a-z.]*\.{name}`", text)
+    ]
 
 
 @pytest.mark.parametrize("package", PACKAGES)

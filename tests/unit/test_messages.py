@@ -15,7 +15,9 @@ ROOT = Path(semel.__file__).parent
 
 
 def strings(source: str) -> Iterator[tuple[int, str]]:
-    """Each literal as it stands, with its line: pieces that follow each other are kept apart, as ``ast`` alone does not keep them."""
+    """Each literal as it stands, with its line: pieces that follow each other are kept apart, as ``ast`` alone does not
+    keep them.
+    """
     lines = source.splitlines(keepends=True)
     begun: list[tuple[int, int]] = []
     for found in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -46,7 +48,9 @@ def without_placeholder(source: str) -> list[int]:
 def test_each_piece_of_an_f_string_has_a_placeholder() -> None:
     files = sorted(ROOT.rglob("*.py"))
     assert len(files) > 50
-    assert [f"{file.relative_to(ROOT)}:{line}" for file in files for line in without_placeholder(file.read_text("utf-8"))] == []
+    assert [
+        f"{file.relative_to(ROOT)}:{line}" for file in files for line in without_placeholder(file.read_text("utf-8"))
+    ] == []
 
 
 def test_a_piece_without_one_is_seen() -> None:

@@ -1,4 +1,6 @@
-"""Options of TLS and SASL: as Kafka's and Spark's users have them, refused where they contradict each other or need a JVM, and never shown."""
+"""Options of TLS and SASL: as Kafka's and Spark's users have them, refused where they contradict each other or need a
+JVM, and never shown.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ def refusal(properties: dict[str, Any]) -> SemelError:
     [
         (f'{PLAIN} required username="alice" password="secret";', {"username": "alice", "password": "secret"}),
         (f"{PLAIN}  required\n username='alice'\n password = plain ;  ", {"username": "alice", "password": "plain"}),
-        (f'kafkashaded.{PLAIN} required username="$ConnectionString" password="a=b;c";', {"username": "$ConnectionString", "password": "a=b;c"}),
+        (
+            f'kafkashaded.{PLAIN} required username="$ConnectionString" password="a=b;c";',
+            {"username": "$ConnectionString", "password": "a=b;c"},
+        ),
         (
             rf'{PLAIN} required username="a" password="quote \" and \\ back";',
             {"username": "a", "password": r"quote \" and \ back".replace('\\"', '"')},
@@ -112,7 +117,12 @@ def test_tokens_by_client_credentials() -> None:
     jaas = f'{OAUTH} required clientId="alice" clientSecret="s" scope="orders" extension_tenant="eu";'
     sasl = parse(**TOKENS, **{"sasl.oauthbearer.token.endpoint.url": "https://id/token", "sasl.jaas.config": jaas}).sasl
     assert sasl is not None
-    assert (sasl.username, sasl.password, sasl.token_endpoint, sasl.scope) == ("alice", "s", "https://id/token", "orders")
+    assert (sasl.username, sasl.password, sasl.token_endpoint, sasl.scope) == (
+        "alice",
+        "s",
+        "https://id/token",
+        "orders",
+    )
     assert sasl.extensions == (("tenant", "eu"),)
 
 
@@ -124,18 +134,46 @@ def test_tokens_by_client_credentials() -> None:
         ({**SASL, "sasl.mechanism": "GSSAPI"}, Unsupported, "GSSAPI is not spoken"),
         ({**SASL, "sasl.mechanism": "AWS_MSK_IAM"}, Unsupported, "AWS_MSK_IAM is not spoken"),
         ({"sasl.username": "alice"}, ConfigError, "security.protocol=PLAINTEXT makes no use of it"),
-        ({"security.protocol": "SSL", "sasl.mechanism": "PLAIN"}, ConfigError, "security.protocol=SSL makes no use of it"),
-        ({"security.protocol": "SASL_PLAINTEXT", "ssl.keystore.type": "PEM"}, ConfigError, "less safe than what was asked for"),
+        (
+            {"security.protocol": "SSL", "sasl.mechanism": "PLAIN"},
+            ConfigError,
+            "security.protocol=SSL makes no use of it",
+        ),
+        (
+            {"security.protocol": "SASL_PLAINTEXT", "ssl.keystore.type": "PEM"},
+            ConfigError,
+            "less safe than what was asked for",
+        ),
         ({"sasl.kerberos.service.name": "kafka"}, Unsupported, "only a JVM"),
         ({"sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.X"}, Unsupported, "only a JVM"),
-        ({**TOKENS, "sasl.login.callback.handler.class": "com.google.cloud.X"}, Unsupported, "sasl.oauthbearer.token.provider"),
+        (
+            {**TOKENS, "sasl.login.callback.handler.class": "com.google.cloud.X"},
+            Unsupported,
+            "sasl.oauthbearer.token.provider",
+        ),
         (SASL, ConfigError, "sasl.jaas.config"),
         ({**SASL, "sasl.username": "alice"}, ConfigError, "a user name and a password"),
         (TOKENS, ConfigError, "sasl.oauthbearer.token.endpoint.url"),
         ({**TOKENS, "sasl.oauthbearer.token.provider": "mine"}, ConfigError, "module:function"),
-        ({**TOKENS, "sasl.oauthbearer.token.provider": "a:b", "sasl.oauthbearer.token.endpoint.url": "file:///t"}, ConfigError, "no https address"),
-        ({**TOKENS, "sasl.oauthbearer.token.provider": "a:b", "sasl.oauthbearer.token.endpoint.url": "https://u:p@h/t"}, ConfigError, "holds a user"),
-        ({**SASL, "sasl.jaas.config": f'{PLAIN} required username="a" password="p" tokenauth="true";'}, Unsupported, "delegation token"),
+        (
+            {**TOKENS, "sasl.oauthbearer.token.provider": "a:b", "sasl.oauthbearer.token.endpoint.url": "file:///t"},
+            ConfigError,
+            "no https address",
+        ),
+        (
+            {
+                **TOKENS,
+                "sasl.oauthbearer.token.provider": "a:b",
+                "sasl.oauthbearer.token.endpoint.url": "https://u:p@h/t",
+            },
+            ConfigError,
+            "holds a user",
+        ),
+        (
+            {**SASL, "sasl.jaas.config": f'{PLAIN} required username="a" password="p" tokenauth="true";'},
+            Unsupported,
+            "delegation token",
+        ),
     ],
 )
 def test_logins_that_are_refused(properties: dict[str, str], kind: type[SemelError], said: str) -> None:
@@ -177,7 +215,10 @@ def test_what_java_chooses_between_is_passed_over() -> None:
 
 
 def test_host_names_are_checked_unless_told_otherwise() -> None:
-    checked, unchecked = parse(**{"security.protocol": "SSL"}), parse(**{"security.protocol": "ssl", "ssl.endpoint.identification.algorithm": ""})
+    checked, unchecked = (
+        parse(**{"security.protocol": "SSL"}),
+        parse(**{"security.protocol": "ssl", "ssl.endpoint.identification.algorithm": ""}),
+    )
     assert checked.tls is not None
     assert unchecked.tls is not None
     assert (checked.tls.check_host_name, unchecked.tls.check_host_name) == (True, False)

@@ -1,4 +1,6 @@
-"""Steps: nothing in production, an observer when SEMEL_STEPS names one, each in a process of its own because the variable is read once."""
+"""Steps: nothing in production, an observer when SEMEL_STEPS names one, each in a process of its own because the
+variable is read once.
+"""
 
 import os
 import subprocess
@@ -28,7 +30,9 @@ def test_without_an_observer_nothing_happens(tmp_path: Path) -> None:
 
 
 def test_the_observer_is_told_step_and_detail(tmp_path: Path) -> None:
-    (tmp_path / "watcher.py").write_text("def see(step, detail): print(type(step).__name__, step.name, step.value, detail)")
+    (tmp_path / "watcher.py").write_text(
+        "def see(step, detail): print(type(step).__name__, step.name, step.value, detail)"
+    )
     assert run(tmp_path, "watcher:see").stdout == "OwnerStep BEGUN begun orders\ndone\n"
 
 
@@ -40,11 +44,15 @@ def test_what_the_observer_raises_is_raised(tmp_path: Path) -> None:
 
 
 def test_an_observers_module_may_import_what_has_steps(tmp_path: Path) -> None:
-    (tmp_path / "watcher.py").write_text("from semel.steps import OwnerStep, reached\nreached(OwnerStep.CLAIMED)\ndef see(step, detail): print(step)")
+    (tmp_path / "watcher.py").write_text(
+        "from semel.steps import OwnerStep, reached\nreached(OwnerStep.CLAIMED)\ndef see(step, detail): print(step)"
+    )
     assert run(tmp_path, "watcher:see").stdout == "OwnerStep.BEGUN\ndone\n"
 
 
-@pytest.mark.parametrize(("observer", "problem"), [("nowhere:see", "ModuleNotFoundError"), ("os:see", "AttributeError")])
+@pytest.mark.parametrize(
+    ("observer", "problem"), [("nowhere:see", "ModuleNotFoundError"), ("os:see", "AttributeError")]
+)
 def test_an_observer_that_is_not_there_is_an_error_at_once(tmp_path: Path, observer: str, problem: str) -> None:
     done = run(tmp_path, observer, "import semel.steps")
     assert done.returncode == 1
@@ -53,8 +61,8 @@ def test_an_observer_that_is_not_there_is_an_error_at_once(tmp_path: Path, obser
 
 def test_names_of_steps_are_the_protocols() -> None:
     assert [step.name for step in OwnerStep] == (
-        "INITIALISED CLAIMED PROGRESS_READ MARKERS_CHECKED DECISION_WRITTEN HEALED BEGUN PARTITIONS_ADDED WRITTEN PROGRESS_WRITTEN"
-        " OFFSETS_ADDED COMMIT_SENT COMMIT_ANSWERED MARKERS_SEEN ABORT_SENT ABORT_ANSWERED"
+        "INITIALISED CLAIMED PROGRESS_READ MARKERS_CHECKED DECISION_WRITTEN HEALED BEGUN PARTITIONS_ADDED WRITTEN"
+        " PROGRESS_WRITTEN OFFSETS_ADDED COMMIT_SENT COMMIT_ANSWERED MARKERS_SEEN ABORT_SENT ABORT_ANSWERED"
     ).split()
     for protocol in (OwnerStep, ParticipantStep, SinkStep):
         assert issubclass(protocol, Step)

@@ -1,6 +1,8 @@
-"""The query that the crash tests kill: copies one topic to another by key, until it has read what was there when it started.
+"""The query that the crash tests kill: copies one topic to another by key, until it has read what was there when it
+started.
 
-Its argument is a :class:`tests.spark.harness.Copy` as JSON. Given several, the application runs as many queries at once.
+Its argument is a :class:`tests.spark.support.topics_and_drivers.Copy` as JSON. Given several, the application runs as
+many queries at once.
 """
 
 from __future__ import annotations
@@ -14,14 +16,18 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.spark import KafkaSink
-from tests.spark.harness import Copy
 from tests.spark.programs.begin import begin
+from tests.spark.support.topics_and_drivers import Copy
 
 
 def start(spark: SparkSession, copy: Copy) -> StreamingQuery:
     properties = {"bootstrap.servers": copy.servers, "group.id": copy.group, **copy.kafka}
     kafka = {f"kafka.{name}": value for name, value in properties.items()}
-    reading: dict[str, Any] = {"subscribe": copy.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": copy.per_batch}
+    reading: dict[str, Any] = {
+        "subscribe": copy.source,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": copy.per_batch,
+    }
     rows = spark.readStream.format("semel").options(**kafka, **reading).load().select("key", "value")
     where = {"topics": ",".join(copy.topics)} if copy.topics else {"topic": copy.target}
     if copy.topics:
@@ -29,7 +35,12 @@ def start(spark: SparkSession, copy: Copy) -> StreamingQuery:
         number = f.get_json_object(f.col("value").cast("string"), "$.id").cast("int")
         rows = rows.withColumn("topic", names[(number / 2).cast("int") % len(copy.topics)])
     sink = KafkaSink(transactionalIdPrefix=copy.prefix, **where, **kafka, **copy.sink)
-    return rows.writeStream.foreachBatch(sink).option("checkpointLocation", copy.checkpoint).trigger(availableNow=True).start()
+    return (
+        rows.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", copy.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
 
 
 def main(copies: list[Copy]) -> None:

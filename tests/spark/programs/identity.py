@@ -1,4 +1,5 @@
-"""A query whose state is what its function answers otherwise each time: an identity for each key. Its argument is an :class:`Identity` as JSON.
+"""A query whose state is what its function answers otherwise each time: an identity for each key. Its argument is an
+:class:`Identity` as JSON.
 
 In mid-batch, before any state is finished, it passes a step of its own, at which a plan may hold it.
 """
@@ -19,7 +20,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from semel.spark import KafkaSink
 from semel.steps import Step, reached
-from tests.spark.argument import Argument
+from tests.spark.support.json_argument import Argument
 
 __all__ = ["FunctionStep", "Identity"]
 
@@ -57,7 +58,9 @@ def main(job: Identity) -> None:
         yield pd.DataFrame({"value": [f"{key[0]} {identity}" for frame in frames for _ in frame.index]})
 
     keyed = rows.select(f.col("key").cast("string").alias("key")).groupBy("key")
-    answers = keyed.applyInPandasWithState(identified, "value string", "identity string", "append", GroupStateTimeout.NoTimeout)
+    answers = keyed.applyInPandasWithState(
+        identified, "value string", "identity string", "append", GroupStateTimeout.NoTimeout
+    )
     sink = KafkaSink(topic=job.target, transactionalIdPrefix=job.target, **kafka)
     writer = answers.writeStream.foreachBatch(sink).option("checkpointLocation", job.checkpoint)
     writer.trigger(availableNow=True).start().awaitTermination()

@@ -1,9 +1,11 @@
-"""A batch job that is written again and again, while one of its executors is killed each time. Its argument is a :class:`Spread` as JSON.
+"""A batch job that is written again and again, while one of its executors is killed each time. Its argument is a
+:class:`Spread` as JSON.
 
-Its rows pass a shuffle of the user's own, which the writing tasks read slowly from both executors, so that a killed one is missed in mid-write. (With
-a shuffle of the sink's, of keyed rows, Spark gives the whole job up by itself.) All rows are equally large, and a task's batches are few: those of a
-second attempt have the sequences of the first, and the broker, which remembers five, takes them for these. It prints a line for each round. ``proof``
-off puts nothing in the place of the proof: the control.
+Its rows pass a shuffle of the user's own, which the writing tasks read slowly from both executors, so that a killed one
+is missed in mid-write. (With a shuffle of the sink's, of keyed rows, Spark gives the whole job up by itself.) All rows
+are equally large, and a task's batches are few: those of a second attempt have the sequences of the first, and the
+broker, which remembers five, takes them for these. It prints a line for each round. ``proof`` off puts nothing in the
+place of the proof: the control.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from semel.spark import KafkaSink
-from semel.spark.proof import Proof
-from tests.spark.argument import Argument
+from semel.spark.sink.stage_retries import Proof
+from tests.spark.support.json_argument import Argument
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Queries with state, all in one application, each kept running until it has read what was there. Its argument is a :class:`Stateful` as JSON."""
+"""Queries with state, all in one application, each kept running until it has read what was there.
+
+Its argument is a :class:`Stateful` as JSON.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.spark import KafkaSink, keep_running
-from tests.spark.argument import Argument
 from tests.spark.programs.begin import begin
-from tests.spark.stateful_plans import FORMAT, PER_BATCH, PROVIDER, QUERIES
+from tests.spark.support.json_argument import Argument
+from tests.spark.support.stateful_plans import FORMAT, PER_BATCH, PROVIDER, QUERIES
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,12 @@ def keep(spark: SparkSession, job: Stateful, name: str) -> None:
 
     def start() -> StreamingQuery:
         sink = KafkaSink(topic=job.outputs[name], transactionalIdPrefix=job.outputs[name], **kafka)
-        writer = plan(read).writeStream.queryName(name).foreachBatch(sink).option("checkpointLocation", f"{job.directory}/{name}")
+        writer = (
+            plan(read)
+            .writeStream.queryName(name)
+            .foreachBatch(sink)
+            .option("checkpointLocation", f"{job.directory}/{name}")
+        )
         return writer.trigger(availableNow=True).start()
 
     keep_running(start)

@@ -1,26 +1,33 @@
-"""Jobs whose rows come out otherwise each time they are computed, and that lose an executor once, one after the other in one Spark.
+"""Jobs whose rows come out otherwise each time they are computed, and that lose an executor once, one after the other
+in one Spark.
 
-The argument is a folder: ``0.job``, ``1.job`` and so on are a :class:`Twice` each, as JSON, and ``0.done`` says that the first one is done.
+The argument is a folder: ``0.job``, ``1.job`` and so on are a :class:`Twice` each, as JSON, and ``0.done`` says that
+the first one is done.
 
-By chance each row goes one of two ways, and both ways lead to the one topic: without a failure each row is there once. ``shape`` says what is lost:
+By chance each row goes one of two ways, and both ways lead to the one topic: without a failure each row is there once.
+``shape`` says what is lost:
 
 - ``branches``: the two ways share a shuffle, and the second one needs a part of it again when the first one is done;
-- ``between jobs``: nobody needs it when it is lost, and no stage ever runs a second attempt: a later job computes it, in a stage of its own;
+- ``between jobs``: nobody needs it when it is lost, and no stage ever runs a second attempt: a later job computes it,
+  in a stage of its own;
 - ``shuffles``: two shuffles of RDDs, one made of the other, which Spark keeps from the first try for the second;
 - ``eager``, ``lazy``: as ``between jobs``, checkpointed in front of a batch job, or by its first try;
-- ``in front``: two shuffles of a stateless query, which Spark has made before it calls the sink: it is lost between these two;
+- ``in front``: two shuffles of a stateless query, which Spark has made before it calls the sink: it is lost between
+  these two;
 - ``branches in front``: as ``between jobs``, in a stateless query, all of it before Spark calls the sink;
-- ``broadcasts in front``: the same, and both ways go through the driver, as the small sides of joins: they are in no lineage;
+- ``broadcasts in front``: the same, and both ways go through the driver, as the small sides of joins: they are in no
+  lineage;
 - ``checkpoint in front``: as ``shuffles``, in the function of a query, checkpointed by the first try;
 - ``cached in front``: as ``broadcasts in front``, in the function of a query, cached by the first try;
 - ``let go in front``: the same, and what was cached is cleared when the second try is written, and not proven yet;
-- ``nothing in front``: as ``between jobs``, in a query, and everything is lost and comes out otherwise, so that nobody has any row;
-- ``forgotten in front``: one way is read in front of the sink, the other by it; lost between these two; and Spark, kept busy by others, forgets what
-  it found done for the first;
+- ``nothing in front``: as ``between jobs``, in a query, and everything is lost and comes out otherwise, so that nobody
+  has any row;
+- ``forgotten in front``: one way is read in front of the sink, the other by it; lost between these two; and Spark, kept
+  busy by others, forgets what it found done for the first;
 - ``forgotten jobs in front``: as that, and it forgets the jobs.
 
-What is refused is written once more as it is, and then made anew. ``proof`` off has only the writing stage asked about, or, with a
-checkpoint or a cache, all but that: the control.
+What is refused is written once more as it is, and then made anew. ``proof`` off has only the writing stage asked about,
+or, with a checkpoint or a cache, all but that: the control.
 """
 
 from __future__ import annotations
@@ -48,18 +55,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.errors import AbortAndRetry
 from semel.sandbox.processes import children, parents
-from semel.spark import KafkaSink, books, internals, keep_running, proof, tasks
-from semel.testing.fork_client import STARTED_AS
+from semel.spark import KafkaSink, keep_running
+from semel.spark.jvm import status_store, streaming_query
+from semel.spark.sink import stage_retries as proof
+from semel.spark.sink import write_stage
+from semel.testing.spark.fork_client import STARTED_AS
 from semel.transaction.ticket import Receipt
-from tests.spark.argument import Argument
-from tests.spark.spark_books import FORGETFUL, many_jobs, many_stages
+from tests.spark.support.json_argument import Argument
+from tests.spark.support.spark_books import FORGETFUL, many_jobs, many_stages
 from tests.waiting import wait_for
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _SCHEMA = "value string, way int"
 _PARTS = 4
 _EXECUTORS = 2
-#: Other tests run between two jobs, and each of them may take what anything may. Whoever has started this program ends it.
+#: Other tests run between two jobs, and each of them may take what anything may. Whoever has started this program ends
+#: it.
 _BETWEEN_JOBS_S = 3_600
 _LOST_BY_THE_FUNCTION = ("in front", "forgotten in front", "forgotten jobs in front")
 #: For their controls all is asked but what is kept outside of shuffles.
@@ -104,18 +115,18 @@ def proven(job: Twice) -> Iterator[None]:
     """Or not: a control."""
     with ExitStack() as stack:
         if not job.proof and job.shape == "forgotten jobs in front":
-            stack.enter_context(patch.object(books, "forgot_jobs_since", return_value=False))
+            stack.enter_context(patch.object(status_store, "forgot_jobs_since", return_value=False))
         elif not job.proof:
             for kept in ("newest_checkpoint", "newest_persisted"):
-                stack.enter_context(patch.object(internals, kept, return_value=-1))
+                stack.enter_context(patch.object(streaming_query, kept, return_value=-1))
             if job.shape not in _KEPT:
-                stack.enter_context(patch.object(proof, "refuse_computed_twice"))
+                stack.enter_context(patch.object(proof, "check_computed_once"))
         yield
 
 
 @contextmanager
 def letting_go(spark: SparkSession) -> Iterator[None]:
-    write, tries = tasks.write, count(1)
+    write, tries = write_stage.write, count(1)
 
     def and_let_go(*args: Any) -> list[Receipt]:
         receipts = write(*args)
@@ -123,12 +134,17 @@ def letting_go(spark: SparkSession) -> Iterator[None]:
             spark.catalog.clearCache()
         return receipts
 
-    with patch.object(tasks, "write", and_let_go):
+    with patch.object(write_stage, "write", and_let_go):
         yield
 
 
 def run_job(spark: SparkSession, job: Twice) -> None:
-    shapes = {"branches": branches, "between jobs": between_jobs, "shuffles": shuffles, **dict.fromkeys(_CHECKPOINTED, checkpointed)}
+    shapes = {
+        "branches": branches,
+        "between jobs": between_jobs,
+        "shuffles": shuffles,
+        **dict.fromkeys(_CHECKPOINTED, checkpointed),
+    }
     striker = striking(spark, job)
     rows = shapes[job.shape](spark, job)
     sink = KafkaSink(topic=job.topic, transactionalIdPrefix=job.topic, **{"kafka.bootstrap.servers": job.servers})
@@ -152,7 +168,11 @@ def write(sink: KafkaSink, rows: DataFrame) -> bool:
 def branches(spark: SparkSession, job: Twice) -> DataFrame:
     shared = _shared(spark, job.rows)
     first = shared.mapInArrow(_way(0), _SCHEMA).repartition(_PARTS, "value")
-    second = shared.mapInArrow(_way(1), _SCHEMA).mapInArrow(_waiting(job.directory, _PARTS - 1), _SCHEMA).repartition(_PARTS, "value")
+    second = (
+        shared.mapInArrow(_way(1), _SCHEMA)
+        .mapInArrow(_waiting(job.directory, _PARTS - 1), _SCHEMA)
+        .repartition(_PARTS, "value")
+    )
     return _keyed(first.union(second))
 
 
@@ -162,7 +182,12 @@ def between_jobs(spark: SparkSession, job: Twice) -> DataFrame:
 
 def _divided(shared: DataFrame, job: Twice) -> DataFrame:
     first = shared.mapInArrow(_way(0), _SCHEMA).repartition(_PARTS, "value")
-    second = shared.mapInArrow(_way(1), _SCHEMA).repartition(1).mapInArrow(_waiting(job.directory, 0), _SCHEMA).repartition(2, "value")
+    second = (
+        shared.mapInArrow(_way(1), _SCHEMA)
+        .repartition(1)
+        .mapInArrow(_waiting(job.directory, 0), _SCHEMA)
+        .repartition(2, "value")
+    )
     return first.union(second)
 
 
@@ -184,7 +209,11 @@ def _shuffled(values: RDD[str]) -> RDD[tuple[str, int]]:
 def run_query(spark: SparkSession, job: Twice) -> None:
     """A run of the query ends by a refusal, and another one goes on."""
     kafka = {"kafka.bootstrap.servers": job.servers}
-    source = spark.readStream.format("semel").options(**kafka, subscribe=f"{job.topic}-source", startingOffsets="earliest").load()
+    source = (
+        spark.readStream.format("semel")
+        .options(**kafka, subscribe=f"{job.topic}-source", startingOffsets="earliest")
+        .load()
+    )
     numbers = source.select(f.col("value").cast("string").alias("value"))
     shapes = {
         "in front": _in_a_row,
@@ -194,7 +223,11 @@ def run_query(spark: SparkSession, job: Twice) -> None:
         "forgotten in front": _one_in_front,
         "forgotten jobs in front": _one_in_front,
     }
-    in_the_function = {"checkpoint in front": _by_a_checkpointed_rdd, "cached in front": _cached, "let go in front": _cached}
+    in_the_function = {
+        "checkpoint in front": _by_a_checkpointed_rdd,
+        "cached in front": _cached,
+        "let go in front": _cached,
+    }
     rows = shapes[job.shape](numbers, job) if job.shape in shapes else numbers
     sink = KafkaSink(topic=job.topic, transactionalIdPrefix=job.topic, **kafka)
 
@@ -233,7 +266,9 @@ def _beside(work: Callable[[], None]) -> None:
 def _by_a_checkpointed_rdd(df: DataFrame, job: Twice) -> DataFrame:
     rows = _shuffled(df.rdd.map(lambda row: str(row.value)))
     rows.checkpoint()
-    return _keyed(df.sparkSession.createDataFrame(rows, _SCHEMA).mapInArrow(_waiting(job.directory, _PARTS - 1), _SCHEMA))
+    return _keyed(
+        df.sparkSession.createDataFrame(rows, _SCHEMA).mapInArrow(_waiting(job.directory, _PARTS - 1), _SCHEMA)
+    )
 
 
 def _cached(df: DataFrame, job: Twice) -> DataFrame:
@@ -253,18 +288,29 @@ def _branches_in_front(numbers: DataFrame, job: Twice) -> DataFrame:
 def _broadcasts_in_front(numbers: DataFrame, job: Twice) -> DataFrame:
     shared = _by_chance(numbers)
     first = shared.mapInArrow(_way(0), _SCHEMA)
-    second = shared.mapInArrow(_way(1), _SCHEMA).mapInArrow(_waiting(job.directory, _PARTS - 1), _SCHEMA).repartition(2, "value")
+    second = (
+        shared.mapInArrow(_way(1), _SCHEMA)
+        .mapInArrow(_waiting(job.directory, _PARTS - 1), _SCHEMA)
+        .repartition(2, "value")
+    )
     ids = numbers.sparkSession.range(job.rows).select(f.col("id").cast("string"))
 
     def joined(small: DataFrame) -> DataFrame:
-        return ids.join(f.broadcast(small.select("value", f.get_json_object("value", "$.id").alias("id"))), "id").select("value")
+        return ids.join(
+            f.broadcast(small.select("value", f.get_json_object("value", "$.id").alias("id"))), "id"
+        ).select("value")
 
     return joined(first).union(joined(second))
 
 
 def _one_in_front(numbers: DataFrame, job: Twice) -> DataFrame:
     shared = _by_chance(numbers)
-    first = shared.coalesce(1).mapInArrow(_way(0), _SCHEMA).mapInArrow(_saying_where(job.directory), _SCHEMA).repartition(2, "value")
+    first = (
+        shared.coalesce(1)
+        .mapInArrow(_way(0), _SCHEMA)
+        .mapInArrow(_saying_where(job.directory), _SCHEMA)
+        .repartition(2, "value")
+    )
     return first.union(shared.mapInArrow(_way(1), _SCHEMA))
 
 
@@ -336,7 +382,8 @@ def striking(spark: SparkSession, job: Twice) -> threading.Thread:
 
 
 def strike(spark: SparkSession, job: Twice) -> None:
-    """Kill the executor that does not hold the waiting task, when nothing else is at work; the task goes on when the driver has noticed.
+    """Kill the executor that does not hold the waiting task, when nothing else is at work; the task goes on when the
+    driver has noticed.
 
     For ``nothing in front`` both are killed, and the task begins anew.
     """
@@ -369,7 +416,9 @@ def _tasks_at_work(tracker: StatusTracker) -> int:
 def _executors(pid: int) -> list[int]:
     """Below this process: the driver's Java starts them."""
     below = children(pid)
-    return [child for child, command in below if _EXECUTOR in command] + [found for child, _ in below for found in _executors(child)]
+    return [child for child, command in below if _EXECUTOR in command] + [
+        found for child, _ in below for found in _executors(child)
+    ]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,11 @@ def told(work: Callable[[], object]) -> list[str]:
         work()
     except Exception as raised:
         found = error(raised)
-        return [type(found).__name__, found.tag, found.message] if found is not None else [type(raised).__name__, "", str(raised)]
+        return (
+            [type(found).__name__, found.tag, found.message]
+            if found is not None
+            else [type(raised).__name__, "", str(raised)]
+        )
     return ["", "", "nothing was refused"]
 
 

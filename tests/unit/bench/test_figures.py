@@ -55,6 +55,8 @@ def test_contenders_run_in_turn_and_the_first_round_is_not_counted() -> None:
 
         return Contender(name, run)
 
-    measured = interleave("w", [contender("a", 10), contender("b", 20)], range(3), unit="rows/s", console=Console(quiet=True))
+    measured = interleave(
+        "w", [contender("a", 10), contender("b", 20)], range(3), unit="rows/s", console=Console(quiet=True)
+    )
     assert ran == [("b", 0), ("a", 0), ("a", 1), ("b", 1), ("b", 2), ("a", 2)]
     assert measured == {"a": [11, 12], "b": [21, 22]}

@@ -25,10 +25,13 @@ def test_the_part_holds_figures_and_machine() -> None:
     part = markdown(FIGURES, {"memory": "16 GB"}, {"pairs": "5"}, "benchmarks.png")
     lines = part.splitlines()
     assert lines[0].endswith("(benchmarks.png)")
-    assert "| sink, free rows | Spark's JVM sink | 1.35x | 1.20x to 1.50x | 1.00x | 1.50x | met | 135/s | 100/s |" in lines
+    assert (
+        "| sink, free rows | Spark's JVM sink | 1.35x | 1.20x to 1.50x | 1.00x | 1.50x | met | 135/s | 100/s |" in lines
+    )
     assert "| sink, free rows | a \\| b | 0.25x | 0.25x to 0.25x |  |  |  | 1/s | 4/s |" in lines
     assert (
-        "| micro-batch, 4 partitions | same sink | +35.0 ms | +30.0 ms to +40.0 ms | +25.0 ms | +10.0 ms | not met | 135.0 ms | 100.0 ms |" in lines
+        "| micro-batch, 4 partitions | same sink | +35.0 ms | +30.0 ms to +40.0 ms | +25.0 ms | +10.0 ms | not met |"
+        " 135.0 ms | 100.0 ms |" in lines
     )
     assert lines[-2:] == ["| memory | 16 GB |", "| pairs | 5 |"]
 
@@ -76,5 +79,16 @@ def test_the_terminal_shows_verdicts_and_machine() -> None:
 
 def test_the_machine_is_described_without_its_paths() -> None:
     facts = machine.facts()
-    assert {"processor", "memory", "system", "Kafka", "Spark", "JVM connector", "Python", "Java", "semel", "date"} <= facts.keys()
+    assert {
+        "processor",
+        "memory",
+        "system",
+        "Kafka",
+        "Spark",
+        "JVM connector",
+        "Python",
+        "Java",
+        "semel",
+        "date",
+    } <= facts.keys()
     assert all(value and str(Path.cwd()) not in value for value in facts.values())

@@ -43,7 +43,9 @@ def test_importing_semel_imports_no_program() -> None:
 
 
 def test_an_error_of_ours_is_its_message() -> None:
-    done = python("import sys; sys.argv = ['semel', 'broker', 'start', '--version', 'four']; from semel.cli import main; main()")
+    done = python(
+        "import sys; sys.argv = ['semel', 'broker', 'start', '--version', 'four']; from semel.cli import main; main()"
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("[SEMEL_KAFKA_VERSION] 'four' is no version of Kafka")
     assert "Traceback" not in done.stderr

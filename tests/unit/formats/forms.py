@@ -1,7 +1,8 @@
-"""The forms that outlive a process or travel between processes: for each a writer of today, a reader, and what its written copy says.
+"""The forms that outlive a process or travel between processes: for each a writer of today, a reader, and what its
+written copy says.
 
-A copy in ``written/`` is named ``<form>.v<version>`` and was written once, by the version of semel that made the form. It is never written again:
-a form that changes gets another version, a copy of its own, and keeps the old reader.
+A copy in ``written/`` is named ``<form>.v<version>`` and was written once, by the version of semel that made the form.
+It is never written again: a form that changes gets another version, a copy of its own, and keeps the old reader.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from uuid import UUID
 from semel import __version__
 from semel.errors import ConfigError, SemelError
 from semel.sandbox import background
-from semel.spark import answers, offsets, sealed
-from semel.spark.offsets import SourceOffset, TopicOffset
-from semel.spark.precedence import Planned, SourceBatch, decide
-from semel.spark.refusal import Refuse
-from semel.transaction import naming, progress, ticket
-from semel.transaction.naming import Kind, Name
-from semel.transaction.progress import Decided, KafkaSource, OtherSource, Progress, TopicEnd
-from semel.transaction.ticket import Receipt, Ticket, TicketTopic, Wrote
-from semel.wire.transactions import Identity
+from semel.spark import source_offset, task_result, version_guard
+from semel.spark.sink.progress_mismatch import Refuse
+from semel.spark.sink.reconcile import PlannedBatch, SourceBatch, reconcile
+from semel.spark.source_offset import SourceOffset, TopicOffset
+from semel.transaction import ticket, transactional_id
+from semel.transaction.progress import record
+from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, RecordedOutcome, TopicEnd
+from semel.transaction.ticket import Receipt, Ticket, TicketTopic, Written
+from semel.transaction.transactional_id import IdKind, Name
+from semel.wire.api.transactions import Identity
 
 WRITTEN = Path(__file__).parent / "written"
-#: What the copies say in the place of the version of semel that wrote them: those that name one are read by that very version only.
+#: What the copies say in the place of the version of semel that wrote them: those that name one are read by that very
+#: version only.
 MADE_BY = b'"semel":"0.1.0"'
 #: A version that nobody has.
 OTHER = "0.0.7"
@@ -42,7 +45,9 @@ def today(text: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Form:
-    """One form, in version ``newest``: how today's semel writes the sample, how it reads a copy, and what the copy of each version says."""
+    """One form, in version ``newest``: how today's semel writes the sample, how it reads a copy, and what the copy of
+    each version says.
+    """
 
     name: str
     newest: int
@@ -65,14 +70,14 @@ def pickled(value: object) -> bytes:
     return pickle.dumps(value, 4)
 
 
-def token(planned: Planned) -> bytes:
-    decided = decide(planned, PROGRESS)
+def token(planned: PlannedBatch) -> bytes:
+    decided = reconcile(planned, PROGRESS)
     assert isinstance(decided, Refuse)
     return decided.token.encode()
 
 
 def answer(given: Receipt | SemelError) -> bytes:
-    return bytes(answers.answered(given).column(0)[0].as_py())
+    return bytes(task_result.encode_result(given).column(0)[0].as_py())
 
 
 QUERY = "2f5b0c5e-0b8f-4f6e-9d2f-6f1c5a0e7b11"
@@ -85,15 +90,21 @@ PROGRESS = Progress(
     sources=(
         KafkaSource(CLUSTER, {"in": TopicEnd(TOPIC_ID, {0: 42, 10: 7}, {0: 5, 10: 0})}, "orders"),
         KafkaSource(CLUSTER, {"unknown-beginning": TopicEnd(TOPIC_ID, {0: 1})}),
-        OtherSource('{"logOffset":3}', "files"),
+        OpaqueSource('{"logOffset":3}', "files"),
     ),
     wrote={"out": {0: (100, 141), 3: (9, 9)}},
     moved="orders-eu",
     extra={"from a later version": {"kept": [1, None]}},
 )
 WITH_GROUPS = Progress(batch=41, groups={"orders": {"in": (0, 10), "ä": (3,)}, "other": {"in": (1,)}})
-DECIDED = Decided(4001, 7, True)
-OFFSET_1 = SourceOffset(CLUSTER, {"in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}), "ä": TopicOffset(TOPIC_ID, {0: 1}, {0: 2})})
+DECIDED = RecordedOutcome(4001, 7, True)
+OFFSET_1 = SourceOffset(
+    CLUSTER,
+    {
+        "in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}),
+        "ä": TopicOffset(TOPIC_ID, {0: 1}, {0: 2}),
+    },
+)
 OFFSET = SourceOffset(
     CLUSTER,
     {
@@ -101,9 +112,14 @@ OFFSET = SourceOffset(
         "ä": TopicOffset(TOPIC_ID, {0: 1}, {0: 2}),
     },
 )
-PAUSED_OFFSET = SourceOffset(CLUSTER, {"in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}, frozenset({2, 10}))})
+PAUSED_OFFSET = SourceOffset(
+    CLUSTER, {"in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}, frozenset({2, 10}))}
+)
 PAUSED = Progress(
-    batch=41, sources=(KafkaSource(CLUSTER, {"in": TopicEnd(TOPIC_ID, {0: 42, 2: 0, 10: 7}, {0: 5, 2: 0, 10: 0}, frozenset({2, 10}))}),)
+    batch=41,
+    sources=(
+        KafkaSource(CLUSTER, {"in": TopicEnd(TOPIC_ID, {0: 42, 2: 0, 10: 7}, {0: 5, 2: 0, 10: 0}, frozenset({2, 10}))}),
+    ),
 )
 IDENTITY = Identity("orders-out", 4001, 7)
 TICKET = Ticket(
@@ -112,11 +128,11 @@ TICKET = Ticket(
     (("out", 0), ("out", 2), ("ä", 1)),
     {"out": TicketTopic(UUID(int=5), 4, 1_048_588), "ä": TicketTopic(UUID(int=6), 2, 900)},
 )
-RECEIPT = Receipt(3, IDENTITY, {("out", 0): Wrote(10, 12, 3, 120), ("out", 2): Wrote(7, 7, 1, 70)}, 8, 1, 0)
+RECEIPT = Receipt(3, IDENTITY, {("out", 0): Written(10, 12, 3, 120), ("out", 2): Written(7, 7, 1, 70)}, 8, 1, 0)
 START, END = (KafkaSource(CLUSTER, {"in": TopicEnd(TOPIC_ID, {0: end}, {0: 0})}) for end in (90, 130))
-PLANNED = Planned(QUERY, 42, False, (SourceBatch(None, START, END, None),))
+PLANNED = PlannedBatch(QUERY, 42, False, (SourceBatch(None, START, END, None),))
 FOREIGN = Ticket(-1, Identity("", -1, -1), (), {}, OTHER)
-INITIAL = offsets.initial(CLUSTER, {"in": (TOPIC_ID, {0: 5, 1: 0})})
+INITIAL = source_offset.initial(CLUSTER, {"in": (TOPIC_ID, {0: 5, 1: 0})})
 SAID = ('a "quoted"\nline, ä',)
 SHOWN = (f"[SEMEL_SPECIAL] {SAID[0]}",)
 NAME = f"orders.out.task.{QUERY}.12"
@@ -124,63 +140,111 @@ BROKER = background.Background("127.0.0.1:9092", "4.3.1", [4711], "2026-11-21T10
 
 
 def _sealed(name: str) -> Form:
-    made = getattr(sealed, name)(OTHER, b"what only that version can read")
-    return Form(f"sealed-{name.removeprefix('Sealed').lower()}", 1, partial(pickled, made), refused, {1: (name, "OTHER_VERSION")})
+    made = getattr(version_guard, name)(OTHER, b"what only that version can read")
+    return Form(
+        f"sealed-{name.removeprefix('Sealed').lower()}",
+        1,
+        partial(pickled, made),
+        refused,
+        {1: (name, "OTHER_VERSION")},
+    )
 
 
 FORMS = [
-    Form("progress", progress.VERSION, PROGRESS.encode, partial(Progress.decode, where="semel-progress-3 offset 7"), {1: PROGRESS}),
-    Form("progress-groups", progress.VERSION, WITH_GROUPS.encode, partial(Progress.decode, where="semel-progress-3 offset 7"), {1: WITH_GROUPS}),
-    Form("progress-paused", progress.VERSION, PAUSED.encode, partial(Progress.decode, where="semel-progress-3 offset 7"), {1: PAUSED}),
-    Form("progress-key", 1, partial(progress.progress_key, "orders-out", "query"), json.loads, {1: ["orders-out", {"scope": "query"}]}),
-    Form("claim-key", 1, partial(progress.claim_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "claim"}]}),
-    Form("look-key", 1, partial(progress.look_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "look"}]}),
+    Form(
+        "progress",
+        record.VERSION,
+        PROGRESS.encode,
+        partial(Progress.decode, where="semel-progress-3 offset 7"),
+        {1: PROGRESS},
+    ),
+    Form(
+        "progress-groups",
+        record.VERSION,
+        WITH_GROUPS.encode,
+        partial(Progress.decode, where="semel-progress-3 offset 7"),
+        {1: WITH_GROUPS},
+    ),
+    Form(
+        "progress-paused",
+        record.VERSION,
+        PAUSED.encode,
+        partial(Progress.decode, where="semel-progress-3 offset 7"),
+        {1: PAUSED},
+    ),
+    Form(
+        "progress-key",
+        1,
+        partial(record.progress_key, "orders-out", "query"),
+        json.loads,
+        {1: ["orders-out", {"scope": "query"}]},
+    ),
+    Form("claim-key", 1, partial(record.claim_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "claim"}]}),
+    Form("look-key", 1, partial(record.look_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "look"}]}),
     Form(
         "claim",
-        progress.CLAIM_VERSION,
-        partial(progress.claim_value, 40),
-        partial(progress.claimed_from, where="semel-progress-3 offset 9"),
+        record.CLAIM_VERSION,
+        partial(record.claim_value, 40),
+        partial(record.claimed_from, where="semel-progress-3 offset 9"),
         {1: 0, 2: 40},
     ),
-    Form("look", progress.VERSION, lambda: progress.LOOK, json.loads, {1: {"v": 1}}),
+    Form("look", record.VERSION, lambda: record.LOOK, json.loads, {1: {"v": 1}}),
     Form(
         "decided-key",
         2,
-        partial(progress.decided_key, "orders-out", "0f9c"),
+        partial(record.decided_key, "orders-out", "0f9c"),
         json.loads,
         {1: ["orders-out", {"scope": "decided"}], 2: ["orders-out", {"scope": "decided", "writer": "0f9c"}]},
     ),
-    Form("decided", progress.VERSION, DECIDED.encode, partial(Decided.decode, where="semel-progress-3 offset 8"), {1: DECIDED}),
     Form(
-        "source-offset", offsets.VERSION, lambda: offsets.dump(OFFSET).encode(), lambda text: offsets.parse(text.decode()), {1: OFFSET_1, 2: OFFSET}
+        "decided",
+        record.VERSION,
+        DECIDED.encode,
+        partial(RecordedOutcome.decode, where="semel-progress-3 offset 8"),
+        {1: DECIDED},
+    ),
+    Form(
+        "source-offset",
+        source_offset.VERSION,
+        lambda: source_offset.dump(OFFSET).encode(),
+        lambda text: source_offset.parse(text.decode()),
+        {1: OFFSET_1, 2: OFFSET},
     ),
     Form(
         "source-offset-initial",
-        offsets.VERSION,
-        lambda: offsets.dump(INITIAL).encode(),
-        lambda text: offsets.parse(text.decode()),
+        source_offset.VERSION,
+        lambda: source_offset.dump(INITIAL).encode(),
+        lambda text: source_offset.parse(text.decode()),
         {1: INITIAL, 2: INITIAL},
     ),
     Form(
         "source-offset-paused",
-        offsets.VERSION,
-        lambda: offsets.dump(PAUSED_OFFSET).encode(),
-        lambda text: offsets.parse(text.decode()),
+        source_offset.VERSION,
+        lambda: source_offset.dump(PAUSED_OFFSET).encode(),
+        lambda text: source_offset.parse(text.decode()),
         {1: PAUSED_OFFSET, 2: PAUSED_OFFSET},
     ),
     Form("ticket", ticket.VERSION, TICKET.encode, ticket.read_ticket, {1: TICKET}),
-    Form("ticket-pickled", ticket.VERSION, partial(pickled, FOREIGN), lambda text: pickle.loads(text).version, {1: OTHER}),
+    Form(
+        "ticket-pickled", ticket.VERSION, partial(pickled, FOREIGN), lambda text: pickle.loads(text).version, {1: OTHER}
+    ),
     Form("receipt", ticket.VERSION, RECEIPT.encode, ticket.read_receipt, {1: RECEIPT}),
-    Form("answer", answers.VERSION, partial(answer, RECEIPT), answers.read_answer, {1: RECEIPT}),
+    Form("answer", task_result.VERSION, partial(answer, RECEIPT), task_result.decode_result, {1: RECEIPT}),
     Form(
         "answer-error",
-        answers.VERSION,
+        task_result.VERSION,
         partial(answer, ConfigError(*SAID, tag="SPECIAL")),
-        lambda text: cast(SemelError, answers.read_answer(text)).args,
+        lambda text: cast(SemelError, task_result.decode_result(text)).args,
         {1: SHOWN},
     ),
     *map(_sealed, ("SealedStage", "SealedWriting", "SealedReader", "SealedPartition")),
     Form("mismatch-token", 1, partial(token, PLANNED), bytes.decode, {1: "a99de25e6584de75"}),
-    Form("transactional-id", 1, lambda: NAME.encode(), lambda text: naming.parse(text.decode()), {1: Name("orders.out", Kind.TASK, QUERY, 12)}),
+    Form(
+        "transactional-id",
+        1,
+        lambda: NAME.encode(),
+        lambda text: transactional_id.parse(text.decode()),
+        {1: Name("orders.out", IdKind.TASK, QUERY, 12)},
+    ),
     Form("left-running", background.VERSION, BROKER.encode, background.Background.decode, {1: BROKER}),
 ]

@@ -1,7 +1,9 @@
-"""Each form that is kept or handed over, against a copy that was written once: what was written can be read, and what is written has not changed.
+"""Each form that is kept or handed over, against a copy that was written once: what was written can be read, and what
+is written has not changed.
 
-A failure here means that another version of semel could not read what this one leaves behind, or the other way round. A form that shall change gets a
-new version, and a copy of its own beside the old one; a copy that is there is never touched (docs/formats.md).
+A failure here means that another version of semel could not read what this one leaves behind, or the other way round. A
+form that shall change gets a new version, and a copy of its own beside the old one; a copy that is there is never
+touched (docs/formats.md).
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ def check(form: Form, version: int, copy: bytes) -> None:
     """The copy says what it said, and the newest one is what is written today."""
     assert plain(form.read(today(copy))) == plain(form.says[version])
     if version == form.newest:
-        assert form.write() == today(copy), f"{form.name} is written otherwise than in version {version}: give the new form a version of its own"
+        assert form.write() == today(copy), (
+            f"{form.name} is written otherwise than in version {version}: give the new form a version of its own"
+        )
 
 
 COPIES = [pytest.param(form, version, id=f"{form.name}-v{version}") for form in FORMS for version in form.says]
@@ -49,4 +53,6 @@ def test_control_a_changed_copy_fails(form: Form, version: int) -> None:
 
 def test_each_form_has_a_copy_of_its_newest_version_and_each_copy_its_form() -> None:
     assert all(form.newest in form.says and form.newest == max(form.says) for form in FORMS)
-    assert {path.name for path in WRITTEN.iterdir()} == {f"{form.name}.v{version}" for form in FORMS for version in form.says}
+    assert {path.name for path in WRITTEN.iterdir()} == {
+        f"{form.name}.v{version}" for form in FORMS for version in form.says
+    }

@@ -1,11 +1,13 @@
-"""The procedure of PROTOCOL.md in every order of events, and the controls: each break of it is found, with the harm that it does."""
+"""The procedure of PROTOCOL.md in every order of events, and the controls: each break of it is found, with the harm
+that it does.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from model.breaks import Breaks
 from model.explore import explore, walk
+from model.mutations import Breaks
 from model.settings import CONTROLS, LONG, SHORT, WALKS, by_name
 from model.world import Fault, Setting
 from semel.steps import OwnerStep

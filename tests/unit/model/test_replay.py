@@ -1,4 +1,6 @@
-"""Step logs: what the protocol allows is accepted, also where kills cut it, and each thing that it forbids is refused."""
+"""Step logs: what the protocol allows is accepted, also where kills cut it, and each thing that it forbids is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ ROWS = Allowed(progress_alone=False)
 def log(*passed: tuple[str, str] | str, detail: str = "orders") -> list[Passed]:
     """Lines: a step of process A, or (process, step)."""
     pairs = [("A", one) if isinstance(one, str) else one for one in passed]
-    lines = [Passed(ord(who), f"OwnerStep.{step}", detail, float(at), 1, at, "12:00") for at, (who, step) in enumerate(pairs)]
+    lines = [
+        Passed(ord(who), f"OwnerStep.{step}", detail, float(at), 1, at, "12:00") for at, (who, step) in enumerate(pairs)
+    ]
     return [Passed(lines[0].pid, "ParticipantStep.SENT", "out", 0.0, 0, 0, "12:00"), *lines]
 
 
@@ -40,7 +44,16 @@ def test_an_owner_may_be_cut_anywhere(cut: int) -> None:
     "steps",
     [
         [*TAKEN_OVER, *WRITES, "COMMIT_SENT", "COMMIT_SENT", "COMMIT_ANSWERED", "MARKERS_SEEN"],
-        [*TAKEN_OVER, *WRITES, "COMMIT_SENT", "COMMIT_ANSWERED", "ABORT_SENT", "ABORT_ANSWERED", "MARKERS_SEEN", *COMMITTED],
+        [
+            *TAKEN_OVER,
+            *WRITES,
+            "COMMIT_SENT",
+            "COMMIT_ANSWERED",
+            "ABORT_SENT",
+            "ABORT_ANSWERED",
+            "MARKERS_SEEN",
+            *COMMITTED,
+        ],
         [*TAKEN_OVER, *WRITES[:-1], "ABORT_SENT", "ABORT_ANSWERED", "MARKERS_SEEN", *COMMITTED],
         [*TAKEN_OVER, "BEGUN", "ABORT_SENT", "ABORT_ANSWERED", "MARKERS_SEEN", *COMMITTED],
         [*TAKEN_OVER, "BEGUN", "BEGUN", "WRITTEN", *COMMITTED],
@@ -64,10 +77,17 @@ def test_what_is_rare_is_allowed(steps: list[str]) -> None:
 
 
 def test_a_log_of_hours_is_held_against_few_situations() -> None:
-    """An owner in the place of another in one process, again and again; and one that thaws behind its successor's first line, and is gone then."""
+    """An owner in the place of another in one process, again and again; and one that thaws behind its successor's first
+    line, and is gone then.
+    """
     again = [*TAKEN_OVER, *COMMITTED, *ABORTED]
     assert replay(log(*again * 20)).most < 100
-    thawed = [*of("A", [*TAKEN_OVER, *COMMITTED, *WRITES[:2]]), *of("B", TAKEN_OVER[:1]), *of("A", ["WRITTEN"]), *of("B", TAKEN_OVER[1:])]
+    thawed = [
+        *of("A", [*TAKEN_OVER, *COMMITTED, *WRITES[:2]]),
+        *of("B", TAKEN_OVER[:1]),
+        *of("A", ["WRITTEN"]),
+        *of("B", TAKEN_OVER[1:]),
+    ]
     assert replay(log(*thawed, *of("B", [*COMMITTED, *ABORTED] * 20))).most < 1_000
 
 
@@ -76,13 +96,25 @@ def test_without_a_group_no_offsets_are_added() -> None:
 
 
 def test_a_lost_marker_is_healed_and_progress_read_again() -> None:
-    healed = ["INITIALISED", "CLAIMED", "PROGRESS_READ", "HEALED", "HEALED", "MARKERS_CHECKED", "CLAIMED", "PROGRESS_READ", "MARKERS_CHECKED"]
+    healed = [
+        "INITIALISED",
+        "CLAIMED",
+        "PROGRESS_READ",
+        "HEALED",
+        "HEALED",
+        "MARKERS_CHECKED",
+        "CLAIMED",
+        "PROGRESS_READ",
+        "MARKERS_CHECKED",
+    ]
     replay(log(*of("A", [*TAKEN_OVER, *WRITES, "COMMIT_SENT"]), *of("B", [*healed, *COMMITTED])))
     replay(log(*TAKEN_OVER, *COMMITTED[:-1], "DECISION_WRITTEN", "HEALED", "MARKERS_SEEN", *COMMITTED))
 
 
 def test_the_groups_partition_is_healed_when_the_group_is_looked_at() -> None:
-    """In a takeover behind the others; where progress does not say what the group should show, in front of the first offsets."""
+    """In a takeover behind the others; where progress does not say what the group should show, in front of the first
+    offsets.
+    """
     committed = of("A", [*TAKEN_OVER, *COMMITTED[:-1]])
     replay(log(*committed, *of("B", [*TAKEN_OVER, "HEALED", *COMMITTED])))
     aborted = of("A", [*TAKEN_OVER, *WRITES])
@@ -93,7 +125,9 @@ def test_the_groups_partition_is_healed_when_the_group_is_looked_at() -> None:
 def test_what_was_healed_belongs_to_its_id() -> None:
     """The detail names the partition behind the id, and an id may hold blanks."""
     lines = log(*TAKEN_OVER, *COMMITTED[:-1], "DECISION_WRITTEN", "HEALED", "MARKERS_SEEN", detail="my orders")
-    told = replay([replace(line, detail="my orders out-0") if line.step == "OwnerStep.HEALED" else line for line in lines])
+    told = replay(
+        [replace(line, detail="my orders out-0") if line.step == "OwnerStep.HEALED" else line for line in lines]
+    )
     assert (told.ids, told.owners) == (1, 1)
 
 
@@ -101,9 +135,24 @@ def test_a_fenced_owner_may_learn_of_it_at_its_next_request() -> None:
     """Its line may come late, behind those of its successor: it was answered before."""
     rival = of("B", TAKEN_OVER)
     replay(
-        log(*of("A", [*TAKEN_OVER, "BEGUN"]), *rival, ("A", "PARTITIONS_ADDED"), ("A", "ABORT_SENT"), ("A", "ABORT_ANSWERED"), *of("B", COMMITTED))
+        log(
+            *of("A", [*TAKEN_OVER, "BEGUN"]),
+            *rival,
+            ("A", "PARTITIONS_ADDED"),
+            ("A", "ABORT_SENT"),
+            ("A", "ABORT_ANSWERED"),
+            *of("B", COMMITTED),
+        )
     )
-    replay(log(*of("A", [*TAKEN_OVER, *WRITES]), *rival, ("A", "COMMIT_SENT"), ("A", "COMMIT_ANSWERED"), *of("B", COMMITTED)))
+    replay(
+        log(
+            *of("A", [*TAKEN_OVER, *WRITES]),
+            *rival,
+            ("A", "COMMIT_SENT"),
+            ("A", "COMMIT_ANSWERED"),
+            *of("B", COMMITTED),
+        )
+    )
 
 
 def test_who_was_answered_first_may_log_it_last() -> None:
@@ -123,7 +172,9 @@ def test_an_expired_id_is_taken_over_inside_a_transaction() -> None:
 
 
 def test_strangers_that_do_not_log() -> None:
-    """The abort of a transaction is answered, and its owner is fenced though no line says by whom: only then is silence the rule."""
+    """The abort of a transaction is answered, and its owner is fenced though no line says by whom: only then is silence
+    the rule.
+    """
     replay(log(*TAKEN_OVER, *COMMITTED, *TAKEN_OVER), allowed=Allowed(strangers=True))
     with pytest.raises(Refused):
         replay(log(*TAKEN_OVER, *COMMITTED, "CLAIMED"), allowed=Allowed(strangers=True))
@@ -158,7 +209,14 @@ def test_two_steps_are_exchanged(at: int) -> None:
         ([*TAKEN_OVER, *COMMITTED[:-1], "ABORT_SENT", "ABORT_ANSWERED", "COMMIT_SENT"], "COMMIT_SENT"),
         ([*TAKEN_OVER, *COMMITTED, "HEALED"], "HEALED"),
     ],
-    ids=["begun before markers", "claimed first", "committed before progress", "markers not awaited", "committed twice", "healed too late"],
+    ids=[
+        "begun before markers",
+        "claimed first",
+        "committed before progress",
+        "markers not awaited",
+        "committed twice",
+        "healed too late",
+    ],
 )
 def test_what_is_forbidden(steps: list[str], forbidden: str) -> None:
     with pytest.raises(Refused, match=rf"forbids OwnerStep\.{forbidden} of process"):
@@ -186,7 +244,9 @@ def test_offsets_are_left_out_once() -> None:
 
 def test_a_refusal_says_what_would_have_been_allowed() -> None:
     with pytest.raises(
-        Refused, match=r"OwnerStep.BEGUN of process 65 .* on id 'orders' here. It allows MARKERS_CHECKED. The lines up to it:\n  12:00"
+        Refused,
+        match=r"OwnerStep.BEGUN of process 65 .* on id 'orders' here. It allows MARKERS_CHECKED. The lines up to"
+        r" it:\n  12:00",
     ):
         replay(log("INITIALISED", "CLAIMED", "PROGRESS_READ", "BEGUN"))
 

@@ -27,7 +27,16 @@ def decoded(count: int) -> Any:
 
 def test_the_names_types_and_order_are_sparks() -> None:
     names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
-    types = [pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64(), pa.timestamp("us", "UTC"), pa.int32(), HEADERS]
+    types = [
+        pa.binary(),
+        pa.binary(),
+        pa.string(),
+        pa.int32(),
+        pa.int64(),
+        pa.timestamp("us", "UTC"),
+        pa.int32(),
+        HEADERS,
+    ]
     assert schema(headers=True) == pa.schema(list(zip(names, types, strict=True)))
     assert schema(headers=False) == pa.schema(list(zip(names, types, strict=True))[:-1])
 

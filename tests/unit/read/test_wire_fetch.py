@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from semel.wire.fetch import VERSIONS, Fetched, Position, pack_request, read_answer
+from semel.wire.api.fetch import VERSIONS, Fetched, Position, pack_request, read_answer
 
 EVERY_VERSION = range(VERSIONS[0], VERSIONS[1] + 1)
 A, B = uuid.UUID(int=1 << 100), uuid.UUID(int=2)
@@ -18,7 +18,15 @@ A, B = uuid.UUID(int=1 << 100), uuid.UUID(int=2)
 @pytest.mark.parametrize("version", EVERY_VERSION)
 def test_a_request_is_what_kafka_python_would_send(version: int) -> None:
     positions = {("a", i): Position(A, 1000 + i, 5, 4) for i in range(200)} | {("b", 3): Position(B, 0)}
-    ours = pack_request(positions, version, read_committed=True, max_wait_ms=500, min_bytes=1, max_bytes=1 << 25, partition_max_bytes=1 << 20)
+    ours = pack_request(
+        positions,
+        version,
+        read_committed=True,
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 25,
+        partition_max_bytes=1 << 20,
+    )
     make = FetchRequest.FetchTopic
 
     def rows(topic: str) -> list[Any]:
@@ -53,7 +61,10 @@ def test_a_request_is_what_kafka_python_would_send(version: int) -> None:
 def answer(version: int, code: int = 0) -> bytes:
     topic = FetchResponse.FetchableTopicResponse
     part = topic.PartitionData
-    aborted = [part.AbortedTransaction(producer_id=7, first_offset=3), part.AbortedTransaction(producer_id=8, first_offset=1)]
+    aborted = [
+        part.AbortedTransaction(producer_id=7, first_offset=3),
+        part.AbortedTransaction(producer_id=8, first_offset=1),
+    ]
     numbers = {"high_watermark": 90, "last_stable_offset": 80, "log_start_offset": 2, "preferred_read_replica": -1}
     rows = [
         part(partition_index=0, error_code=0, aborted_transactions=aborted, records=b"x" * 300, **numbers),
@@ -69,7 +80,13 @@ def answer(version: int, code: int = 0) -> bytes:
         ),
     ]
     nodes = [FetchResponse.NodeEndpoint(node_id=2, host="elsewhere", port=9092, rack=None)] if version >= 16 else []
-    whole = FetchResponse(throttle_time_ms=1, error_code=code, session_id=0, responses=[topic(topic_id=A, partitions=rows)], node_endpoints=nodes)
+    whole = FetchResponse(
+        throttle_time_ms=1,
+        error_code=code,
+        session_id=0,
+        responses=[topic(topic_id=A, partitions=rows)],
+        node_endpoints=nodes,
+    )
     return bytes(whole.encode(version=version))
 
 

@@ -76,7 +76,12 @@ def rows_of(decoded: Any) -> list[tuple[int, Row]]:
     return [
         (offset, Row(key, value, time // 1000, [(h["key"], h["value"]) for h in pairs]))
         for offset, key, value, time, pairs in zip(
-            decoded["offset"].to_pylist(), decoded["key"].to_pylist(), decoded["value"].to_pylist(), microseconds, headers, strict=True
+            decoded["offset"].to_pylist(),
+            decoded["key"].to_pylist(),
+            decoded["value"].to_pylist(),
+            microseconds,
+            headers,
+            strict=True,
         )
     ]
 

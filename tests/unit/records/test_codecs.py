@@ -55,7 +55,9 @@ def test_gzip_of_another_library() -> None:
 
 
 def test_raw_snappy_and_xerial_by_hand() -> None:
-    """A literal of five bytes, raw; then as two blocks of a stream whose versions are little-endian, as some producers write them."""
+    """A literal of five bytes, raw; then as two blocks of a stream whose versions are little-endian, as some producers
+    write them.
+    """
     block = b"\x05\x10hello"
     assert unpack(Codec.SNAPPY, block) == b"hello"
     for order in (">", "<"):
@@ -85,7 +87,9 @@ def test_linked_lz4_blocks_of_other_producers_are_read() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])
 def test_broken_data_leave_no_memory_behind(codec: Codec) -> None:
-    """A topic that is damaged is read again and again by whoever retries. pyarrow's own ``read`` keeps 64 KiB for each try."""
+    """A topic that is damaged is read again and again by whoever retries. pyarrow's own ``read`` keeps 64 KiB for each
+    try.
+    """
     broken = memoryview(bytes(compress(codec, memoryview(b"order " * 100)))[:-20] + b"\xff" * 40)
 
     def pages_behind(tries: int) -> int:

@@ -6,24 +6,26 @@ from typing import Any
 import pytest
 
 from semel.errors import DataLoss
-from semel.records import Marker, marker, scan
+from semel.records import MarkerKind, marker, scan
 from tests.unit.records.peer import Row, changed, written
 
 
 def control(key: bytes | None, value: bytes | None, **changes: Any) -> memoryview:
-    return memoryview(changed(written([(0, Row(key, value, 5, []))], base=9), control=True, transactional=True, **changes))
+    return memoryview(
+        changed(written([(0, Row(key, value, 5, []))], base=9), control=True, transactional=True, **changes)
+    )
 
 
-def read(buffer: memoryview) -> Marker | None:
+def read(buffer: memoryview) -> MarkerKind | None:
     return marker(buffer, scan(buffer)[0], where="in-0")
 
 
-@pytest.mark.parametrize("kind", [Marker.ABORT, Marker.COMMIT])
+@pytest.mark.parametrize("kind", [MarkerKind.ABORT, MarkerKind.COMMIT])
 @pytest.mark.parametrize("rest", [b"", b"\0\0\0\x02"], ids=["v0", "later"])
 def test_markers(kind: int, rest: bytes) -> None:
     found = read(control(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 17) + rest))
-    assert found == Marker(kind, 17)
-    assert found.committed is (kind == Marker.COMMIT)
+    assert found == MarkerKind(kind, 17)
+    assert found.committed is (kind == MarkerKind.COMMIT)
 
 
 @pytest.mark.parametrize("kind", [2, 3, 4, 5, 6, -1])
@@ -38,7 +40,9 @@ def test_compaction_leaves_control_batches_without_records() -> None:
     assert marker(buffer, header) is None
 
 
-@pytest.mark.parametrize(("key", "value"), [(None, None), (b"\0\0\0", b""), (b"\0\0\0\1", b"\0\0"), (b"\0\0\0\1", None)])
+@pytest.mark.parametrize(
+    ("key", "value"), [(None, None), (b"\0\0\0", b""), (b"\0\0\0\1", b"\0\0"), (b"\0\0\0\1", None)]
+)
 def test_markers_that_cannot_be_read(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(DataLoss, match=r"CORRUPT_RECORDS.*offset 9 of in-0"):
         read(control(key, value))

@@ -23,7 +23,12 @@ MIB = 1 << 20
 #: Kept, since a pool must outlive all that was allocated from it.
 POOLS: list[Any] = []
 SAMPLE = [
-    Row(b"key-%d" % i if i % 2 else None, b"some value %d" % i * (i % 7) if i % 5 else None, 1000 + i, [("h", b"x"), ("n", None)][: i % 3])
+    Row(
+        b"key-%d" % i if i % 2 else None,
+        b"some value %d" % i * (i % 7) if i % 5 else None,
+        1000 + i,
+        [("h", b"x"), ("n", None)][: i % 3],
+    )
     for i in range(60)
 ]
 
@@ -80,7 +85,8 @@ def test_a_cut_off_tail_is_normal_and_ends_the_scan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "value"), [(8, b"\x80\0\0\0"), (8, b"\0\0\0\x10"), (8, bytes(4)), (16, b"\x03"), (16, b"\xff"), (22, b"\x05"), (22, b"\x07")]
+    ("at", "value"),
+    [(8, b"\x80\0\0\0"), (8, b"\0\0\0\x10"), (8, bytes(4)), (16, b"\x03"), (16, b"\xff"), (22, b"\x05"), (22, b"\x07")],
 )
 def test_headers_that_nobody_writes(at: int, value: bytes) -> None:
     batch = bytearray(written(enumerate(SAMPLE)))
@@ -132,13 +138,22 @@ def test_decompression_bombs(codec: Codec) -> None:
 
 
 def test_a_raw_snappy_block_that_lies_about_its_size() -> None:
-    refused(changed(written([(0, SAMPLE[0])]), body=b"\xff\xff\xff\x1f" + b"x" * 100, codec=Codec.SNAPPY), "says it holds", limit=1 << 30)
-    refused(changed(written([(0, SAMPLE[0])]), body=b"\xff\xff\xff\xff\xff", codec=Codec.SNAPPY), "does not say its size")
+    refused(
+        changed(written([(0, SAMPLE[0])]), body=b"\xff\xff\xff\x1f" + b"x" * 100, codec=Codec.SNAPPY),
+        "says it holds",
+        limit=1 << 30,
+    )
+    refused(
+        changed(written([(0, SAMPLE[0])]), body=b"\xff\xff\xff\xff\xff", codec=Codec.SNAPPY), "does not say its size"
+    )
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_a_count_that_the_limit_cannot_hold_is_refused_before_decompressing(codec: Codec) -> None:
-    refused(changed(written(enumerate(SAMPLE)), codec=codec, count=2**31 - 1, last_offset_delta=2**31 - 1), "2147483647 records")
+    refused(
+        changed(written(enumerate(SAMPLE)), codec=codec, count=2**31 - 1, last_offset_delta=2**31 - 1),
+        "2147483647 records",
+    )
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
@@ -195,6 +210,11 @@ def test_any_bytes_changed_give_rows_or_a_clear_error(codec: Codec, seed: int, m
 @given(st.binary(max_size=400))
 def test_any_bytes_at_all(raw: bytes) -> None:
     whole = written(enumerate(SAMPLE))
-    for buffer in (raw, whole + raw, changed(whole, body=raw), changed(whole, body=zlib.compress(raw, wbits=31), codec=Codec.GZIP)):
+    for buffer in (
+        raw,
+        whole + raw,
+        changed(whole, body=raw),
+        changed(whole, body=zlib.compress(raw, wbits=31), codec=Codec.GZIP),
+    ):
         found = outcome(buffer)
         assert not isinstance(found, str) or found in ("CORRUPT_RECORDS", "OLD_MESSAGE_FORMAT")

@@ -13,7 +13,13 @@ def test_the_schema_and_no_batches() -> None:
     plain = decode(memoryview(b""), [])
     assert plain.schema.equals(
         pa.schema(
-            {"key": pa.binary(), "value": pa.binary(), "offset": pa.int64(), "timestamp": pa.timestamp("us", "UTC"), "timestampType": pa.int32()}
+            {
+                "key": pa.binary(),
+                "value": pa.binary(),
+                "offset": pa.int64(),
+                "timestamp": pa.timestamp("us", "UTC"),
+                "timestampType": pa.int32(),
+            }
         )
     )
     headers = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
@@ -88,7 +94,9 @@ def test_header_keys_that_are_not_utf8_are_read_as_java_reads_them() -> None:
 
 @pytest.mark.parametrize("many", [1, 40])
 def test_records_with_very_many_headers(many: int) -> None:
-    rows = [ROWS[1]._replace(headers=[(f"h{i}", b"%d" % i) for i in range(300 * (index < many))]) for index in range(60)]
+    rows = [
+        ROWS[1]._replace(headers=[(f"h{i}", b"%d" % i) for i in range(300 * (index < many))]) for index in range(60)
+    ]
     buffer = memoryview(written(enumerate(rows)))
     assert rows_of(decode(buffer, scan(buffer), headers=True)) == list(enumerate(rows))
     assert rows_of(decode(buffer, scan(buffer))) == [(i, row._replace(headers=[])) for i, row in enumerate(rows)]

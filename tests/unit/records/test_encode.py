@@ -22,7 +22,11 @@ def one(source: Any, **options: Any) -> list[tuple[int, Row]]:
     return read(b"".join(batch.chunks))
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()], ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()],
+    ids=str,
+)
 def test_every_layout_of_text_and_bytes_sliced_and_chunked(kind: pa.DataType) -> None:
     values = pa.array(RAW, pa.binary()).cast(pa.string()).cast(kind)
     expected = [Row(key, value, NOW, []) for key, value in zip(reversed(RAW), RAW, strict=True)]
@@ -37,18 +41,30 @@ def test_every_layout_of_text_and_bytes_sliced_and_chunked(kind: pa.DataType) ->
 
 def test_a_null_with_bytes_under_it_is_a_null() -> None:
     hidden = pa.Array.from_buffers(
-        pa.binary(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(b"\0\0\0\0\x10\0\0\0\x14\0\0\0"), pa.py_buffer(b"secret, secret, seen")]
+        pa.binary(),
+        2,
+        [pa.py_buffer(b"\x02"), pa.py_buffer(b"\0\0\0\0\x10\0\0\0\x14\0\0\0"), pa.py_buffer(b"secret, secret, seen")],
     )
     assert [row.value for _, row in one(pa.record_batch({"value": hidden}))] == [None, b"seen"]
 
 
 def test_null_columns_absent_columns_and_columns_that_only_place_rows() -> None:
-    source = pa.table({"value": pa.nulls(2), "key": pa.nulls(2), "headers": pa.nulls(2), "timestamp": pa.nulls(2), "partition": [0, 0]})
+    source = pa.table(
+        {
+            "value": pa.nulls(2),
+            "key": pa.nulls(2),
+            "headers": pa.nulls(2),
+            "timestamp": pa.nulls(2),
+            "partition": [0, 0],
+        }
+    )
     assert one(source) == [(0, Row(None, None, NOW, [])), (1, Row(None, None, NOW, []))]
     assert one(pa.table({"value": ["x"]})) == [(0, Row(None, b"x", NOW, []))]
 
 
-@pytest.mark.parametrize("empty", [pa.table({"value": pa.array([], pa.binary())}), pa.table({"value": pa.chunked_array([], pa.string())})])
+@pytest.mark.parametrize(
+    "empty", [pa.table({"value": pa.array([], pa.binary())}), pa.table({"value": pa.chunked_array([], pa.string())})]
+)
 def test_no_rows_no_batches(empty: pa.Table) -> None:
     assert encode(empty) == []
 
@@ -57,7 +73,11 @@ def test_no_rows_no_batches(empty: pa.Table) -> None:
 @pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
 def test_timestamps_of_every_unit(unit: str, zone: str | None) -> None:
     moment = datetime(2026, 11, 21, 20, 23, tzinfo=UTC)
-    values = pa.array([moment, None], pa.timestamp("us", "UTC")).cast(pa.timestamp(unit, "UTC")).cast(pa.timestamp(unit, zone))
+    values = (
+        pa.array([moment, None], pa.timestamp("us", "UTC"))
+        .cast(pa.timestamp(unit, "UTC"))
+        .cast(pa.timestamp(unit, zone))
+    )
     source = pa.table({"value": ["a", "b", "c"], "timestamp": pa.chunked_array([values.slice(0, 1), values])})
     assert [row.timestamp for _, row in one(source)] == [int(moment.timestamp()) * 1000] * 2 + [NOW]
 
@@ -72,7 +92,8 @@ def test_finer_timestamps_are_cut_off_and_the_latest_one_that_fits_is_kept() -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"), [(pa.int64(), -2), (pa.int64(), 9_223_372_036_854_776), (pa.timestamp("s"), 2**62), (pa.timestamp("s"), -(2**62))]
+    ("kind", "value"),
+    [(pa.int64(), -2), (pa.int64(), 9_223_372_036_854_776), (pa.timestamp("s"), 2**62), (pa.timestamp("s"), -(2**62))],
 )
 def test_timestamps_out_of_range_name_the_row(kind: pa.DataType, value: int) -> None:
     source = pa.table({"value": ["a", "b"], "timestamp": pa.array([0, value], pa.int64()).cast(kind)})
@@ -87,7 +108,12 @@ def test_the_header_of_a_transactional_batch() -> None:
     assert (header.base_offset, header.last_offset_delta, header.count, header.leader_epoch) == (0, 2, 3, -1)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, 9)
     assert (header.base_timestamp, header.max_timestamp) == (30, 40)
-    assert (header.transactional, header.control, header.log_append_time, header.delete_horizon) == (True, False, False, False)
+    assert (header.transactional, header.control, header.log_append_time, header.delete_horizon) == (
+        True,
+        False,
+        False,
+        False,
+    )
     assert (header.last_offset, header.next_offset, header.size) == (2, 3, batch.size)
 
 
@@ -99,7 +125,9 @@ def test_sequences_follow_and_wrap() -> None:
     batches = split(35, producer_id=1, producer_epoch=0, base_sequence=2**31 - 12)
     assert [b.count for b in batches] == [10, 10, 10, 5]
     assert [b.base_sequence for b in batches] == [2**31 - 12, 2**31 - 2, 8, 18]
-    assert [scan(memoryview(b"".join(b.chunks)))[0].base_sequence for b in batches] == [b.base_sequence for b in batches]
+    assert [scan(memoryview(b"".join(b.chunks)))[0].base_sequence for b in batches] == [
+        b.base_sequence for b in batches
+    ]
     assert {b.base_sequence for b in split(35)} == {-1}
 
 
@@ -116,12 +144,19 @@ def test_no_batch_is_above_the_limit_and_none_is_much_smaller() -> None:
 @pytest.mark.parametrize("size", [1, 40, 63, 64, 5_000, 9_000])
 def test_a_row_that_fits_alone_to_the_byte(size: int) -> None:
     """Sizes around it too, with neighbours whose timestamps and number make the estimate larger than the truth."""
-    source = pa.table({"value": ["y" * 20] * 200 + ["x" * size] + ["y" * 20], "timestamp": pa.array([*range(0, 2010, 10), 10**13], pa.int64())})
+    source = pa.table(
+        {
+            "value": ["y" * 20] * 200 + ["x" * size] + ["y" * 20],
+            "timestamp": pa.array([*range(0, 2010, 10), 10**13], pa.int64()),
+        }
+    )
     body = 6 + longest_size(size) - 1 + size
     exact = max(HEADER_SIZE + body + longest_size(body), HEADER_SIZE + 27)
     assert sum(b.count for b in encode(source, max_bytes=exact)) == 202
     with pytest.raises(
-        ConfigError, match=rf"SEMEL_RECORD_TOO_LARGE\] row \d+ of those for out-3 \(the first is 0\) takes {exact} bytes.* {exact - 1} are allowed"
+        ConfigError,
+        match=rf"SEMEL_RECORD_TOO_LARGE\] row \d+ of those for out-3 \(the first is 0\) takes {exact} bytes.*"
+        rf" {exact - 1} are allowed",
     ):
         encode(source, max_bytes=exact - 1, where="out-3")
 
@@ -176,7 +211,9 @@ def test_headers_of_every_list_layout_sliced_chunked_and_null() -> None:
 
 def test_a_header_without_a_key_names_its_row() -> None:
     lists = [[{"key": "a", "value": b"1"}], [], [{"key": "a", "value": b"1"}, {"key": None, "value": b"1"}]]
-    source = pa.table({"value": ["v"] * 6, "headers": pa.chunked_array([pa.array(lists[:1] * 3, HEADERS), pa.array(lists, HEADERS)])})
+    source = pa.table(
+        {"value": ["v"] * 6, "headers": pa.chunked_array([pa.array(lists[:1] * 3, HEADERS), pa.array(lists, HEADERS)])}
+    )
     with pytest.raises(ConfigError, match=r"SEMEL_HEADER_KEY\] row 5 "):
         encode(source)
     with pytest.raises(ConfigError, match=r"SEMEL_HEADER_KEY\] row 0 "):

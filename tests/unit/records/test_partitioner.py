@@ -31,14 +31,21 @@ def expected(keys: list[bytes | None], partitions: int, sticky: int) -> list[int
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.one_of(st.none(), st.binary(max_size=40), st.sampled_from(list(VECTORS))), max_size=80), st.integers(1, 2**31 - 1))
+@given(
+    st.lists(st.one_of(st.none(), st.binary(max_size=40), st.sampled_from(list(VECTORS))), max_size=80),
+    st.integers(1, 2**31 - 1),
+)
 def test_arrays_as_kafka_python_places_them(keys: list[bytes | None], partitions: int) -> None:
     got = partition_for(pa.array(keys, pa.binary()), partitions, 5)
     assert got.dtype == "int32"
     assert got.tolist() == expected(keys, partitions, 5)
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()], ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()],
+    ids=str,
+)
 def test_every_layout_sliced_and_chunked(kind: pa.DataType) -> None:
     texts = [None if i % 4 == 0 else "schlüssel"[: i % 10] * (i % 5) for i in range(100)]
     raw = [None if text is None else text.encode() for text in texts]

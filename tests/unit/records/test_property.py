@@ -42,7 +42,11 @@ def test_kafka_python_reads_what_we_write(given_rows: list[Row], codec: Codec, h
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 300), rows), min_size=1, max_size=150), st.sampled_from(list(Codec)), st.integers(0, 2**40))
+@given(
+    st.lists(st.tuples(st.integers(1, 300), rows), min_size=1, max_size=150),
+    st.sampled_from(list(Codec)),
+    st.integers(0, 2**40),
+)
 def test_we_read_what_kafka_python_writes(steps: list[tuple[int, Row]], codec: Codec, base: int) -> None:
     deltas, delta = [], -1
     for step, row in steps:
@@ -58,7 +62,9 @@ def test_round_trip_and_offset_range(given_rows: list[Row], codec: Codec, max_by
     buffer = memoryview(appended(encode(table(given_rows), codec=codec, max_bytes=max_bytes + 9_000), base=100))
     start = draw.draw(st.integers(0, 300))
     end = draw.draw(st.one_of(st.none(), st.integers(0, 300)))
-    expected = [(100 + i, row) for i, row in enumerate(given_rows) if start <= 100 + i and (end is None or 100 + i < end)]
+    expected = [
+        (100 + i, row) for i, row in enumerate(given_rows) if start <= 100 + i and (end is None or 100 + i < end)
+    ]
     assert rows_of(decode(buffer, scan(buffer), start=start, end=end, headers=True)) == expected
 
 

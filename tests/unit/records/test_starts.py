@@ -20,7 +20,11 @@ Bounds = tuple[list[int], list[int]]
 
 def found(area: bytes, begins: list[int], ends: list[int], window: int, fewest: int = 2, count: int = 0) -> Bounds:
     count = count or (ends[-1] - begins[0]) // 30
-    pieces = list(record_bounds(np.frombuffer(area, np.uint8), np.array(begins), np.array(ends), count, window=window, fewest=fewest))
+    pieces = list(
+        record_bounds(
+            np.frombuffer(area, np.uint8), np.array(begins), np.array(ends), count, window=window, fewest=fewest
+        )
+    )
     return [int(i) for p in pieces for i in p[0]], [int(i) for p in pieces for i in p[1]]
 
 
@@ -55,7 +59,9 @@ def values(kind: str, chance: random.Random, *, large: bool) -> list[bytes]:
 @pytest.mark.parametrize("max_bytes", [71_000, 1 << 20])
 def test_the_same_as_walking(kind: str, window: int, max_bytes: int) -> None:
     chance = random.Random(f"{kind}{window}{max_bytes}")
-    buffer = memoryview(appended(encode(pa.table({"value": values(kind, chance, large=window > 1000)}), max_bytes=max_bytes)))
+    buffer = memoryview(
+        appended(encode(pa.table({"value": values(kind, chance, large=window > 1000)}), max_bytes=max_bytes))
+    )
     headers = scan(buffer)
     begins = [h.position + HEADER_SIZE for h in headers]
     ends = [h.position + h.size for h in headers]

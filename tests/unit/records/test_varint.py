@@ -52,4 +52,9 @@ def test_what_does_not_end_lies_behind_the_area() -> None:
 
 def test_empty_arrays() -> None:
     nothing = np.zeros(0, np.int64)
-    assert len(sizes(zigzag(nothing))) == len(pack(zigzag(nothing))[0]) == len(read(np.zeros(1, np.uint8), nothing, 5)[0]) == 0
+    assert (
+        len(sizes(zigzag(nothing)))
+        == len(pack(zigzag(nothing))[0])
+        == len(read(np.zeros(1, np.uint8), nothing, 5)[0])
+        == 0
+    )

@@ -1,4 +1,7 @@
-"""What is fetched is shown while it comes: a bar on a terminal, lines elsewhere. By Ivy itself, from a Maven repository of files."""
+"""What is fetched is shown while it comes: a bar on a terminal, lines elsewhere.
+
+By Ivy itself, from a Maven repository of files.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +38,19 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
-    wanted = "".join(f'<dependency org="example" name="thing{number}" rev="1" conf="default->default"/>' for number in range(THINGS))
+    wanted = "".join(
+        f'<dependency org="example" name="thing{number}" rev="1" conf="default->default"/>' for number in range(THINGS)
+    )
     module = '<ivy-module version="2.0"><info organisation="example" module="things"/>'
     return [sys.executable, "-c", FETCH, f"{module}<dependencies>{wanted}</dependencies></ivy-module>"]
 
 
 def test_on_a_terminal_a_bar_fills(command: list[str]) -> None:
     screen, terminal = pty.openpty()
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=terminal) as process, os.fdopen(screen, "rb", buffering=0) as output:
+    with (
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=terminal) as process,
+        os.fdopen(screen, "rb", buffering=0) as output,
+    ):
         os.close(terminal)
         shown = "".join(part.decode(errors="replace") for part in iter(lambda: _read(output), b""))
     assert process.returncode == 0

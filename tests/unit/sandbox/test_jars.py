@@ -41,11 +41,16 @@ def test_a_sound_cache_is_used_as_it_is(cache: Path) -> None:
         (lambda home: (home / "jars" / "a.jar").write_bytes(b"x"), "jars/a.jar does not have the checksum"),
         (lambda home: (home / "jars" / "b.jar").unlink(), "jars/b.jar is missing"),
         (lambda home: (home / "jars" / "c.jar").write_bytes(b"c"), "jars/c.jar is missing or does not belong"),
-        (lambda home: (home / "formatted" / "bootstrap.checkpoint").write_bytes(b""), "bootstrap.checkpoint does not have the checksum"),
+        (
+            lambda home: (home / "formatted" / "bootstrap.checkpoint").write_bytes(b""),
+            "bootstrap.checkpoint does not have the checksum",
+        ),
         (lambda home: (home / "manifest.sha256").unlink(), "manifest.sha256 is missing"),
     ],
 )
-def test_damage_is_named_and_fetched_again(cache: Path, caplog: pytest.LogCaptureFixture, damage: object, said: str) -> None:
+def test_damage_is_named_and_fetched_again(
+    cache: Path, caplog: pytest.LogCaptureFixture, damage: object, said: str
+) -> None:
     assert callable(damage)
     damage(cache)
     with caplog.at_level(logging.WARNING, "semel.sandbox"), pytest.raises(ConfigError, match="JARS_DAMAGED") as caught:
@@ -55,7 +60,9 @@ def test_damage_is_named_and_fetched_again(cache: Path, caplog: pytest.LogCaptur
 
 
 def test_an_unreachable_repository_is_said(cache: Path) -> None:
-    with pytest.raises(ConfigError, match=r"(?s)JARS_UNREACHABLE.*Apache Kafka 4\.2\.9 could not be fetched.*SEMEL_MAVEN.*not found"):
+    with pytest.raises(
+        ConfigError, match=r"(?s)JARS_UNREACHABLE.*Apache Kafka 4\.2\.9 could not be fetched.*SEMEL_MAVEN.*not found"
+    ):
         jars.classpath("4.2.9")
     assert not (cache.parent / "4.2.9").exists()
     assert [path.name for path in cache.parent.iterdir() if path.name.startswith(".new-")] == []

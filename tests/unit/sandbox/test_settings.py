@@ -11,12 +11,14 @@ import pytest
 
 from semel.sandbox import settings
 from semel.sandbox.ports import Ports, is_free
-from semel.sandbox.ready import ask
+from semel.sandbox.readiness import ask
 
 
 def properties(nodes: int, **extra: str) -> dict[str, str]:
     controllers = {node: 21_000 + node for node in range(1, nodes + 1)}
-    return settings.server_properties(node_id=1, ports={"PLAINTEXT": 22_001}, controllers=controllers, data=Path("/data"), settings=extra)
+    return settings.server_properties(
+        node_id=1, ports={"PLAINTEXT": 22_001}, controllers=controllers, data=Path("/data"), settings=extra
+    )
 
 
 @pytest.mark.parametrize(("nodes", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (5, "3", "2")])
@@ -66,7 +68,13 @@ def test_a_port_somebody_listens_on_is_not_free() -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    [b"", b"\x00\x00", b"HTTP/1.1 400 Bad Request\r\n\r\n", struct.pack(">i", 4) + b"\x00\x00\x00\x09", struct.pack(">iiii", 12, 1, 0, 5)],
+    [
+        b"",
+        b"\x00\x00",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        struct.pack(">i", 4) + b"\x00\x00\x00\x09",
+        struct.pack(">iiii", 12, 1, 0, 5),
+    ],
 )
 def test_whoever_does_not_answer_like_kafka_is_no_broker(reply: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:

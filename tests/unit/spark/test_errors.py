@@ -20,7 +20,9 @@ user provided function in foreach batch sink. Reason: An exception was raised by
 """
 
 
-@pytest.mark.parametrize("raised", [Fenced("another owner"), AbortAndRetry("gone", tag="EXPIRED"), DataLoss("[odd] text: with: colons")])
+@pytest.mark.parametrize(
+    "raised", [Fenced("another owner"), AbortAndRetry("gone", tag="EXPIRED"), DataLoss("[odd] text: with: colons")]
+)
 def test_class_tag_and_message_come_back_from_the_text(raised: SemelError) -> None:
     line = f"{type(raised).__module__}.{type(raised).__name__}: {raised}"
     found = error(RuntimeError(SPARK_TEXT.format(line=line)))
@@ -34,13 +36,18 @@ def test_our_own_error_is_itself() -> None:
     assert error(raised) is raised
 
 
-@pytest.mark.parametrize("text", ["", "java.lang.IllegalStateException: no", SPARK_TEXT.format(line="ValueError: [SEMEL_FENCED] not ours")])
+@pytest.mark.parametrize(
+    "text", ["", "java.lang.IllegalStateException: no", SPARK_TEXT.format(line="ValueError: [SEMEL_FENCED] not ours")]
+)
 def test_other_errors_are_not_ours(text: str) -> None:
     assert error(RuntimeError(text)) is None
 
 
 def test_stop_is_what_spark_looks_for_and_short() -> None:
-    spark_looks_for = r"py4j\.protocol\.Py4JJavaError: An error occurred while calling((.|\r\n|\r|\n)*)java\.lang\.InterruptedException"
+    spark_looks_for = (
+        r"py4j\.protocol\.Py4JJavaError: An error occurred while"
+        r" calling((.|\r\n|\r|\n)*)java\.lang\.InterruptedException"
+    )
     text = str(QueryStopped())
     assert re.search(spark_looks_for, text)
     assert len(text) < 120

@@ -12,10 +12,10 @@ import pyarrow as pa
 from semel.read.columns import Columns
 from semel.records import Codec, decode, scan
 from semel.records.arrays import array, joined, repeated
-from semel.spark.encoding import Encoder
-from semel.spark.answers import answered
+from semel.spark.sink.encode_stage import Encoder
+from semel.spark.task_result import answered
 from semel.errors import ConfigError
-import semel.spark.tasks
+import semel.spark.sink.write_stage
 from semel.transaction.ticket import TicketTopic
 import numpy as np
 
@@ -51,6 +51,8 @@ def test_reading_and_writing_load_no_pandas() -> None:
 
 def test_planning_loads_no_kernels() -> None:
     """Each query starts three processes that plan and compute nothing."""
-    code = "import sys, semel.spark.source; print(sorted({'pandas', 'pyarrow.compute'} & sys.modules.keys()))"
+    code = (
+        "import sys, semel.spark.source.datasource; print(sorted({'pandas', 'pyarrow.compute'} & sys.modules.keys()))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -4,7 +4,7 @@ import pytest
 
 from semel.errors import ConfigError
 from semel.spark.options import SinkOptions, number
-from semel.spark.source_options import SourceOptions
+from semel.spark.source.options import SourceOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -38,7 +38,9 @@ def test_what_is_no_whole_number_is_refused(text: str) -> None:
     ids=lambda text: text[:20],
 )
 def test_values_beyond_all_measure_are_refused_at_once(name: str, value: str) -> None:
-    """Found by the fuzzers: errors of Python's own, and a look for the nearest name that takes the square of its length."""
+    """Found by the fuzzers: errors of Python's own, and a look for the nearest name that takes the square of its
+    length.
+    """
     given = {"kafka.bootstrap.servers": "localhost:9092", "topic": "out", "transactionalIdPrefix": "p", name: value}
     with pytest.raises(ConfigError) as raised:
         SinkOptions.parse(given)

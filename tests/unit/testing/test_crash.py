@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from semel.steps import OwnerStep, ParticipantStep
-from semel.testing import fork_server
 from semel.testing.crash import Action, CrashPlan, CrashPoint, observe
 from semel.testing.program import run_until, run_until_done
+from semel.testing.spark import fork_server
 
 TIMEOUT = 20.0
 
-#: passes three steps in each of four rounds and notes in its second argument how far it has come, as something durable would
+#: passes three steps in each of four rounds and notes in its second argument how far it has come, as something durable
+#: would
 WORK = """
 import sys
 from pathlib import Path
@@ -36,7 +37,12 @@ ONE_STEP = "from semel.steps import OwnerStep, reached; reached(OwnerStep.BEGUN,
 
 @contextmanager
 def child(plan: CrashPlan, code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, "-c", code, *arguments], env={**os.environ, **plan.environment()}, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, **plan.environment()},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         yield process
     finally:
@@ -77,7 +83,11 @@ def test_a_process_is_killed_at_the_step_and_only_the_first_time(tmp_path: Path)
 
 
 def test_the_nth_passing_is_counted_over_restarts(tmp_path: Path) -> None:
-    points = (CrashPoint(OwnerStep.COMMIT_SENT, 2), CrashPoint(OwnerStep.BEGUN, 4), CrashPoint(OwnerStep.COMMIT_SENT, 4))
+    points = (
+        CrashPoint(OwnerStep.COMMIT_SENT, 2),
+        CrashPoint(OwnerStep.BEGUN, 4),
+        CrashPoint(OwnerStep.COMMIT_SENT, 4),
+    )
     plan = CrashPlan(tmp_path / "plan", *points)
     restarts = run_until_done([sys.executable, "-c", WORK, str(tmp_path / "state")], plan, 5)
     assert restarts == 3
@@ -95,9 +105,14 @@ def test_the_nth_passing_is_counted_over_restarts(tmp_path: Path) -> None:
 def test_of_many_processes_exactly_one_is_struck(tmp_path: Path) -> None:
     point = CrashPoint(OwnerStep.BEGUN, 5)
     plan = CrashPlan(tmp_path, point)
-    code = "import sys; from semel.steps import OwnerStep, reached; sys.stdin.read(); [reached(OwnerStep.BEGUN) for _ in range(50)]"
+    code = (
+        "import sys; from semel.steps import OwnerStep, reached; sys.stdin.read(); [reached(OwnerStep.BEGUN) for _"
+        " in range(50)]"
+    )
     environment = {**os.environ, **plan.environment()}
-    processes = [subprocess.Popen([sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE) for _ in range(6)]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE) for _ in range(6)
+    ]
     try:
         for process in processes:
             assert process.stdin is not None
@@ -160,11 +175,9 @@ def test_a_driver_is_killed_with_the_java_that_it_started(tmp_path: Path) -> Non
     plan = CrashPlan(tmp_path, point)
     java = "import sys; sys.stdin.read()"
     driver = (
-        "import subprocess, sys\n"
-        f"java = subprocess.Popen([sys.executable, '-c', {java!r}, 'org.apache.spark.deploy.SparkSubmit'], stdin=subprocess.PIPE)\n"
-        "from semel.steps import OwnerStep, reached\n"
-        "print(java.pid, flush=True)\n"
-        "reached(OwnerStep.BEGUN)\n"
+        f"import subprocess, sys\njava = subprocess.Popen([sys.executable, '-c', {java!r},"
+        " 'org.apache.spark.deploy.SparkSubmit'], stdin=subprocess.PIPE)\nfrom semel.steps import OwnerStep,"
+        " reached\nprint(java.pid, flush=True)\nreached(OwnerStep.BEGUN)\n"
     )
     with child(plan, driver) as process:
         assert process.stdout is not None
@@ -193,7 +206,12 @@ def test_too_many_restarts_and_too_much_time_are_errors(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="more than 1 times"):
         run_until_done([sys.executable, "-c", ONE_STEP], CrashPlan(tmp_path / "1", *points), 1)
     with pytest.raises(AssertionError, match=r"did not end within 0.2 s"):
-        run_until_done([sys.executable, "-c", "import threading; threading.Event().wait()"], CrashPlan(tmp_path / "2"), 1, timeout=0.2)
+        run_until_done(
+            [sys.executable, "-c", "import threading; threading.Event().wait()"],
+            CrashPlan(tmp_path / "2"),
+            1,
+            timeout=0.2,
+        )
 
 
 def test_waiting_for_what_does_not_come_ends(tmp_path: Path) -> None:
@@ -279,7 +297,9 @@ def test_a_condition_that_holds_too_early_waits_for_the_points(tmp_path: Path) -
 
 def test_a_condition_that_never_holds_ends_the_program(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"did not come true within 1 s; never struck: \[\]"):
-        run_until([sys.executable, "-c", "import time; time.sleep(600)"], CrashPlan(tmp_path), lambda: False, 0, timeout=1)
+        run_until(
+            [sys.executable, "-c", "import time; time.sleep(600)"], CrashPlan(tmp_path), lambda: False, 0, timeout=1
+        )
 
 
 @pytest.mark.parametrize("code", ["pass", "raise SystemExit(3)"])

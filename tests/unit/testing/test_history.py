@@ -33,7 +33,9 @@ def damage(history: History) -> dict[str, int]:
 
 
 def test_an_undamaged_history_is_exact() -> None:
-    history = compare(in_one_partition("abcdef"), seen([(each, 0, offset) for offset, each in enumerate("abcdef")], "in"))
+    history = compare(
+        in_one_partition("abcdef"), seen([(each, 0, offset) for offset, each in enumerate("abcdef")], "in")
+    )
     assert history.exact
     assert history.written == 6
     assert (history.lost, history.duplicated, history.unexpected, history.reordered, history.torn) == (0, 0, 0, 0, None)

@@ -28,7 +28,10 @@ os.wait()
 reached(OwnerStep.BEGUN, "orders")
 os.kill(os.getpid(), signal.SIGKILL)
 """
-BUSY = "from semel.steps import OwnerStep, reached; import sys; sys.stdin.read(); [reached(OwnerStep.BEGUN, 'x' * 200) for _ in range(200)]"
+BUSY = (
+    "from semel.steps import OwnerStep, reached; import sys; sys.stdin.read(); [reached(OwnerStep.BEGUN, 'x' *"
+    " 200) for _ in range(200)]"
+)
 
 
 def variables(log: Path) -> dict[str, str]:
@@ -54,14 +57,19 @@ def test_lines_outlive_a_kill(tmp_path: Path) -> None:
 
 
 def test_lines_of_several_processes_do_not_mix(tmp_path: Path) -> None:
-    processes = [subprocess.Popen([sys.executable, "-c", BUSY], env=variables(tmp_path / "log"), stdin=subprocess.PIPE) for _ in range(3)]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", BUSY], env=variables(tmp_path / "log"), stdin=subprocess.PIPE)
+        for _ in range(3)
+    ]
     for process in processes:
         assert process.stdin is not None
         process.stdin.close()
     assert [process.wait(60) for process in processes] == [0, 0, 0]
     lines = sorted(read(tmp_path / "log"), key=lambda line: line.pid)
     for pid, own in groupby(lines, key=lambda line: line.pid):
-        assert [line.sequence for line in own] == list(range(1, 201)), f"the lines of process {pid} are there, in their order"
+        assert [line.sequence for line in own] == list(range(1, 201)), (
+            f"the lines of process {pid} are there, in their order"
+        )
 
 
 def test_no_log_is_an_empty_one(tmp_path: Path) -> None:

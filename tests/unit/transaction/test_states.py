@@ -9,8 +9,9 @@ import pytest
 from semel.errors import ConfigError, Fenced, Retriable, SemelError
 from semel.transaction.states import Event, State, States
 
-# Written from the protocol. An owner takes over before anything else, and again only while nothing of its own is open; it begins one transaction at a
-# time; whoever has sent a commit can only learn how it ended; whoever is fenced or does not know stays so until the producer is closed.
+# Written from the protocol. An owner takes over before anything else, and again only while nothing of its own is open;
+# it begins one transaction at a time; whoever has sent a commit can only learn how it ended; whoever is fenced or does
+# not know stays so until the producer is closed.
 LEGAL = {
     (State.NEW, Event.TAKING_OVER): State.NEW,
     (State.NEW, Event.TAKEN_OVER): State.READY,

@@ -15,14 +15,14 @@ from semel import __version__
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError
 from semel.transaction.participant import Participant
-from semel.transaction.ticket import Receipt, Ticket, TicketTopic, Wrote, read_receipt, read_ticket
+from semel.transaction.ticket import Receipt, Ticket, TicketTopic, Written, read_receipt, read_ticket
+from semel.wire.api.produce import Acknowledged
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
-from semel.wire.produce import Acknowledged
-from semel.wire.transactions import Identity
 
 IDENTITY = Identity("orders", 4000, 7)
 TICKET = Ticket(3, IDENTITY, (("out", 0), ("out", 2)), {"out": TicketTopic(UUID(int=5), 4, 1_000_000)})
-RECEIPT = Receipt(3, IDENTITY, {("out", 0): Wrote(10, 12, 3, 120)}, stage=8, task=1)
+RECEIPT = Receipt(3, IDENTITY, {("out", 0): Written(10, 12, 3, 120)}, stage=8, task=1)
 
 
 @pytest.fixture
@@ -56,7 +56,8 @@ def test_another_version_of_semel_is_refused(client: Client) -> None:
         there = read_ticket(json.dumps(value).encode())
         for attempt in (0, 1):
             with pytest.raises(
-                ConfigError, match=rf"semel 0\.0\.7 made this ticket.*has semel {re.escape(__version__)}\. .*nothing.*same wheel"
+                ConfigError,
+                match=rf"semel 0\.0\.7 made this ticket.*has semel {re.escape(__version__)}\. .*nothing.*same wheel",
             ) as raised:
                 Participant(client, there, attempt=attempt)
             assert raised.value.tag == "OTHER_VERSION"
@@ -106,12 +107,18 @@ def test_a_participant_that_failed_has_no_receipt(client: Client) -> None:
     assert raised.value.tag == "NO_RECEIPT"
 
 
-@pytest.mark.parametrize(("ticket", "meaning"), [(TICKET, "once it is aborted"), (replace(TICKET, identity=Identity("", -1, -1)), "may be visible")])
+@pytest.mark.parametrize(
+    ("ticket", "meaning"),
+    [(TICKET, "once it is aborted"), (replace(TICKET, identity=Identity("", -1, -1)), "may be visible")],
+)
 def test_rows_that_are_missing_among_the_acknowledged_are_named(client: Client, ticket: Ticket, meaning: str) -> None:
     participant = Participant(client, ticket)
     participant._sequences["out", 0] = 5
     participant._appender.acknowledged["out", 0].append(Acknowledged(0, 2, 3, 90))
-    with pytest.raises(AbortAndRetry, match=rf"\[SEMEL_NO_RECEIPT\] .*: out-0 acknowledged 3 of 5 records\. .*{meaning}.* run the same work again"):
+    with pytest.raises(
+        AbortAndRetry,
+        match=rf"\[SEMEL_NO_RECEIPT\] .*: out-0 acknowledged 3 of 5 records\. .*{meaning}.* run the same work again",
+    ):
         _ = participant.receipt
 
 

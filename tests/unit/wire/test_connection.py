@@ -44,7 +44,10 @@ class Server:
 
 
 def api_versions(version: int, ranges: dict[int, tuple[int, int]], error: int = 0) -> bytes:
-    rows = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in ranges.items()]
+    rows = [
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)
+        for key, (low, high) in ranges.items()
+    ]
     return bytes(ApiVersionsResponse(error_code=error, api_keys=rows, throttle_time_ms=0).encode(version=version))
 
 
@@ -203,10 +206,14 @@ def test_an_answer_that_ends_in_the_middle(sent: bytes) -> None:
         server.request()
         server.socket.sendall(sent)
 
-    broken(script, r"^\[SEMEL_CONNECTION\] the connection broke while waiting for 127\.0\.0\.1:\d+: the broker closed it\.")
+    broken(
+        script, r"^\[SEMEL_CONNECTION\] the connection broke while waiting for 127\.0\.0\.1:\d+: the broker closed it\."
+    )
 
 
-@pytest.mark.parametrize("head", [struct.pack(">i", size) for size in (-1, 0, 3, MAX_FRAME + 1, -(2**31))] + [b"HTTP", b"\x7f\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "head", [struct.pack(">i", size) for size in (-1, 0, 3, MAX_FRAME + 1, -(2**31))] + [b"HTTP", b"\x7f\xff\xff\xff"]
+)
 def test_a_length_that_is_none_is_not_waited_for_and_not_allocated(head: bytes) -> None:
     def script(server: Server) -> None:
         server.request()
@@ -224,7 +231,9 @@ def test_an_answer_to_another_request(wrong: int) -> None:
         server.answer(wrong, ended(42))
         until_closed(server)
 
-    broken(script, rf"^\[SEMEL_CORRUPT_ANSWER\] .* EndTxnRequest version 5 .*answer {wrong} came where 2 was due", DataLoss)
+    broken(
+        script, rf"^\[SEMEL_CORRUPT_ANSWER\] .* EndTxnRequest version 5 .*answer {wrong} came where 2 was due", DataLoss
+    )
 
 
 @pytest.mark.parametrize(
@@ -376,12 +385,26 @@ def test_a_frame_that_is_larger_than_what_is_taken_at_once_is_whole() -> None:
     ("request_type", "version", "body", "named"),
     [
         (MetadataRequest, 12, b"\0" + bytes(4) + b"\0" + b"\0" + bytes(4) + b"\1\0", "brokers is null"),
-        (MetadataRequest, 12, b"\0" + bytes(4) + b"\2" + bytes(4) + b"\0" + bytes(4) + b"\0\0" + b"\0" + bytes(4) + b"\1\0", "host is null"),
-        (ApiVersionsRequest, 4, b"\0\0\1\0\0\0\0\3\0\x0c\2\6out-7\xff\xff\x7f\xff\xff\0\1\x08\0\0\0\0", "tagged fields"),
+        (
+            MetadataRequest,
+            12,
+            b"\0" + bytes(4) + b"\2" + bytes(4) + b"\0" + bytes(4) + b"\0\0" + b"\0" + bytes(4) + b"\1\0",
+            "host is null",
+        ),
+        (
+            ApiVersionsRequest,
+            4,
+            b"\0\0\1\0\0\0\0\3\0\x0c\2\6out-7\xff\xff\x7f\xff\xff\0\1\x08\0\0\0\0",
+            "tagged fields",
+        ),
     ],
 )
-def test_a_null_where_kafka_has_none_is_a_damaged_answer(request_type: type, version: int, body: bytes, named: str) -> None:
-    """Found by the fuzzers: kafka-python takes them, and whoever uses the answer fails with an error of Python's own."""
+def test_a_null_where_kafka_has_none_is_a_damaged_answer(
+    request_type: type, version: int, body: bytes, named: str
+) -> None:
+    """Found by the fuzzers: kafka-python takes them, and whoever uses the answer fails with an error of Python's
+    own.
+    """
 
     def script(server: Server) -> None:
         _, _, correlation, _ = server.request()

@@ -1,0 +1,214 @@
+"""What stands open in a cluster, for whoever is on call: which transactions, whose, on which partitions, and who waits
+behind them.
+
+Looking changes nothing. :func:`abort_transaction` ends the transaction that was shown, and not one that its owner has
+begun since: it looks once more, and names producer id and epoch when it ends it (DESIGN rule 13 says why). With clients
+of KIP-890, semel among them, each transaction has an epoch of its own, and nothing can come in between; with older
+ones, a new transaction can, in the time of one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from semel.errors import ConfigError, Retriable
+from semel.transaction.markers.wait import heal_command
+from semel.transaction.transactional_id import Name, parse
+from semel.wire.api.offsets import LATEST, list_offsets
+from semel.wire.api.transactions import (
+    OPEN,
+    Identity,
+    TransactionDescription,
+    describe,
+    describe_all,
+    end,
+    open_transactions,
+)
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition, named
+
+__all__ = ["HeldPartition", "TransactionInfo", "abort_transaction", "describe_transaction", "list_transactions"]
+
+_INTERNAL = ("__consumer_offsets", "__transaction_state")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPartition:
+    """A partition with rows of an open transaction: from ``first_offset`` on, which is None where it has written
+    nothing yet.
+
+    ``waiting`` is how many offsets a read_committed reader cannot reach for it, 0 where another transaction holds the
+    reader back.
+    """
+
+    topic: str
+    index: int
+    first_offset: int | None
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """A transactional id as its coordinator has it, and the partitions of its open transaction, but for those of
+    consumer groups' offsets.
+    """
+
+    name: Name
+    transaction: TransactionDescription
+    held: tuple[HeldPartition, ...]
+
+    @property
+    def open(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self.transaction.state in OPEN
+
+    @property
+    def waiting(self) -> int:
+        """How many offsets readers cannot reach for it, over all partitions."""
+        return sum(held.waiting for held in self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """One partition: where each producer's open transaction begins, the last stable offset, the end."""
+
+    firsts: Mapping[int, int]
+    last_stable: int
+    end: int
+
+
+def list_transactions(client: Client, *, only_open: bool = True) -> list[TransactionInfo]:
+    """The transactional ids of the cluster, the oldest transaction first.
+
+    Brokers leave out those that the caller may not describe.
+    """
+    states = OPEN if only_open else ()
+    described = describe_all(client, states)
+    chosen = [
+        found for found in described if not only_open or found.state in OPEN
+    ]  # it may have ended since it was listed
+    return sorted(
+        _with_held_partitions(client, chosen),
+        key=lambda one: (not one.open, one.transaction.started_ms, one.transaction.transactional_id),
+    )
+
+
+def describe_transaction(client: Client, transactional_id: str) -> TransactionInfo:
+    """One id. Raises :class:`ConfigError` for one that the cluster does not know."""
+    found = describe(client, transactional_id)
+    if found is None:
+        raise ConfigError(
+            f"transactional id {transactional_id!r} is not known here: never used, or forgotten after"
+            " transactional.id.expiration.ms. Nothing was changed. `semel txn list --all` shows those that are.",
+            tag="UNKNOWN_TRANSACTIONAL_ID",
+        )
+    (looked_at,) = _with_held_partitions(client, [found])
+    return looked_at
+
+
+def _with_held_partitions(client: Client, described: Sequence[TransactionDescription]) -> list[TransactionInfo]:
+    """Whom each of them holds back.
+
+    All of their partitions are asked about in one go: an id may be one of thousands.
+    """
+    log = _log(client, {partition for found in described for partition in _partitions(found)})
+    return [TransactionInfo(parse(found.transactional_id), found, tuple(_held(found, log))) for found in described]
+
+
+def _partitions(found: TransactionDescription) -> list[TopicPartition]:
+    return (
+        sorted(partition for partition in found.partitions if partition[0] not in _INTERNAL)
+        if found.state in OPEN
+        else []
+    )
+
+
+def _log(client: Client, partitions: Collection[TopicPartition]) -> dict[TopicPartition, _Log]:
+    """Of each partition that still exists: a topic may be deleted under an open transaction."""
+    there = client.existing({topic for topic, _ in partitions})
+    left = [(topic, index) for topic, index in partitions if topic in there and index in there[topic].partitions]
+    if not left:
+        return {}
+    latest = dict.fromkeys(left, LATEST)
+    stable, ends = (list_offsets(client, latest, read_committed=committed) for committed in (True, False))
+    opened = open_transactions(client, left)
+    return {
+        p: _Log({one.producer_id: one.start_offset for one in opened[p]}, stable[p].offset, ends[p].offset)
+        for p in left
+    }
+
+
+def _held(found: TransactionDescription, log: Mapping[TopicPartition, _Log]) -> Iterator[HeldPartition]:
+    for topic, index in _partitions(found):
+        if (topic, index) in log:
+            one = log[topic, index]
+            first = one.firsts.get(found.producer_id)
+            holds = first is not None and first == one.last_stable
+            yield HeldPartition(topic, index, first, one.end - one.last_stable if holds else 0)
+
+
+def abort_transaction(client: Client, shown: TransactionInfo, deadline: Deadline | None = None) -> None:
+    """Abort the transaction that was shown, and return when its markers are seen. Its owner, if it lives, finds it
+    aborted.
+
+    Raises :class:`ConfigError` when there is nothing to abort, or no longer that one, :class:`Retriable` when a marker
+    is not seen in time.
+    """
+    deadline = deadline or client.deadline(client.config.delivery_timeout_ms)
+    transaction = shown.transaction
+    if transaction.state != "Ongoing":
+        raise ConfigError(
+            f"transactional id {transaction.transactional_id!r} has no transaction to abort: it is in state"
+            f" {transaction.state}. Nothing was changed. One that is being ended (Prepare…) ends by itself when its"
+            " partitions have leaders.",
+            tag="NOTHING_TO_ABORT",
+        )
+    identity = Identity(transaction.transactional_id, transaction.producer_id, transaction.epoch)
+    if (
+        not _still(transaction, describe(client, transaction.transactional_id))
+        or end(client, identity, commit=False, deadline=deadline).code
+    ):
+        raise ConfigError(
+            f"the transaction of {transaction.transactional_id!r} that was shown is over: its owner has ended it in"
+            " the meantime, or another has taken over. Nothing was changed. Look again.",
+            tag="NOTHING_TO_ABORT",
+        )
+    _await_markers(client, shown, deadline)
+
+
+def _still(shown: TransactionDescription, now: TransactionDescription | None) -> bool:
+    return now is not None and (now.state, now.producer_id, now.epoch, now.started_ms) == (
+        shown.state,
+        shown.producer_id,
+        shown.epoch,
+        shown.started_ms,
+    )
+
+
+def _await_markers(client: Client, shown: TransactionInfo, deadline: Deadline) -> None:
+    first: Mapping[TopicPartition, int] = {
+        (held.topic, held.index): held.first_offset for held in shown.held if held.first_offset is not None
+    }
+    left = set(first)
+    while left:
+        opened = open_transactions(client, left, deadline)
+        left = {
+            p
+            for p in left
+            if any(
+                one.start_offset == first[p] for one in opened[p] if one.producer_id == shown.transaction.producer_id
+            )
+        }
+        if left and deadline.passed:
+            raise Retriable(
+                f"the transaction of {shown.transaction.transactional_id!r} is aborted, and after"
+                f" {deadline.timeout_ms:.0f} ms its markers are not on {named(left)}: readers wait there still. Where"
+                " they do not come, the brokers have lost them (KAFKA-20734), and for each:"
+                f" {heal_command(min(left), shown.transaction.producer_id, shown.transaction.transactional_id)} --as"
+                " abort",
+                tag="MARKER_MISSING",
+            )
+        if left:
+            deadline.pause()

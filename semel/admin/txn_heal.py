@@ -1,0 +1,282 @@
+"""A lost marker, written by an operator: for owners that may not, and for transactions that nobody can tell the end of
+(PROTOCOL 5.5).
+
+Looking changes nothing but for a look in the progress topic. Writing is refused while a coordinator has anything open
+or unfinished under that producer id: its marker may be on its way, and then it is `semel txn abort` that ends it. A
+producer id that no coordinator names may have expired, or belong to somebody whom the caller may not see: progress
+under the id that the caller names says whose it was, or the caller vouches for it. Nothing else does: the timestamps of
+rows are mostly those of the source, and no clock of this cluster. Where what was written down tells how the transaction
+had ended, nothing else is written; where it does not, somebody decides, and the decision is written down first, so that
+whoever comes to the transaction's other partitions ends them alike. Two may decide at once, each on another partition:
+what is first in the log counts for both, and who was second with another answer writes no marker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semel.errors import ConfigError, Retriable
+from semel.read.raw_log import aborted_from
+from semel.transaction.markers.outcome import outcome_of_open_rows
+from semel.transaction.progress.record import ProgressLog, RecordedOutcome
+from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
+from semel.transaction.transactional_id import parse
+from semel.wire.api.offsets import LATEST, list_offsets
+from semel.wire.api.transactions import (
+    OPEN,
+    OpenTransaction,
+    TransactionDescription,
+    describe,
+    describe_all,
+    marker_of,
+    open_transactions,
+    write_markers,
+)
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition
+from semel.wire.witnesses import newest_leaders
+
+__all__ = ["OpenRows", "find_open_rows", "write_marker"]
+
+_STATE_TOPIC = "__transaction_state"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRows:
+    """Rows of one producer id that stand open on a partition though no coordinator has anything open under it.
+
+    ``waiting`` is how many offsets readers cannot reach behind the first of them, ``transactional_id`` whose they are,
+    where that is known, and ``committed`` how their transaction had ended by what was written down, None where nothing
+    tells.
+    """
+
+    partition: TopicPartition
+    opened: OpenTransaction
+    waiting: int
+    transactional_id: str | None
+    committed: bool | None
+
+
+def find_open_rows(
+    client: Client,
+    partition: TopicPartition,
+    producer_id: int,
+    transactional_id: str | None = None,
+    *,
+    progress_topic: str = DEFAULT_TOPIC,
+    owner_gone: bool = False,
+) -> OpenRows:
+    """What stands open there. ``transactional_id`` is for a producer id that no coordinator knows any more.
+
+    ``owner_gone``: the caller vouches that nobody writes under this producer id any more, where neither a coordinator
+    nor progress names its owner.
+
+    Raises :class:`ConfigError` where nothing of that producer id is open, where its transaction has not ended, where
+    nobody names its owner, or where a transaction log has no leader, so that nobody could; :class:`Retriable` if
+    brokers stay away.
+    """
+    opened = _opened(client, partition, producer_id)
+    told = _told(client, opened, transactional_id)
+    whose = told.transactional_id if told is not None else transactional_id
+    settled = _progress(client, whose, progress_topic) if whose is not None else ProgressLog(())
+    if not owner_gone and (told is None or told.producer_id != producer_id):
+        _check_named(opened, settled)
+    committed = outcome_of_open_rows(
+        client, partition, opened, settled, told.producer_id if told is not None else None, client.deadline()
+    )
+    latest = {partition: LATEST}
+    stable, end = (
+        list_offsets(client, latest, read_committed=committed)[partition].offset for committed in (True, False)
+    )
+    waiting = end - stable if stable == opened.start_offset else 0
+    return OpenRows(partition, opened, waiting, whose, committed)
+
+
+def write_marker(
+    client: Client,
+    shown: OpenRows,
+    *,
+    commit: bool,
+    progress_topic: str = DEFAULT_TOPIC,
+    deadline: Deadline | None = None,
+) -> None:
+    """Write the marker, and return when it is seen, and seen to be this one. Whoever vouched for its owner when it was
+    looked at does so still.
+
+    Raises :class:`ConfigError` if it is not that any more, if ``commit`` contradicts what was written down, be it by
+    somebody who decides at the same time, or without the right to write markers, :class:`Retriable` if the marker is
+    not seen in time.
+    """
+    deadline = deadline or client.deadline(client.config.delivery_timeout_ms)
+    if shown.committed is not None and shown.committed is not commit:
+        raise ConfigError(
+            f"that transaction was {'committed' if shown.committed else 'aborted'}, by what is written down of it:"
+            " ended otherwise here, it would be torn. Nothing was changed. Heal it with --as"
+            f" {'commit' if shown.committed else 'abort'}.",
+            tag="DECISION_KNOWN",
+        )
+    now = find_open_rows(
+        client,
+        shown.partition,
+        shown.opened.producer_id,
+        shown.transactional_id,
+        progress_topic=progress_topic,
+        owner_gone=True,
+    )
+    if (now.opened, now.transactional_id, now.committed) != (shown.opened, shown.transactional_id, shown.committed):
+        raise ConfigError(
+            "what was shown is not what stands open there now. Nothing was changed. Look again.", tag="NOTHING_TO_HEAL"
+        )
+    if shown.committed is None and shown.transactional_id is not None:
+        _write_down(
+            client,
+            shown,
+            ProgressTopic(client, parse(shown.transactional_id).prefix, "query", progress_topic),
+            deadline,
+            commit=commit,
+        )
+    _write_marker(client, shown, deadline, commit=commit)
+
+
+def _write_down(client: Client, shown: OpenRows, topic: ProgressTopic, deadline: Deadline, *, commit: bool) -> None:
+    """Nothing is looked at any more between this and the marker: whoever decides later finds this decision, in front of
+    its own.
+    """
+    opened = shown.opened
+    if not topic.exists(deadline):
+        return
+    holds = topic.record_outcome(RecordedOutcome(opened.producer_id, opened.epoch, commit), deadline)
+    if holds is commit:
+        return
+    word = "abort" if commit else "commit"
+    raise ConfigError(
+        "somebody else has decided about that transaction at the same time, and was first: it is written down to be"
+        f" ended as {word}, on every partition that lacks its marker. Ended as {'commit' if commit else 'abort'}"
+        " here, it would be torn, so no marker was written here. Where its rows stand open still, heal them with"
+        f" --as {word}, or start the query again, which does it.",
+        tag="DECISION_KNOWN",
+    )
+
+
+def _write_marker(client: Client, shown: OpenRows, deadline: Deadline, *, commit: bool) -> None:
+    marker = marker_of(shown.opened, commit=commit)
+    while True:
+        leaders = newest_leaders(client, [shown.partition], deadline)
+        if leaders[shown.partition][0] >= 0:
+            write_markers(client, {shown.partition: marker}, leaders, deadline)
+            if not _still_open(client, shown):
+                _check_no_other_end(client, shown, deadline, commit=commit)
+                return
+        if deadline.passed:
+            raise Retriable(
+                f"the marker was sent to {shown.partition[0]}-{shown.partition[1]}, and is not seen there after"
+                f" {deadline.timeout_ms:.0f} ms: readers wait still. Look again later with the same command; a second"
+                " marker does no harm.",
+                tag="MARKER_MISSING",
+            )
+        deadline.pause()
+
+
+def _check_no_other_end(client: Client, shown: OpenRows, deadline: Deadline, *, commit: bool) -> None:
+    """The first marker settles rows, and a second one changes nothing: where nothing could be written down, somebody
+    else's may have come first.
+    """
+    aborted = aborted_from(client, shown.partition, shown.opened.producer_id, shown.opened.start_offset, deadline)
+    if aborted is None or aborted is not commit:
+        return
+    raise ConfigError(
+        f"somebody else has ended these rows of {shown.partition[0]}-{shown.partition[1]} at the same time, and was"
+        f" first: they are {'aborted' if commit else 'committed'}, and stay so. The marker that was written here"
+        " changes nothing. Agree who heals, and how, before other partitions of that transaction are ended otherwise"
+        " than this one: it would be torn.",
+        tag="DECISION_KNOWN",
+    )
+
+
+def _opened(client: Client, partition: TopicPartition, producer_id: int) -> OpenTransaction:
+    there = open_transactions(client, [partition])[partition]
+    found = next((one for one in there if one.producer_id == producer_id), None)
+    if found is None:
+        others = ", ".join(str(one.producer_id) for one in there)
+        raise ConfigError(
+            f"nothing of producer id {producer_id} stands open on {partition[0]}-{partition[1]}"
+            + (f"; of these something does: {others}. " if others else ", nor of any other. ")
+            + "Nothing was changed. What holds readers back elsewhere, `semel txn list` shows.",
+            tag="NOTHING_TO_HEAL",
+        )
+    return found
+
+
+def _told(client: Client, opened: OpenTransaction, claimed: str | None) -> TransactionDescription | None:
+    """What coordinators say of the owner of these rows.
+
+    Raises :class:`ConfigError` if they have its transaction under way.
+    """
+    _check_coordinators_present(client, opened.producer_id)
+    found = [
+        one for one in describe_all(client, producer_ids=[opened.producer_id]) if one.producer_id == opened.producer_id
+    ]
+    if claimed is not None:
+        told = describe(client, claimed)
+        found += [told] if told is not None else []
+        if any(one.producer_id == opened.producer_id and one.transactional_id != claimed for one in found):
+            raise ConfigError(
+                f"producer id {opened.producer_id} belongs to transactional id {found[0].transactional_id!r}, and not"
+                f" to {claimed!r}. Nothing was changed.",
+                tag="FOREIGN_PRODUCER_ID",
+            )
+    for one in found:
+        _check_not_open(one)
+    return found[0] if found else None
+
+
+def _check_named(opened: OpenTransaction, settled: ProgressLog) -> None:
+    """Brokers leave out, without a word, the ids that one may not describe: no answer does not mean that nobody is at
+    work.
+    """
+    if all(record.producer_id != opened.producer_id for record in settled.everything):
+        raise ConfigError(
+            f"no broker tells whose producer id {opened.producer_id} is: its transactional id has expired, or this"
+            " login may not describe it, and then its transaction may be under way. Nothing was changed. Name its"
+            " transactional id (--transactional-id), use a login that may describe it, or, if no program that may"
+            " have written these rows is alive any more, say so (--owner-gone).",
+            tag="TRANSACTION_OPEN",
+        )
+
+
+def _check_coordinators_present(client: Client, producer_id: int) -> None:
+    leaderless = [
+        p.index for topic in client.existing({_STATE_TOPIC}).values() for p in topic.partitions.values() if p.leader < 0
+    ]
+    if leaderless:
+        raise ConfigError(
+            f"{_STATE_TOPIC} has no leader for partition {leaderless[0]}: its coordinator may have a transaction of"
+            f" producer id {producer_id} under way, and cannot be asked. Nothing was changed. Bring its brokers back"
+            " first.",
+            tag="COORDINATOR_AWAY",
+        )
+
+
+def _check_not_open(found: TransactionDescription) -> None:
+    if found.state in OPEN:
+        raise ConfigError(
+            f"the coordinator says of {found.transactional_id!r} (producer id {found.producer_id}): {found.state}."
+            " That transaction has not ended, so its marker is not lost. Nothing was changed. One that is being"
+            " ended (Prepare…) ends by itself; an Ongoing one is ended by its owner, by its timeout, or by: semel"
+            f" txn abort {found.transactional_id}",
+            tag="TRANSACTION_OPEN",
+        )
+
+
+def _progress(client: Client, transactional_id: str, progress_topic: str) -> ProgressLog:
+    deadline = client.deadline()
+    topic = ProgressTopic(client, parse(transactional_id).prefix, "query", progress_topic)
+    return topic.read(topic.write_read_barrier(), deadline) if topic.exists(deadline) else ProgressLog(())
+
+
+def _still_open(client: Client, shown: OpenRows) -> bool:
+    there = open_transactions(client, [shown.partition])[shown.partition]
+    return any(
+        (one.producer_id, one.start_offset) == (shown.opened.producer_id, shown.opened.start_offset) for one in there
+    )

@@ -1,0 +1,286 @@
+"""Whether each id is in a topic once, and whether all ids of its source are there, and no others (DESIGN section 3,
+``semel verify``).
+
+It sees what a read_committed reader sees, up to the last stable offsets at the start. Ids are spilled to disk and
+judged a file at a time (:mod:`semel.admin.verify.spill`), so memory is bounded by ``limit`` and by the examples that
+are kept.
+
+Not promised: anything of rows that have no id (they are counted), of rows behind the last stable offset, or of rows
+that retention or compaction has removed. A loss among records that share one id cannot be seen: with ids that repeat in
+the source, that is counted.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.admin.verify.record_id import IdPlace
+from semel.admin.verify.spill import LEVELS, SCHEMA, Spill, rows_of
+from semel.errors import ConfigError
+from semel.read.data_loss import check_ranges
+from semel.read.ranges import Range
+from semel.read.reader import Reader
+from semel.read.start_offsets import EndSpec, StartSpec, topic_ranges
+from semel.wire.api.offsets import LATEST, list_offsets
+from semel.wire.client import Client
+
+__all__ = ["LIMIT", "Example", "Of", "Read", "Verified", "verify"]
+
+#: Bytes of ids that are in memory at once. With what is made of them, some hundred megabytes in all.
+LIMIT = 32 << 20
+_PLACES = 3
+
+OnProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Of:
+    """What to read: a topic, where its ids stand, from where to where.
+
+    ``end`` is the last stable offset unless told otherwise.
+    """
+
+    topic: str
+    place: IdPlace
+    start: StartSpec
+    end: EndSpec
+
+
+@dataclass(slots=True)
+class Read:
+    """What was read of a topic. ``hidden`` offsets lie behind the last stable ones, in or behind open transactions."""
+
+    topic: str
+    ranges: Sequence[Range]
+    hidden: int
+    records: int = 0
+    without_id: int = 0
+    places_without_id: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An id, how often it is in the topic and in the source, and the first (partition, offset) of it: of the topic, or
+    of the source for a loss.
+    """
+
+    id: bytes
+    times: int
+    in_source: int | None
+    places: Sequence[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was found. Numbers are ids, ``surplus`` records; ``lost`` and ``strangers`` are None without a source: they
+    were not checked.
+
+    ``repeated`` ids are in the source as often as in the topic, or more often: no duplicates then. ``fewer`` are in the
+    source more often than in the topic: whether rows of them are missing cannot be told by this id.
+    """
+
+    topic: Read
+    source: Read | None
+    ids: int = 0
+    duplicated: int = 0
+    surplus: int = 0
+    lost: int | None = None
+    strangers: int | None = None
+    repeated: int = 0
+    fewer: int = 0
+    examples: dict[str, list[Example]] = field(default_factory=lambda: {"duplicated": [], "lost": [], "strangers": []})
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing of what was checked was found, and every record had an id."""
+        without = self.topic.without_id + (self.source.without_id if self.source is not None else 0)
+        return not (self.duplicated or self.lost or self.strangers or without)
+
+
+def verify(
+    client: Client,
+    topic: Of,
+    source: Of | None = None,
+    *,
+    limit: int = LIMIT,
+    examples: int = 20,
+    directory: Path | None = None,
+    told: OnProgress = lambda done, of: None,
+) -> Verified:
+    """Read ``topic``, and ``source`` where there is one, and compare ids.
+
+    ``limit`` bounds memory, ``examples`` how many of each kind are kept, ``directory`` is where ids are spilled (the
+    system's temporary folder), ``told`` is given how many offsets of how many have been read. Raises
+    :class:`ConfigError` for topics and positions that are not there, and for a folder that takes no more,
+    :class:`~semel.errors.DataLoss` for rows that go while they are read, :class:`~semel.errors.Retriable` when nothing
+    comes any more.
+    """
+    wanted = [topic] if source is None else [topic, source]
+    # the topic's end first: what it holds is then in the source that is read, and what the source has got since is late
+    # and not strange
+    reads = [_look(client, of) for of in wanted]
+    found = Verified(reads[0], reads[1] if source is not None else None)
+    if source is not None:
+        found.lost = found.strangers = 0
+    total = sum(one.size for read in reads for one in read.ranges)
+    try:
+        with tempfile.TemporaryDirectory(prefix="semel-verify-", dir=directory) as folder:
+            files: list[Mapping[int, Path]] = []
+            for of, read in zip(wanted, reads, strict=True):
+                before = sum(one.size for earlier in reads[: len(files)] for one in earlier.ranges)
+                spill = Spill(Path(folder) / str(len(files)), limit)
+                _read(client, of, read, spill, partial(_tell, told, before, total))
+                files.append(spill.close())
+            _judge_each(found, files, limit, examples, 1)
+    except OSError as error:  # brokers that cannot be reached are errors of ours
+        raise ConfigError(
+            f"ids could not be kept on disk in {directory or tempfile.gettempdir()} ({error}). Nothing was found out."
+            " Make room there, or name another folder by --temporary-directory: it takes the size of the ids, and 20"
+            " bytes a record.",
+            tag="SPILL",
+        ) from None
+    return found
+
+
+def _tell(told: OnProgress, before: int, total: int, count: int) -> None:
+    told(before + count, total)
+
+
+def _look(client: Client, of: Of) -> Read:
+    ranges = topic_ranges(client, of.topic, of.start, of.end, read_committed=True)
+    latest = dict.fromkeys((one.topic_partition for one in ranges), LATEST)
+    stable, high = (list_offsets(client, latest, read_committed=committed) for committed in (True, False))
+    checked = check_ranges(
+        client, [one for one in ranges if one.size > 0], fail_on_data_loss=True, deadline=client.deadline()
+    )
+    hidden = sum(
+        high[p].offset - stable[p].offset
+        for p in (one.topic_partition for one in ranges if one.end >= stable[one.topic_partition].offset)
+    )
+    return Read(of.topic, checked.ranges, hidden)
+
+
+def _read(client: Client, of: Of, read: Read, spill: Spill, told: Callable[[int], None]) -> None:
+    starts = sum(one.start for one in read.ranges)
+    with Reader(client, read.ranges, headers=of.place.in_headers) as reader:
+        for rows in reader:
+            ids = of.place.of(rows)
+            found = pa.RecordBatch.from_arrays([ids, rows.column("partition"), rows.column("offset")], schema=SCHEMA)
+            read.records += len(found)
+            if ids.null_count:
+                without = found.filter(ids.is_null())
+                read.without_id += len(without)
+                read.places_without_id += _places(without, _PLACES - len(read.places_without_id))
+                found = found.filter(ids.is_valid())
+            spill.add(found)
+            told(sum(reader.positions.values()) - starts)
+
+
+def _judge_each(found: Verified, files: Sequence[Mapping[int, Path]], limit: int, examples: int, level: int) -> None:
+    """Files of one number hold the same ids, and no others do."""
+    for number in sorted(set().union(*files)):
+        _judge(found, [of_one.get(number) for of_one in files], limit, examples, level)
+
+
+def _judge(found: Verified, paths: Sequence[Path | None], limit: int, examples: int, level: int) -> None:
+    if level < LEVELS and sum(path.stat().st_size for path in paths if path is not None) > limit:
+        _judge_each(found, [_spread(path, limit, level) for path in paths], limit, examples, level + 1)
+        return
+    counted = [_counted(path, limit) for path in paths]
+    table = counted[0].append_column("in_source", pa.nulls(len(counted[0]), pa.int64()))
+    if len(counted) > 1:
+        table = counted[0].join(counted[1].rename_columns(["id", "in_source"]), "id", join_type="full outer")
+    _take(found, table, paths, examples)
+    for path in paths:
+        if path is not None:
+            path.unlink()
+
+
+def _spread(path: Path | None, limit: int, level: int) -> Mapping[int, Path]:
+    if path is None:
+        return {}
+    spill = Spill(path.with_suffix(""), limit, level)
+    for rows in rows_of(path):
+        spill.add(rows)
+    path.unlink()
+    return spill.close()
+
+
+def _counted(path: Path | None, limit: int) -> Any:
+    """A table of each id and how often it is there.
+
+    At the last level a file may be large, by one id that is everywhere.
+    """
+    counts = pa.table({"id": pa.array([], pa.binary()), "times": pa.array([], pa.int64())})
+    pending: list[Any] = []
+    size = 0
+    for rows in rows_of(path) if path is not None else ():
+        pending.append(rows.select(["id"]))
+        size += rows.nbytes
+        if size > limit:
+            counts, pending, size = _folded(counts, pending), [], 0
+    return _folded(counts, pending)
+
+
+def _folded(counts: Any, pending: Iterable[Any]) -> Any:
+    batches = list(pending)
+    if not batches:
+        return counts
+    more = pa.Table.from_batches(batches).group_by("id").aggregate([([], "count_all")]).rename_columns(["id", "times"])
+    return pa.concat_tables([counts, more]).group_by("id").aggregate([("times", "sum")]).rename_columns(["id", "times"])
+
+
+def _take(found: Verified, table: Any, paths: Sequence[Path | None], examples: int) -> None:
+    times = pc.fill_null(table["times"], 0)
+    source = pc.fill_null(table["in_source"], 0)
+    table = table.set_column(table.column_names.index("times"), "times", times)
+    found.ids += pc.sum(pc.greater(times, 0)).as_py() or 0
+    repeated = pc.greater(times, 1)
+    doubled = pc.and_(repeated, pc.greater(times, source))
+    kinds = {"duplicated": doubled}
+    if found.lost is not None and found.strangers is not None:
+        kinds |= {"lost": pc.equal(times, 0), "strangers": pc.equal(source, 0)}
+        found.lost += _count(kinds["lost"])
+        found.strangers += _count(kinds["strangers"])
+        found.fewer += _count(pc.and_(pc.greater(times, 0), pc.less(times, source)))
+        found.repeated += _count(pc.and_(repeated, pc.less_equal(times, source)))
+    found.duplicated += _count(doubled)
+    allowed = pc.max_element_wise(source, 1)
+    found.surplus += pc.sum(pc.subtract(times, allowed).filter(doubled)).as_py() or 0
+    for kind, chosen in kinds.items():
+        room = examples - len(found.examples[kind])
+        if room > 0:
+            worst = (
+                table.filter(chosen).sort_by([("times", "descending"), ("id", "ascending")]).slice(0, room).to_pylist()
+            )
+            found.examples[kind] += _examples(worst, paths[1 if kind == "lost" else 0])
+
+
+def _count(flags: Any) -> int:
+    return int(pc.sum(flags).as_py() or 0)
+
+
+def _examples(rows: Sequence[Mapping[str, Any]], path: Path | None) -> Iterator[Example]:
+    """With the first places of each, in the order in which they were read."""
+    wanted: dict[bytes, list[tuple[int, int]]] = {row["id"]: [] for row in rows}
+    for batch in rows_of(path) if wanted and path is not None else ():
+        for one, places in wanted.items():
+            if len(places) < _PLACES:
+                places += _places(batch.filter(pc.equal(batch.column("id"), one)), _PLACES - len(places))
+        if all(len(places) == _PLACES for places in wanted.values()):
+            break
+    for row in rows:
+        yield Example(row["id"], row["times"], row["in_source"], sorted(wanted[row["id"]]))
+
+
+def _places(rows: Any, count: int) -> list[tuple[int, int]]:
+    first = rows.slice(0, max(count, 0))
+    return list(zip(first.column("partition").to_pylist(), first.column("offset").to_pylist(), strict=True))

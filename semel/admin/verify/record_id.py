@@ -1,0 +1,162 @@
+"""Which id a record has: its key, a header, or a field of its JSON value, for a whole Arrow batch at once.
+
+Ids are compared as bytes: a key or header as it is, a JSON string as its UTF-8, a JSON number as its text, so that the
+number 7 and the key ``7`` are the same id. A record has no id if its key or header is null or missing, if its value is
+no JSON, or if nothing, or neither a string nor a number, is at the path.
+
+JSON goes through Arrow's own reader, which is several times as fast as Python's. It wants one type for all rows: a
+batch that it does not take as it is (numbers beside strings, an index in the path, a value that is no JSON object) is
+read by Python, value by value, with the same result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from semel.errors import ConfigError
+
+__all__ = ["IdPlace"]
+
+_PLAIN_PATH = re.compile(r"\$(?:\.[^\s.\[\]*?@()'\"]+|\[(?:0|[1-9][0-9]*)\])+")
+_STEP = re.compile(r"\.([^.\[]+)|\[([0-9]+)\]")
+#: Largest text that Arrow's JSON reader is given in one block: rows of one batch lie in one.
+_MAX_BLOCK = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class IdPlace:
+    """Where the id stands: ``key``, ``header`` with a name, or ``json`` with a path of names and indexes."""
+
+    kind: str
+    path: tuple[str | int, ...] = ()
+    text: str = "key"
+
+    @classmethod
+    def parse(cls, text: str) -> IdPlace:
+        """From ``key``, ``header:NAME`` or ``json:$.path``. Raises :class:`ConfigError` for anything else."""
+        kind, _, rest = text.partition(":")
+        if text == "key":
+            return cls("key")
+        if kind == "header" and rest:
+            return cls(kind, (rest,), text)
+        if kind == "json" and _PLAIN_PATH.fullmatch(rest):
+            steps = (int(index) if index else name for name, index in _STEP.findall(rest))
+            return cls(kind, tuple(steps), text)
+        if kind == "json":
+            raise ConfigError(
+                f"{rest!r} is no plain JSON path: only names and indexes are followed, as in $.order.id or"
+                " $.lines[0].id, and no wildcards, filters, slices, quotes or functions. Nothing was read. Name one"
+                " place where each record carries its id.",
+                tag="ID_PATH",
+            )
+        raise ConfigError(
+            f"{text!r} does not say where a record's id is. Nothing was read. Give key, header:NAME, or json:$.path"
+            " of a field in the value.",
+            tag="ID_PLACE",
+        )
+
+    @property
+    def in_headers(self) -> bool:
+        """Whether the column ``headers`` is needed."""
+        return self.kind == "header"
+
+    def of(self, rows: Any) -> Any:
+        """The ids of a record batch with the columns ``key``, ``value`` and maybe ``headers``: a binary array, null
+        where there is none.
+        """
+        if self.kind == "key":
+            return rows.column("key")
+        if self.kind == "header":
+            return _header(rows.column("headers"), str(self.path[0]))
+        return _json(rows.column("value"), self.path)
+
+
+def _header(headers: Any, name: str) -> Any:
+    """The last header of that name, as Kafka's ``lastHeader`` gives it."""
+    pairs = headers.flatten()
+    found = pc.indices_nonzero(pc.equal(pairs.field("key"), name))
+    rows = pc.list_parent_indices(headers).take(found).to_numpy(zero_copy_only=False)
+    last = np.full(len(headers), -1, np.int64)
+    last[rows] = found.to_numpy(zero_copy_only=False)  # the last of several wins: they stand in their order
+    return pairs.field("value").take(pa.array(last, mask=last < 0))
+
+
+def _json(values: Any, path: tuple[str | int, ...]) -> Any:
+    if all(isinstance(step, str) for step in path):
+        for leaf in (pa.string(), pa.int64()):
+            found = _by_arrow(values, tuple(map(str, path)), leaf)
+            if found is not None:
+                return found
+    return pa.array([_by_python(value, path) for value in values.to_pylist()], pa.binary())
+
+
+def _by_arrow(values: Any, path: tuple[str, ...], leaf: Any) -> Any | None:
+    """The field as Arrow reads it; None where it cannot, or where its rows might not be the values one to one.
+
+    Each value begins and ends as an object does, so that each gives one row at least and no two are taken for one: as
+    many rows as values means one each.
+    """
+    if not len(values) or values.null_count or not _objects(values):
+        return None
+    schema = pa.schema(
+        [reduce(lambda kind, name: pa.field(name, pa.struct([kind])), reversed(path[:-1]), pa.field(path[-1], leaf))]
+    )
+    if values.nbytes >= _MAX_BLOCK:
+        return None
+    text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values), b"\n")[
+        0
+    ].as_buffer()
+    try:
+        table = pyarrow.json.read_json(
+            pa.BufferReader(text),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior="ignore", newlines_in_values=True
+            ),
+        )
+        if table.num_rows != len(values):
+            return None
+        column = table.combine_chunks().column(0)
+        for name in path[1:]:
+            column = pc.struct_field(column, name)
+        found = pa.concat_arrays(column.chunks).cast(pa.string())
+        found.validate(full=True)  # Arrow takes bytes that are no UTF-8
+    except pa.ArrowInvalid:
+        return None
+    return found.cast(pa.binary())
+
+
+def _objects(values: Any) -> bool:
+    trimmed = pc.ascii_trim_whitespace(values.cast(pa.large_binary()).view(pa.large_string()))
+    return bool(pc.all(pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))).as_py())
+
+
+def _by_python(value: bytes | None, path: tuple[str | int, ...]) -> bytes | None:
+    try:
+        found: Any = json.loads(value or b"", parse_float=str, parse_constant=_no_number)
+        for step in path:
+            found = _follow(found, step)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    if isinstance(found, str):
+        return found.encode("utf-8", "surrogatepass")
+    return str(found).encode() if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _follow(found: Any, step: str | int) -> Any:
+    if isinstance(step, int) is not isinstance(found, list):
+        raise TypeError(step)
+    return found[step]
+
+
+def _no_number(_: str) -> None:
+    """NaN and Infinity, which Python would take."""

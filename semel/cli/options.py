@@ -1,0 +1,143 @@
+"""What every command that asks a cluster takes: Kafka's own ``--bootstrap-server`` and ``--command-config``, and
+``--json``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import javaproperties
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from semel.config import ClientConfig
+from semel.errors import ConfigError, SemelError
+from semel.wire.client import Client
+
+__all__ = [
+    "AsJson",
+    "Configured",
+    "Servers",
+    "check_can_ask",
+    "confirm",
+    "connect",
+    "exit_1_on_no",
+    "exit_2_on_error",
+    "parse_properties",
+    "print_error",
+    "print_json",
+    "print_table",
+]
+
+Servers = Annotated[str, typer.Option("--bootstrap-server", help="host:port[,host:port] of the cluster.")]
+Configured = Annotated[
+    Path | None,
+    typer.Option("--command-config", help="A file of Kafka properties: security.protocol, sasl.jaas.config, ..."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
+#: Somebody waits for the answer: a cluster that says nothing for so long is called away. What is asked of one that
+#: answers has its usual time.
+_FIRST_ANSWER_MS = 15_000
+
+
+def connect(servers: str, configured: Path | None) -> Client:
+    """A client of a cluster that has answered. Raises :class:`ConfigError` for a file that cannot be read, and for what
+    is wrong in it.
+
+    Raises :class:`~semel.errors.Retriable` where no broker answers.
+    """
+    properties: dict[str, object] = {}
+    if configured is not None:
+        with _readable(configured):
+            properties.update(parse_properties(configured.read_bytes(), configured))
+    client = Client(ClientConfig.parse({**properties, "bootstrap.servers": servers}))
+    try:
+        with Console(stderr=True).status(f"waiting for {servers} ..."):
+            client.versions(client.deadline(min(client.config.default_api_timeout_ms, _FIRST_ANSWER_MS)))
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def parse_properties(text: bytes, path: Path) -> dict[str, str]:
+    """What a file of properties says, in Java's form of them.
+
+    Raises :class:`ConfigError`; ``path`` is for the message.
+    """
+    with _readable(path):
+        return dict(javaproperties.loads(text.decode()))
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """The text is not in the message: it holds passwords."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"--command-config {path} cannot be read: {type(error).__name__}. Nothing was sent. Correct the path, or"
+            " the file.",
+            tag="COMMAND_CONFIG",
+        ) from None
+
+
+@contextmanager
+def exit_1_on_no(console: Console, otherwise: str) -> Iterator[None]:
+    """For what asks somebody: no, no answer at all, or Ctrl-C ends the command with status 1, and says what stands
+    ``otherwise``.
+    """
+    try:
+        yield
+    except typer.Abort:
+        console.print(f"\n{otherwise} (To go on without being asked: --yes.)")
+        raise typer.Exit(1) from None
+
+
+def confirm(console: Console, question: str, otherwise: str, *, yes: bool) -> None:
+    """Ask, unless the answer was given by ``yes``. As :func:`exit_1_on_no` where it is no."""
+    if not yes:
+        with exit_1_on_no(console, otherwise):
+            typer.confirm(question, abort=True)
+
+
+def check_can_ask(*, as_json: bool, asks: bool, instead: str = "--yes") -> None:
+    """Raise the error of a command line that wants a document, and would get a question in front of it."""
+    if as_json and asks:
+        raise typer.BadParameter(f"it asks, and what it asks is no JSON: give {instead} too", param_hint="--json")
+
+
+def print_error(error: SemelError) -> None:
+    """An error of ours is its message, not a stack of calls."""
+    Console(stderr=True, soft_wrap=True).print(Text(str(error), style="red"))
+
+
+@contextmanager
+def exit_2_on_error() -> Iterator[None]:
+    """For commands whose status says what they found: 2 is that they could not look."""
+    try:
+        yield
+    except SemelError as error:
+        print_error(error)
+        raise typer.Exit(2) from None
+
+
+def print_table(console: Console, table: Table) -> None:
+    """As wide as it is: a name that is cut off names nothing."""
+    needed = console.measure(table, options=console.options.update(width=sys.maxsize)).maximum
+    console.width = max(console.width, needed)
+    console.print(table, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """One document, as scripts read it."""
+    typer.echo(json.dumps(value, indent=2))

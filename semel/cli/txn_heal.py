@@ -1,0 +1,133 @@
+"""``semel txn heal``: the marker that a broker has lost, written as its transaction had ended, or as somebody
+decides.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from semel.admin.txn_heal import OpenRows, find_open_rows, write_marker
+from semel.cli.options import AsJson, Configured, Servers, connect, exit_1_on_no, print_json, print_table
+from semel.transaction.progress.topic import DEFAULT_TOPIC
+
+__all__ = ["heal"]
+
+
+class Outcome(Enum):
+    """How a transaction ends."""
+
+    commit = "commit"
+    abort = "abort"
+
+
+def heal(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    bootstrap_server: Servers,
+    producer_id: Annotated[
+        int, typer.Option("--producer-id", help="Whose rows stand open: the message that named this command says it.")
+    ],
+    command_config: Configured = None,
+    transactional_id: Annotated[
+        str | None, typer.Option(help="Whose producer id it was, where no broker knows it any more.")
+    ] = None,
+    end: Annotated[
+        Outcome | None,
+        typer.Option("--as", help="How the transaction had ended. Without it, what is written down is followed."),
+    ] = None,
+    progress_topic: Annotated[
+        str, typer.Option(help="Where the progress of its prefix is kept: of a query, its progressTopic.")
+    ] = DEFAULT_TOPIC,
+    owner_gone: Annotated[
+        bool,
+        typer.Option(
+            "--owner-gone", help="No program can write under this producer id any more, and no broker knows it."
+        ),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask. Where nothing is written down, --as must say how.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the marker that ends a transaction on one partition, where the brokers have lost it (KAFKA-20734).
+
+    Shows what stands open, how its transaction had ended, and what becomes visible or vanishes; then it asks. It needs
+    the right Alter on the cluster. Refused while a coordinator says that the transaction goes on, and where it
+    contradicts what is written down.
+    """
+    console = Console(soft_wrap=True, stderr=as_json)
+    with connect(bootstrap_server, command_config) as client:
+        found = find_open_rows(
+            client,
+            (topic, partition),
+            producer_id,
+            transactional_id,
+            progress_topic=progress_topic,
+            owner_gone=owner_gone,
+        )
+        _show(console, found, progress_topic)
+        with exit_1_on_no(console, "Nothing was changed: it is still open, and readers wait behind it."):
+            commit = _choose(console, found, end, yes=yes)
+        write_marker(client, found, commit=commit, progress_topic=progress_topic)
+    if as_json:
+        print_json({**_value(found), "healed_as": "commit" if commit else "abort"})
+    else:
+        console.print(f"{'committed' if commit else 'aborted'}: the marker is written, and readers go on behind it")
+        console.print(
+            "other partitions of that transaction may lack theirs as well: start the query again, and it heals or"
+            " names them"
+        )
+
+
+def _choose(console: Console, found: OpenRows, end: Outcome | None, *, yes: bool) -> bool:
+    if end is None and found.committed is not None:
+        end = Outcome.commit if found.committed else Outcome.abort
+    if end is None and yes:
+        raise typer.BadParameter(
+            "nothing is written down of how it had ended: with --yes, say it by --as commit or --as abort. Nothing"
+            " was changed."
+        )
+    if end is None:
+        console.print(
+            "\nNothing is written down of how it had ended. Look whether the same rows were written again behind"
+            " these (then abort), or are missing otherwise (then commit): a wrong answer doubles or loses them."
+        )
+        end = typer.prompt("End it as (commit, abort)", type=Outcome, show_choices=False)
+    elif not yes:
+        typer.confirm(f"Write the marker, as {end.value}?", abort=True)
+    return end is Outcome.commit
+
+
+def _show(console: Console, found: OpenRows, progress_topic: str) -> None:
+    told = {True: "committed", False: "aborted", None: f"not written down in {progress_topic}"}[found.committed]
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("partition", f"{found.partition[0]}-{found.partition[1]}")
+    facts.add_row("open from offset", str(found.opened.start_offset))
+    facts.add_row("producer id, epoch", f"{found.opened.producer_id}, {found.opened.epoch}")
+    facts.add_row("transactional id", found.transactional_id or "known to no broker any more")
+    facts.add_row("it had been", told)
+    facts.add_row(
+        "records waiting",
+        f"{found.waiting:,}" if found.waiting else "none: another transaction holds readers back before it",
+    )
+    facts.add_row("as commit", "its rows from that offset on become visible")
+    facts.add_row("as abort", "its rows from that offset on are never visible")
+    print_table(console, facts)
+
+
+def _value(found: OpenRows) -> dict[str, Any]:
+    return {
+        "topic": found.partition[0],
+        "partition": found.partition[1],
+        "first_offset": found.opened.start_offset,
+        "producer_id": found.opened.producer_id,
+        "epoch": found.opened.epoch,
+        "transactional_id": found.transactional_id,
+        "committed": found.committed,
+        "records_waiting": found.waiting,
+    }

@@ -1,0 +1,143 @@
+"""One partition on its way through its range: where it is, what an answer moves it on to, what of the answer are rows.
+No requests.
+
+A position moves over all that an answer brought, rows or not: markers, aborted rows and the holes that compaction
+leaves take offsets too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from semel.errors import Retriable
+from semel.read.columns import Columns
+from semel.read.isolation import visible
+from semel.read.ranges import Range, parse_id
+from semel.records.control import MarkerKind, marker
+from semel.records.decode import decode
+from semel.records.header import BatchHeader, scan
+from semel.wire.api.fetch import Fetched, Position
+from semel.wire.error_codes import given_up
+
+__all__ = ["PartitionCursor", "Taken"]
+
+
+@dataclass(slots=True)
+class PartitionCursor:
+    """The state of reading one range.
+
+    ``epoch`` is the leader epoch of the last batch that was taken, ``node`` the broker that has been asked and has not
+    answered. ``waited`` is how many seconds it has not moved for, counting only time spent waiting for brokers.
+    ``overtaken``: the last answer had rows that were written later than the range was planned, in the place of some
+    that had been there.
+    """
+
+    range: Range
+    position: int
+    columns: Columns
+    epoch: int = -1
+    node: int | None = None
+    waited: float = 0.0
+    checked: bool = False
+    overtaken: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing of the range is left."""
+        return self.position >= self.range.end
+
+    @property
+    def left(self) -> Range:
+        """What is left of the range."""
+        return replace(self.range, start=self.position)
+
+    def at(self, leader_epoch: int) -> Position:
+        """Where to fetch from, of the leader of this epoch."""
+        return Position(parse_id(self.range.topic_id), self.position, leader_epoch, self.epoch)
+
+    def moved(self, position: int) -> None:
+        """Go on from ``position``."""
+        self.position = position
+        self.waited, self.checked = 0.0, False
+
+    def take(self, fetched: Fetched, *, read_committed: bool) -> Taken | None:
+        """Move behind the whole batches of an answer.
+
+        None if it has none, or is ``overtaken``: the partition has not moved then.
+        """
+        batches = scan(fetched.records, where=self.range.name)
+        self.overtaken = self._is_overtaken(batches)
+        if self.overtaken or not batches or batches[-1].next_offset <= self.position:
+            return None
+        rows = visible(
+            batches,
+            fetched.aborted,
+            lambda batch: self._is_abort(fetched.records, batch),
+            read_committed=read_committed,
+        )
+        start = self.position
+        self.epoch = batches[-1].leader_epoch
+        self.moved(min(batches[-1].next_offset, self.range.end))
+        return Taken(self, fetched.records, rows, start, self.position)
+
+    def _is_overtaken(self, batches: list[BatchHeader]) -> bool:
+        """Whether an epoch that came later than the plan wrote below its end: epochs only rise along a log, so the last
+        batch tells.
+        """
+        if self.range.epoch < 0 or not self.range.bounded:
+            return False
+        last = next((batch for batch in reversed(batches) if batch.base_offset < self.range.end), None)
+        return last is not None and last.leader_epoch > self.range.epoch
+
+    def _is_abort(self, buffer: memoryview, batch: BatchHeader) -> bool:
+        found = marker(buffer, batch, where=self.range.name)
+        return found is not None and found.kind == MarkerKind.ABORT
+
+    def stalled(
+        self, last_stable_offset: int, high_watermark: int, *, read_committed: bool, timeout: float
+    ) -> Retriable:
+        """The error for a range that no answer has moved on for ``timeout`` seconds."""
+        start = f"{self.range.name} could not be read to offset {self.range.end} within {timeout * 1000:.0f} ms: "
+        if read_committed and last_stable_offset < self.range.end <= high_watermark:
+            return Retriable(
+                f"{start}a transaction that is still open holds the last stable offset at {last_stable_offset}."
+                " Nothing is lost: rows up to there were read, the rest can be once its producer ends it, or the"
+                " broker does (transaction.timeout.ms of that producer).",
+                tag="OPEN_TRANSACTION",
+            )
+        return Retriable(
+            f"{start}the leader answers with nothing at offset {self.position} (last stable offset"
+            f" {last_stable_offset}, high watermark {high_watermark}). Nothing is lost: read again from there.",
+            tag="NO_PROGRESS",
+        )
+
+    def unreachable(self, problem: str, *, timeout: float) -> Retriable:
+        """The error for a partition that nobody has served for ``timeout`` seconds."""
+        subject = f"{self.range.name} could not be read at offset {self.position} for {timeout * 1000:.0f} ms"
+        return given_up(subject, problem, "Nothing is lost: what was not read can be read again from there.")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Rows of one answer that wait to be decoded; ``end`` is where reading goes on behind them."""
+
+    part: PartitionCursor
+    records: memoryview
+    batches: list[BatchHeader]
+    start: int
+    end: int
+
+    def decode(self, *, headers: bool, max_rows: int) -> Iterator[tuple[Any, int]]:
+        """Record batches of at most ``max_rows`` rows, each with the next offset behind it."""
+        if not self.batches:
+            return
+        decoded = decode(
+            self.records, self.batches, start=self.start, end=self.end, headers=headers, where=self.part.range.name
+        )
+        rows = self.part.columns.arrange(decoded)
+        offsets = rows.column("offset")
+        for first in range(0, rows.num_rows, max_rows):
+            last = min(first + max_rows, rows.num_rows)
+            yield rows.slice(first, last - first), self.end if last == rows.num_rows else offsets[last - 1].as_py() + 1

@@ -1,0 +1,161 @@
+"""One partition read raw: records and markers alike, uncommitted, up to an offset of one's own (PROTOCOL 2, step 3).
+
+The end is an offset that the reader's own write was given, never a high watermark: a deposed leader, or a new one that
+lags, names an old one (measured), and it answers a fetch at an offset that it does not have yet with nothing, so
+reading on until the end is reached waits it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from semel.errors import Retriable
+from semel.records.control import marker
+from semel.records.decode import decode
+from semel.records.header import BatchHeader, scan
+from semel.wire import error_codes
+from semel.wire.api.fetch import Fetched, Position, fetch
+from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.error_codes import Action
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["EndMarker", "LogRecord", "aborted_from", "end_behind", "read_raw", "written_by"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A record, committed or not, with who wrote it.
+
+    ``transactional`` tells a plain record: its producer may have an id, too.
+    """
+
+    offset: int
+    producer_id: int
+    epoch: int
+    transactional: bool
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndMarker:
+    """The marker that ended a transaction of ``producer_id`` on this partition."""
+
+    offset: int
+    producer_id: int
+    epoch: int
+    commit: bool
+
+
+def read_raw(
+    client: Client, partition: TopicPartition, end: int, deadline: Deadline
+) -> Iterator[LogRecord | EndMarker]:
+    """All that the partition holds below offset ``end``, in order. Raises :class:`Retriable` at the deadline."""
+    start = _start(client, partition, deadline)
+    for buffer, header in _batches(client, partition, start, end, deadline):
+        yield from (event for event in _events(buffer, header, start, partition) if event.offset < end)
+
+
+def end_behind(
+    client: Client, partition: TopicPartition, producer_id: int, offset: int, deadline: Deadline
+) -> EndMarker | None:
+    """The next marker of ``producer_id`` behind ``offset``; None if there is none up to the end, or if the log begins
+    behind that offset.
+    """
+    end = list_offsets(client, {partition: LATEST}, read_committed=False, deadline=deadline)[partition].offset
+    if _start(client, partition, deadline) > offset:
+        return None
+    for buffer, header in _batches(client, partition, offset + 1, end, deadline):
+        if header.control and header.producer_id == producer_id:
+            for event in _events(buffer, header, offset, partition):
+                return event if isinstance(event, EndMarker) else None
+    return None
+
+
+def written_by(client: Client, partition: TopicPartition, offset: int, deadline: Deadline) -> tuple[int, int] | None:
+    """Producer id and epoch in the header of the batch that holds ``offset``; None if the log begins behind it."""
+    if _start(client, partition, deadline) > offset:
+        return None
+    _, header = next(_batches(client, partition, offset, offset + 1, deadline))
+    return header.producer_id, header.producer_epoch
+
+
+def aborted_from(
+    client: Client, partition: TopicPartition, producer_id: int, first: int, deadline: Deadline
+) -> bool | None:
+    """Whether the transaction whose first row is at ``first`` was aborted; None where the log begins behind it, or
+    another one is open before it.
+    """
+    if _start(client, partition, deadline) > first:
+        return None
+    topic_id = client.topics({partition[0]}, deadline)[partition[0]].id
+    fetched = _fetch(client, partition, Position(topic_id, first), deadline, read_committed=True)
+    return (producer_id, first) in fetched.aborted if fetched.last_stable_offset > first else None
+
+
+def _start(client: Client, partition: TopicPartition, deadline: Deadline) -> int:
+    return list_offsets(client, {partition: EARLIEST}, read_committed=False, deadline=deadline)[partition].offset
+
+
+def _batches(
+    client: Client, partition: TopicPartition, offset: int, end: int, deadline: Deadline
+) -> Iterator[tuple[memoryview, BatchHeader]]:
+    """The batches from the one that holds ``offset`` on, each with the buffer that it is in, up to offset ``end``."""
+    topic_id = client.topics({partition[0]}, deadline)[partition[0]].id
+    while offset < end:
+        fetched = _fetch(client, partition, Position(topic_id, offset), deadline)
+        for header in scan(fetched.records, where=f"{partition[0]}-{partition[1]}"):
+            if header.last_offset >= offset:
+                yield fetched.records, header
+                offset = header.next_offset
+
+
+def _fetch(
+    client: Client, partition: TopicPartition, position: Position, deadline: Deadline, *, read_committed: bool = False
+) -> Fetched:
+    problem = "no leader"
+    while not deadline.passed:
+        led = client.topics({partition[0]}, deadline)[partition[0]].partitions.get(
+            partition[1]
+        )  # made anew, a topic may have fewer
+        try:
+            if led is not None and led.leader >= 0:
+                fetched = fetch(
+                    client,
+                    led.leader,
+                    {partition: position},
+                    read_committed=read_committed,
+                    max_wait_ms=50,
+                    deadline=deadline,
+                )[partition]
+                verdict = error_codes.of("Fetch", fetched.code)
+                if verdict is Action.OK:
+                    return fetched
+                if not verdict.temporary:
+                    raise error_codes.error(
+                        "Fetch", fetched.code, f"reading {partition[0]}-{partition[1]}", "Nothing was written."
+                    )
+                problem = error_codes.name(fetched.code)
+        except Retriable as error:
+            problem = error.message
+        deadline.pause()
+        client.refresh({partition[0]}, deadline)
+    subject = f"{partition[0]}-{partition[1]} could not be read within {deadline.timeout_ms:.0f} ms"
+    raise error_codes.given_up(subject, problem, "Reading changes nothing.")
+
+
+def _events(
+    buffer: memoryview, header: BatchHeader, start: int, partition: TopicPartition
+) -> Iterator[LogRecord | EndMarker]:
+    if header.control:
+        found = marker(buffer, header)
+        if found is not None:
+            yield EndMarker(header.base_offset, header.producer_id, header.producer_epoch, found.committed)
+        return
+    rows = decode(buffer, [header], start=start, where=f"{partition[0]}-{partition[1]}")
+    keys, values, offsets = (rows.column(name).to_pylist() for name in ("key", "value", "offset"))
+    for key, value, offset in zip(keys, values, offsets, strict=True):
+        yield LogRecord(offset, header.producer_id, header.producer_epoch, header.transactional, key, value)

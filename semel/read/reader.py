@@ -1,0 +1,298 @@
+"""The reader: ranges of offsets in, Arrow record batches out, in the columns of Spark's ``kafka`` source.
+
+One request to each leader names all its partitions; the next one is under way while the rows of the answer before are
+decoded. A position moves only when an answer has been taken, so a broken connection or a new leader costs a repetition,
+never a row and never a row twice.
+
+A bounded range ends when its position reaches its end, whatever stands on the last offsets: rows, markers, aborted
+rows, or nothing (compaction). One that no answer moves on for ``timeout_ms`` of waiting raises
+:class:`~semel.errors.Retriable` and says why; a transaction that is open below the end is the usual reason. A followed
+range (without end) waits for rows for ever.
+
+Not promised: an order between partitions, and that rows of one transaction come in one batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from semel.errors import ConfigError, Retriable
+from semel.read.columns import Columns
+from semel.read.cursor import PartitionCursor, Taken
+from semel.read.data_loss import Loss, check_ranges, report
+from semel.read.ranges import Range
+from semel.wire import error_codes
+from semel.wire.api.fetch import Fetched, Fetcher
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import Topic, TopicPartition
+
+__all__ = ["MAX_ROWS", "Reader"]
+
+#: Rows of an Arrow batch at most, unless told otherwise.
+MAX_ROWS = 65_536
+#: The position or the topic may be gone: compare with what the cluster has.
+_OUT_OF_RANGE, _UNKNOWN_TOPIC_ID, _INCONSISTENT_TOPIC_ID = 1, 100, 103
+_DOUBTFUL = (_OUT_OF_RANGE, _UNKNOWN_TOPIC_ID, _INCONSISTENT_TOPIC_ID)
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """What went wrong since the last answer that was of use, and how long to hold back."""
+
+    backoff: Deadline
+    parts: list[PartitionCursor] = field(default_factory=list)
+    problem: str = ""
+
+
+class Reader:
+    """Reads ranges, one of each partition at most.
+
+    Iterate over it once; :meth:`close` (or leaving the ``with`` block) ends it early.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        ranges: Sequence[Range],
+        *,
+        read_committed: bool = True,
+        headers: bool = False,
+        fail_on_data_loss: bool = True,
+        max_rows: int = MAX_ROWS,
+        timeout_ms: float | None = None,
+    ) -> None:
+        if len({one.topic_partition for one in ranges}) < len(ranges):
+            raise ValueError("two ranges of one partition: read them one after the other")
+        self.lost: list[Loss] = []
+        self._client = client
+        self._committed = read_committed
+        self._headers = headers
+        self._fail = fail_on_data_loss
+        self._max_rows = max_rows
+        self._timeout = (client.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        self._pending = {
+            one.topic_partition: PartitionCursor(one, one.start, Columns(one.topic_partition, headers=headers))
+            for one in ranges
+            if one.size > 0
+        }
+        self._positions = {one.topic_partition: one.start for one in ranges}
+        self._fetcher = Fetcher(client)
+        self._leaders_with_data: set[int] = set()
+        self._trouble: _Trouble | None = None
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading and give the connections back."""
+        self._fetcher.close()
+        self._pending.clear()
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset of each partition behind all that has been handed out."""
+        return dict(self._positions)
+
+    def __iter__(self) -> Generator[Any, None, None]:
+        try:
+            while self._pending:
+                self._send()
+                node = self._fetcher.oldest
+                if node is not None:
+                    yield from self._receive(node)
+                if self._trouble is not None and self._trouble.parts:
+                    self._back_off(self._trouble)
+        finally:
+            self.close()
+
+    # ---- asking
+
+    def _send(self) -> None:
+        """Have a request under way to each leader that something is still wanted from."""
+        led: dict[int, list[PartitionCursor]] = {}
+        topics = self._topics()
+        for part in self._unrequested():
+            known = topics[part.range.topic].partitions.get(part.range.partition)
+            if known is None:
+                self._check(part)
+            elif known.leader < 0:
+                self._note_failure([part], "it has no leader")
+            else:
+                led.setdefault(known.leader, []).append(part)
+        for node, parts in led.items():
+            if not self._fetcher.asked(node):
+                self._ask(node, parts, topics)
+
+    def _unrequested(self) -> list[PartitionCursor]:
+        return [part for part in self._pending.values() if part.node is None]
+
+    def _topics(self) -> Mapping[str, Topic]:
+        try:
+            return self._client.topics({part.range.topic for part in self._unrequested()})
+        except ConfigError as error:
+            if error.tag != "UNKNOWN_TOPIC":
+                raise
+        for part in self._unrequested():
+            self._check(part)
+        return self._client.topics({part.range.topic for part in self._unrequested()})
+
+    def _ask(self, node: int, parts: list[PartitionCursor], topics: Mapping[str, Topic]) -> None:
+        positions = {
+            part.range.topic_partition: part.at(topics[part.range.topic].partitions[part.range.partition].leader_epoch)
+            for part in parts
+        }
+        # Nobody waits at one leader for rows to come while there are rows to be had from another.
+        max_wait = 0 if self._leaders_with_data - {node} else None
+        try:
+            self._fetcher.send(node, positions, read_committed=self._committed, max_wait_ms=max_wait)
+        except Retriable as error:
+            self._note_failure(parts, error.message)
+            return
+        for part in parts:
+            part.node = node
+
+    # ---- taking
+
+    def _receive(self, node: int) -> Iterator[Any]:
+        parts = [part for part in self._pending.values() if part.node == node]
+        began = time.monotonic()
+        try:
+            answers = self._fetcher.receive(node)
+        except Retriable as error:
+            self._leaders_with_data.discard(node)
+            self._release(parts, began)
+            self._note_failure(parts, error.message)
+            return
+        self._release(parts, began)
+        taken = self._take(answers, parts)
+        (self._leaders_with_data.add if taken else self._leaders_with_data.discard)(node)
+        if self._trouble is not None and not self._trouble.parts:
+            self._trouble = None
+        self._send()
+        for rows in taken:
+            partition = rows.part.range.topic_partition
+            for batch, position in rows.decode(headers=self._headers, max_rows=self._max_rows):
+                self._positions[partition] = position
+                yield batch
+            self._positions[partition] = rows.end
+
+    def _release(self, parts: list[PartitionCursor], began: float) -> None:
+        waited = time.monotonic() - began
+        for part in parts:
+            part.node = None
+            part.waited += waited
+
+    def _take(self, answers: Mapping[TopicPartition, Fetched], parts: list[PartitionCursor]) -> list[Taken]:
+        taken: list[Taken] = []
+        for part in parts:
+            fetched = answers[part.range.topic_partition]
+            if fetched.code or fetched.diverging:
+                self._refused(part, fetched)
+            else:
+                rows = part.take(fetched, read_committed=self._committed)
+                if rows is not None:
+                    taken.append(rows)
+                else:
+                    self._check_stalled(part, fetched)
+            self._requeue(part, fetched)
+        return taken
+
+    def _requeue(self, part: PartitionCursor, fetched: Fetched) -> None:
+        """Those that were served go behind the others: the broker fills an answer in the order of the request."""
+        partition = part.range.topic_partition
+        if part.done:
+            self._pending.pop(partition, None)
+        elif fetched.records:
+            self._pending[partition] = self._pending.pop(partition)
+
+    # ---- when nothing came
+
+    def _check_stalled(self, part: PartitionCursor, fetched: Fetched) -> None:
+        if not part.range.bounded:
+            part.waited = 0.0
+        elif part.overtaken:
+            self._check(part)
+        elif part.range.end > fetched.high_watermark and not part.checked:
+            part.checked = True
+            self._check(part)
+        if not part.done and part.waited >= self._timeout:
+            raise part.stalled(
+                fetched.last_stable_offset,
+                fetched.high_watermark,
+                read_committed=self._committed,
+                timeout=self._timeout,
+            )
+
+    # ---- when something is wrong
+
+    def _refused(self, part: PartitionCursor, fetched: Fetched) -> None:
+        if fetched.diverging:
+            self._diverged(part, *fetched.diverging)
+        elif fetched.code in _DOUBTFUL:
+            self._check(part)
+        elif error_codes.of("Fetch", fetched.code).temporary:
+            self._note_failure([part], error_codes.name(fetched.code))
+        else:
+            where = f"reading {part.range.name} at offset {part.position}"
+            raise error_codes.error("Fetch", fetched.code, where, "Nothing of this answer was handed on.")
+
+    def _check(self, part: PartitionCursor) -> None:
+        """Something seems to be gone: raise, or go on with what is left, or see that the broker was only behind."""
+        deadline = self._client.deadline(self._timeout * 1000)
+        checked = check_ranges(self._client, [part.left], fail_on_data_loss=self._fail, deadline=deadline)
+        if not checked.lost:
+            self._note_failure([part], "the leader does not know the topic or offset (yet)")
+            return
+        self.lost += checked.lost
+        part.range = checked.ranges[0]
+        part.epoch = -1
+        part.moved(part.range.start)
+        self._positions[part.range.topic_partition] = part.position
+        if part.done:
+            self._pending.pop(part.range.topic_partition, None)
+
+    def _diverged(self, part: PartitionCursor, epoch: int, end: int) -> None:
+        """What was read up to here is not what the log holds now.
+
+        Going on, this range passes over what replaced those rows.
+        """
+        reason = (
+            f"the log was cut and written anew: leader epoch {epoch} ends at {end}, and later offsets hold other"
+            " rows than those that were read"
+        )
+        loss = Loss(part.range.topic, part.range.partition, min(end, part.position), part.position, reason)
+        report([loss], fail_on_data_loss=self._fail)
+        self.lost.append(loss)
+        part.epoch = -1
+
+    def _note_failure(self, parts: list[PartitionCursor], problem: str) -> None:
+        if self._trouble is None:
+            self._trouble = _Trouble(self._client.deadline(self._timeout * 1000))
+        self._trouble.parts += parts
+        self._trouble.problem = problem
+
+    def _back_off(self, trouble: _Trouble) -> None:
+        """Wait a little, then ask who leads what."""
+        parts, trouble.parts = trouble.parts, []
+        began = time.monotonic()
+        trouble.backoff.pause()
+        try:
+            self._client.refresh({part.range.topic for part in parts}, self._client.deadline(self._timeout * 1000))
+        except ConfigError as error:
+            if error.tag != "UNKNOWN_TOPIC":
+                raise
+            for part in parts:
+                if not part.done:
+                    self._check(part)
+        waited = time.monotonic() - began
+        for part in parts:
+            part.waited += waited
+            if part.waited >= self._timeout and not part.done:
+                raise part.unreachable(trouble.problem, timeout=self._timeout)

@@ -1,0 +1,392 @@
+"""Every use of what Spark does not promise: Spark's JVM objects behind a foreachBatch callback, by names that may
+change with any version.
+
+Nothing outside this module and :mod:`semel.spark.jvm.status_store` touches the JVM, and tests/spark/test_internals.py
+pins each name on a running query. A name that is not there raises :class:`Unsupported` with Spark's version: guessing
+would be a weaker guarantee. Only facts are read here (:mod:`semel.spark.jvm.values`); what they mean is decided in
+:mod:`semel.spark.sink.micro_batch` and :mod:`semel.spark.sink.reconcile`. Not promised: Spark Connect, whose DataFrames
+have no JVM behind them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyspark
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import SparkNoSuchElementException
+from pyspark.sql import DataFrame
+
+from semel.errors import Unsupported
+from semel.spark.jvm.values import (
+    Callback,
+    Execution,
+    OffsetLogEntry,
+    Plan,
+    Settings,
+    SourceInfo,
+    Statefulness,
+    Trigger,
+)
+
+__all__ = [
+    "callback",
+    "executor_lost",
+    "find_query",
+    "is_connect",
+    "judge_plan",
+    "newest_checkpoint",
+    "offset_log_entry",
+    "pinned",
+    "settings",
+    "sources",
+    "stopping",
+]
+
+#: Plain micro-batches. Asynchronous progress tracking has a class of its own, and writes its offset log behind the
+#: batches, not before them.
+MICRO_BATCH = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+#: How Spark says so: it has no class of its own for them.
+_LOST = ("A shuffle map stage with indeterminate output was failed and retried", "ExecutorLostFailure")
+#: What every physical operator that keeps state between batches implements, those that run Python included.
+STATEFUL_OPERATOR = "org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator"
+PYTHON_TABLE = "org.apache.spark.sql.execution.datasources.v2.python.PythonTable"
+#: Logical operators that keep state where their input is a stream; a join does where both its sides are.
+STATEFUL_LOGICAL = frozenset(
+    """Aggregate Deduplicate DeduplicateWithinWatermark Distinct FlatMapGroupsInPandasWithState FlatMapGroupsWithState
+    GlobalLimit LocalLimit TransformWithState TransformWithStateInPySpark""".split()
+)
+WATERMARKS = ("EventTimeWatermark", "UpdateEventTimeWatermarkColumn")
+#: The folder that Spark makes for a query without a checkpoint location, and deletes when the run ends.
+TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
+
+
+@contextmanager
+def pinned(what: str) -> Iterator[None]:
+    """Turn a name that this Spark lacks into :class:`Unsupported`.
+
+    Errors that Spark itself raises, interrupts among them, pass.
+    """
+    try:
+        yield
+    except Py4JNetworkError:
+        raise
+    except (Py4JError, AttributeError, KeyError, TypeError, SparkNoSuchElementException) as error:
+        if isinstance(error, Py4JJavaError) and "ClassNotFoundException" not in str(error.java_exception):
+            raise
+        raise Unsupported(
+            f"Spark {pyspark.__version__} does not show {what} ({type(error).__name__}:"
+            f" {str(error).splitlines()[0]}). Nothing was written: without it exactly-once cannot be kept. Use"
+            " PySpark 4.3.",
+            tag="SPARK_INTERNALS",
+        ) from error
+
+
+def is_connect(df: DataFrame) -> bool:
+    """Whether a DataFrame belongs to Spark Connect: no JVM in this process, so none of this module works."""
+    return any(cls.__module__.startswith("pyspark.sql.connect.") for cls in type(df).__mro__)
+
+
+def callback(df: DataFrame) -> Callback | None:
+    """Which query, run and batch call; None outside of foreachBatch.
+
+    Local properties of the thread, the same that its jobs carry. The run's own, ``sql.streaming.runId``, is set for
+    continuous queries only; a micro-batch has its run id as its job group, by which ``query.stop()`` cancels its jobs.
+    """
+    context = df.sparkSession.sparkContext
+    query, run = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("spark.jobGroup.id")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    return Callback(query, run, int(batch)) if query is not None and run is not None and batch is not None else None
+
+
+def find_query(df: DataFrame, query: str) -> Execution:
+    """The running query of a callback.
+
+    The callback's session is a clone that lists no queries (``streams.active`` is empty); what sessions share has them
+    all. The map holds the execution itself, not the wrapper that ``start()`` returns.
+    """
+    with pinned("the running query of a foreachBatch callback"):
+        jvm = _jvm(df)
+        execution = _running(df).get(jvm.java.util.UUID.fromString(query))
+        if execution is None:
+            raise AttributeError(f"no active query {query}")
+        _check_kind(execution)
+        checkpoint = str(execution.resolvedCheckpointRoot())
+        return Execution(
+            query=str(execution.id().toString()),
+            run=str(execution.runId().toString()),
+            name=execution.name(),
+            checkpoint=checkpoint,
+            temporary=TEMPORARY.search(checkpoint) is not None,
+            trigger=_trigger(execution),
+            jvm_execution=execution,
+        )
+
+
+def batch_start_ms(df: DataFrame, run: str) -> int:
+    """When the micro-batch that a run of a query is at began, in milliseconds since 1970.
+
+    The offset log has an older time where it is replayed.
+    """
+    with pinned("when a micro-batch began"):
+        for execution in _running(df).values():
+            if str(execution.runId().toString()) == run:
+                return int(execution.getLatestExecutionContext().currentTriggerStartTimestamp())
+        raise AttributeError(f"no active run {run}")
+
+
+def belongs_to_query(df: DataFrame) -> bool:
+    """Whether a DataFrame belongs to the session that Spark has made for a running query.
+
+    That tells it in any thread, and properties do not.
+    """
+    own = df._jdf.sparkSession()
+    with pinned("the sessions of the running queries"):
+        return any(own.equals(execution.sparkSessionForStream()) for execution in _running(df).values())
+
+
+def _running(df: DataFrame) -> Any:
+    """The executions of all queries that run, by id: what sessions share has them, where a callback's own session lists
+    none.
+    """
+    return df._jdf.sparkSession().sharedState().activeStreamingQueries()
+
+
+def _check_kind(execution: Any) -> None:
+    kind = execution.getClass().getName()
+    if kind != MICRO_BATCH:
+        raise Unsupported(
+            f"the query runs as {kind.rpartition('.')[2]}, and exactly-once needs plain micro-batches, whose offsets"
+            " are logged before they run. Nothing was written. Start it without asyncProgressTrackingEnabled and"
+            " without a continuous or real-time trigger.",
+            tag="QUERY_KIND",
+        )
+
+
+def _trigger(execution: Any) -> Trigger:
+    name = str(execution.trigger().getClass().getSimpleName()).rstrip("$")
+    try:
+        return Trigger(name)
+    except ValueError:
+        raise AttributeError(f"trigger {name}") from None
+
+
+def sources(execution: Execution) -> tuple[SourceInfo, ...]:
+    """The sources of a query in the order of its offset log: that of the leaves of the plan that Spark has put its
+    streams into.
+
+    A Python data source is known by its table, which has the name that ``format`` was given.
+    """
+    with pinned("the sources of a query"):
+        streams, keys = execution.jvm_execution.sources(), execution.jvm_execution.sourceToIdMap()
+        leaves = [leaf for leaf in _nodes(execution.jvm_execution.logicalPlan()) if _simple(leaf) in _RELATIONS]
+        if len(leaves) != streams.size():
+            raise AttributeError(f"{streams.size()} sources, and {len(leaves)} relations in the plan")
+        return tuple(_source(leaf, stream, keys) for leaf, stream in zip(leaves, _all(streams), strict=True))
+
+
+#: The relations of a running plan, and what each calls its stream: sources of the second API, which Python's are, and
+#: of the first (files).
+_RELATIONS = {"StreamingDataSourceV2ScanRelation": "stream", "StreamingExecutionRelation": "source"}
+
+
+def _source(leaf: Any, stream: Any, keys: Any) -> SourceInfo:
+    kind = _simple(leaf)
+    if not getattr(leaf, _RELATIONS[kind])().equals(stream):
+        raise AttributeError("the plan's relations are not in the order of the sources")
+    relation = leaf.relation() if kind == "StreamingDataSourceV2ScanRelation" else leaf
+    name = relation.sourceIdentifyingName().nameOpt()
+    ours = (
+        relation is not leaf
+        and relation.table().getClass().getName() == PYTHON_TABLE
+        and relation.table().name() == "semel"
+    )
+    group = relation.options().get("kafka.group.id") if ours else None
+    return SourceInfo(
+        str(name.get()) if name.isDefined() else None,
+        str(keys.apply(stream)),
+        ours,
+        str(group) if group is not None else None,
+    )
+
+
+def judge_plan(df: DataFrame, execution: Execution, batch: int) -> Plan:
+    """Judge the plan of a running batch.
+
+    The callback's own DataFrame shows none of it: its plan is one LogicalRDD. Spark has planned the batch before it
+    calls, and two witnesses are asked, the physical and the logical plan: stateless is what both call so, with no
+    operator in them that is not Spark's own. About 2 ms an operator, so ask once a run.
+    """
+    with pinned("the plan of the running batch"):
+        last = execution.jvm_execution.lastExecution()
+        if last is None or last.currentBatchId() != batch:
+            raise AttributeError(
+                f"the last planned batch is {None if last is None else last.currentBatchId()}, not {batch}"
+            )
+        # Not the batch's analysed plan: there files are no streaming relations any more, and the batch's time makes it
+        # non-deterministic.
+        logical = execution.jvm_execution.logicalPlan()
+        stateful = _jvm(df).java.lang.Class.forName(STATEFUL_OPERATOR)
+        physical, nodes = _nodes(last.executedPlan()), _nodes(logical)
+        keep = [_simple(n) for n in physical if stateful.isInstance(n)] + [_simple(n) for n in nodes if _keeps_state(n)]
+        foreign = [name for name in map(_class, [*physical, *nodes]) if not name.startswith("org.apache.spark.sql.")]
+        keeping = Statefulness.STATEFUL if keep else Statefulness.UNKNOWN if foreign else Statefulness.STATELESS
+        return Plan(
+            statefulness=keeping,
+            operators=tuple(dict.fromkeys(keep or foreign)),
+            watermark=any(_simple(node) in WATERMARKS for node in nodes),
+            deterministic=bool(logical.deterministic()),
+        )
+
+
+def _keeps_state(node: Any) -> bool:
+    name = _simple(node)
+    if name == "Join":
+        return bool(node.left().isStreaming() and node.right().isStreaming())
+    return name in STATEFUL_LOGICAL and bool(node.isStreaming())
+
+
+def _nodes(root: Any) -> list[Any]:
+    """A plan's operators, each before its children.
+
+    An adaptive plan (only ever of a stateless query) shows its input, not its children.
+    """
+    found, waiting = [], [root]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        if _simple(node) == "AdaptiveSparkPlanExec":
+            waiting.append(node.inputPlan())
+        waiting.extend(reversed(_all(node.children())))
+    return found
+
+
+def _all(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def _class(node: Any) -> str:
+    return str(node.getClass().getName())
+
+
+def _simple(node: Any) -> str:
+    return _class(node).rpartition(".")[2]
+
+
+def offset_log_entry(execution: Execution, batch: int) -> OffsetLogEntry | None:
+    """What the offset log says of a batch: written before the batch runs, on whatever file system the checkpoint is.
+
+    None without an entry.
+    """
+    with pinned("its offset log"):
+        found = execution.jvm_execution.offsetLog().get(batch)
+        if not found.isDefined():
+            return None
+        logged = found.get()
+        version = int(logged.version())
+        return OffsetLogEntry(version, _offsets(logged, version))
+
+
+def _offsets(logged: Any, version: int) -> dict[str, str | None]:
+    """Version 1 is a list by position.
+
+    Version 2 is a map by position or name, of which a source that is used twice has one key only.
+    """
+    if version == 1:
+        return {str(index): _text(offset) for index, offset in enumerate(_all(logged.offsets()))}
+    if version != 2:
+        raise AttributeError(f"offset log version {version}")
+    offsets = logged.offsetsMap()
+    return {str(key): _text(offsets.apply(key)) for key in _all(offsets.keySet().toSeq())}
+
+
+def _text(option: Any) -> str | None:
+    return str(option.get().json()) if option.isDefined() else None
+
+
+#: The leaves of a logical plan that are RDDs: what was checkpointed, made of an RDD, or is given to foreachBatch.
+_OF_RDDS = ("LogicalRDD", "ExternalRDD")
+
+
+def newest_checkpoint(df: DataFrame) -> int:
+    """The id of the newest RDD that a DataFrame is read from a checkpoint by, -1 without any. A call for each RDD of
+    its lineage, so ask seldom.
+
+    Spark makes that RDD when it writes the checkpoint, and it takes the place of all that the checkpointed one was made
+    of.
+    """
+    with pinned("the RDDs that a DataFrame is made of"):
+        waiting, known, newest = _rdds_of(df._jdf.queryExecution().analyzed()), set[int](), -1
+        while waiting:
+            rdd = waiting.pop()
+            id = int(rdd.id())
+            if id in known:
+                continue
+            known.add(id)
+            if _simple(rdd).endswith("CheckpointRDD"):
+                newest = max(newest, id)
+            waiting.extend(parent.rdd() for parent in _all(rdd.dependencies()))
+        return newest
+
+
+def newest_persisted(df: DataFrame) -> int:
+    """The id of the newest RDD that anybody in the application keeps in cached blocks, -1 without any.
+
+    As text, which Java gives as JSON has it: the end of an iterator is an exception in Java, of which PySpark makes
+    eighty calls (8 ms).
+    """
+    with pinned("the RDDs that are persisted"):
+        ids: list[int] = json.loads(df.sparkSession.sparkContext._jsc.getPersistentRDDs().keySet().toString())
+        return max(ids, default=-1)
+
+
+def _rdds_of(plan: Any) -> list[Any]:
+    """Those that are leaves of a logical plan, of its subqueries, too."""
+    nodes = _nodes(plan)
+    below = [rdd for node in nodes for query in _all(node.subqueries()) for rdd in _rdds_of(query)]
+    return below + [node.rdd() for node in nodes if _simple(node) in _OF_RDDS]
+
+
+def settings(df: DataFrame) -> Settings:
+    """The settings in force.
+
+    A running query has a copy of its session's from when it started: those of the callback's DataFrame.
+    """
+    conf, core = df.sparkSession.conf, df.sparkSession.sparkContext.getConf()
+    with pinned("the settings of its state store and its scheduler"):
+        return Settings(
+            state_format=int(str(conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion"))),
+            commit_validation=_true(conf.get("spark.sql.streaming.stateStore.commitValidation.enabled")),
+            speculation=_true(core.get("spark.speculation")),
+            pipelined=_true(core.get("spark.python.udf.pipelined.enabled")),
+            retained_stages=int(str(core.get("spark.ui.retainedStages", "1000"))),
+            retained_jobs=int(str(core.get("spark.ui.retainedJobs", "1000"))),
+        )
+
+
+def _true(text: str | None) -> bool:
+    """As Spark reads it: in any case of its letters."""
+    return text is not None and text.strip().lower() == "true"
+
+
+def stopping(execution: Execution) -> bool:
+    """Whether the query was told to stop: Spark marks it so before it interrupts the callback."""
+    with pinned("whether a query is active"):
+        return not execution.jvm_execution.isActive()
+
+
+def executor_lost(error: BaseException) -> bool:
+    """Whether Spark gave a job up because an executor was gone, and not because of what the job computes.
+
+    Seen: an executor with shuffle output was killed while the stage behind it had finished tasks. Spark runs a stage
+    again only where it can take back what was finished; the rows are Python's, whose order it calls indeterminate.
+    """
+    return isinstance(error, Py4JJavaError) and any(sign in str(error.java_exception.getMessage()) for sign in _LOST)
+
+
+def _jvm(df: DataFrame) -> Any:
+    return df.sparkSession._jvm

@@ -1,0 +1,131 @@
+"""Rows to record batches in the stage before the shuffle, so that what is shuffled is few large rows (DESIGN section
+7).
+
+Kafka's partitioner decides where a row goes, and it runs in Python; encoding there too means that the rows cross
+between Spark's Java and Python once, and that the shuffle moves finished bytes. A batch gets its identity only in the
+writing task (:meth:`Participant.write_encoded`), whose ticket names it: what this stage makes may be made any number of
+times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import types as t
+
+from semel.errors import ConfigError
+from semel.records.arrays import array, joined, repeated
+from semel.records.codecs import Codec
+from semel.records.encode import Batch, encode
+from semel.transaction.routing import by_partition, targets
+from semel.transaction.ticket import TicketTopic
+
+__all__ = ["COLUMNS", "Encoder", "by_topic", "gathered"]
+
+#: The task that writes the batch, its topic and partition, and its bytes.
+COLUMNS = (
+    t.StructType().add("slot", "integer").add("topic", "string").add("partition", "integer").add("batch", "binary")
+)
+_SCHEMA = pa.schema([("slot", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("batch", pa.binary())])
+#: Rows are gathered to about this many bytes before they are encoded: record batches of small Arrow batches would be
+#: small themselves.
+_GATHER = 8 << 20
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """What runs in the tasks before the shuffle: ``mapInArrow`` calls it with Arrow batches of rows.
+
+    ``topic`` is where all rows go, or None where a column says it. ``first`` numbers the partitions of all ``topics``
+    through; partition number ``n`` belongs to task ``n % tasks``. Raises :class:`ConfigError` for a topic or a
+    partition that is not there.
+    """
+
+    topic: str | None
+    topics: Mapping[str, TicketTopic]
+    first: Mapping[str, int]
+    tasks: int
+    keys: bool
+    codec: Codec
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Encode. Batches of different partitions come in turn, so that the writer can send many in one request."""
+        context = TaskContext.get()
+        # rows without key or partition stay together for a while, on a partition that differs from task to task
+        sticky = context.partitionId() if context is not None else 0
+        for rows in gathered(batches):
+            for name, part in by_topic(rows, self.topic, self.topics):
+                yield self._encoded(name, part, sticky)
+            sticky += 1
+
+    def _encoded(self, name: str, rows: pa.Table, sticky: int) -> pa.RecordBatch:
+        topic = self.topics[name]
+        target = targets(name, rows, topic.partitions, sticky % topic.partitions, keys=self.keys)
+        parts = [
+            [
+                (index, batch)
+                for batch in encode(part, codec=self.codec, max_bytes=topic.max_bytes, where=f"{name}-{index}")
+            ]
+            for index, part in by_partition(rows, target)
+        ]
+        turns = [pair for turn in zip_longest(*parts) for pair in turn if pair is not None]
+        partitions = np.array([index for index, _ in turns], np.int32)
+        slots = ((partitions + self.first[name]) % self.tasks).astype(np.int32)
+        columns = [
+            array(slots, pa.int32()),
+            repeated(name, len(turns)),
+            array(partitions, pa.int32()),
+            _bytes([batch for _, batch in turns]),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def _bytes(batches: list[Batch]) -> pa.Array:
+    return joined(
+        [chunk for batch in batches for chunk in batch.chunks], pa.binary(), [batch.size for batch in batches]
+    )
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Arrow batches put together until they are worth encoding."""
+    kept: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        kept.append(batch)
+        size += batch.nbytes
+        if size >= _GATHER:
+            yield pa.Table.from_batches(kept)
+            kept, size = [], 0
+    if kept:
+        yield pa.Table.from_batches(kept)
+
+
+def by_topic(rows: pa.Table, topic: str | None, known: Mapping[str, object]) -> list[tuple[str, pa.Table]]:
+    """The rows of each topic. Raises :class:`ConfigError` for one that is not among ``known``."""
+    if topic is not None:
+        return [(topic, rows)]
+    names = rows.column("topic")
+    found = {one.as_py(): one for one in names.unique()}
+    unknown = [name for name in found if name not in known]
+    if None in unknown:
+        raise ConfigError(
+            "a row has no topic: its column topic is null. Nothing of this batch is visible. Give it one (coalesce),"
+            " leave such rows out, or give the sink the option topic.",
+            tag="NO_TOPIC",
+        )
+    if unknown:
+        raise ConfigError(
+            f"a row names topic {unknown[0]!r}, which is not among topics={','.join(sorted(known))}. Nothing of this"
+            " batch is visible. Add it to topics, if these rows are to go there. If topic is the column of the"
+            " source, which says where a row was read: drop it, and give the sink the option topic.",
+            tag="UNKNOWN_TOPIC",
+        )
+    return [(name, rows if len(found) == 1 else rows.filter(pc.equal(names, one))) for name, one in found.items()]

@@ -1,0 +1,396 @@
+"""The sink: each micro-batch of a query, or one batch job, in one Kafka transaction (DESIGN section 1, "batch scope").
+
+::
+
+    sink = KafkaSink(topic="out", transactionalIdPrefix="orders-out", **{"kafka.bootstrap.servers": "localhost:9092"})
+    query = orders.writeStream.foreachBatch(sink).option("checkpointLocation", path).start()
+
+A call takes over the prefix once a run, decides by checkpoint and progress whether the batch is to be run
+(:mod:`semel.spark.sink.reconcile`), and has it written (:mod:`semel.spark.sink.batch_writer`). Not promised: anything
+about side effects of the user's own functions, which Spark may run any number of times.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from semel.config import ClientConfig
+from semel.errors import AbortAndRetry, ConfigError, Fenced, SemelError, Unsupported
+from semel.spark.errors import QueryStopped, error
+from semel.spark.jvm import streaming_query
+from semel.spark.jvm.values import Settings, Trigger
+from semel.spark.metrics.meter import BatchMetrics, BatchOutcome, meter
+from semel.spark.options import SinkOptions
+from semel.spark.sink import prefix_registry
+from semel.spark.sink.batch_writer import BatchResult, Work, write_plain, write_with_retries
+from semel.spark.sink.micro_batch import MicroBatch, Query, observe, planned, positions_of
+from semel.spark.sink.progress_mismatch import Refuse
+from semel.spark.sink.reconcile import Rebuild, Run, Skip, reconcile
+from semel.spark.sink.stage_retries import sink_made
+from semel.steps import SinkStep, reached
+from semel.transaction.group_offsets import group_view
+from semel.transaction.producer import Producer
+from semel.transaction.progress.record import Progress
+from semel.wire.client import Client
+
+__all__ = ["KafkaSink"]
+
+log = logging.getLogger("semel")
+
+_LEAST_KEPT = 100
+
+
+@dataclass(slots=True)
+class _Run:
+    """What the sink holds for one run of a query: the prefix is taken over once, and each batch may come once.
+
+    ``last`` is the newest one.
+    """
+
+    query: Query
+    producer: Producer | None
+    last: int | None = None
+
+
+class KafkaSink:
+    """Writes DataFrames to Kafka, exactly once.
+
+    Options are those of Spark's Kafka sink, and: ``transactionalIdPrefix`` (names the query for good; required),
+    ``topics`` (comma-separated, what a ``topic`` column may name), ``partitioner`` (``default``, or ``any`` to spread
+    rows in spite of their keys), ``delivery`` (``exactly_once`` or ``at_least_once``), ``maxBatchRetries`` (3),
+    ``progressTopic``, ``previousTransactionalIdPrefix``, ``onProgressMismatch``, ``acceptLateMarkers``, and
+    ``kafka.group.id`` (the source's offsets are committed to it with the rows). Raises :class:`ConfigError` for what is
+    wrong with them; connects at the first batch.
+    """
+
+    def __init__(self, **options: object) -> None:
+        self._options = SinkOptions.parse(options)
+        self._client = Client(ClientConfig.parse(self._options.properties))
+        self._meter = meter(self._client.config, self._options.prefix, self._options.outputs)
+        self._lock = threading.Lock()
+        self._run: _Run | None = None
+        self._expired = 0
+        if self._options.exactly_once:
+            sink_made(self._options.prefix)
+        else:
+            log.warning(
+                "delivery=at_least_once: whatever is interrupted writes its rows again, and readers see them twice"
+            )
+
+    def __repr__(self) -> str:
+        return f"KafkaSink(topic={self._options.topic!r}, transactionalIdPrefix={self._options.prefix!r})"
+
+    # ---- streaming
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """One micro-batch; what ``foreachBatch`` calls. Raises what stops the query (see ``docs/guarantees.md``)."""
+        with self._meter.measure(batch_id) as measured:
+            known = self._run.query if self._run else None
+            query, batch = observe(df, known)
+            measured.number, measured.query, measured.run = batch.number, query.id, query.run
+            reached(SinkStep.CALLED, str(batch.number))
+            try:
+                self._micro_batch(df, query, batch, measured)
+            except BaseException as raised:
+                if not isinstance(raised, SemelError) and streaming_query.stopping(query.execution):
+                    measured.outcome = BatchOutcome.STOPPED
+                    # the transaction is aborted by now; what Spark must not see is its own error in ours (reference:
+                    # the text of a stop)
+                    raise QueryStopped from None
+                found = error(raised) if isinstance(raised, Exception) else None
+                if found is not None and found is not raised:
+                    raise found from raised
+                raise
+            reached(SinkStep.RETURNING, str(batch.number))
+
+    def _micro_batch(self, df: DataFrame, query: Query, batch: MicroBatch, measured: BatchMetrics) -> None:
+        run = self._enter(query, batch)
+        work = self._work(df, query, batch)
+        if run.producer is None:
+            self._note(measured, write_plain(self._client, self._options, work))
+            return
+        decision = self._decide(query, batch, run.producer)
+        reached(SinkStep.DECIDED, f"{batch.number} {type(decision).__name__}")
+        if isinstance(decision, Skip):
+            log.info("batch %d of %r is committed already: skipped", batch.number, self._options.prefix)
+            measured.outcome = BatchOutcome.SKIPPED
+        elif isinstance(decision, Rebuild):
+            _rebuild(df, query, batch.number)
+            measured.outcome = BatchOutcome.REBUILT
+        else:
+            if decision.overridden is not None:
+                log.warning(
+                    "batch %d is run because onProgressMismatch says so, in spite of: %s",
+                    batch.number,
+                    decision.overridden.reason,
+                )
+            try:
+                totals = self._write(run.producer, work)
+            except Fenced as fenced:
+                if query.stateful and query.settings.state_format == 1:
+                    raise _with_its_state(fenced) from fenced
+                raise
+            self._note(measured, totals)
+            if query.ends_by_itself:
+                run.producer.wait_visible()
+
+    def _write(self, producer: Producer, work: Work) -> BatchResult:
+        """Write the batch.
+
+        One that does not fit into the timeout ends in an error, over all runs of the query, not in endless aborts
+        (DESIGN rule 10).
+        """
+        try:
+            totals = write_with_retries(self._client, producer, self._options, work, self._meter)
+        except AbortAndRetry as aborted:
+            self._expired += aborted.tag == "EXPIRED"
+            if aborted.tag == "EXPIRED" and (work.again or self._expired > self._options.retries):
+                raise ConfigError(
+                    f"batch {work.number} does not fit into transaction.timeout.ms={producer.timeout_ms}, and would"
+                    f" not the next time. Nothing of it is visible. {aborted.message}",
+                    tag="BATCH_TOO_LONG",
+                ) from None
+            raise
+        self._expired = 0
+        return totals
+
+    def _enter(self, query: Query, batch: MicroBatch) -> _Run:
+        """The state of this run; a new run takes over. A second call for a batch is refused (DESIGN rule 2)."""
+        with self._lock:
+            run = self._run
+            if run is None or run.query.run != query.run:
+                run = self._run = self._start(query, batch)
+            if batch.number == run.last:
+                raise ConfigError(
+                    f"the sink was called twice for batch {batch.number}. Nothing of the second call was written, and"
+                    f" {prefix_registry.PARTIAL_BATCH_HINT} Write several outputs as one DataFrame with a topic"
+                    " column, or with one sink and prefix each.",
+                    tag="SECOND_CALL",
+                )
+            run.last = batch.number
+            return run
+
+    def _start(self, query: Query, batch: MicroBatch) -> _Run:
+        if not self._options.exactly_once:
+            return _Run(query, None)
+        _check_query(query)
+        cluster = self._cluster()
+        prefix_registry.register(cluster, self._options.prefix, self, query, self._options.previous)
+        if circle := batch.reads(cluster) & set(self._options.outputs):
+            log.warning(
+                "the query writes to what it reads (%s): it meets its own rows, and goes on with them for ever",
+                ", ".join(sorted(circle)),
+            )
+        producer = self._producer("query")
+        producer.take_over(self._options.outputs, self._group(query), self._options.previous)
+        return _Run(query, producer)
+
+    def _group(self, query: Query) -> str | None:
+        """The group that shows the progress: the sink's option, else what the sources were given. Users say it once."""
+        groups = sorted({source.group for source in query.sources if source.group is not None})
+        if self._options.group is None and len(groups) > 1:
+            raise ConfigError(
+                f"the sources have different groups ({', '.join(groups)}), and the sink commits to one. Nothing was"
+                " written. Give the sink kafka.group.id, or the sources the same.",
+                tag="SEVERAL_GROUPS",
+            )
+        return self._options.group or next(iter(groups), None)
+
+    def _cluster(self) -> str:
+        self._client.versions()  # the first that a sink asks: where nobody answers, that is what is said
+        return self._client.cluster
+
+    def _producer(self, scope: str) -> Producer:
+        producer = Producer(
+            self._client,
+            self._options.prefix,
+            scope=scope,
+            progress_topic=self._options.progress_topic,
+            accept_late_markers=self._options.accept_late_markers,
+            on_end=self._meter.ended,
+        )
+        self._meter.producer = producer
+        return producer
+
+    def _decide(self, query: Query, batch: MicroBatch, producer: Producer) -> Run | Skip | Rebuild:
+        progress = producer.progress
+        logged = (
+            positions_of(query, batch, progress.batch) if progress is not None and progress.batch is not None else None
+        )
+        decision = reconcile(
+            planned(query, batch),
+            progress,
+            logged=logged,
+            override=self._options.override,
+            prefix=self._options.prefix,
+            previous=producer.continues_from,
+        )
+        if isinstance(decision, Refuse):
+            raise decision.error()
+        return decision
+
+    def _work(self, df: DataFrame, query: Query, batch: MicroBatch) -> Work:
+        progress = Progress(query=query.id, run=query.run, batch=batch.number, sources=batch.positions)
+        group = self._group(query)
+        offsets = group_view(progress, self._client) if group is not None else {}
+        return Work(df, batch.number, progress, again=not query.stateful, group=group, offsets=offsets)
+
+    # ---- batch jobs
+
+    def write(self, df: DataFrame, version: int | None = None) -> BatchResult | None:
+        """Write a batch DataFrame: all of it becomes visible at once, or nothing.
+
+        With a ``version``, the same one again is skipped (returns None) and a lower one refused, so that a job may be
+        started again after a failure. Without one, a second run writes the rows a second time, which is printed.
+
+        Raises :class:`ConfigError` for columns, rows, settings or a version that cannot be written and inside of a
+        foreachBatch function, :class:`AbortAndRetry` if ``maxBatchRetries`` did not help, :class:`~semel.errors.Fenced`
+        if another owner has the prefix, :class:`~semel.errors.Retriable` if brokers stay away or (tagged
+        OUTCOME_UNKNOWN) nobody said how the transaction ended, :class:`~semel.errors.DataLoss` for damaged progress or
+        a lost marker, :class:`Unsupported` for Spark Connect or a broker that is too old, and what Spark raises.
+        """
+        if streaming_query.is_connect(df):
+            raise Unsupported(
+                "Spark Connect is not supported by the sink yet. Nothing was written. Use a classic Spark session.",
+                tag="SPARK_CONNECT",
+            )
+        if streaming_query.callback(df) is not None or streaming_query.belongs_to_query(df):
+            raise ConfigError(
+                "write() was called in the function of a streaming query, of whose offsets it knows nothing: with a"
+                " new or an older checkpoint, a version that is committed would be skipped though other rows come"
+                " with it, and without a version a batch that runs again would be written again. Nothing was written."
+                " Call the sink itself there: sink(df, batch_id).",
+                tag="WRITE_IN_QUERY",
+            )
+        if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+            raise ConfigError(
+                f"version={version!r} is no whole number. Nothing was written. Give an int, such as 20261121.",
+                tag="VERSION",
+            )
+        if df.isStreaming:
+            raise ConfigError(
+                "write() takes a batch DataFrame, and this one is streaming. Nothing was written. Give the sink to"
+                " foreachBatch."
+            )
+        with self._meter.measure(version) as measured:
+            return self._job(df, version, measured)
+
+    def _job(self, df: DataFrame, version: int | None, measured: BatchMetrics) -> BatchResult | None:
+        if not self._options.exactly_once:
+            return self._note(
+                measured, write_plain(self._client, self._options, Work(df, version or 0, Progress(), again=False))
+            )
+        _check_settings(streaming_query.settings(df))
+        prefix_registry.check_free(self._cluster(), self._options.prefix, self, None)
+        with self._producer("batch") as producer:
+            before = producer.take_over(self._options.outputs, previous=self._options.previous)
+            done = before.batch if before is not None else None
+            if version is None:
+                log.warning("no version was given: if this job is run again, its rows are written again")
+            elif done is not None and version <= done:
+                self._already_done(version, done)
+                measured.outcome = BatchOutcome.SKIPPED
+                return None
+            work = Work(df, version or 0, Progress(batch=version if version is not None else done), again=True)
+            return self._note(measured, self._write(producer, work))
+
+    def _already_done(self, version: int, done: int) -> None:
+        """Refuse an older version than the one that is committed; the same one is skipped, and that is logged."""
+        if version < done:
+            raise ConfigError(
+                f"version {version} of {self._options.prefix!r} is older than {done}, which is committed. Nothing was"
+                " written. Give a higher version for new data.",
+                tag="VERSION_TOO_LOW",
+            )
+        log.info("version %d of %r is committed already: skipped", version, self._options.prefix)
+
+    def _note(self, measured: BatchMetrics, totals: BatchResult) -> BatchResult:
+        """Log what was written, and whose it is, and count it."""
+        whose = self._options.prefix or self._options.topic or ", ".join(self._options.topics)
+        log.info(
+            "batch %d of %r: %d rows, %d bytes, %.0f ms",
+            measured.number or 0,
+            whose,
+            totals.rows,
+            totals.size,
+            totals.milliseconds,
+        )
+        measured.outcome, measured.wrote = BatchOutcome.WRITTEN, totals.wrote
+        return totals
+
+
+def _rebuild(df: DataFrame, query: Query, batch: int) -> None:
+    """Bring a stateful query behind a batch that is committed, and write nothing (PROTOCOL 6).
+
+    The state of a committed batch is durable: a plan whose watermark does not have to be moved on is best not executed,
+    where Spark accepts that.
+    """
+    may_stay_idle = not query.settings.commit_validation and query.settings.state_format == 1
+    if may_stay_idle and not query.plan.watermark:
+        log.info("batch %d is committed already, and so is its state: not executed", batch)
+        return
+    log.info("batch %d is committed already: its state is rebuilt, nothing is written", batch)
+    if not query.plan.deterministic:
+        log.warning(
+            "batch %d is executed again to rebuild its state, and its plan is not deterministic: the state may differ"
+            " from the output that was committed. Without a watermark,"
+            " spark.sql.streaming.stateStore.commitValidation.enabled=false keeps it, with state store format 1.",
+            batch,
+        )
+    df.write.format("noop").mode("overwrite").save()
+
+
+def _with_its_state(fenced: Fenced) -> Fenced:
+    """What a driver that was fenced in mid-batch may have done to the checkpoint (docs/guarantees.md, "State"): no
+    broker keeps it from that.
+    """
+    return Fenced(
+        f"{fenced.message} But the query keeps state, in files of format 1, and this driver may have put its own in"
+        " the place of the state that the other one has committed. They are alike unless your functions answer"
+        " otherwise each time, or the two run different code: then begin anew (`semel progress reset`, a new"
+        " checkpoint, new output topics). With RocksDB, spark.sql.streaming.stateStore.checkpointFormatVersion=2"
+        " keeps them apart.",
+        tag=fenced.tag,
+    )
+
+
+def _check_query(query: Query) -> None:
+    if query.temporary:
+        raise ConfigError(
+            "the query has a temporary checkpoint, which Spark deletes: exactly-once across a restart is impossible"
+            " with it. Nothing was written. Set checkpointLocation.",
+            tag="TEMPORARY_CHECKPOINT",
+        )
+    if query.trigger not in (Trigger.PROCESSING_TIME, Trigger.AVAILABLE_NOW, Trigger.ONCE):
+        raise Unsupported(
+            f"trigger {query.trigger.value} has no micro-batches that a transaction could hold. Nothing was written."
+            " Use processingTime, availableNow or once.",
+            tag="TRIGGER",
+        )
+    if query.stateful and query.settings.pipelined:
+        raise ConfigError(
+            "spark.python.udf.pipelined.enabled is on, and the query keeps state: in its threads Spark 4.3 hands one"
+            " query's state store to another. Nothing was written. Set it to false, which is Spark's default.",
+            tag="PIPELINED",
+        )
+    _check_settings(query.settings)
+
+
+def _check_settings(settings: Settings) -> None:
+    if settings.speculation:
+        raise ConfigError(
+            "spark.speculation is on: it runs two attempts of a task at once, and both would write into one"
+            " transaction. Nothing was written. Set spark.speculation=false.",
+            tag="SPECULATION",
+        )
+    for what, kept in (("Stages", settings.retained_stages), ("Jobs", settings.retained_jobs)):
+        if kept < _LEAST_KEPT:
+            raise ConfigError(
+                f"spark.ui.retained{what}={kept} is below {_LEAST_KEPT}: Spark could forget what it has run before it"
+                " has confirmed it. Nothing was written. Raise it.",
+                tag=f"RETAINED_{what.upper()}",
+            )

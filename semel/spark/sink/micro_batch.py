@@ -1,0 +1,227 @@
+"""What the sink knows of its query and of the micro-batch that calls it, so that users say nothing twice (DESIGN 3,
+PROTOCOL 6).
+
+:func:`observe` is called in the foreachBatch callback. The end of batch N is N's entry in Spark's offset log; its start
+is the end of N - 1, and for a source or partition that end N - 1 lacks, ``began`` of end N: what ``initialOffset``
+answered is in no log. Not promised: batches whose entry is not in the log, which are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from semel.errors import DataLoss, Unsupported
+from semel.spark.jvm import streaming_query
+from semel.spark.jvm.values import Execution, OffsetLogEntry, Plan, Settings, SourceInfo, Statefulness, Trigger
+from semel.spark.sink.reconcile import PlannedBatch, SourceBatch
+from semel.spark.source_offset import SourceOffset, parse
+from semel.transaction.progress.record import KafkaSource, OpaqueSource, Source, TopicEnd
+
+__all__ = ["MicroBatch", "Query", "observe", "planned", "positions_of", "source_batch"]
+
+#: What Spark itself writes into its offset log for a source that has no offset yet.
+NO_OFFSET = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A run of a streaming query."""
+
+    execution: Execution
+    plan: Plan
+    sources: tuple[SourceInfo, ...]
+    settings: Settings
+
+    @property
+    def id(self) -> str:
+        """The query's id: it lives in the checkpoint, and in copies of it."""
+        return self.execution.query
+
+    @property
+    def run(self) -> str:
+        """The run's id: new at every start."""
+        return self.execution.run
+
+    @property
+    def name(self) -> str | None:
+        """The name that the user gave."""
+        return self.execution.name
+
+    @property
+    def checkpoint(self) -> str:
+        """Where the checkpoint is, as a URI."""
+        return self.execution.checkpoint
+
+    @property
+    def temporary(self) -> bool:
+        """Whether that is a folder that Spark deletes when the run ends."""
+        return self.execution.temporary
+
+    @property
+    def trigger(self) -> Trigger:
+        """When the query makes its batches."""
+        return self.execution.trigger
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether the query ends when the data that was there at its start is processed."""
+        return self.trigger in (Trigger.AVAILABLE_NOW, Trigger.ONCE)
+
+    @property
+    def stateful(self) -> bool:
+        """Whether batches build on state. What cannot be told stateless counts as stateful."""
+        return self.plan.statefulness is not Statefulness.STATELESS
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One batch.
+
+    ``starts`` and ``ends`` are Spark's own texts, in the order of the sources; None where its log has nothing.
+    """
+
+    number: int
+    sources: tuple[SourceBatch, ...]
+    starts: tuple[str | None, ...]
+    ends: tuple[str | None, ...]
+
+    @property
+    def positions(self) -> tuple[Source, ...]:
+        """How far the sources are read when this batch is done: the ``sources`` of its progress record."""
+        return tuple(source.end for source in self.sources if source.end is not None)
+
+    def reads(self, cluster: str) -> set[str]:
+        """The topics of this cluster that it reads."""
+        return {
+            topic
+            for end in self.positions
+            if isinstance(end, KafkaSource) and end.cluster == cluster
+            for topic in end.topics
+        }
+
+
+def observe(df: DataFrame, known: Query | None = None) -> tuple[Query, MicroBatch]:
+    """The query and the batch of the callback that this DataFrame was given to.
+
+    ``known``, the answer before, is used again within its run.
+    """
+    if streaming_query.is_connect(df):
+        raise Unsupported(
+            "this DataFrame belongs to Spark Connect, which does not show the query's offsets to a callback. Nothing"
+            " was written. Start the query from a classic Spark session.",
+            tag="SPARK_CONNECT",
+        )
+    called = streaming_query.callback(df)
+    if called is None:
+        raise Unsupported(
+            "the sink was called outside of foreachBatch, or there in a thread that does not know of it (a"
+            " pyspark.InheritableThread does), so there is no micro-batch to commit. Nothing was written. Give the"
+            " sink to foreachBatch; its write() is for batch jobs.",
+            tag="NO_CALLBACK",
+        )
+    if known is None or known.run != called.run:
+        execution = streaming_query.find_query(df, called.query)
+        judged = streaming_query.judge_plan(df, execution, called.batch)
+        known = Query(execution, judged, streaming_query.sources(execution), streaming_query.settings(df))
+    return known, _batch(known, called.batch)
+
+
+def planned(query: Query, batch: MicroBatch) -> PlannedBatch:
+    """The batch in the words of :func:`semel.spark.sink.reconcile.reconcile`."""
+    return PlannedBatch(query.id, batch.number, query.stateful, batch.sources)
+
+
+def positions_of(query: Query, batch: MicroBatch, number: int) -> tuple[Source | None, ...] | None:
+    """The end of the batch of this number, if this checkpoint's offset log still has it, by source; None without an
+    entry.
+
+    The log is not asked for what ``batch`` has brought along: its own end, and that of the one before.
+    """
+    texts = {batch.number: batch.ends, batch.number - 1: batch.starts if batch.number > 0 else None}.get(number)
+    if texts is None:
+        entry = streaming_query.offset_log_entry(query.execution, number)
+        if entry is None:
+            return None
+        texts = _texts(entry, query.sources)
+    return tuple(_position(info, text, f"offsets/{number}") for info, text in zip(query.sources, texts, strict=True))
+
+
+def _batch(query: Query, number: int) -> MicroBatch:
+    end = _entry(query, number)
+    before = _entry(query, number - 1) if number > 0 else None
+    ends = _texts(end, query.sources)
+    starts = _texts(before, query.sources) if before is not None else tuple(None for _ in query.sources)
+    sources = tuple(
+        source_batch(info, number, start, text) for info, start, text in zip(query.sources, starts, ends, strict=True)
+    )
+    return MicroBatch(number, sources, starts, ends)
+
+
+def _entry(query: Query, batch: int) -> OffsetLogEntry:
+    found = streaming_query.offset_log_entry(query.execution, batch)
+    if found is None:
+        raise DataLoss(
+            f"the checkpoint {query.checkpoint} has no offsets/{batch}, so where a batch starts or ends is not known."
+            " Nothing was written. Restore the checkpoint from a backup, or start with a new one and"
+            " startingOffsets=committed.",
+            tag="CHECKPOINT_DAMAGED",
+        )
+    return found
+
+
+def _texts(entry: OffsetLogEntry, sources: tuple[SourceInfo, ...]) -> tuple[str | None, ...]:
+    """The texts of a log entry by source: by position in version 1, by key in version 2 (what the query no longer has
+    is left out).
+    """
+    keys = [str(index) if entry.version == 1 else info.key for index, info in enumerate(sources)]
+    return tuple(entry.offsets.get(key) for key in keys)
+
+
+def source_batch(info: SourceInfo, batch: int, start: str | None, end: str | None) -> SourceBatch:
+    """One source's part of a batch, from the texts of the log: its start is made whole with ``began``."""
+    if not info.ours or end is None:
+        before = _position(info, start, f"offsets/{batch - 1}") if batch > 0 else None
+        return SourceBatch(info.name, before, _position(info, end, f"offsets/{batch}"), None)
+    ended = parse(end, f"offsets/{batch}")
+    started = parse(start, f"offsets/{batch - 1}") if start is not None else None
+    return SourceBatch(info.name, _start(info, started, ended), _end(info, ended), _began(info, ended))
+
+
+def _position(info: SourceInfo, text: str | None, where: str) -> Source | None:
+    """A source's end as a position.
+
+    A named source that the log lacks has none; one by position keeps its place with Spark's own sign.
+    """
+    if text is None:
+        return OpaqueSource(NO_OFFSET) if info.name is None else None
+    return _end(info, parse(text, where)) if info.ours else OpaqueSource(text, info.name)
+
+
+def _end(info: SourceInfo, offset: SourceOffset) -> KafkaSource:
+    topics = {
+        name: TopicEnd(topic.id, dict(topic.end), dict(topic.began), topic.paused)
+        for name, topic in offset.topics.items()
+    }
+    return KafkaSource(offset.cluster, topics, info.name)
+
+
+def _began(info: SourceInfo, offset: SourceOffset) -> KafkaSource:
+    """Where the source began, as a position of its own."""
+    topics = {name: TopicEnd(topic.id, dict(topic.began)) for name, topic in offset.topics.items()}
+    return KafkaSource(offset.cluster, topics, info.name)
+
+
+def _start(info: SourceInfo, before: SourceOffset | None, end: SourceOffset) -> KafkaSource:
+    """The end of the batch before, and ``began`` of this one's end for each partition that it lacks."""
+    if before is None:
+        return _began(info, end)
+    topics: dict[str, TopicEnd] = {}
+    for name in before.topics.keys() | end.topics.keys():
+        old, new = before.topics.get(name), end.topics.get(name)
+        found = [topic for topic in (old, new) if topic is not None]
+        topics[name] = TopicEnd(
+            found[0].id, {**(new.began if new is not None else {}), **(old.end if old is not None else {})}
+        )
+    return KafkaSource(before.cluster, topics, info.name)

@@ -1,0 +1,91 @@
+"""Which prefix a live query of this application writes with: two writers with one would fence each other, or skip what
+only the other has written (DESIGN rule 2).
+
+By the cluster's own id: ``localhost:9092`` and ``127.0.0.1:9092`` are one. Not promised: anything about other
+applications, which the brokers keep apart; a program that waits for itself learns it here sooner, and why.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from semel.errors import ConfigError
+from semel.spark.jvm import streaming_query
+from semel.spark.sink.micro_batch import Query
+
+__all__ = ["PARTIAL_BATCH_HINT", "check_free", "register"]
+
+#: A refusal does not take back what is committed.
+PARTIAL_BATCH_HINT = (
+    "what the first one has written of this batch stays, and a restart skips the batch: what was not written of it"
+    " will be missing. To write it, give that a sink with a transactionalIdPrefix of its own (which is refused once"
+    " where the query has run before, with a token that has it begin here), or begin anew (`semel progress reset`, a"
+    " new checkpoint, new output topics)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A sink that writes with a prefix, and the run of a query that it writes for."""
+
+    sink: object
+    query: Query
+
+
+_claims: dict[tuple[str, str], _Claim] = {}
+_lock = threading.Lock()
+
+
+def register(cluster: str, prefix: str, sink: object, query: Query, previous: str | None) -> None:
+    """Note that a sink writes with a prefix for a query.
+
+    Raises :class:`ConfigError` where another one does, or uses the ``previous`` prefix.
+    """
+    with _lock:
+        check_free(cluster, prefix, sink, query)
+        _check_previous_free(cluster, prefix, sink, previous)
+        _claims[cluster, prefix] = _Claim(sink, query)
+
+
+def check_free(cluster: str, prefix: str, sink: object, query: Query | None) -> None:
+    """Raise :class:`ConfigError` for a second writer with one prefix, by another sink or the same.
+
+    ``query`` is None for a batch job.
+    """
+    held = _held(cluster, prefix)
+    if held is None:
+        return
+    if query is not None and held.sink is not sink and held.query.run == query.run:
+        raise ConfigError(
+            f"this query has made a second sink with transactionalIdPrefix {prefix!r}: its first one holds what was"
+            " committed. Nothing of the second was written. Make the sink once, outside of the function that"
+            " foreachBatch is given, and call it there. Several outputs are one DataFrame with a topic column, or"
+            f" sinks with a prefix each. Where the first one was called for this batch as well: {PARTIAL_BATCH_HINT}",
+            tag="PREFIX_IN_USE",
+        )
+    if held.sink is not sink or query is None or held.query.run != query.run:
+        raise ConfigError(
+            f"another live query or sink of this application has transactionalIdPrefix {prefix!r} (query"
+            f" {held.query.name or held.query.id}). Nothing was written. Give each a sink and a prefix of its own.",
+            tag="PREFIX_IN_USE",
+        )
+
+
+def _check_previous_free(cluster: str, prefix: str, sink: object, previous: str | None) -> None:
+    """A former prefix that a live query still writes with was not renamed: its progress is not that of this sink."""
+    held = _held(cluster, previous) if previous is not None else None
+    if held is not None and held.sink is not sink:
+        raise ConfigError(
+            f"previousTransactionalIdPrefix {previous!r} is that of another live sink of this application (query"
+            f" {held.query.name or held.query.id}). Nothing was written with {prefix!r}: taken over, it would skip"
+            " what only that one has written. The option is for a prefix that was renamed. A sink that is new in the"
+            " query has no former one.",
+            tag="PREFIX_IN_USE",
+        )
+
+
+def _held(cluster: str, prefix: str) -> _Claim | None:
+    """Who writes with a prefix in this application, where the query is live."""
+    held = _claims.get((cluster, prefix))
+    return None if held is None or streaming_query.stopping(held.query.execution) else held

@@ -1,0 +1,308 @@
+"""Checkpoint against progress: run a micro-batch, skip it, rebuild its state, or refuse (the table of PROTOCOL 6).
+
+Spark may replay a batch, restore an old checkpoint or start from none, and none of it may write a record twice or leave
+one out. One pure function, :func:`reconcile`, compares the batch that Spark has planned with P, the newest committed
+progress record, by offsets: a checkpoint restored from a backup plans *other* data under an old batch number. What the
+table does not allow is refused; :mod:`semel.spark.sink.progress_mismatch` says what was found where. Not promised:
+anything about sources that are not semel's but that their positions are equal or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from semel.spark.sink import progress_mismatch
+from semel.spark.sink.progress_mismatch import Difference, Refuse, Rows
+from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, Source
+
+__all__ = ["Decision", "PlannedBatch", "Rebuild", "Run", "Skip", "SourceBatch", "reconcile"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """One source of the batch at hand.
+
+    ``start`` is the end of the batch before, and ``began`` for what that end lacks; None for a new source that is not
+    semel's. ``end`` is this batch's; None for a named source that this batch knows nothing of yet. ``began`` is None
+    for sources that are not semel's.
+    """
+
+    name: str | None
+    start: Source | None
+    end: Source | None
+    began: KafkaSource | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """The micro-batch that Spark has planned: N of a query, with its sources in the order of the query."""
+
+    query: str
+    batch: int
+    stateful: bool
+    sources: tuple[SourceBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Execute and write the batch. ``forced`` is the refusal that only the user's token has set aside."""
+
+    overridden: Refuse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """All rows of the batch are committed: return without executing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """The batch is committed and its state may not be: execute it where the plan needs that, write nothing."""
+
+
+Decision = Run | Skip | Rebuild | Refuse
+
+
+def reconcile(
+    planned: PlannedBatch,
+    progress: Progress | None,
+    *,
+    logged: Sequence[Source | None] | None = None,
+    override: str | None = None,
+    prefix: str = "<transactionalIdPrefix>",
+    previous: str | None = None,
+) -> Decision:
+    """What to do with a batch, given the newest committed progress record.
+
+    ``logged`` is this checkpoint's own end of batch P, by source, where its offset log has one. ``override`` is the
+    token of ``onProgressMismatch=checkpoint:<token>``. ``prefix`` is for the words of a refusal, and ``previous``, the
+    prefix that the progress is taken over from, if it is.
+    """
+    if progress is None:
+        if planned.batch == 0:
+            return Run()
+        findings = [found for index, source in enumerate(planned.sources) for found in _behind(source, index)]
+    else:
+        match = _match(planned, progress)
+        findings = [
+            finding
+            for index, recorded in match.pairs
+            for finding in _compare_start(planned.sources[index], index, recorded)
+        ]
+        findings += _moved(planned, progress, match)
+        findings += [
+            progress_mismatch.gone_finding(progress_mismatch.source_label(recorded.name, index))
+            for index, recorded in match.gone
+        ]
+        ours = (
+            match.pairs if progress.query == planned.query else []
+        )  # where another query began says nothing of this one
+        earlier = [
+            finding for index, recorded in ours for finding in _begins_earlier(planned.sources[index], index, recorded)
+        ]
+        allowed = _allowed_by_table(
+            planned, progress, match, logged, starts_there=not findings, began_there=not earlier
+        )
+        if allowed is not None:
+            return allowed
+        findings += [
+            progress_mismatch.added_finding(progress_mismatch.source_label(planned.sources[index].name, index))
+            for index in match.added
+        ] + earlier
+    ends = [source.end for source in planned.sources]
+    starts = [source.start for source in planned.sources]
+    refused = progress_mismatch.refuse(
+        planned.query, planned.batch, planned.stateful, starts, ends, progress, findings, override, prefix, previous
+    )
+    return Run(overridden=refused) if override == refused.token else refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """Which source of the query is which of the progress; those that only the query has, and those that only the
+    progress has.
+    """
+
+    pairs: list[tuple[int, Source]]
+    added: list[int]
+    gone: list[tuple[int, Source]]
+
+
+def _match(planned: PlannedBatch, progress: Progress) -> _Match:
+    """By name where a source has one, else by position."""
+    known = {(r.name if r.name is not None else index): (index, r) for index, r in enumerate(progress.sources)}
+    match = _Match([], [], [])
+    for index, source in enumerate(planned.sources):
+        found = known.pop(source.name if source.name is not None else index, None)
+        if found is None:
+            match.added.append(index)
+        else:
+            match.pairs.append((index, found[1]))
+    match.gone.extend(known.values())
+    return match
+
+
+def _allowed_by_table(
+    planned: PlannedBatch,
+    progress: Progress,
+    match: _Match,
+    logged: Sequence[Source | None] | None,
+    *,
+    starts_there: bool,
+    began_there: bool,
+) -> Decision | None:
+    """The rows of the table that let a batch pass where there is progress; None where none of them does."""
+    sources, batch = planned.sources, planned.batch
+    if progress.query == planned.query and progress.batch is not None:
+        if batch == progress.batch + 1 and starts_there and all(_is_new(sources[i], i, progress) for i in match.added):
+            return Run()
+        if (
+            planned.stateful
+            and batch == progress.batch
+            and began_there
+            and _equal([source.end for source in sources], match)
+        ):
+            return Rebuild()
+        if (
+            not planned.stateful
+            and batch <= progress.batch
+            and began_there
+            and _covered(planned, progress.batch, match, logged)
+        ):
+            return Skip()
+    ours = all(isinstance(source.end, KafkaSource) for source in sources)
+    return Run() if ours and not planned.stateful and starts_there and not match.added else None
+
+
+def _behind(source: SourceBatch, index: int) -> list[Difference]:
+    """What a source has read in front of the batch, where no progress says what became of it."""
+    if not isinstance(source.start, KafkaSource) or source.began is None:
+        return []
+    began = source.began.topics
+    ends = (
+        (name, p, began[name].end.get(p, end), end)
+        for name, topic in sorted(source.start.topics.items())
+        if name in began
+        for p, end in sorted(topic.end.items())
+    )
+    rows = [Rows(name, p, first, end) for name, p, first, end in ends if first < end]
+    return [progress_mismatch.behind_finding(progress_mismatch.source_label(source.name, index), rows)] if rows else []
+
+
+def _compare_start(source: SourceBatch, index: int, recorded: Source) -> list[Difference]:
+    """All that keeps a source's start from being exactly where the progress ends."""
+    label, start = progress_mismatch.source_label(source.name, index), source.start
+    if start is None:
+        return [progress_mismatch.unknown_start_finding(label)]
+    if isinstance(start, OpaqueSource) and isinstance(recorded, OpaqueSource):
+        return (
+            [] if start.text == recorded.text else [progress_mismatch.other_finding(label, start.text, recorded.text)]
+        )
+    if isinstance(start, OpaqueSource) or isinstance(recorded, OpaqueSource):
+        return [progress_mismatch.kind_finding(label)]
+    end = source.end if isinstance(source.end, KafkaSource) else start
+    elsewhere = next((cluster for cluster in (start.cluster, end.cluster) if cluster != recorded.cluster), None)
+    if elsewhere is not None:
+        return [progress_mismatch.cluster_finding(label, elsewhere, recorded.cluster)]
+    findings: list[Difference] = []
+    for topic in sorted(start.topics.keys() | recorded.topics.keys()):
+        findings += progress_mismatch.topic_findings(
+            label, topic, start.topics.get(topic), end.topics.get(topic), recorded.topics.get(topic)
+        )
+    return findings
+
+
+def _moved(planned: PlannedBatch, progress: Progress, match: _Match) -> list[Difference]:
+    """What a source would read that another one has read and reads no more: the two of a union exchanged, a topic moved
+    between them.
+    """
+    recorded = dict(match.pairs)
+    readers = [(source, planned.sources[index].end) for index, source in match.pairs] + [
+        (source, None) for _, source in match.gone
+    ]
+    given_up = [
+        place
+        for source, now in readers
+        for place in _places(source).items()
+        if place[0] not in _places(now, reading=True)
+    ]
+    findings: list[Difference] = []
+    for index, source in enumerate(planned.sources):
+        starts = _places(source.start)
+        new = _places(source.end, reading=True).keys() & starts.keys() - _places(recorded.get(index)).keys()
+        label = progress_mismatch.source_label(source.name, index)
+        findings += [
+            progress_mismatch.moved_finding(label, place[1], place[3], starts[place], end)
+            for place, end in sorted(given_up)
+            if place in new
+        ]
+    return [finding for finding in findings if finding.repeated or finding.missed]
+
+
+def _places(source: Source | None, *, reading: bool = False) -> dict[tuple[str, str, str, int], int]:
+    """The offsets of a source's partitions by cluster, topic, the topic's id and number; of sources that are not
+    semel's nothing is known.
+    """
+    if not isinstance(source, KafkaSource):
+        return {}
+    rows = [(name, topic, topic.reading if reading else topic.end) for name, topic in source.topics.items()]
+    return {(source.cluster, name, topic.id, p): offset for name, topic, ends in rows for p, offset in ends.items()}
+
+
+def _begins_earlier(source: SourceBatch, index: int, recorded: Source) -> list[Difference]:
+    """What a source would read in front of where the query once began, as after the loss of an offset log: no progress
+    speaks of those rows.
+    """
+    if source.began is None or not isinstance(recorded, KafkaSource):
+        return []
+    label = progress_mismatch.source_label(source.name, index)
+    known = {name: topic.began for name, topic in recorded.topics.items() if topic.began is not None}
+    return [
+        progress_mismatch.began_finding(label, name, partition, offset, known[name][partition])
+        for name, topic in source.began.topics.items()
+        for partition, offset in topic.end.items()
+        if name in known and offset < known[name].get(partition, 0)
+    ]
+
+
+def _is_new(source: SourceBatch, index: int, progress: Progress) -> bool:
+    """Whether a source that the progress lacks was added by name or at the end, and starts where it began."""
+    placed = source.name is not None or index >= len(progress.sources)
+    return placed and source.start == source.began
+
+
+def _equal(positions: Sequence[Source | None], match: _Match) -> bool:
+    """Whether positions are exactly those of the progress: the same sources, topics, partitions and offsets."""
+    if match.gone or any(positions[index] is not None for index in match.added):
+        return False
+    return all(positions[index] == recorded for index, recorded in match.pairs)
+
+
+def _covered(planned: PlannedBatch, done: int, match: _Match, logged: Sequence[Source | None] | None) -> bool:
+    """Whether every row of the batch lies below the progress."""
+    ends = [source.end for source in planned.sources]
+    if match.gone or any(ends[index] is not None for index in match.added):
+        return False
+    if not all(_below(ends[index], recorded) for index, recorded in match.pairs if isinstance(recorded, KafkaSource)):
+        return False
+    others = [(ends[index], recorded) for index, recorded in match.pairs if isinstance(recorded, OpaqueSource)]
+    if planned.batch == done and all(end == recorded for end, recorded in others):
+        return True
+    return not others or (logged is not None and _equal(logged, match))
+
+
+def _below(end: Source | None, recorded: KafkaSource) -> bool:
+    """Whether a source's end is at or below the progress in every partition. What the progress lacks counts as 0."""
+    if end is None:
+        return True
+    if not isinstance(end, KafkaSource) or end.cluster != recorded.cluster:
+        return False
+    for name, topic in end.topics.items():
+        known = recorded.topics.get(name)
+        if known is not None and known.id != topic.id:
+            return False
+        ends = known.end if known is not None else {}
+        if any(offset > ends.get(partition, 0) for partition, offset in topic.end.items()):
+            return False
+    return True

@@ -1,0 +1,366 @@
+"""The proof that each row of a batch was computed once and written once (DESIGN rule 2, PROTOCOL 3.5;
+docs/decisions/0010).
+
+Spark hides two things behind a job that ends well. A writing stage that ran again starts at task attempt 0 again, and
+the broker acknowledges a repeated sequence that carries other rows. And where an executor is lost, what it held of a
+shuffle is computed anew: if that comes out otherwise than the first time (a model, a request, ``uuid()``), what has
+read the one and what reads the other do not fit, and rows are there twice or not at all, though each writing task has
+run once.
+
+Both leave traces in what Spark keeps of its jobs: those of the attempt, and those in front of it that have made what
+the batch was written from. Not promised: anything about cached blocks, of which Spark keeps no such books; about what
+another job group or an earlier micro-batch computed (shuffles of RDDs outlive it); about what a program has taken out
+of Spark in front of a batch job (collected, written to files, broadcast); or about what Spark has forgotten in front of
+a batch job, since others have run a thousand jobs or stages in the meantime. A micro-batch is refused then.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from weakref import WeakKeyDictionary
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from semel.errors import AbortAndRetry
+from semel.spark.jvm import status_store, streaming_query
+from semel.spark.jvm.values import Job, Stage
+from semel.transaction.ticket import Receipt
+
+__all__ = ["FORGOTTEN", "STALE", "JobWithStages", "Proof", "check_computed_once", "sink_made"]
+
+#: The tag of an attempt that was made from what is of two computations, and stays in Spark: running it once more in the
+#: same call does not help.
+STALE = "STALE_SHUFFLE"
+#: The tag of an attempt in front of which Spark has forgotten something of the batch, as it has for the next attempt in
+#: the same call.
+FORGOTTEN = "BOOKS_FORGOTTEN"
+#: What begins the tag of every attempt of every sink: what one of them has computed is used by no other job, unless it
+#: was checkpointed.
+_SINKS = "semel-write-"
+_SECONDS = 10.0
+#: In the place of the RDD of a stage that Spark has forgotten.
+_FORGOTTEN = -1
+#: So many jobs in front of a call are looked at: of a stateless query two or three have made its shuffles.
+_LOOK_BACK = 100
+#: How many events Spark had dropped when a prefix was proven last, or its sink was made, by application.
+_dropped: WeakKeyDictionary[SparkContext, dict[str, int]] = WeakKeyDictionary()
+#: A job, and the stages that it lists: all that its last one depends on, whether computed in it or found done.
+JobWithStages = tuple[Job, Sequence[Stage]]
+
+
+class Proof:
+    """The proof for one call to write a batch under a ``prefix``. The Spark jobs of an attempt carry its ``tag``.
+
+    A micro-batch, of the ``run`` of a query, has its DataFrame to itself: nothing in front of the call before has made
+    what it is written from. That holds since a sink and its prefix have one call in a batch: a second one is refused
+    (SECOND_CALL, PREFIX_IN_USE). The DataFrame of a batch job may be written once more after a failure.
+    """
+
+    def __init__(self, df: DataFrame, prefix: str, *, run: str | None) -> None:
+        self._spark = df.sparkSession
+        self._df = df
+        self._prefix = _beginning(prefix)
+        self._call = f"{self._prefix}{uuid.uuid4()}-"
+        self._run = run
+        self._attempt = 0
+        # what is at work beside the call is not in front of it
+        self._before = max(status_store.job_ids(self._spark, run), default=-1)
+        self._ended: dict[int, Job] = {}
+        self._met_the_call_before = False
+        context = self._spark.sparkContext
+        # in front of a batch job is anybody's; and where nothing is known, the sink was made before the application
+        # began
+        self._dropped = (
+            _dropped.get(context, {}).get(self._prefix, 0) if run is not None else status_store.dropped(context)
+        )
+        self._persisted = streaming_query.newest_persisted(df)
+
+    @property
+    def tag(self) -> str:
+        """What the jobs of this attempt carry, and no others."""
+        return f"{self._call}{self._attempt}"
+
+    def next_attempt(self) -> None:
+        """The batch is written again, in the same call."""
+        self._attempt += 1
+        self._persisted = max(self._persisted, streaming_query.newest_persisted(self._df))
+
+    def prove(self, receipts: Sequence[Receipt]) -> None:
+        """Raise :class:`AbortAndRetry` unless Spark confirms that the writing stage ran once, and that nothing in front
+        of it was computed twice.
+
+        The receipts are counted as well: an attempt that Spark killed is in none of its columns. Without any, no task
+        was needed, and no stage wrote: that there are no rows may be what is torn.
+        """
+        stage = _writing_stage(receipts) if receipts else None
+        if stage is None and not status_store.wait_until_current(self._spark, _SECONDS):
+            raise self._late(f"Spark's books of its jobs were not complete within {_SECONDS:.0f} s")
+        jobs = self._batch(stage)
+        self._check_nothing_dropped()
+        if (
+            self._run is not None
+            and not self._met_the_call_before
+            and status_store.forgot_jobs_since(
+                self._spark, partial(streaming_query.batch_start_ms, self._df, self._run)
+            )
+        ):
+            raise _unproven(
+                "Spark may have forgotten jobs of this batch already",
+                "Raise spark.ui.retainedJobs (1000 by default).",
+                FORGOTTEN,
+            )
+        # with adaptive execution each stage has a job to itself: then the common case needs no look at the stages
+        if all(job.computed_one and (stage not in job.stages or _written_once(job, receipts)) for job in jobs):
+            return
+        told = self._told(jobs)
+        if stage is not None:
+            _check_written_once(next(listed for _, stages in told for listed in stages if listed.id == stage), receipts)
+        check_computed_once(told, self.tag, micro_batch=self._run is not None, kept=self._newest_kept)
+
+    def _check_nothing_dropped(self) -> None:
+        """Raise :class:`AbortAndRetry` where what Spark has dropped may have been of this batch.
+
+        It counts that before it keeps what comes behind.
+        """
+        context = self._spark.sparkContext
+        before, dropped = self._dropped, status_store.dropped(context)
+        _dropped.setdefault(context, {})[self._prefix] = dropped
+        if dropped > before:
+            raise _unproven(
+                f"Spark has dropped {dropped - before} events of what it runs, since its driver has too much to do,"
+                " and jobs of this batch may be among them",
+                "Raise spark.scheduler.listenerbus.eventqueue.appStatus.capacity (10000 by default).",
+                FORGOTTEN,
+            )
+
+    def _late(self, reason: str) -> AbortAndRetry:
+        """What was waited for may be among what Spark has dropped, and never come: then that is said, and it is not
+        waited for in another try.
+        """
+        self._check_nothing_dropped()
+        return _unproven(reason, "Spark is late with what it keeps of its jobs: its driver has too much to do.")
+
+    def _newest_kept(self) -> int:
+        """Also what was persisted when a try began: its plan reads the blocks, and somebody may have let go of them
+        since.
+        """
+        return max(
+            streaming_query.newest_checkpoint(self._df), streaming_query.newest_persisted(self._df), self._persisted
+        )
+
+    def _batch(self, stage: int | None) -> list[Job]:
+        """All jobs of the batch, the oldest first, when that of the writing stage has ended, or all of them where there
+        is none.
+        """
+        deadline = status_store.poll_deadline(_SECONDS)
+        while True:
+            jobs = list(self._jobs())
+            # those that it has read from have ended before it began; one that still runs is one that it did not need in
+            # the end
+            if any(stage in job.stages and not job.running for job in jobs) or (
+                stage is None and not self._awaited(jobs)
+            ):
+                return jobs[::-1]
+            if deadline.passed:
+                raise self._late(f"Spark did not show within {_SECONDS:.0f} s how the jobs of the batch ended")
+            deadline.pause()
+
+    def _awaited(self, jobs: Sequence[Job]) -> bool:
+        """Of this call alone: what of others still runs, nobody here has waited for."""
+        return any(job.running and _carries(job, self._call) for job in jobs)
+
+    def _jobs(self) -> Iterator[Job]:
+        """Those of this call and those in front of it, for a micro-batch back to the call before, the newest first."""
+        self._met_the_call_before, in_front = False, 0
+        for id in status_store.job_ids(self._spark, self._run):
+            job = self._ended.get(id) or status_store.job(self._spark, id)
+            if job is None or in_front == _LOOK_BACK:
+                return
+            if not job.running:
+                self._ended[id] = job
+            if not _carries(job, self._call):
+                if self._run is not None and _carries(job, self._prefix):
+                    self._met_the_call_before = True
+                    return
+                in_front += id <= self._before
+            yield job
+
+    def _told(self, jobs: Sequence[Job]) -> list[JobWithStages]:
+        """With the stages of each. What Spark has forgotten first are those that were found done: of them only the ids
+        are told.
+
+        In front of a batch job, the look ends where more is forgotten.
+        """
+        known = status_store.stages(self._spark, {id for job in jobs for id in job.stages})
+        told: list[JobWithStages] = []
+        for job in reversed(jobs):
+            stages = [known.get(id) or Stage(id, 0, 0, 0, 0, _FORGOTTEN, 0) for id in job.stages]
+            told.append((job, stages))
+            if sum(stage.completed > 0 or stage.attempt > 0 for stage in stages) >= job.completed:
+                continue
+            if self._run is not None or _carries(job, self._call):
+                raise _unproven(
+                    f"Spark has forgotten stages of job {job.id} already",
+                    "Raise spark.ui.retainedStages (1000 by default).",
+                    FORGOTTEN,
+                )
+            if job.id <= self._before:
+                break
+        return told[::-1]
+
+
+def sink_made(prefix: str) -> None:
+    """Of what Spark has dropped in this application, that which was before now is not of this prefix's batches."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        _dropped.setdefault(context, {}).setdefault(_beginning(prefix), status_store.dropped(context))
+
+
+def _beginning(prefix: str) -> str:
+    """What the tags of all attempts of a prefix begin with, and of no other: the look ends there.
+
+    As a digest, since tags take no comma.
+    """
+    return f"{_SINKS}{sha256(prefix.encode()).hexdigest()}-"
+
+
+def _carries(job: Job, start: str) -> bool:
+    return any(tag.startswith(start) for tag in job.tags)
+
+
+def _of_another_attempt(job: Job, tag: str) -> bool:
+    return tag not in job.tags and _carries(job, _SINKS)
+
+
+def check_computed_once(told: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: Callable[[], int]) -> None:
+    """Raise :class:`AbortAndRetry` where what the attempt of this tag was written from may be of two computations.
+
+    ``told`` are the jobs of the batch in their order. Tagged STALE_SHUFFLE where that was so before the attempt: it
+    would be in the next one, too. ``kept`` finds the id of the newest RDD that what is written was checkpointed in, or
+    that anybody has persisted, or -1. It costs a call for each RDD, and is called only where something was computed
+    twice.
+    """
+    everything = {stage.rdd for _, stages in told for stage in stages}
+    newest = kept() if _torn(told, everything, tag) else -1
+    used = _used(told, tag, micro_batch=micro_batch, kept=newest)
+    if again := _torn([(job, stages) for job, stages in told if tag not in job.tags], used, tag, newest):
+        raise AbortAndRetry(
+            f"stage {again[0].id} has computed anew what had been lost with an executor, and what was read before of"
+            " the first is used, too: the rows could be of two computations. That was so before this try, and Spark"
+            " keeps it (shuffles that it has made before it called the sink, or of RDDs, a checkpoint, or what was"
+            " cached). The transaction is aborted; nothing of it is visible. Start a new run of the query, as"
+            " semel.spark.keep_running does; for a batch job make its DataFrame anew, with the RDDs and checkpoints"
+            " that it is made from, and nothing of it cached, in a job group of its own"
+            " (spark.sparkContext.setJobGroup), and write it again.",
+            tag=STALE,
+        )
+    for stage in (stage for job, stages in told if tag in job.tags for stage in stages):
+        if stage.attempt:
+            raise _unproven(f"stage {stage.id} in front of the writing one ran again")
+    if again := _torn(told, used, tag, newest):
+        raise _unproven(f"stage {again[0].id} has computed again what had been read before")
+
+
+def _used(told: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: int) -> set[int]:
+    """The RDDs that the attempt may be written from: what its own jobs list, which is its lineage, and what is in no
+    lineage.
+
+    In front of a micro-batch anything may have been broadcast for it; in front of a batch job the same may be
+    anybody's. What was checkpointed is the exception, for both: RDDs older than the checkpoint may be in it, whoever
+    computed them. A lazy checkpoint is written by the first job over its RDD, which may be that of a try that was
+    refused, and the next try begins from it. Cached blocks are alike, and what a cached plan has broadcast: both are
+    made of RDDs that are older than the one that is persisted. Where its own jobs list a stage that Spark has
+    forgotten, that may be of any RDD.
+    """
+
+    any_of_all = any(tag in job.tags and stage.rdd == _FORGOTTEN for job, stages in told for stage in stages)
+
+    def may_be_used(job: Job, stage: Stage) -> bool:
+        in_front = micro_batch and not _of_another_attempt(job, tag)
+        return any_of_all or tag in job.tags or in_front or stage.rdd < kept
+
+    return {stage.rdd for job, stages in told for stage in stages if may_be_used(job, stage)}
+
+
+def _torn(told: Sequence[JobWithStages], used: set[int], tag: str, kept: int = -1) -> list[Stage]:
+    """The stages that have computed again a part of what had been read.
+
+    A shuffle that is partly lost is computed by the next attempt of its stage, or in a later job by a stage of the same
+    RDD, a new one or that which was found done. Where nothing was made of it before, each of its parts is there once. A
+    stage that is forgotten may have been any that writes a shuffle, found done; what answers a job (each try of
+    ``take``) is never found done.
+    """
+    alike: defaultdict[int, list[tuple[Stage, Job, Sequence[Stage]]]] = defaultdict(list)
+    for job, stages in told:
+        for stage in stages:
+            alike[stage.rdd].append((stage, job, stages))
+    forgotten = alike.pop(_FORGOTTEN, [])
+    torn: set[Stage] = set()
+    for rdd in used & alike.keys():
+        listed = alike[rdd]
+        # in one job two stages may have the same RDD: two shuffles of one RDD
+        first = {stage.id for stage, job, _ in listed if job == listed[0][1]}
+        again = {stage for stage, _, _ in listed if stage.attempt or (stage.completed and stage.id not in first)}
+        if not again:
+            continue
+        read, perhaps = (
+            [stage.id for stage, job, stages in some if _read(stage, job, stages, used, tag, kept)]
+            for some in (listed, forgotten)
+        )
+        # what a later stage of a job has read is a shuffle, also where no row of it was written
+        shuffles = {stage.id for stage, job, _ in listed if stage.shuffled or stage.id < max(job.stages)}
+        torn.update(
+            stage
+            for stage in again
+            if any(id <= stage.id for id in [*read, *(perhaps if stage.id in shuffles else ())])
+        )
+    return sorted(torn, key=lambda stage: stage.id)
+
+
+def _read(stage: Stage, job: Job, stages: Sequence[Stage], used: Collection[int], tag: str, kept: int) -> bool:
+    """Whether something that may be used was made of a stage in a job.
+
+    What another attempt of a sink has made is not, but for what is found again: shuffles of RDDs, checkpoints, cached
+    blocks, which may hold what was made of any RDD that is older. Of other jobs it cannot be known: what they have
+    collected may be the small side of a join.
+    """
+    apart = _of_another_attempt(job, tag) and (stage.rdd == _FORGOTTEN or stage.rdd > kept)
+    readers = [reader for reader in stages if reader.id > stage.id]
+    return any(
+        reader.rdd == _FORGOTTEN or ((reader.completed or reader.attempt) and (not apart or reader.rdd in used))
+        for reader in readers
+    )
+
+
+def _writing_stage(receipts: Sequence[Receipt]) -> int:
+    stages = {receipt.stage for receipt in receipts}
+    if len(stages) != 1 or any(receipt.attempt for receipt in receipts):
+        raise _unproven(f"the receipts name stages {sorted(stages)}")
+    return stages.pop()
+
+
+def _written_once(job: Job, receipts: Sequence[Receipt]) -> bool:
+    return job.completed_tasks == len(receipts) and not job.failed_tasks
+
+
+def _check_written_once(stage: Stage, receipts: Sequence[Receipt]) -> None:
+    if stage.attempt or stage.failed:
+        raise _unproven(f"stage {stage.id} ran again (attempt {stage.attempt}, {stage.failed} failed tasks)")
+    if not stage.completed == stage.tasks == len(receipts):
+        raise _unproven(
+            f"stage {stage.id} had {stage.tasks} tasks, of which {stage.completed} ended, and {len(receipts)}"
+            " receipts came back"
+        )
+
+
+def _unproven(reason: str, therefore: str = "An executor was probably lost.", tag: str = "UNPROVEN") -> AbortAndRetry:
+    return AbortAndRetry(
+        f"it is not proven that every task wrote exactly once: {reason}. {therefore} The transaction is aborted;"
+        " nothing of it is visible. Run the batch again.",
+        tag=tag,
+    )

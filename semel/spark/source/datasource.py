@@ -1,0 +1,281 @@
+"""``format("semel")``: Kafka topics as DataFrames, batch and streaming, with the columns and options of Spark's
+``kafka`` source (DESIGN section 3).
+
+::
+
+    orders = spark.readStream.format("semel").option("kafka.bootstrap.servers", servers).option("subscribe", "in").load()
+
+Spark finds the format by :mod:`pyspark_semel`. It makes and pickles sources and readers freely, in processes of its
+own: one plans a batch query, one lives as long as a streaming query runs, and Python workers read, each of them many
+tasks one after the other, with the connections that it has. So a reader holds its options only, makes what it needs
+when it is used, and travels sealed (:mod:`semel.spark.version_guard`). Not promised: an order of rows between Kafka's
+partitions, and within one only while it is read by one task (DESIGN rule 11).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from pyspark.sql import types as t
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from semel.config import ClientConfig
+from semel.errors import ConfigError, Unsupported
+from semel.read import Range, Reader, check_ranges
+from semel.spark.source.batch_ranges import split_into_tasks
+from semel.spark.source.options import Limits, SourceOptions
+from semel.spark.source.stream import StreamPlan
+from semel.spark.source.topics import SourceTopics
+from semel.spark.source_offset import SourceOffset, as_dict, parse
+from semel.spark.version_guard import SealedPartition, SealedReader, pack
+from semel.spark.worker_client import client
+from semel.wire.client import Client
+
+__all__ = ["BatchReader", "SemelSource", "Slice", "StreamReader"]
+
+_COLUMNS = [
+    t.StructField("key", t.BinaryType()),
+    t.StructField("value", t.BinaryType()),
+    t.StructField("topic", t.StringType()),
+    t.StructField("partition", t.IntegerType()),
+    t.StructField("offset", t.LongType()),
+    t.StructField("timestamp", t.TimestampType()),
+    t.StructField("timestampType", t.IntegerType()),
+]
+_HEADERS = t.StructField(
+    "headers", t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
+)
+_UNLIMITED = Limits(None, None, 0)
+
+
+class SemelSource(DataSource):
+    """The source, with the options that the user gave."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name that ``format`` is given."""
+        return "semel"
+
+    def schema(self) -> t.StructType:
+        """The columns of Spark's ``kafka`` source.
+
+        All options are checked here, when the DataFrame is made, as far as that needs no cluster.
+        """
+        return _schema(SourceOptions.parse(self.options, warn=True))
+
+    def reader(self, schema: t.StructType) -> BatchReader:
+        """The reader of a batch query."""
+        return BatchReader(self._checked(schema))
+
+    def streamReader(self, schema: t.StructType) -> StreamReader:
+        """The reader of a streaming query."""
+        return StreamReader(self._checked(schema))
+
+    def writer(self, schema: t.StructType, overwrite: bool) -> NoReturn:
+        """Refused: see the message."""
+        raise Unsupported(
+            'df.write.format("semel") is not there yet. Nothing was written. Use semel.spark.KafkaSink:'
+            " KafkaSink(topic=…, …).write(df, version=…)."
+        )
+
+    def streamWriter(self, schema: t.StructType, overwrite: bool) -> NoReturn:
+        """Refused: see the message."""
+        raise Unsupported(
+            'df.writeStream.format("semel") is not there yet. Nothing was written. Use semel.spark.KafkaSink:'
+            " df.writeStream.foreachBatch(KafkaSink(…))."
+        )
+
+    def _checked(self, schema: t.StructType) -> SourceOptions:
+        options = SourceOptions.parse(self.options)
+        if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in _schema(options)]:
+            raise ConfigError(
+                "the columns of a Kafka source are fixed, and others were given with schema(). Nothing was read."
+                " Remove it, and parse value in the DataFrame (from_json, from_avro).",
+                tag="SCHEMA_GIVEN",
+            )
+        return options
+
+
+def _schema(options: SourceOptions) -> t.StructType:
+    return t.StructType([*_COLUMNS, _HEADERS] if options.headers else _COLUMNS)
+
+
+# ---- in tasks
+
+
+@dataclass(frozen=True)
+class Slice(InputPartition):
+    """What one task reads."""
+
+    range: Range
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SealedPartition, pack(self.range)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """All that a task needs to know of its source."""
+
+    config: ClientConfig
+    read_committed: bool
+    headers: bool
+    fail_on_data_loss: bool
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> _Reading:
+        return cls(options.config, options.read_committed, options.headers, options.fail_on_data_loss)
+
+    def rows(self, partition: InputPartition) -> Iterator[Any]:
+        """Arrow record batches.
+
+        Where there is nothing to plan Spark makes up a partition of its own, which is empty.
+        """
+        if isinstance(partition, SealedPartition):  # a slice that has travelled
+            wanted = partition.unpack()
+        elif isinstance(partition, Slice):
+            wanted = partition.range
+        else:
+            return iter(())
+        reader = Reader(
+            client(self.config),
+            [wanted],
+            read_committed=self.read_committed,
+            headers=self.headers,
+            fail_on_data_loss=self.fail_on_data_loss,
+        )
+        return iter(reader)
+
+
+# ---- batch
+
+
+class BatchReader(DataSourceReader):
+    """Reads what is there when the query is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._start, self._end = options.for_batch()
+        self._reading = _Reading.of(options)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SealedReader, pack(self._reading.rows)
+
+    def partitions(self) -> list[InputPartition]:
+        """One for each Kafka partition that has rows to read, or more where that was asked for."""
+        options = self._options
+        with Client(options.config) as client:
+            topics = SourceTopics(client, options)
+            selected = topics.select()
+            starts, ends = topics.starts(selected, self._start), topics.ends(selected, self._end)
+            _check_forwards(starts, ends)
+            ranges = [
+                Range(name, selected[name, index], index, starts[name, index], ends[name, index])
+                for name, index in sorted(selected)
+            ]
+            checked = check_ranges(
+                client, [one for one in ranges if one.size > 0], fail_on_data_loss=options.fail_on_data_loss
+            )
+        return [Slice(one) for one in split_into_tasks(checked.ranges, options.min_partitions, options.max_records)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of one partition."""
+        return self._reading.rows(partition)
+
+
+def _check_forwards(starts: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int]) -> None:
+    wrong = sorted(partition for partition, start in starts.items() if start > ends[partition])
+    if wrong:
+        topic, index = wrong[0]
+        raise ConfigError(
+            f"{topic}-{index} would be read from offset {starts[wrong[0]]} to {ends[wrong[0]]}, which is before that."
+            " Nothing was read. Change where to start or where to end.",
+            tag="END_BEFORE_START",
+        )
+
+
+# ---- streaming
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans the micro-batches of one run of a query, in one process that lives as long as the run, and reads them in
+    tasks.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._reading = _Reading.of(options)
+        options.for_stream()
+        self._client: Client | None = None
+        self._plan: StreamPlan | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SealedReader, pack(self._reading.rows)
+
+    def _planning(self) -> StreamPlan:
+        if self._plan is None:
+            self._client = Client(self._options.config)
+            self._plan = StreamPlan(self._client, self._options)
+        return self._plan
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query starts, marked as such."""
+        return as_dict(self._planning().initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limits of the options, as far as Spark has words for them; :meth:`latestOffset` knows the rest."""
+        limits = self._options.limits
+        if limits.most is not None:
+            return ReadMaxRows(limits.most)
+        return ReadMinRows(limits.least) if limits.least is not None else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next batch ends."""
+        return as_dict(self._planning().advance(_offset(start), self._limits(limit)))
+
+    def _limits(self, limit: ReadLimit) -> Limits:
+        """Spark's word goes before the options, and it has none for both limits at once."""
+        mine = self._options.limits
+        if isinstance(limit, ReadMaxRows):
+            return replace(mine, most=limit.max_rows)
+        if isinstance(limit, ReadMinRows):
+            return replace(mine, most=None, least=limit.min_rows)
+        return _UNLIMITED
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Where the topics ended when the last batch was planned: with the batch's own end, the lag in the query's
+        progress.
+        """
+        reported = self._planning().reported
+        return as_dict(reported) if reported is not None else None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take what is there now as all there is."""
+        self._planning().freeze()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch."""
+        return [Slice(one) for one in self._planning().ranges(_offset(start), _offset(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of one partition."""
+        return self._reading.rows(partition)
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+
+
+def _offset(given: dict[str, Any]) -> SourceOffset:
+    return parse(json.dumps(given))

@@ -1,0 +1,420 @@
+"""The options of ``format("semel")``: those of Spark's ``kafka`` source, with its names, meanings and defaults (DESIGN
+section 3).
+
+Ours are ``startingOffsets=committed`` with ``transactionalIdPrefix`` and ``progressTopic`` (PROTOCOL 6). Like Spark's
+source, a time wins over offsets where both are given, and a time for all partitions over one for each. What steers a
+JVM consumer only is accepted and named in a warning; what would contradict how Spark keeps offsets is refused. Not
+promised: that what was asked for exists; :mod:`semel.spark.source.topics` looks.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from semel.config import MEANINGLESS, ClientConfig
+from semel.errors import ConfigError
+from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
+from semel.spark.options import group_of, kafka_properties, known_names, number, one_of, truth
+from semel.strict_json import read_object
+from semel.transaction.progress.topic import DEFAULT_TOPIC
+from semel.transaction.transactional_id import check_prefix
+
+__all__ = ["Assign", "Limits", "Resume", "Selection", "SourceOptions", "Start", "Subscribe", "SubscribePattern"]
+
+log = logging.getLogger("semel")
+
+_SELECTIONS = ("subscribe", "subscribePattern", "assign")
+_ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_TRIGGERS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+#: Retries, poll times and group names of Spark's own consumers: there are none here.
+_IGNORED = ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
+_KNOWN = (
+    *_SELECTIONS,
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    *_ENDINGS,
+    "minPartitions",
+    "maxRecordsPerPartition",
+    *_TRIGGERS,
+    "failOnDataLoss",
+    "includeHeaders",
+    "transactionalIdPrefix",
+    "progressTopic",
+    *_IGNORED,
+)
+_REFUSED = {
+    "auto.offset.reset": "where to start is startingOffsets (earliest, latest, committed or offsets), and a restarted"
+    " query goes on where it was",
+    "enable.auto.commit": "offsets are committed by KafkaSink, in its transaction, to kafka.group.id",
+    "key.deserializer": "keys come as binary: cast them in the DataFrame",
+    "value.deserializer": "values come as binary: cast them in the DataFrame",
+    "interceptor.classes": "there is no JVM consumer that could be intercepted",
+}
+#: Unless it is set. Kafka's default of 1 MiB is for consumers that ask for many partitions at once; a task asks for
+#: one, and each answer costs about 1 ms beside its rows (measured: 25 to 40 % less of the processor's time with 4 MiB,
+#: nothing more with 16).
+_FETCH_BYTES = 4 << 20
+_LATEST, _EARLIEST = -1, -2
+#: Longer ones take seconds to be understood, in each process that makes the source.
+_LONGEST_PATTERN = 10_000
+_DELAY_MS = 15 * 60 * 1000
+_UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """These topics, with all their partitions."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePattern:
+    """Every topic whose whole name matches, but Kafka's internal topics and semel's own progress."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """These partitions and no others."""
+
+    partitions: tuple[tuple[str, int], ...]
+
+
+Selection = Subscribe | SubscribePattern | Assign
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where the transactions of ``prefix`` have got to, else what ``group`` has committed."""
+
+    prefix: str | None
+    progress_topic: str
+    group: str | None
+
+
+Start = StartSpec | Resume
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a micro-batch may or must hold, in offsets. ``delay_ms``: how long too little is waited with."""
+
+    most: int | None
+    least: int | None
+    delay_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a source was told.
+
+    ``starting`` and ``ending`` are None where nothing was: see :meth:`for_stream` and :meth:`for_batch`.
+    """
+
+    config: ClientConfig
+    group: str | None
+    selection: Selection
+    starting: Start | None
+    ending: EndSpec | None
+    progress_topic: str
+    min_partitions: int | None
+    max_records: int | None
+    limits: Limits
+    fail_on_data_loss: bool
+    headers: bool
+    given: frozenset[str]
+
+    @classmethod
+    def parse(cls, given: Mapping[str, object], *, warn: bool = False) -> SourceOptions:
+        """Read options. Raises :class:`ConfigError` for what is unknown, malformed or contradictory; ``warn`` names
+        what means nothing here.
+
+        Spark makes a source in several processes, so it warns in one of them only.
+        """
+        properties = kafka_properties(given)
+        options = known_names(given, _KNOWN)
+        _refuse(properties)
+        group = group_of(properties)
+        if warn:
+            _name_ignored(options)
+            _name_split(options)
+        else:
+            properties = {name: value for name, value in properties.items() if name not in MEANINGLESS}
+        properties.setdefault("max.partition.fetch.bytes", str(_FETCH_BYTES))
+        progress_topic = options.get("progressTopic", DEFAULT_TOPIC)
+        return cls(
+            config=ClientConfig.parse(properties),
+            group=group,
+            selection=_selection(options),
+            starting=_starting(options, group, progress_topic),
+            ending=_ending(options),
+            progress_topic=progress_topic,
+            min_partitions=_positive(options, "minPartitions"),
+            max_records=_positive(options, "maxRecordsPerPartition"),
+            limits=_limits(options),
+            fail_on_data_loss=truth(options, "failOnDataLoss", True),
+            headers=truth(options, "includeHeaders", False),
+            given=frozenset(options),
+        )
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether rows of open and aborted transactions stay hidden."""
+        return self.config.isolation_level == "read_committed"
+
+    def for_stream(self) -> Start:
+        """Where a new streaming query starts. Raises :class:`ConfigError` for options of batch queries."""
+        endings = [name for name in _ENDINGS if name in self.given]
+        if endings:
+            raise ConfigError(
+                f"{endings[0]} is for batch queries: a streaming query has no end. Nothing was read. Remove it."
+            )
+        return self.starting if self.starting is not None else Latest()
+
+    def for_batch(self) -> tuple[Start, EndSpec]:
+        """Where a batch query starts and ends. Raises :class:`ConfigError` for what would leave it nothing to read."""
+        start = self.starting if self.starting is not None else Earliest()
+        end = self.ending if self.ending is not None else Latest()
+        if isinstance(start, Latest) or (isinstance(start, AtOffsets) and _LATEST in _numbers(start.offsets)):
+            raise ConfigError(
+                "a batch query cannot start at the latest offset: there is nothing behind it. Nothing was read."
+                " Change startingOffsets."
+            )
+        if isinstance(start, AtOffsets) and isinstance(end, AtOffsets):
+            _check_pair(start.offsets, end.offsets, "offset")
+        if isinstance(start, AtTimestamp) and isinstance(end, AtTimestamp):
+            _check_times(start.timestamp, end.timestamp)
+        ignored = [name for name in _TRIGGERS if name in self.given]
+        if ignored:
+            log.warning("a batch query has no triggers, so these options change nothing: %s", ", ".join(ignored))
+        return start, end
+
+
+def _refuse(properties: Mapping[str, str]) -> None:
+    for name, reason in _REFUSED.items():
+        if name in properties:
+            raise ConfigError(
+                f"kafka.{name} cannot be set on a source: {reason}. Nothing was read. Remove it.", tag="OPTION_REFUSED"
+            )
+
+
+def _name_ignored(options: Mapping[str, str]) -> None:
+    ignored = [name for name in _IGNORED if name in options]
+    if ignored:
+        log.warning(
+            "these options belong to Spark's own Kafka consumers and change nothing here: %s", ", ".join(ignored)
+        )
+
+
+def _name_split(options: Mapping[str, str]) -> None:
+    given = [name for name in ("minPartitions", "maxRecordsPerPartition") if name in options]
+    if given:
+        log.warning(
+            "with %s several tasks may read one source partition: the order of its rows is not guaranteed",
+            " and ".join(given),
+        )
+
+
+# ---- what to read
+
+
+def _selection(options: Mapping[str, str]) -> Selection:
+    given = [name for name in _SELECTIONS if name in options]
+    if len(given) != 1:
+        found = f"{' and '.join(given)} were" if given else "none was"
+        raise ConfigError(
+            f"one of subscribe, subscribePattern and assign says what to read, and {found} given. Nothing was read."
+            " Give one of them."
+        )
+    name, text = given[0], options[given[0]].strip()
+    if name == "assign":
+        return Assign(_assigned(text))
+    if name == "subscribePattern":
+        return SubscribePattern(_pattern(text))
+    topics = tuple(dict.fromkeys(filter(None, (topic.strip() for topic in text.split(",")))))
+    if not topics:
+        raise ConfigError("subscribe names no topic. Nothing was read. Give it as topic[,topic].")
+    return Subscribe(topics)
+
+
+def _pattern(text: str) -> str:
+    if len(text) > _LONGEST_PATTERN:
+        raise ConfigError(
+            f"subscribePattern is longer than {_LONGEST_PATTERN} characters. Nothing was read. List the topics with"
+            " subscribe."
+        )
+    try:
+        re.compile(text)
+    except (
+        re.error,
+        RecursionError,
+        OverflowError,
+        ValueError,
+    ) as error:  # the last of a number with thousands of digits
+        raise ConfigError(
+            f"subscribePattern={text:.200} is no regular expression ({error}). Nothing was read. Correct it."
+        ) from None
+    if not text:
+        raise ConfigError(
+            "subscribePattern is empty. Nothing was read. Give a regular expression that matches whole topic names."
+        )
+    return text
+
+
+def _assigned(text: str) -> tuple[tuple[str, int], ...]:
+    value = _json("assign", text, '{"topic":[0,1]}')
+    listed = [(topic, index) for topic, indexes in value.items() if isinstance(indexes, list) for index in indexes]
+    if (
+        not listed
+        or not all(isinstance(v, list) and v for v in value.values())
+        or not all(type(i) is int and i >= 0 for _, i in listed)
+    ):
+        raise _malformed("assign", text, '{"topic":[0,1]}')
+    return tuple(sorted(set(listed)))
+
+
+# ---- where to start and end
+
+
+def _starting(options: Mapping[str, str], group: str | None, progress_topic: str) -> Start | None:
+    no_match: Literal["error", "latest"] = "error"
+    if one_of(options, "startingOffsetsByTimestampStrategy", "error", "latest") == "latest":
+        no_match = "latest"
+    by_time = _by_time(options, "starting", no_match)
+    text = options.get("startingOffsets", "").strip()
+    if by_time is not None or not text:
+        return by_time
+    match text.lower():
+        case "earliest":
+            return Earliest()
+        case "latest":
+            return Latest()
+        case "committed":
+            return _resume(options.get("transactionalIdPrefix"), progress_topic, group)
+    return AtOffsets(_partitions("startingOffsets", text, least=_EARLIEST))
+
+
+def _resume(prefix: str | None, progress_topic: str, group: str | None) -> Resume:
+    if prefix is None and group is None:
+        raise ConfigError(
+            "startingOffsets=committed was given without transactionalIdPrefix or kafka.group.id, so nobody's"
+            " progress is meant. Nothing was read. Name the prefix of the sink, or the group."
+        )
+    return Resume(check_prefix(prefix) if prefix is not None else None, progress_topic, group)
+
+
+def _ending(options: Mapping[str, str]) -> EndSpec | None:
+    by_time = _by_time(options, "ending", "latest")
+    text = options.get("endingOffsets", "").strip()
+    if by_time is not None or not text:
+        return by_time
+    if text.lower() == "latest":
+        return Latest()
+    if text.lower() == "earliest":
+        raise ConfigError(
+            "reading cannot end at the earliest offset. Nothing was read. Give endingOffsets as latest, or an offset"
+            " for each partition."
+        )
+    return AtOffsets(_partitions("endingOffsets", text, least=_LATEST))
+
+
+def _by_time(options: Mapping[str, str], side: str, no_match: Literal["error", "latest"]) -> AtTimestamp | None:
+    name = f"{side}Timestamp"
+    if name in options:
+        return AtTimestamp(number(options, name, 0), no_match)
+    name = f"{side}OffsetsByTimestamp"
+    if name in options:
+        return AtTimestamp(_partitions(name, options[name], least=0), no_match)
+    return None
+
+
+def _partitions(name: str, text: str, *, least: int) -> dict[str, dict[int, int]]:
+    example = '{"topic":{"0":23,"1":-1}}' if least < 0 else '{"topic":{"0":1700000000000}}'
+    value = _json(name, text, example)
+    try:
+        parsed = {topic: {int(index): number for index, number in row.items()} for topic, row in value.items()}
+    except (AttributeError, ValueError):
+        raise _malformed(name, text, example) from None
+    flat = [(index, number) for row in parsed.values() for index, number in row.items()]
+    if not flat or not all(index >= 0 and type(number) is int and number >= least for index, number in flat):
+        raise _malformed(name, text, example)
+    return parsed
+
+
+def _numbers(given: Mapping[str, Mapping[int, int]]) -> list[int]:
+    return [number for row in given.values() for number in row.values()]
+
+
+def _check_times(start: int | Mapping[str, Mapping[int, int]], end: int | Mapping[str, Mapping[int, int]]) -> None:
+    if isinstance(start, int) and isinstance(end, int):
+        _check_pair({"": {0: start}}, {"": {0: end}}, "timestamp")
+    elif not isinstance(start, int) and not isinstance(end, int):
+        _check_pair(start, end, "timestamp")
+
+
+def _check_pair(start: Mapping[str, Mapping[int, int]], end: Mapping[str, Mapping[int, int]], what: str) -> None:
+    """The same partitions on both sides, and no end before its start."""
+    starts, ends = (
+        {(topic, index): n for topic, row in side.items() for index, n in row.items()} for side in (start, end)
+    )
+    if starts.keys() != ends.keys():
+        topic, index = min(starts.keys() ^ ends.keys())
+        raise ConfigError(
+            f"{topic}-{index} has its {what} on one side only (where to start, where to end). Nothing was read. Name"
+            " it on both."
+        )
+    for (topic, index), first in starts.items():
+        if 0 <= ends[topic, index] < first:
+            named = f"{topic}-{index} starts" if topic else "reading starts"
+            raise ConfigError(
+                f"{named} at {what} {first} and ends before that, at {ends[topic, index]}. Nothing was read. Give an"
+                " end behind the start."
+            )
+
+
+# ---- numbers
+
+
+def _limits(options: Mapping[str, str]) -> Limits:
+    most, least = _positive(options, "maxOffsetsPerTrigger"), _positive(options, "minOffsetsPerTrigger")
+    if most is not None and least is not None and least > most:
+        raise ConfigError(
+            f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}: no batch could be made. Nothing was"
+            " read. Lower it."
+        )
+    return Limits(most, least, _duration_ms(options.get("maxTriggerDelay")))
+
+
+def _duration_ms(text: str | None) -> float:
+    if text is None:
+        return _DELAY_MS
+    match = re.fullmatch(r"(\d{1,15})\s*([a-z]*)", text.strip().lower())
+    if match is None or (match[2] or "ms") not in _UNITS_MS:
+        raise ConfigError(
+            f"maxTriggerDelay={text} is no length of time. Nothing was read. Give it like 500ms, 30s, 15m or 1h."
+        )
+    return int(match[1]) * _UNITS_MS[match[2] or "ms"]
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    return number(options, name, 1, 1) if name in options else None
+
+
+def _json(name: str, text: str, example: str) -> dict[str, Any]:
+    try:
+        return read_object(text)
+    except ValueError:
+        raise _malformed(name, text, example) from None
+
+
+def _malformed(name: str, text: str, example: str) -> ConfigError:
+    others = {"startingOffsets": " or earliest, latest, committed", "endingOffsets": " or latest"}.get(name, "")
+    return ConfigError(f"{name}={text:.1000} cannot be understood. Nothing was read. Give it like {example}{others}.")

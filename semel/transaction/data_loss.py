@@ -1,0 +1,145 @@
+"""Whether the rows of a transaction are still there when it is to be committed (DESIGN rule 12).
+
+The broker commits a transaction whose rows retention has deleted or whose log was cut, and says nothing. A log is cut
+only where its leader changes, so who led before the first row is remembered. One that still leads, in the same epoch,
+is asked for its first offset and no more. Another one must know the transaction as it should be: the offset at which it
+begins, and the last sequence that was acknowledged, whatever others have written since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from semel.errors import AbortAndRetry, DataLoss, Retriable
+from semel.records.encode import SEQUENCES
+from semel.transaction.ticket import TicketTopic, Written
+from semel.wire.api.offsets import EARLIEST, Listed, list_offsets
+from semel.wire.api.transactions import Identity, OpenTransaction, describe, open_transactions
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.error_codes import briefly
+from semel.wire.metadata import Leaders, Topic, TopicPartition, named
+from semel.wire.witnesses import newest_leaders
+
+__all__ = ["check_rows_present", "check_topics_unchanged"]
+
+
+def check_topics_unchanged(
+    client: Client,
+    wrote: Collection[TopicPartition],
+    written: Mapping[str, TicketTopic],
+    beside: Collection[str],
+    deadline: Deadline,
+) -> dict[str, Topic]:
+    """Raise :class:`DataLoss` where a topic is not the one that was ``written``.
+
+    Returns what there is of these, and of those ``beside``.
+    """
+    known = client.existing({topic for topic, _ in wrote}.union(beside), deadline)
+    lost = [(topic, index) for topic, index in wrote if topic not in known or known[topic].id != written[topic].id]
+    if lost:
+        raise _deleted(lost)
+    return known
+
+
+def check_rows_present(
+    client: Client, identity: Identity, wrote: Mapping[TopicPartition, Written], leaders: Leaders, deadline: Deadline
+) -> None:
+    """Raise :class:`DataLoss` if rows are gone that were acknowledged. ``leaders`` are those from before the first of
+    them was sent.
+
+    Raises :class:`AbortAndRetry` where no leader says so in time. Nothing is said of a transaction that has ended
+    already: its commit finds that out.
+    """
+    now = client.leaders(wrote, deadline)
+    same = {
+        partition: leader
+        for partition, leader in leaders.items()
+        if partition in wrote and leader[0] >= 0 and now.get(partition) == leader
+    }
+    left = wrote.keys() - _verified_by_log_start(client, wrote, same, deadline)
+    silence = ""
+    while left:
+        try:
+            left = left - _verified_by_new_leaders(
+                client, identity, {partition: wrote[partition] for partition in left}, deadline
+            )
+        except Retriable as error:  # too few brokers say who leads, or no coordinator whether it has ended
+            silence = f" ({briefly(error.message)})"
+        if left and deadline.passed:
+            raise AbortAndRetry(
+                f"no leader of {named(left)} has said within {deadline.timeout_ms:.0f} ms whether the rows of this"
+                f" transaction are there{silence}. It is aborted, and nothing of it is visible. Bring the brokers of"
+                " these partitions back, then run it again.",
+                tag="PARTITION_AWAY",
+            )
+        if left:
+            deadline.pause()
+
+
+def _verified_by_log_start(
+    client: Client, wrote: Mapping[TopicPartition, Written], leaders: Leaders, deadline: Deadline
+) -> set[TopicPartition]:
+    """The partitions whose leaders, in these very epochs, have answered.
+
+    Raises :class:`DataLoss` where their logs begin behind the rows.
+    """
+    starts = list_offsets(
+        client, dict.fromkeys(leaders, EARLIEST), read_committed=False, leaders=leaders, deadline=deadline
+    )
+    _check_not_deleted(wrote, starts)
+    return set(starts)
+
+
+def _verified_by_new_leaders(
+    client: Client, identity: Identity, wrote: Mapping[TopicPartition, Written], deadline: Deadline
+) -> set[TopicPartition]:
+    """The partitions whose new leaders have all of the rows. Raises :class:`DataLoss` where they have not."""
+    leaders = {
+        partition: leader for partition, leader in newest_leaders(client, wrote, deadline).items() if leader[0] >= 0
+    }
+    told = open_transactions(client, leaders, deadline, leaders=leaders)
+    # asked second: a deposed leader says what it knew, but refuses this epoch
+    seen = _verified_by_log_start(client, wrote, {partition: leaders[partition] for partition in told}, deadline)
+    cut = {partition for partition in seen if not _has_all_rows(told[partition], identity, wrote[partition])}
+    if cut and _still_open(client, identity, deadline):
+        raise DataLoss(
+            f"rows of this transaction on {named(cut)} were acknowledged and are not there any more: the log was cut"
+            " when its leader changed (unclean election, or a broker that lost what it had not written to its disk"
+            " yet). The transaction is aborted, and nothing of it is visible. What else was lost there is for you to"
+            " find out; then run it again.",
+            tag="ROWS_GONE",
+        )
+    return seen
+
+
+def _has_all_rows(opened: Collection[OpenTransaction], identity: Identity, wrote: Written) -> bool:
+    expected = (identity.producer_id, identity.epoch, wrote.first, (wrote.records - 1) % SEQUENCES)
+    return any((one.producer_id, one.epoch, one.start_offset, one.last_sequence) == expected for one in opened)
+
+
+def _still_open(client: Client, identity: Identity, deadline: Deadline) -> bool:
+    """Whether the coordinator still has it open, asked last: rows of a transaction that has ended are not open
+    anywhere.
+    """
+    told = describe(client, identity.transactional_id, deadline)
+    return told is not None and (told.state, told.producer_id, told.epoch) == (
+        "Ongoing",
+        identity.producer_id,
+        identity.epoch,
+    )
+
+
+def _check_not_deleted(wrote: Mapping[TopicPartition, Written], starts: Mapping[TopicPartition, Listed]) -> None:
+    lost = [partition for partition, start in starts.items() if start.offset > wrote[partition].first]
+    if lost:
+        raise _deleted(lost)
+
+
+def _deleted(lost: Collection[TopicPartition]) -> DataLoss:
+    return DataLoss(
+        f"rows of this transaction on {named(lost)} were deleted before it was committed (retention, DeleteRecords,"
+        " or the topic is not the one that it was). It is aborted, and nothing of it is visible. Raise the topic's"
+        " retention above the length of a batch, look whether the rows carry old timestamps, then run it again.",
+        tag="ROWS_GONE",
+    )

@@ -1,0 +1,215 @@
+"""Markers that were lost, written (PROTOCOL 5): the very marker that the coordinator would have written, on the
+partition that lacks it.
+
+On 4.3.0 to 4.4.0 a partition without a leader at the end of a transaction never gets its marker (KAFKA-20734). Its rows
+stay open, readers wait in front of them, and the end of the next transaction of that producer id would settle them,
+maybe the wrong way. What is written here has the rows' own producer id, their epoch + 1 and the decision that was made:
+a repeat of it does no harm, and one that comes late, in the middle of another transaction, is refused by the broker
+(measured).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from semel.errors import ConfigError, DataLoss, Fenced, Retriable
+from semel.steps import OwnerStep, reached
+from semel.transaction.end_txn import check_still_owner
+from semel.transaction.markers.outcome import outcome_of_open_rows
+from semel.transaction.markers.wait import EndedTransaction, describe_open_rows, heal_command
+from semel.transaction.ownership import Ownership
+from semel.transaction.progress.record import RecordedOutcome
+from semel.transaction.progress.topic import DEFAULT_TOPIC
+from semel.transaction.states import State
+from semel.wire.api.transactions import OpenTransaction, describe, end, marker_of, write_markers
+from semel.wire.error_codes import name
+from semel.wire.metadata import Leaders, TopicPartition
+
+__all__ = ["MarkerHealer"]
+
+_OTHER_OWNER = (47, 49, 90)
+
+
+class MarkerHealer:
+    """Writes the markers that an owner's partitions lack, or stops and says why it cannot.
+
+    ``ended`` is the transaction that the owner has just ended itself; without it, what is open was left by the owners
+    before it, and InitProducerId has answered: no coordinator has a marker left to write.
+    """
+
+    def __init__(self, own: Ownership, ended: EndedTransaction | None = None) -> None:
+        self._own = own
+        self._ended = ended
+        self._proven = ended is None
+        self._written_down = False
+
+    @property
+    def patience_s(self) -> float:
+        """How long to look on before the first call: markers that are on their way land in milliseconds."""
+        return 0.0 if self._ended is None else 0.25
+
+    def __call__(self, lost: Mapping[TopicPartition, OpenTransaction], leaders: Leaders) -> None:
+        """Settle what is open on these partitions. Whether that has happened is for the caller to see.
+
+        Raises :class:`ConfigError` tagged MARKER_LOST without the right to write markers, :class:`DataLoss` tagged
+        DECISION_UNKNOWN where nothing says how a transaction had ended, or DECISION_CONTRADICTED where somebody has
+        written down another end of this owner's than its own, :class:`Fenced` if another owner has come, or may have,
+        :class:`Retriable` if brokers stay away.
+        """
+        if not self._proven:
+            self._prove_ended()
+            return  # the last markers may have come meanwhile: only what is open now has lost its own
+        own_ids = {
+            self._own.identity.producer_id,
+            *self._own.previous_producer_ids,
+            *([self._ended.identity.producer_id] if self._ended else []),
+        }
+        ours = {partition: opened for partition, opened in lost.items() if opened.producer_id in own_ids}
+        if any(
+            opened.producer_id != self._own.identity.producer_id and not self._is_own(opened)
+            for opened in ours.values()
+        ):
+            self._check_not_expired()
+        decisions = {partition: self._decision(partition, opened) for partition, opened in ours.items()}
+        unknown = {partition: ours[partition] for partition, commit in decisions.items() if commit is None}
+        if unknown:
+            self._stop_unknown(unknown)
+        if ours:
+            self._write(ours, {partition: bool(commit) for partition, commit in decisions.items()}, leaders)
+
+    def _prove_ended(self) -> None:
+        """While its coordinator still writes markers it answers 51, and none of them is lost (PROTOCOL 5.2)."""
+        assert self._ended is not None
+        identity = self._ended.identity
+        code = end(self._own.client, identity, commit=self._ended.committed, deadline=self._own.deadline()).code
+        if code in _OTHER_OWNER:
+            raise Fenced(
+                f"another owner has taken over transactional id {identity.transactional_id!r} while this one waited"
+                f" for the markers of its last transaction, which was {_word(self._ended.committed)}. Stop one of the"
+                " two: each prefix belongs to one query at a time."
+            )
+        if code:
+            raise Retriable(
+                f"the coordinator had ended the last transaction of {identity.transactional_id!r}, and says"
+                f" {name(code)} now. It is committed as a whole or not at all. Start again: taking over finds out"
+                " which.",
+                tag="OUTCOME_UNKNOWN",
+            )
+        self._proven = True
+
+    def _check_not_expired(self) -> None:
+        """Open rows of another producer id were seen: an owner before this one has left them, if the id is this one's
+        still.
+
+        Behind the id's expiry whoever takes it gets a producer id that this owner may know from progress alone, as it
+        knows its predecessors', and nothing else tells the two apart: what stands open may be at work.
+        """
+        own = self._own
+        now = describe(own.client, own.transactional_id, own.deadline())
+        if now is not None and now.producer_id == own.identity.producer_id:
+            return
+        has = "nobody has it now" if now is None else f"another owner has it now (producer id {now.producer_id})"
+        raise Fenced(
+            f"transactional id {own.transactional_id!r} has expired at its coordinator"
+            f" (transactional.id.expiration.ms) since this owner took it over, and {has}. Nothing new was written,"
+            " and no marker. Start it again if no other query runs with this prefix."
+        )
+
+    def _decision(self, partition: TopicPartition, opened: OpenTransaction) -> bool | None:
+        if self._is_own(opened):
+            assert self._ended is not None
+            return self._ended.committed
+        own = self._own
+        return outcome_of_open_rows(
+            own.client, partition, opened, own.progress_log, own.identity.producer_id, own.deadline()
+        )
+
+    def _is_own(self, opened: OpenTransaction) -> bool:
+        return self._ended is not None and (opened.producer_id, opened.epoch) == (
+            self._ended.identity.producer_id,
+            self._ended.identity.epoch,
+        )
+
+    def _write(
+        self, lost: Mapping[TopicPartition, OpenTransaction], commits: Mapping[TopicPartition, bool], leaders: Leaders
+    ) -> None:
+        if any(map(self._is_own, lost.values())):
+            self._write_down()
+        markers = {partition: marker_of(opened, commit=commits[partition]) for partition, opened in lost.items()}
+        try:
+            written = write_markers(self._own.client, markers, leaders, self._own.deadline())
+        except ConfigError as refused:
+            rows = "; ".join(
+                f"{describe_open_rows(p, o)}, which was {_word(commits[p])}" for p, o in sorted(lost.items())[:5]
+            )
+            command = f"{self._command(lost)} --as {'commit' if commits[min(lost)] else 'abort'}"
+            raise ConfigError(
+                f"the brokers have lost the marker that ends a transaction of {self._own.transactional_id!r}"
+                f" (KAFKA-20734): {rows}. Its rows are whole and open: readers wait in front of them. Nothing new was"
+                f" written. {refused.message} Or let somebody who has it run, for each of them: {command}",
+                tag="MARKER_LOST",
+            ) from None
+        for topic, index in sorted(written):
+            reached(OwnerStep.HEALED, f"{self._own.transactional_id} {topic}-{index}")
+
+    def _write_down(self) -> None:
+        """Before the first marker: whoever comes when this process has died in the middle of it must end the rest as
+        this one does.
+
+        An operator may have come first, who knew less, and said otherwise: partitions may be ended so already, and all
+        others will be.
+        """
+        if self._ended is not None and not self._written_down:
+            identity, committed = self._ended.identity, self._ended.committed
+            if (
+                self._own.progress.record_outcome(
+                    RecordedOutcome(identity.producer_id, identity.epoch, committed), self._own.deadline()
+                )
+                is not committed
+            ):
+                self._stop_contradicted(committed=committed)
+            self._written_down = True
+            reached(OwnerStep.DECISION_WRITTEN, self._own.transactional_id)
+
+    def _stop_contradicted(self, *, committed: bool) -> NoReturn:
+        told, follows = _word(not committed), "writes its rows again" if committed else "takes its rows for written"
+        raise DataLoss(
+            f"the last transaction of {self._own.transactional_id!r} was {_word(committed)}, and the brokers have"
+            " lost a marker of it (KAFKA-20734); but somebody has written down before this owner could that it was"
+            f" {told} (`semel txn heal`), and that holds for every partition that lacks its marker. Nothing new was"
+            f" written, and no marker. The next start ends it as {told}, and {follows}: on partitions that had got"
+            f" their marker they are {'doubled' if committed else 'missing'} then; a streaming query whose checkpoint"
+            " knows better is refused first, with its ways on. Compare output and source (`semel verify`) before"
+            " anything starts.",
+            tag="DECISION_CONTRADICTED",
+        )
+
+    def _stop_unknown(self, unknown: Mapping[TopicPartition, OpenTransaction]) -> NoReturn:
+        own = self._own
+        if own.states.now is State.NEW:  # where a transaction has begun, the abort behind this finds a rival
+            check_still_owner(
+                own,
+                "while this one looked at open rows of it. This one has written nothing. Run one query with this"
+                " prefix, not two.",
+            )
+        rows = "; ".join(describe_open_rows(partition, opened) for partition, opened in sorted(unknown.items())[:5])
+        raise DataLoss(
+            f"the brokers have lost the marker that ends a transaction of {own.transactional_id!r} (KAFKA-20734), and"
+            f" nothing says any more whether it was committed: {rows}. Its rows are open: readers wait in front of"
+            " them, and whether they belong to the output is not known. Nothing new was written. Look whether the"
+            " same rows were written again behind them, or are missing, and let somebody who may write markers"
+            f" decide: {self._command(unknown)} shows both outcomes and asks.",
+            tag="DECISION_UNKNOWN",
+        )
+
+    def _command(self, lost: Mapping[TopicPartition, OpenTransaction]) -> str:
+        kept = self._own.progress.name
+        elsewhere = kept if kept != DEFAULT_TOPIC else None
+        return heal_command(
+            min(lost), lost[min(lost)].producer_id, self._own.transactional_id, progress_topic=elsewhere
+        )
+
+
+def _word(committed: bool) -> str:
+    return "committed" if committed else "aborted"

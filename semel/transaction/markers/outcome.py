@@ -1,0 +1,83 @@
+"""How a former transaction of an id ended, by what it left behind (PROTOCOL 5.3).
+
+Asked where its marker was lost: the rows are there, open, and nothing on their partition says how they were meant to
+end. What is written here as their end must be what the coordinator decided then, and it does not remember: its answers
+are about the newest transaction of an id alone.
+
+Not promised: an answer. Where data and progress have both lost their marker and the owner died before it wrote down how
+it had ended them, nobody knows, and the caller stops.
+"""
+
+from __future__ import annotations
+
+from semel.read.raw_log import end_behind, written_by
+from semel.transaction.progress.record import ProgressLog, ProgressRecord
+from semel.wire.api.transactions import OpenTransaction
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["outcome_of_open_rows", "transaction_outcome"]
+
+
+def transaction_outcome(
+    client: Client, producer_id: int, epoch: int, settled: ProgressLog, current: int | None, deadline: Deadline
+) -> bool | None:
+    """Whether the transaction of this pair was committed; None where nothing tells.
+
+    ``settled`` is what was read of the prefix's progress up to a claim, ``current`` the producer id that its
+    transactional id has now, None where nobody knows it.
+    """
+    written_down = settled.decided_of(producer_id, epoch)
+    if written_down is not None:
+        return written_down
+    own = [record for record in settled.everything if (record.producer_id, record.epoch) == (producer_id, epoch)]
+    if own:
+        newest = max(own, key=lambda record: record.offset)
+        return newest.committed if newest.committed is not None else _by_its_rows(client, newest, deadline)
+    # progress is written last, so without a record nothing was committed; yet compaction drops a record behind a newer
+    # one, and where there is none at all, whoever wrote these rows may write none, or keep it in another topic. A claim
+    # says nothing of that: every owner leaves one
+    written = [record for record in settled.everything if not record.progress.moved]
+    if not written or any(_newer(record, producer_id, epoch, current) for record in written):
+        return None
+    return False
+
+
+def outcome_of_open_rows(
+    client: Client,
+    partition: TopicPartition,
+    opened: OpenTransaction,
+    settled: ProgressLog,
+    current: int | None,
+    deadline: Deadline,
+) -> bool | None:
+    """The same of rows that stand open on a partition.
+
+    The leader tells the epoch of the last ones; where the first have another, nothing tells.
+    """
+    if written_by(client, partition, opened.start_offset, deadline) != (opened.producer_id, opened.epoch):
+        return None  # two transactions lie in one
+    return transaction_outcome(client, opened.producer_id, opened.epoch, settled, current, deadline)
+
+
+def _newer(record: ProgressRecord, producer_id: int, epoch: int, current: int | None) -> bool:
+    """Whether the record may be of a later transaction than the pair's.
+
+    Producer ids are not in order: brokers give them out in blocks.
+    """
+    if record.producer_id == producer_id:
+        return record.epoch > epoch
+    return producer_id != current
+
+
+def _by_its_rows(client: Client, record: ProgressRecord, deadline: Deadline) -> bool | None:
+    """The progress record lost its marker too: a marker behind any of the rows that it names speaks for all of them."""
+    for topic, parts in sorted(record.progress.wrote.items()):
+        known = client.existing({topic}, deadline)
+        for index, (_, last) in sorted(parts.items()):
+            if topic in known and index in known[topic].partitions:
+                found = end_behind(client, (topic, index), record.producer_id, last, deadline)
+                if found is not None:
+                    return found.commit
+    return None

@@ -1,0 +1,265 @@
+"""Markers: seen on every partition before a transactional id is used again (PROTOCOL 5).
+
+EndTxn and InitProducerId answer before the markers are written, and on 4.3.0 to 4.4.0 a partition that has no leader at
+that moment never gets its marker (KAFKA-20734). What is still open then would be settled by the end of the *next*
+transaction of the same producer id, maybe the wrong way. So an owner waits until it has seen that nothing of its
+producer id is open; what has lost its marker is healed meanwhile (:mod:`semel.transaction.markers.heal`), or it stops
+and names the partition.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from semel.errors import AbortAndRetry, DataLoss, Fenced, Retriable, SemelError
+from semel.wire.api.offsets import LATEST, list_offsets
+from semel.wire.api.transactions import OPEN, Identity, OpenTransaction, describe_all, open_transactions
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.error_codes import briefly
+from semel.wire.metadata import Leaders, TopicPartition, named
+from semel.wire.witnesses import newest_leaders
+
+__all__ = [
+    "OFFSETS_TOPIC",
+    "EndedTransaction",
+    "HealCallback",
+    "describe_open_rows",
+    "hanging_transactions",
+    "heal_command",
+    "wait_for_markers",
+]
+
+log = logging.getLogger("semel")
+
+#: A wait of this many seconds is told.
+_QUIET_S = 5.0
+
+#: Its markers are seen through the group's offsets (OffsetFetch with ``require_stable``), which needs fewer rights.
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTransaction:
+    """What a transaction leaves to be watched: where markers are due, the last rows that they stand behind, and the
+    groups' offsets.
+    """
+
+    identity: Identity
+    committed: bool
+    partitions: frozenset[TopicPartition]
+    last_offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[str, Mapping[TopicPartition, int]]
+
+
+class HealCallback(Protocol):
+    """What to do about rows that stay open: look whether their marker is lost, and write it, or raise."""
+
+    @property
+    def patience_s(self) -> float:
+        """How long to look on before it is called."""
+
+    def __call__(self, lost: Mapping[TopicPartition, OpenTransaction], leaders: Leaders) -> None:
+        """Settle these, which their leaders have shown. They are looked at again afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one round showed.
+
+    ``settled`` are the partitions where nothing of ours is open, ``ours`` is what is open of ours, ``gone`` where
+    nothing is open and our last rows are not there, ``others`` what other producers have open. A partition that is in
+    none of the first three has not been spoken for.
+    """
+
+    settled: set[TopicPartition]
+    ours: dict[TopicPartition, OpenTransaction]
+    gone: set[TopicPartition]
+    others: dict[TopicPartition, list[OpenTransaction]]
+
+
+def wait_for_markers(
+    client: Client,
+    partitions: Collection[TopicPartition],
+    identity: Identity,
+    former: Collection[int],
+    *,
+    last_offsets: Mapping[TopicPartition, int],
+    deadline: Deadline,
+    heal: HealCallback,
+) -> dict[TopicPartition, list[OpenTransaction]]:
+    """Wait until nothing of ``identity``'s producer id or of the ``former`` ones is open on any of ``partitions``;
+    ``heal`` what stays so.
+
+    ``last_offsets`` are the last rows of the transaction that was ended, where they are known: a last stable offset
+    beyond them is proof enough. Returns what other producers have open, where that was looked at. Raises
+    :class:`Fenced` for rows that only another living owner can have written, :class:`AbortAndRetry` if a partition
+    stays away, :class:`DataLoss` naming the partitions whose marker does not come or whose rows are gone, and what
+    ``heal`` raises.
+    """
+    producer_ids = {identity.producer_id, *former}
+    others: dict[TopicPartition, list[OpenTransaction]] = {}
+    left = set(partitions)
+    look, silence = _Look(set(), {}, set(), {}), None
+    began, told = time.monotonic(), False
+    while left:
+        # the last round has its time too: what it finds is said, and not that the time was up in the middle of it
+        once = client.deadline(max(client.config.request_timeout_ms, 1_000))
+        try:
+            leaders = newest_leaders(client, left, once)
+            look, silence = _ask_leaders(client, leaders, producer_ids, last_offsets, once), None
+        except Retriable as error:  # a round in which nobody answers is not the end of the wait, and proves nothing
+            look, silence = _Look(set(), {}, look.gone, {}), error
+        _check_no_rival(look.ours, identity)
+        others.update(look.others)
+        left -= look.settled
+        if left and deadline.passed:
+            raise _given_up(left, look, silence, deadline) from silence
+        if look.ours and time.monotonic() - began >= heal.patience_s:
+            heal(look.ours, leaders)
+        if left and not told and time.monotonic() - began > _QUIET_S:
+            log.warning(
+                "waiting until the last transaction of %r is seen to have ended on %s",
+                identity.transactional_id,
+                named(left),
+            )
+            told = True
+        if left:
+            deadline.pause()
+    return others
+
+
+def _ask_leaders(
+    client: Client,
+    leaders: Leaders,
+    producer_ids: Collection[int],
+    last_offsets: Mapping[TopicPartition, int],
+    deadline: Deadline,
+) -> _Look:
+    """Ask each partition's leader of the highest epoch, and nobody else: a deposed one that was frozen answers too
+    (PROTOCOL 5.1).
+    """
+    led = {partition for partition, (node, _) in leaders.items() if node >= 0}
+
+    def stable(wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        listed = list_offsets(
+            client, dict.fromkeys(wanted, LATEST), read_committed=True, leaders=leaders, deadline=deadline
+        )
+        return {partition: row.offset for partition, row in listed.items()}
+
+    ended = stable(led & last_offsets.keys())
+    # behind the last row stands the marker: an end right behind the row itself is one of a log that has lost a row
+    settled = {partition for partition, offset in ended.items() if offset > last_offsets[partition] + 1}
+    # another's open transaction may hold the last stable offset below our rows
+    told = open_transactions(client, (led - last_offsets.keys()) | (ended.keys() - settled), deadline, leaders=leaders)
+    # asked second: a deposed leader answers DescribeProducers with nothing, but refuses this epoch
+    confirmed = stable(told.keys())
+    ours = {partition: one for partition in confirmed for one in told[partition] if one.producer_id in producer_ids}
+    others = {
+        partition: [one for one in told[partition] if one.producer_id not in producer_ids]
+        for partition in confirmed
+        if told[partition]
+    }
+    gone = {p for p in confirmed if p in last_offsets and not told[p] and confirmed[p] <= last_offsets[p] + 1}
+    return _Look(settled | (confirmed.keys() - ours.keys() - gone), ours, gone, others)
+
+
+def hanging_transactions(
+    client: Client, others: Mapping[TopicPartition, Collection[OpenTransaction]], older_than_ms: float
+) -> list[str]:
+    """A sentence about each transaction of somebody else that nobody seems to end any more: it holds readers back
+    (PROTOCOL 5.6).
+
+    ``older_than_ms`` is a moment: newer rows are passed over. Rows mostly carry the time of their source, so
+    coordinators are asked too; those that do not answer in time, and ids that the caller may not describe, leave it at
+    a suspicion, which the sentence says.
+    """
+    old = [(at, one) for at, opened in sorted(others.items()) for one in opened if one.last_timestamp < older_than_ms]
+    at_work: set[int] = set()
+    with suppress(SemelError):  # a warning is not worth a start
+        at_work = (
+            {told.producer_id for told in describe_all(client, OPEN, {one.producer_id for _, one in old})}
+            if old
+            else set()
+        )
+    return [
+        f"{topic}-{index} holds open rows of producer id {one.producer_id}, by their timestamps older than the"
+        " brokers let a transaction be open, and no coordinator that may be asked has it under way. read_committed"
+        f" readers wait in front of offset {one.start_offset}, and see nothing behind it, ours neither. It is not"
+        f" touched here: semel txn heal {topic} {index} --producer-id {one.producer_id} shows it, and ends it."
+        for (topic, index), one in old
+        if one.producer_id not in at_work
+    ]
+
+
+def _check_no_rival(found: Mapping[TopicPartition, OpenTransaction], identity: Identity) -> None:
+    for (topic, index), opened in found.items():
+        if opened.producer_id == identity.producer_id and opened.epoch >= identity.epoch:
+            raise Fenced(
+                f"{topic}-{index} holds open rows of transactional id {identity.transactional_id!r} at epoch"
+                f" {opened.epoch}, and this owner has epoch {identity.epoch}: another owner is alive. This one has"
+                " written nothing since. Run one query with this prefix, not two."
+            )
+
+
+def _given_up(
+    left: set[TopicPartition], look: _Look, silence: Retriable | None, deadline: Deadline
+) -> AbortAndRetry | DataLoss:
+    away = left if silence is not None else left - look.ours.keys() - look.gone
+    if away:
+        seemed = (
+            f" Before that, the logs of {named(look.gone)} seemed to end before its rows: look for them."
+            if look.gone
+            else ""
+        )
+        why = f" ({briefly(silence.message)})" if silence is not None else ""
+        return AbortAndRetry(
+            f"no leader of {named(away)} has said within {deadline.timeout_ms:.0f} ms whether the last transaction"
+            f" has ended there{why}. Nothing new was written.{seemed} Bring the brokers of these partitions back,"
+            " then run again.",
+            tag="PARTITION_AWAY",
+        )
+    if look.gone:
+        return DataLoss(
+            f"rows that the leader of {named(look.gone)} had acknowledged are not there any more: its log ends before"
+            " them. The topic was created again, or its log was cut (unclean leader election). The rest of their"
+            " transaction is committed, and nothing new was written. Find out what happened to these partitions."
+            " Rows of an output must be written again from the source; where it is the progress that was lost, the"
+            " next start would run this work again: set it (`semel progress reset`) before anything starts.",
+            tag="ROWS_GONE",
+        )
+    rows = "; ".join(describe_open_rows(partition, opened) for partition, opened in sorted(look.ours.items())[:5])
+    return DataLoss(
+        f"the marker that ends a former transaction did not come within {deadline.timeout_ms:.0f} ms: {rows}."
+        " Its rows stay invisible, and readers are held back there."
+        " Nothing new was written, since a new transaction could settle them the wrong way (KAFKA-20734)."
+        " `semel txn list` shows whose they are, and `semel txn heal` writes a marker that was lost.",
+        tag="MARKER_LOST",
+    )
+
+
+def describe_open_rows(partition: TopicPartition, opened: OpenTransaction) -> str:
+    """Open rows, for a message."""
+    return (
+        f"{partition[0]}-{partition[1]} from offset {opened.start_offset} (producer id {opened.producer_id}, epoch"
+        f" {opened.epoch})"
+    )
+
+
+def heal_command(
+    partition: TopicPartition, producer_id: int, transactional_id: str, progress_topic: str | None = None
+) -> str:
+    """What an operator runs, with all that it takes to find the same progress, also when no broker knows the producer
+    id any more.
+    """
+    kept = f" --progress-topic {shlex.quote(progress_topic)}" if progress_topic is not None else ""
+    return (
+        f"semel txn heal {partition[0]} {partition[1]} --producer-id {producer_id} --transactional-id"
+        f" {shlex.quote(transactional_id)}{kept}"
+    )

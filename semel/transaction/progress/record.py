@@ -1,0 +1,435 @@
+"""The progress record: what a transaction has done, written as its last record, read by whoever comes next (PROTOCOL 1
+and 2).
+
+It lives in a compacted topic, in the transaction that it speaks of: if a reader sees it committed, all of that
+transaction is committed, and if not, none. This module knows its form and how it is settled;
+:mod:`semel.transaction.progress.topic` knows where it is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from semel.errors import ConfigError, DataLoss, Unsupported
+from semel.read.raw_log import EndMarker, LogRecord
+from semel.strict_json import is_version, of_kind, read_object, write_object
+from semel.wire.metadata import TopicPartition
+
+__all__ = [
+    "LOOK",
+    "KafkaSource",
+    "OpaqueSource",
+    "Progress",
+    "ProgressLog",
+    "ProgressRecord",
+    "RecordedOutcome",
+    "Source",
+    "TopicEnd",
+    "check_not_moved",
+    "claim_key",
+    "claim_value",
+    "claimed_from",
+    "decided_key",
+    "key_head",
+    "look_key",
+    "parse_progress_log",
+    "progress_key",
+]
+
+VERSION = 1
+CLAIM_VERSION = 2
+_SIMPLE: dict[str, type] = {"query": str, "run": str, "batch": int, "moved": str}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEnd:
+    """How far one topic was read: the topic's id, and for each partition the next offset to read.
+
+    ``began`` is where the query first started each partition. It says nothing of how far it was read, and is not
+    compared; None where nobody knows. ``paused`` are partitions that were read once and that the query's options leave
+    out: they stay where they are.
+    """
+
+    id: str
+    end: Mapping[int, int]
+    began: Mapping[int, int] | None = field(default=None, compare=False)
+    paused: frozenset[int] = field(default=frozenset(), compare=False)
+
+    @property
+    def reading(self) -> dict[int, int]:
+        """The next offsets of the partitions that are read on."""
+        return {partition: offset for partition, offset in self.end.items() if partition not in self.paused}
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """The position of one of semel's own sources; ``name`` where the query names its sources."""
+
+    cluster: str
+    topics: Mapping[str, TopicEnd]
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueSource:
+    """The position of any other source, as its text: it can be equal to another or not, and nothing else is known of
+    it.
+    """
+
+    text: str
+    name: str | None = None
+
+
+Source = KafkaSource | OpaqueSource
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one transaction did: which batch of which query, how far its sources were read, where its rows lie.
+
+    ``wrote`` holds first and last offset by topic and partition, ``groups`` the partitions of each group whose offsets
+    it commits. ``moved`` names the prefix that has taken over this one. ``extra`` are keys that this version does not
+    know: they are kept. With ``forgotten`` it is none at all: what was there before no longer counts. Such a record has
+    no value (a tombstone, which compaction removes in time, with all that it made obsolete).
+    """
+
+    query: str | None = None
+    run: str | None = None
+    batch: int | None = None
+    sources: tuple[Source, ...] = ()
+    wrote: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    moved: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    forgotten: bool = False
+
+    def encode(self) -> bytes:
+        """As JSON with sorted keys."""
+        value: dict[str, Any] = {**self.extra, "v": VERSION}
+        for name in _SIMPLE:
+            if getattr(self, name) is not None:
+                value[name] = getattr(self, name)
+        value["sources"] = [_source_value(source) for source in self.sources]
+        value["wrote"] = {t: {str(p): list(ends) for p, ends in parts.items()} for t, parts in self.wrote.items()}
+        if self.groups:
+            value["groups"] = {
+                group: {t: list(indexes) for t, indexes in parts.items()} for group, parts in self.groups.items()
+            }
+        return write_object(value)
+
+    @classmethod
+    def decode(cls, text: bytes, where: str) -> Progress:
+        """From JSON.
+
+        Raises :class:`Unsupported` for a version that is not known, :class:`DataLoss` for what is no progress record at
+        all.
+        """
+        try:
+            value = read_object(text)
+            _check_version(value.pop("v"), where)
+            sources = tuple(_source(row) for row in value.pop("sources", ()))
+            wrote = {
+                t: {int(p): _ends(ends) for p, ends in parts.items()} for t, parts in value.pop("wrote", {}).items()
+            }
+            groups = {
+                group: {t: _indexes(row) for t, row in parts.items()}
+                for group, parts in value.pop("groups", {}).items()
+            }
+            known = {name: _maybe(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _damaged(where, error) from None
+        return cls(**known, sources=sources, wrote=wrote, groups=groups, extra=value)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedOutcome:
+    """How the owner of a transaction ended it, or an operator decided, written down because a marker of it was lost
+    (PROTOCOL 5.3).
+
+    A plain record: it holds whatever becomes of its writer, and whoever finds rows of this pair open ends them so. Of
+    several, the first one counts.
+    """
+
+    producer_id: int
+    epoch: int
+    committed: bool
+
+    def encode(self) -> bytes:
+        """As JSON with sorted keys."""
+        value = {"v": VERSION, "producer": self.producer_id, "epoch": self.epoch, "committed": self.committed}
+        return write_object(value)
+
+    @classmethod
+    def decode(cls, text: bytes, where: str) -> RecordedOutcome:
+        """From JSON. Raises as :meth:`Progress.decode` does."""
+        try:
+            value = read_object(text)
+            _check_version(value["v"], where)
+            return cls(of_kind(int, value["producer"]), of_kind(int, value["epoch"]), of_kind(bool, value["committed"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise _damaged(where, error) from None
+
+
+def _check_version(version: object, where: str, known: int = VERSION) -> None:
+    if not is_version(version, known):
+        raise Unsupported(
+            f"the record of progress at {where} has version {version!r:.100}, and this semel knows {known}: a newer"
+            " semel wrote it. Nothing was written. Run this query with that version or a newer one."
+        )
+
+
+def _damaged(where: str, error: Exception) -> DataLoss:
+    return DataLoss(
+        f"the record at {where} should be progress of semel and is not ({error!r:.200}). Nothing was written. Another"
+        " program writes into this topic: give semel a topic of its own (progressTopic).",
+        tag="PROGRESS_DAMAGED",
+    )
+
+
+def _source_value(source: Source) -> dict[str, Any]:
+    named = {"name": source.name} if source.name is not None else {}
+    if isinstance(source, OpaqueSource):
+        return {"text": source.text, **named}
+    return {
+        "cluster": source.cluster,
+        "topics": {name: _topic_value(topic) for name, topic in source.topics.items()},
+        **named,
+    }
+
+
+def _topic_value(topic: TopicEnd) -> dict[str, Any]:
+    began = {"began": _by_text(topic.began)} if topic.began is not None else {}
+    paused = {"paused": sorted(topic.paused)} if topic.paused else {}
+    return {"id": topic.id, "end": _by_text(topic.end), **began, **paused}
+
+
+def _by_text(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in offsets.items()}
+
+
+def _maybe(kind: type, value: Any) -> Any:
+    return None if value is None else of_kind(kind, value)
+
+
+def _ends(row: Any) -> tuple[int, int]:
+    first, last = of_kind(list, row)
+    return of_kind(int, first), of_kind(int, last)
+
+
+def _indexes(row: Any) -> tuple[int, ...]:
+    return tuple(of_kind(int, index) for index in of_kind(list, row))
+
+
+def _source(row: dict[str, Any]) -> Source:
+    if "text" in row:
+        return OpaqueSource(of_kind(str, row["text"]), _maybe(str, row.get("name")))
+    topics = {name: _topic(topic) for name, topic in row["topics"].items()}
+    return KafkaSource(of_kind(str, row["cluster"]), topics, _maybe(str, row.get("name")))
+
+
+def _topic(row: dict[str, Any]) -> TopicEnd:
+    began = _by_number(row["began"]) if "began" in row else None
+    return TopicEnd(of_kind(str, row["id"]), _by_number(row["end"]), began, frozenset(_indexes(row.get("paused", []))))
+
+
+def _by_number(offsets: Mapping[str, Any]) -> dict[int, int]:
+    return {int(partition): of_kind(int, offset) for partition, offset in offsets.items()}
+
+
+def progress_key(prefix: str, scope: str) -> bytes:
+    """The key of a prefix's progress, in the shape of Connect's offsets topic."""
+    return json.dumps([prefix, {"scope": scope}], sort_keys=True, separators=(",", ":")).encode()
+
+
+def claim_key(prefix: str) -> bytes:
+    """The key of a prefix's claims."""
+    return progress_key(prefix, "claim")
+
+
+def claim_value(begins: int) -> bytes:
+    """The value of a claim: where the log began, at the latest, when nothing of its prefix was missing."""
+    return write_object({"v": CLAIM_VERSION, "begins": begins})
+
+
+def claimed_from(text: bytes, where: str) -> int:
+    """Where the log began when a claim was written. Raises as :meth:`Progress.decode` does."""
+    try:
+        value = read_object(text)
+        if is_version(value["v"], 1):  # which did not say it: a log begins at 0 unless something cut it
+            return 0
+        _check_version(value["v"], where, CLAIM_VERSION)
+        return of_kind(int, value["begins"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(where, error) from None
+
+
+#: The value of looks, which says nothing: their offset is what their writer wanted.
+LOOK = write_object({"v": VERSION})
+
+
+def look_key(prefix: str) -> bytes:
+    """The key of what bounds a read as a claim does, written by somebody who does not know whether all of the prefix's
+    progress is there.
+    """
+    return progress_key(prefix, "look")
+
+
+def decided_key(prefix: str, writer: str) -> bytes:
+    """The key of a record that says how a transaction was ended whose marker was lost.
+
+    Each has a key of its own, by ``writer``: of two that contradict each other the first one counts, and compaction
+    would keep the last one.
+    """
+    return json.dumps([prefix, {"scope": "decided", "writer": writer}], sort_keys=True, separators=(",", ":")).encode()
+
+
+def key_head(key: bytes) -> bytes:
+    """What the keys of one prefix begin with, in whatever scope, by one of them."""
+    return key[: key.rindex(b'"scope":')]
+
+
+def _notes(key: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """What the keys of one prefix begin with, the keys of its claims and its looks, and what those of its decisions
+    begin with.
+    """
+    head = key_head(key)
+    return head, head + b'"scope":"claim"}]', head + b'"scope":"look"}]', head + b'"scope":"decided"'
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRecord:
+    """A progress record, with who wrote it and where. ``committed`` is None while it is open."""
+
+    offset: int
+    producer_id: int
+    epoch: int
+    progress: Progress
+    committed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressLog:
+    """All that is known of one key: its records in order, each with how it was settled.
+
+    ``others`` are the records of the same prefix in other scopes: one identity has written them all. ``decided`` is
+    what owners and operators wrote down when markers were lost, in the order of the log.
+    """
+
+    records: tuple[ProgressRecord, ...]
+    others: tuple[ProgressRecord, ...] = ()
+    decided: tuple[RecordedOutcome, ...] = ()
+
+    @property
+    def newest(self) -> ProgressRecord | None:
+        """The newest record that was committed: P. None where that one forgets."""
+        return None if self.forgotten else self._last
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the newest record that was committed says that there is no progress (``semel progress reset``)."""
+        return self._last is not None and self._last.progress.forgotten
+
+    @property
+    def _last(self) -> ProgressRecord | None:
+        return next((record for record in reversed(self.records) if record.committed), None)
+
+    @property
+    def open(self) -> tuple[ProgressRecord, ...]:
+        """Records that no marker has settled yet."""
+        return tuple(record for record in self.everything if record.committed is None)
+
+    @property
+    def everything(self) -> tuple[ProgressRecord, ...]:
+        """The records of all scopes."""
+        return self.records + self.others
+
+    @property
+    def groups(self) -> dict[str, set[TopicPartition]]:
+        """Of each group, where the newest committed transaction and those behind it have put offsets: the ones before
+        were seen to be settled.
+        """
+        own = [record for record in self.everything if not record.progress.moved]  # that one was written by another id
+        last = max((record.offset for record in own if record.committed), default=-1)
+        found: dict[str, set[TopicPartition]] = {}
+        for record in own:
+            if record.offset >= last:
+                for group, parts in record.progress.groups.items():
+                    found.setdefault(group, set()).update(
+                        (topic, index) for topic, indexes in parts.items() for index in indexes
+                    )
+        return found
+
+    def outcome_of(self, producer_id: int, epoch: int) -> bool | None:
+        """How the transaction of this identity ended, by its newest record: committed, aborted, or None where no record
+        tells.
+        """
+        return next(
+            (r.committed for r in reversed(self.everything) if (r.producer_id, r.epoch) == (producer_id, epoch)), None
+        )
+
+    def decided_of(self, producer_id: int, epoch: int) -> bool | None:
+        """How the transaction of this identity was ended, by what was written down first: whoever comes later and says
+        otherwise does not count.
+        """
+        return next((d.committed for d in self.decided if (d.producer_id, d.epoch) == (producer_id, epoch)), None)
+
+
+def parse_progress_log(events: Iterable[LogRecord | EndMarker], key: bytes, where: str) -> ProgressLog:
+    """Pick one key's transactional records, each settled by the next marker of its producer id behind it, whatever that
+    marker's epoch.
+
+    A tombstone of a transaction is such a record: what it forgets is as it was until its transaction is committed.
+    Older records stay in the log until compaction comes by, which removes them before the tombstone; so they count only
+    as long as none follows them.
+    """
+    head, claims, looks, decisions = _notes(key)
+    records: list[ProgressRecord] = []
+    ours: list[bool] = []
+    decided: list[RecordedOutcome] = []
+    waiting: dict[int, list[int]] = {}
+    for event in events:
+        if isinstance(event, EndMarker):
+            for index in waiting.pop(event.producer_id, ()):
+                records[index] = replace(records[index], committed=event.commit)
+        elif (
+            event.key is None
+            or not event.key.startswith(head)
+            or event.key == looks
+            or (event.value is None and not event.transactional)
+        ):
+            continue
+        elif event.key == claims:
+            claimed_from(
+                event.value or b"", f"{where} offset {event.offset}"
+            )  # a newer semel's is refused: it may mean another thing
+        elif event.key.startswith(decisions):  # in version 1 they had one key for all
+            if event.value is not None:
+                decided.append(RecordedOutcome.decode(event.value, f"{where} offset {event.offset}"))
+        elif event.transactional:
+            waiting.setdefault(event.producer_id, []).append(len(records))
+            progress = (
+                Progress.decode(event.value, f"{where} offset {event.offset}")
+                if event.value is not None
+                else Progress(forgotten=True)
+            )
+            records.append(ProgressRecord(event.offset, event.producer_id, event.epoch, progress, None))
+            ours.append(event.key == key)
+    mine, others = (tuple(r for r, own in zip(records, ours, strict=True) if own is wanted) for wanted in (True, False))
+    return ProgressLog(mine, others, tuple(decided))
+
+
+def check_not_moved(settled: ProgressLog, transactional_id: str) -> None:
+    """Raise :class:`ConfigError` if another id has taken over this one: what is read or written under the old one would
+    be done twice.
+    """
+    for record in settled.records:
+        if record.committed and record.progress.moved:
+            raise ConfigError(
+                f"{transactional_id!r} was taken over by {record.progress.moved!r}. Nothing was written. Use that"
+                " prefix. Where it is the one in use, and was reset, take the previous prefix (previous, in Spark"
+                " previousTransactionalIdPrefix) out: that move is done.",
+                tag="PREFIX_MOVED",
+            )

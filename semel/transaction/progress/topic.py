@@ -1,0 +1,410 @@
+"""Where progress is kept: a compacted topic, checked before it is trusted, and one partition of it for each prefix
+(PROTOCOL 1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from uuid import UUID, uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from semel.errors import ConfigError, DataLoss, Retriable, SemelError
+from semel.read.raw_log import EndMarker, LogRecord, read_raw
+from semel.records.arrays import joined, validity
+from semel.records.encode import encode
+from semel.records.partitioner import murmur2
+from semel.transaction.progress.record import (
+    LOOK,
+    Progress,
+    ProgressLog,
+    RecordedOutcome,
+    claim_key,
+    claim_value,
+    claimed_from,
+    decided_key,
+    key_head,
+    look_key,
+    parse_progress_log,
+    progress_key,
+)
+from semel.transaction.ticket import Written
+from semel.wire.api import topics
+from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
+from semel.wire.api.produce import Appender
+from semel.wire.api.transactions import Identity, idempotent_producer
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import Topic, TopicPartition, named
+from semel.wire.witnesses import newest_leaders
+
+__all__ = ["DEFAULT_TOPIC", "PARTITIONS", "Presence", "ProgressTopic", "find_faults"]
+
+DEFAULT_TOPIC = "semel-progress"
+#: A prefix lives on partition murmur2(prefix) mod this, however many partitions more the topic has: adding some moves
+#: nobody.
+PARTITIONS = 16
+#: What a claim names that says nothing of other scopes: no log begins there.
+_NOWHERE = -1
+_CHECKED = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.replicas")
+_BROKER = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
+
+log = logging.getLogger("semel")
+
+
+def find_faults(client: Client, topic: Topic, deadline: Deadline) -> tuple[list[str], list[str]]:
+    """For who only looks: what is wrong with a progress topic, each to follow its name, and what could not be checked,
+    and why.
+    """
+    unchecked: list[str] = []
+
+    def read(ask: Callable[[], dict[str, str | None]]) -> dict[str, str | None]:
+        try:
+            return ask()
+        except ConfigError as error:
+            unchecked.append(error.message)
+            return {}
+
+    settings = read(lambda: topics.topic_config(client, topic.name, _CHECKED, deadline))
+    log_settings = read(lambda: topics.broker_config(client, _BROKER, deadline))
+    found = (
+        [f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed"]
+        if len(topic.partitions) < PARTITIONS
+        else []
+    )
+    return found + (_faults(_replication(topic), settings, log_settings) if settings else []), unchecked
+
+
+def _replication(topic: Topic) -> int:
+    return min(len(partition.replicas) for partition in topic.partitions.values())
+
+
+def _faults(replication: int, settings: Mapping[str, str | None], log_settings: Mapping[str, str | None]) -> list[str]:
+    """How a topic of these settings could lose progress.
+
+    What could not be read of the transaction log is passed over.
+    """
+    found = []
+    policy, unclean, min_isr = (settings.get(name) for name in _CHECKED)
+    if policy != "compact":
+        found.append(f"has cleanup.policy={policy}: progress would be deleted with time; it must be exactly compact")
+    if unclean == "true":
+        found.append("allows unclean leader election: committed progress could be lost")
+    if replication < int(log_settings.get(_BROKER[0]) or 0):
+        found.append(f"has replication {replication}, less than the transaction log's {log_settings[_BROKER[0]]}")
+    if int(min_isr or 1) < int(log_settings.get(_BROKER[1]) or 0):
+        found.append(f"has min.insync.replicas={min_isr}, less than the transaction log's {log_settings[_BROKER[1]]}")
+    return found
+
+
+class Presence(Enum):
+    """What the owners of a prefix before have left, for one scope: nothing, as if there had been none; all that there
+    was; less than that.
+    """
+
+    NEVER_USED = "none"
+    COMPLETE = "there"
+    LOST = "lost"
+
+
+class ProgressTopic:
+    """The progress of one prefix and scope."""
+
+    def __init__(self, client: Client, prefix: str, scope: str, name: str = DEFAULT_TOPIC) -> None:
+        self._client = client
+        self._prefix = prefix
+        self.name = name
+        self.key = progress_key(prefix, scope)
+        self.partition: TopicPartition = (name, (murmur2(prefix.encode()) & 0x7FFFFFFF) % PARTITIONS)
+        self.topic_id = UUID(int=0)
+        #: The topic that was checked, as far as that is allowed.
+        self._checked = UUID(int=0)
+        #: Where the log began when it was looked at; one that is made begins at 0. Compaction does not move it: what
+        #: does so, has cut records off.
+        self._begins = 0
+        #: The beginning that a claim of this owner names: an older one than the log has, where that may have taken
+        #: other scopes' progress away.
+        self._claim_begins = 0
+
+    def check(self, deadline: Deadline) -> None:
+        """Raise :class:`ConfigError` for a topic that could lose progress or is another program's, before all of it is
+        read. It may be missing.
+        """
+        topic = self._client.existing({self.name}, deadline).get(self.name)
+        if topic is not None:
+            self._check(topic, self._readable_broker_settings(deadline), deadline)
+
+    def ensure(self, deadline: Deadline) -> None:
+        """Have the topic: one that is missing is made, and one that was not there when it was checked is checked.
+        Raises :class:`ConfigError`.
+
+        What was seen of another one, by its id, is not true of it: it wants a :meth:`presence` of its own.
+        """
+        known = self._client.existing({self.name}, deadline)
+        if self.name not in known:
+            self._create(self._readable_broker_settings(deadline), deadline)
+            known = self._client.topics({self.name}, deadline)
+        topic = known[self.name]
+        if topic.id != self._checked:
+            self._check(topic, self._readable_broker_settings(deadline), deadline)
+        self.topic_id = topic.id
+
+    def exists(self, deadline: Deadline) -> bool:
+        """Look for the topic without creating it, for who only reads.
+
+        Raises :class:`ConfigError` for one that cannot be ours.
+        """
+        self._begins = self._claim_begins = 0
+        topic = self._client.existing({self.name}, deadline).get(self.name)
+        if topic is None:
+            return False
+        if self.partition[1] not in topic.partitions:
+            raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
+        self.topic_id = topic.id
+        return True
+
+    def _create(self, log_settings: dict[str, str | None], deadline: Deadline) -> None:
+        wanted = int(log_settings.get(_BROKER[0]) or 3)
+        replication = min(wanted, len(self._client.brokers(deadline)))
+        min_isr = min(int(log_settings.get(_BROKER[1]) or 1), replication)
+        config = {
+            "cleanup.policy": "compact",
+            "unclean.leader.election.enable": "false",
+            "min.insync.replicas": str(min_isr),
+        }
+        try:
+            topics.create(
+                self._client,
+                self.name,
+                partitions=PARTITIONS,
+                replication=replication,
+                config=config,
+                deadline=deadline,
+            )
+        except SemelError as error:
+            settings = " ".join(f"--config {key}={value}" for key, value in config.items())
+            servers = ",".join(f"{host}:{port}" for host, port in self._client.config.bootstrap_servers)
+            raise ConfigError(
+                f"the progress topic {self.name!r} is missing and could not be created ({error.message}). Nothing was"
+                f" written. Let somebody who may create it run: bin/kafka-topics.sh --bootstrap-server {servers}"
+                f" --create --topic {self.name} --partitions {PARTITIONS} --replication-factor {wanted} {settings}",
+                tag="PROGRESS_TOPIC",
+            ) from None
+
+    def _check(self, topic: Topic, log_settings: dict[str, str | None], deadline: Deadline) -> None:
+        if len(topic.partitions) < PARTITIONS:
+            raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
+        self._checked = topic.id
+        try:
+            settings = topics.topic_config(self._client, self.name, _CHECKED, deadline)
+        except ConfigError as error:
+            log.warning("the settings of progress topic %s are not checked: %s", self.name, error.message)
+            return
+        for fault in _faults(_replication(topic), settings, log_settings):
+            raise self._refused(fault)
+
+    def _readable_broker_settings(self, deadline: Deadline) -> dict[str, str | None]:
+        try:
+            return topics.broker_config(self._client, _BROKER, deadline)
+        except ConfigError as error:
+            log.warning(
+                "the replication of progress topic %s is not checked against the transaction log's: %s",
+                self.name,
+                error.message,
+            )
+            return {}
+
+    def _refused(self, reason: str) -> ConfigError:
+        return ConfigError(
+            f"the progress topic {self.name!r} {reason}. Nothing was written. Change it, or name another with"
+            " progressTopic.",
+            tag="PROGRESS_TOPIC",
+        )
+
+    def claim(self) -> int:
+        """Write a claim and return its offset: everything that was acknowledged before is below it, on every broker
+        that can answer.
+
+        It stays, and says that nothing of this prefix was missing when the log began at the offset that it names: who
+        does not know that writes a :meth:`write_read_barrier`.
+        """
+        return self._append({claim_key(self._prefix): claim_value(self._claim_begins)}, None).last
+
+    def write_read_barrier(self) -> int:
+        """Bound a read as :meth:`register` does, and say nothing."""
+        return self._append({look_key(self._prefix): LOOK}, None).last
+
+    def record_outcome(self, decided: RecordedOutcome, deadline: Deadline) -> bool:
+        """Write how a transaction was ended, and return how it counts as ended: as the first such record says, which
+        may be somebody else's.
+
+        Two may decide at once, and each look before the other has written. So all that was written up to this record is
+        read back: who finds another answer in front of its own must write no marker. Nobody finds another one later:
+        what is first stays first. Compaction leaves each record alone (its key is its own), and none is in the log
+        twice, however often it is sent: it would drop the earlier one of the two.
+        """
+        record = {decided_key(self._prefix, uuid4().hex): decided.encode()}
+        wrote = self._append(record, None, plain=idempotent_producer(self._client, deadline))
+        counts = self.read(wrote.last + 1, deadline).decided_of(decided.producer_id, decided.epoch)
+        if counts is None:
+            raise DataLoss(
+                f"what was written down in the progress topic {self.name!r} of how a transaction of {self._prefix!r}"
+                " was ended is not there any more: its log was cut. No marker was written, and its rows stand open"
+                " still. Find out who deletes records there, then start again.",
+                tag="PROGRESS_LOST",
+            )
+        return counts
+
+    def read(self, end: int, deadline: Deadline) -> ProgressLog:
+        """All records of this key below offset ``end``, settled by the markers below it."""
+        where = f"{self.partition[0]}-{self.partition[1]}"
+        return parse_progress_log(read_raw(self._client, self.partition, end, deadline), self.key, where)
+
+    def presence(self, deadline: Deadline) -> Presence:
+        """What is left of the owners before: each has left a claim, of which compaction keeps the newest, and who has
+        committed a record.
+
+        What is open or aborted is not all: who sets lost progress, and dies on the way, leaves that. Nor is a claim in
+        front of which the log has been cut off since, nor another scope's record: they say that there was more. Where
+        the record of this key is there all the same, it speaks for its own scope, and claims go on naming what the last
+        one did: of other scopes nothing is known. The topic is not made where it is missing.
+        """
+        if not self.exists(deadline):
+            return Presence.NEVER_USED
+        begins = self._begins = self._claim_begins = self._beginning(deadline)
+        where = f"{self.partition[0]}-{self.partition[1]}"
+        head, claims, claimed = key_head(self.key), claim_key(self._prefix), None
+        unsettled, committed, others = set(), False, False
+        for event in self._all(deadline):
+            if isinstance(event, EndMarker):
+                committed |= event.commit and event.producer_id in unsettled
+                unsettled.discard(event.producer_id)
+            elif event.key == claims and event.value is not None:
+                names = claimed_from(event.value, f"{where} offset {event.offset}")
+                claimed = names if claimed is None else max(claimed, names)
+                if claimed >= begins:
+                    self._claim_begins = claimed
+                    return Presence.COMPLETE
+            elif event.transactional and event.offset >= begins:
+                if event.key == self.key:
+                    unsettled.add(event.producer_id)
+                others |= (event.key or b"").startswith(head)
+        if committed:
+            self._claim_begins = _NOWHERE if claimed is None else claimed
+            return Presence.COMPLETE
+        return Presence.LOST if others or claimed is not None else Presence.NEVER_USED
+
+    def was_cut(self, deadline: Deadline) -> bool:
+        """Whether the log begins later than when it was looked at: records have been deleted meanwhile."""
+        return self._beginning(deadline) > self._begins
+
+    def _beginning(self, deadline: Deadline) -> int:
+        return list_offsets(self._client, {self.partition: EARLIEST}, read_committed=False, deadline=deadline)[
+            self.partition
+        ].offset
+
+    def _all(self, deadline: Deadline) -> Iterator[LogRecord | EndMarker]:
+        """Up to the end that the leader of the highest epoch names: a deposed one would name an older one."""
+        while True:
+            leaders = newest_leaders(self._client, [self.partition], deadline)
+            found = list_offsets(
+                self._client, {self.partition: LATEST}, read_committed=False, leaders=leaders, deadline=deadline
+            )
+            if found:
+                return read_raw(self._client, self.partition, found[self.partition].offset, deadline)
+            if deadline.passed:
+                raise Retriable(
+                    f"no leader of {named([self.partition])} has said in {deadline.timeout_ms:.0f} ms where it ends."
+                    " Nothing was written."
+                )
+            deadline.pause()
+
+    def write(
+        self,
+        progress: Progress,
+        identity: Identity,
+        moved_from: ProgressTopic | None = None,
+        *,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> dict[TopicPartition, Written]:
+        """Append the record to the transaction of ``identity``, as its last one on this partition. Returns what was
+        written, and where.
+
+        ``moved_from`` is another prefix, whose progress is marked as moved to this one in the same transaction.
+        ``meanwhile`` is called once when it has been sent, mostly with the answer still on its way, and what it raises
+        is raised.
+        """
+        rows: dict[bytes, bytes | None] = {self.key: None if progress.forgotten else progress.encode()}
+        wrote = {}
+        if moved_from is not None:
+            moved: dict[bytes, bytes | None] = {moved_from.key: Progress(moved=self._prefix).encode()}
+            if moved_from.partition == self.partition:
+                rows = moved | rows  # one batch: a second one would need the next sequence
+            else:
+                wrote[moved_from.partition] = moved_from._append(moved, identity)
+        try:
+            return {**wrote, self.partition: self._append(rows, identity, meanwhile)}
+        except (ConfigError, Retriable):
+            self.check_not_deleted()
+            raise
+
+    def check_not_deleted(self) -> None:
+        """Raise :class:`DataLoss` if the topic is gone, for who could not write a transaction's record: it answers like
+        one that is new.
+        """
+        try:
+            known = self._client.existing({self.name})
+        except Retriable:  # then what is raised already is what there is to say
+            return
+        self.check_same_topic(known)
+
+    def check_same_topic(self, known: Mapping[str, Topic]) -> None:
+        """As :meth:`check_not_deleted`, by the topics that there are."""
+        if self.name not in known or known[self.name].id != self.topic_id:
+            raise DataLoss(
+                f"the progress topic {self.name!r} was deleted or created again while {self._prefix!r} was at work,"
+                " and the progress in it is gone. Nothing of the transaction at hand is visible. A new start is"
+                " refused, and says what to do, as long as the cluster remembers this prefix. Find out who deletes"
+                " such topics, and where the output stands.",
+                tag="PROGRESS_LOST",
+            )
+
+    def _append(
+        self,
+        records: Mapping[bytes, bytes | None],
+        identity: Identity | None,
+        meanwhile: Callable[[], None] = lambda: None,
+        *,
+        plain: tuple[int, int] | None = None,
+    ) -> Written:
+        """Append to the transaction of ``identity``, or to none: then ``plain`` is a producer id and epoch with which
+        nothing is there twice.
+        """
+        keys, values = (
+            joined([text or b"" for text in texts], pa.binary()) for texts in (records.keys(), records.values())
+        )
+        absent = validity(np.array([text is None for text in records.values()]))
+        values = pa.Array.from_buffers(values.type, len(values), [absent, *values.buffers()[1:]])
+        rows = pa.RecordBatch.from_arrays([keys, values], ["key", "value"])
+        producer = (identity.producer_id, identity.epoch) if identity is not None else plain
+        if producer is None:
+            batches = encode(rows, where=self.name)
+        else:
+            producer_id, epoch = producer
+            transactional = identity is not None
+            batches = encode(
+                rows,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=0,
+                transactional=transactional,
+                where=self.name,
+            )
+        appender = Appender(self._client, {self.name: self.topic_id}, identity.transactional_id if identity else None)
+        appender.submit((self.partition, batch) for batch in batches)
+        appender.flush(meanwhile)
+        (done,) = appender.acknowledged[self.partition]
+        return Written(done.first, done.last, done.records, done.size)

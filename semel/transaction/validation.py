@@ -1,0 +1,38 @@
+"""What callers name: refused before anything is sent where it names nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import SupportsIndex
+
+from semel.errors import ConfigError
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["check_offsets", "check_partitions"]
+
+
+def check_partitions(given: Iterable[object]) -> None:
+    """Raise :class:`ConfigError` for what does not name a partition."""
+    for one in given:
+        if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) and _is_whole(one[1])):
+            raise ConfigError(
+                f"{one!r:.100} names no partition. Nothing was sent for it. Give the topic and the partition's"
+                " number, such as ('orders', 0).",
+                tag="NO_PARTITION",
+            )
+
+
+def check_offsets(given: Mapping[TopicPartition, int]) -> None:
+    """Raise :class:`ConfigError` for what names no partition, and for what can be no offset of it."""
+    check_partitions(given)
+    for (topic, index), offset in given.items():
+        if not _is_whole(offset) or not 0 <= offset < 2**63:
+            raise ConfigError(
+                f"{offset!r:.100} is no offset of {topic}-{index}. Nothing was committed. Give the next offset to"
+                " read, 0 or more.",
+                tag="NO_OFFSET",
+            )
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, SupportsIndex) and not isinstance(number, bool)

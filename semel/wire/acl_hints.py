@@ -1,0 +1,43 @@
+"""Which right a broker missed when it refused: by the request that it refused, and what that was about.
+
+``docs/security.md`` has them by role.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["advice"]
+
+#: The code of a refusal, and what may not be used.
+_SUBJECTS: Final = {29: "topic", 30: "group", 31: "cluster", 53: "transactional id"}
+#: The operation of Kafka's ACLs that each request asks for. What is not here is Describe, with which everything begins.
+_OPERATIONS: Final = {
+    ("Produce", 29): "Write",
+    ("Produce", 53): "Write",
+    ("Fetch", 29): "Read",
+    ("AddPartitionsToTxn", 29): "Write",
+    ("AddPartitionsToTxn", 53): "Write",
+    ("InitProducerId", 31): "IdempotentWrite",
+    ("InitProducerId", 53): "Write",
+    ("EndTxn", 53): "Write",
+    ("TxnOffsetCommit", 29): "Read",
+    ("TxnOffsetCommit", 30): "Read",
+    ("TxnOffsetCommit", 53): "Write",
+    ("DescribeProducers", 29): "Read",
+    ("WriteTxnMarkers", 31): "Alter",
+    ("DescribeConfigs", 29): "DescribeConfigs",
+    ("DescribeConfigs", 31): "DescribeConfigs",
+    ("CreateTopics", 29): "Create",
+    ("CreateTopics", 31): "Create",
+}
+_IMPLIED: Final = {29: "Read and Write imply", 30: "Read implies", 31: "Alter implies", 53: "Write implies"}
+
+
+def advice(api: str, code: int) -> str:
+    """What to grant, to follow "… answered NAME: "; nothing for a code that is not about rights."""
+    if code not in _SUBJECTS:
+        return ""
+    operation = _OPERATIONS.get((api, code), "Describe")
+    implied = f", which {_IMPLIED[code]}" if operation == "Describe" else ""
+    return f"the right {operation} on the {_SUBJECTS[code]} is missing{implied}. Grant it, or use a login that has it."

@@ -1,0 +1,310 @@
+"""Produce: encoded record batches to the leaders of their partitions, pipelined, each acknowledged by all in-sync
+replicas.
+
+Up to :data:`IN_FLIGHT` requests are under way on a connection, which is how many batches of one producer id and
+partition a broker recognises when they are repeated. What fails for a reason that may pass is repeated in the order of
+its sequences, one request at a time, after everything else under way has been answered: so no batch can overtake
+another, and the broker answers a repetition that it already has with the offset of the first.
+
+The body is encoded here and not by kafka-python: its encoder would copy every batch twice.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from kafka.protocol.producer import ProduceRequest
+
+from semel.errors import Retriable, SemelError
+from semel.records.encode import Batch
+from semel.wire import error_codes
+from semel.wire.client import Client
+from semel.wire.connection import Buffer, Connection
+from semel.wire.deadline import Deadline
+from semel.wire.error_codes import Action
+from semel.wire.flexible import text, varint
+from semel.wire.metadata import TopicPartition, named
+
+__all__ = ["IN_FLIGHT", "Acknowledged", "Appender"]
+
+IN_FLIGHT = 5
+#: One request carries one batch of each of many partitions; this bounds it far below the broker's
+#: ``socket.request.max.bytes``.
+_REQUEST_BYTES = 16 << 20
+_OUT_OF_ORDER = 45
+
+_Wave = dict[TopicPartition, Batch]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A batch that is in the log of its partition: first and last offset, and what it held."""
+
+    first: int
+    last: int
+    records: int
+    size: int
+
+
+class Appender:
+    """Appends batches to partitions, for one transaction or (without ``transactional_id``) for none.
+
+    ``topic_ids`` pins each topic: a broker that has a re-created topic of that name refuses. Sequences are the
+    caller's; they must rise without gaps.
+    """
+
+    def __init__(self, client: Client, topic_ids: Mapping[str, UUID], transactional_id: str | None = None) -> None:
+        self._client = client
+        self._ids = topic_ids
+        self._transactional_id = transactional_id
+        self._under_way: dict[int, tuple[Connection, deque[_Wave]]] = {}
+        self._failed: dict[TopicPartition, list[Batch]] = defaultdict(list)
+        self._problem = ""
+        self.acknowledged: dict[TopicPartition, list[Acknowledged]] = defaultdict(list)
+
+    def __del__(self) -> None:
+        self._abandon()  # whoever drops it in the middle leaves answers on the way
+
+    def submit(self, batches: Iterable[tuple[TopicPartition, Batch]]) -> None:
+        """Send batches, in order. Returns when they are sent, not when they are acknowledged: that is :meth:`flush`."""
+        deadline = self._deadline()
+        with self._abandoned_on_error():
+            for node, wave in self._waves(batches, deadline):
+                self._send(node, wave, deadline)
+                if self._failed:
+                    self._recover()
+
+    def flush(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Wait until everything that was submitted is acknowledged. Raises, if it cannot be; then nothing is known of
+        what is missing.
+
+        ``meanwhile`` is called first, while answers are under way. What it raises is raised.
+        """
+        with self._abandoned_on_error():
+            meanwhile()
+            self._receive_all()
+            if self._failed:
+                self._recover()
+
+    @contextmanager
+    def _abandoned_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        """Close the connections on which answers are on their way: nobody else may read them."""
+        for connection, _ in self._under_way.values():
+            connection.close()
+        self._under_way.clear()
+
+    # ---- pipelined
+
+    def _waves(
+        self, batches: Iterable[tuple[TopicPartition, Batch]], deadline: Deadline
+    ) -> Iterable[tuple[int, _Wave]]:
+        """Requests to come: one batch of a partition in each, in order."""
+        waves: dict[int, _Wave] = {}
+        sizes: dict[int, int] = defaultdict(int)
+        for partition, batch in batches:
+            node = self._leader(partition, deadline)
+            wave = waves.setdefault(node, {})
+            if partition in wave or sizes[node] + batch.size > _REQUEST_BYTES:
+                yield node, waves.pop(node)
+                waves[node] = wave = {}
+                sizes[node] = 0
+            wave[partition] = batch
+            sizes[node] += batch.size
+        yield from ((node, wave) for node, wave in waves.items() if wave)
+
+    def _leader(self, partition: TopicPartition, deadline: Deadline) -> int:
+        topic, index = partition
+        # a topic that was made anew may have fewer partitions: then this one has no leader either
+        while True:
+            found = self._client.topics({topic}, deadline)[topic].partitions.get(index)
+            if found is not None and found.leader >= 0:
+                return found.leader
+            if deadline.passed:
+                raise error_codes.given_up(
+                    f"{topic}-{index} did not take the records",
+                    f"no leader for {deadline.timeout_ms:.0f} ms",
+                    self._meaning,
+                )
+            deadline.pause()
+            self._client.refresh({topic}, deadline)
+
+    def _send(self, node: int, wave: _Wave, deadline: Deadline) -> None:
+        if node in self._under_way and self._under_way[node][0].renewal_due:
+            self._receive_until(node, 0)  # a login is renewed when no answer is on its way
+        if node not in self._under_way:
+            try:
+                self._under_way[node] = (self._client.lease(node, deadline), deque())
+            except Retriable as error:
+                self._problem = error.message
+                self._fail(wave)
+                return
+        connection, waves = self._under_way[node]
+        waves.append(wave)
+        try:
+            connection.send_raw(self._body(wave, connection), ProduceRequest, self._version(connection))
+        except Retriable as error:
+            self._problem = error.message
+            self._lost(node)
+            return
+        self._receive_until(node, IN_FLIGHT - 1)
+
+    def _receive_all(self) -> None:
+        """Wait for every answer, and give back the connections that have brought them."""
+        for node in list(self._under_way):
+            self._receive_until(node, 0)
+        for node, (connection, _) in self._under_way.items():
+            self._client.give_back(node, connection)
+        self._under_way.clear()
+
+    def _receive_until(self, node: int, left: int) -> None:
+        connection, waves = self._under_way[node]
+        while len(waves) > left:
+            try:
+                answer = connection.receive()
+            except Retriable as error:
+                self._problem = error.message
+                self._lost(node)
+                return
+            self._sort(waves.popleft(), answer)
+
+    def _lost(self, node: int) -> None:
+        """A connection broke: whether the broker took what was on it is unknown, so all of it is sent again."""
+        connection, waves = self._under_way.pop(node)
+        connection.close()
+        for wave in waves:
+            self._fail(wave)
+
+    def _fail(self, wave: _Wave) -> None:
+        for partition, batch in wave.items():
+            self._failed[partition].append(batch)
+
+    # ---- answers
+
+    def _sort(self, wave: _Wave, answer: Any) -> None:
+        for partition, row in self._rows(answer).items():
+            batch = wave[partition]
+            verdict = error_codes.of("Produce", row.error_code)
+            if verdict is Action.OK:
+                done = Acknowledged(row.base_offset, row.base_offset + batch.count - 1, batch.count, batch.size)
+                self.acknowledged[partition].append(done)
+            elif verdict.temporary or (row.error_code == _OUT_OF_ORDER and self._failed.get(partition)):
+                # 45 behind a batch that failed only says that the failed one is missing
+                self._problem = error_codes.name(row.error_code)
+                self._failed[partition].append(batch)
+            else:
+                raise self._refused(partition, row)
+
+    def _rows(self, answer: Any) -> dict[TopicPartition, Any]:
+        names = {str(topic_id): name for name, topic_id in self._ids.items()}
+        return {
+            (topic.name or names[str(topic.topic_id)], row.index): row
+            for topic in answer.responses
+            for row in topic.partition_responses
+        }
+
+    def _refused(self, partition: TopicPartition, row: Any) -> SemelError:
+        details = "; ".join(str(entry.batch_index_error_message) for entry in (row.record_errors or ())[:3])
+        subject = f"writing to {partition[0]}-{partition[1]}{f' ({row.error_message or details})' if row.error_message or details else ''}"
+        return error_codes.error("Produce", row.error_code, subject, self._meaning)
+
+    @property
+    def _meaning(self) -> str:
+        """What a failure means for the records that were sent before it, or with it."""
+        if self._transactional_id is None:
+            return "Some of these records may be in it, and visible."
+        return "Nothing of this transaction is visible, and without these records it is not committed."
+
+    # ---- one at a time, after something failed
+
+    def _recover(self) -> None:
+        self._receive_all()
+        deadline = self._deadline()
+        pending = {partition: deque(_in_order(batches)) for partition, batches in self._failed.items()}
+        self._failed.clear()
+        while pending:
+            if deadline.passed:
+                subject = (
+                    f"{named(pending)} did not take the records within delivery.timeout.ms={deadline.timeout_ms:.0f}"
+                )
+                raise error_codes.given_up(subject, self._problem, self._meaning)
+            deadline.pause()
+            self._client.refresh({topic for topic, _ in pending}, deadline)
+            for partition in list(pending):
+                self._repeat(partition, pending, deadline)
+
+    def _repeat(
+        self, partition: TopicPartition, pending: dict[TopicPartition, deque[Batch]], deadline: Deadline
+    ) -> None:
+        batches = pending[partition]
+        while batches:
+            wave = {partition: batches[0]}
+            try:
+                self._call(self._leader(partition, deadline), wave, deadline)
+            except Retriable as error:
+                self._problem = error.message
+                return
+            if self._failed.pop(partition, None):
+                return
+            batches.popleft()
+        del pending[partition]
+
+    def _call(self, node: int, wave: _Wave, deadline: Deadline) -> None:
+        connection = self._client.lease(node, deadline)
+        try:
+            connection.send_raw(self._body(wave, connection), ProduceRequest, self._version(connection))
+            answer = connection.receive()
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            self._client.give_back(node, connection)
+        self._sort(wave, answer)
+
+    # ---- bytes
+
+    def _deadline(self) -> Deadline:
+        return self._client.deadline(self._client.config.delivery_timeout_ms)
+
+    def _version(self, connection: Connection) -> int:
+        return connection.versions.pick(ProduceRequest, 12, 13)
+
+    def _body(self, wave: _Wave, connection: Connection) -> list[Buffer]:
+        version = self._version(connection)
+        grouped: dict[str, list[tuple[int, Batch]]] = defaultdict(list)
+        for (topic, index), batch in wave.items():
+            grouped[topic].append((index, batch))
+        head = (
+            text(self._transactional_id)
+            + struct.pack(">hi", -1, self._client.config.request_timeout_ms)
+            + varint(len(grouped) + 1)
+        )
+        pieces: list[Buffer] = [head]
+        for topic, rows in grouped.items():
+            pieces.append((self._ids[topic].bytes if version >= 13 else text(topic)) + varint(len(rows) + 1))
+            for index, batch in rows:
+                pieces.append(struct.pack(">i", index) + varint(batch.size + 1))
+                pieces.extend(batch.chunks)
+                pieces.append(b"\0")
+            pieces.append(b"\0")
+        pieces.append(b"\0")
+        return pieces
+
+
+def _in_order(batches: Sequence[Batch]) -> list[Batch]:
+    """By their sequences, which wrap at 2**31: what is far apart has wrapped."""
+    sequences = [batch.base_sequence for batch in batches]
+    shift = 1 << 30 if max(sequences) - min(sequences) > 1 << 30 else 0
+    return sorted(batches, key=lambda batch: (batch.base_sequence + shift) % (1 << 31))

@@ -1,0 +1,97 @@
+"""Topics and configurations: create, describe."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+
+from semel.errors import Retriable
+from semel.wire import error_codes
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.target import ANY
+
+__all__ = ["broker_config", "create", "topic_config"]
+
+_TOPIC, _BROKER = 2, 4
+
+
+def create(
+    client: Client,
+    name: str,
+    *,
+    partitions: int,
+    replication: int = -1,
+    config: Mapping[str, str],
+    deadline: Deadline | None = None,
+) -> bool:
+    """Create a topic and wait until the cluster shows it.
+
+    Returns False if it was there already. ``replication`` -1 is the broker's default.
+    """
+    deadline = deadline or client.deadline()
+    make = CreateTopicsRequest.CreatableTopic
+    settings = [make.CreatableTopicConfig(name=key, value=value) for key, value in sorted(config.items())]
+    topic = make(name=name, num_partitions=partitions, replication_factor=replication, assignments=[], configs=settings)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=client.config.request_timeout_ms, validate_only=False)
+    answer = client.ask(ANY, request, (5, 7), code=lambda answer: int(answer.topics[0].error_code), deadline=deadline)
+    row = answer.topics[0]
+    if row.error_code not in (0, 36):
+        raise error_codes.error(
+            "CreateTopics", row.error_code, f"creating topic {name!r} ({row.error_message})", "Nothing was written."
+        )
+    while name not in (seen := client.existing({name}, deadline)) or any(
+        p.leader < 0 for p in seen[name].partitions.values()
+    ):
+        if deadline.passed:
+            break
+        deadline.pause()
+    return bool(row.error_code == 0)
+
+
+def topic_config(
+    client: Client, name: str, keys: Collection[str], deadline: Deadline | None = None
+) -> dict[str, str | None]:
+    """Settings of a topic, the cluster's defaults included."""
+    return _describe(client, _TOPIC, name, keys, deadline)
+
+
+def broker_config(client: Client, keys: Collection[str], deadline: Deadline | None = None) -> dict[str, str | None]:
+    """Settings of one broker of the cluster: whichever answers."""
+    deadline = deadline or client.deadline()
+    while True:
+        problem = Retriable("the cluster names no broker at the moment.")
+        for node in sorted(client.brokers(deadline)):
+            try:
+                return _describe(
+                    client,
+                    _BROKER,
+                    str(node),
+                    keys,
+                    client.deadline(min(client.config.request_timeout_ms, deadline.remaining * 1000)),
+                )
+            except Retriable as error:  # it is going down, or has gone: the others have the same settings
+                problem = error
+        if deadline.passed:
+            raise problem
+        deadline.pause()
+
+
+def _describe(
+    client: Client, kind: int, name: str, keys: Collection[str], deadline: Deadline | None
+) -> dict[str, str | None]:
+    make = DescribeConfigsRequest.DescribeConfigsResource
+    request = DescribeConfigsRequest(
+        resources=[make(resource_type=kind, resource_name=name, configuration_keys=sorted(keys))]
+    )
+    target = int(name) if kind == _BROKER else ANY
+    answer = client.ask(
+        target, request, (1, 4), code=lambda answer: int(answer.results[0].error_code), deadline=deadline
+    )
+    row = answer.results[0]
+    if row.error_code:
+        raise error_codes.error(
+            "DescribeConfigs", row.error_code, f"reading the settings of {name!r}", "Nothing was written."
+        )
+    return {entry.name: entry.value for entry in row.configs}

@@ -1,0 +1,92 @@
+"""Which versions of which API a broker speaks, and which features its cluster has finalised (KIP-584).
+
+Shared transactions need a broker of 4.2 or newer with ``transaction.version`` 2 (DESIGN rule 8): 4.0 and 4.1 take a
+late, repeated marker into the next transaction, and WriteTxnMarkers version 2, which is visible here, is the protection
+that they lack.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.protocol.producer import WriteTxnMarkersRequest
+
+from semel.errors import Unsupported
+
+__all__ = ["Versions"]
+
+log = logging.getLogger("semel")
+
+#: The newest ``metadata.version`` that a broker supports tells its release, as far as it can be told: not the third
+#: number (measured).
+_RELEASES = {25: "4.0", 27: "4.1", 29: "4.2", 30: "4.3", 33: "4.4"}
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The answer of one broker to ApiVersions.
+
+    ``features`` are finalised for the cluster, ``supported`` the most that this broker could do.
+    """
+
+    address: str
+    ranges: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
+    supported: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, answer: Any, address: str) -> Versions:
+        """From an ApiVersions response."""
+        ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        features = {row.name: row.max_version_level for row in answer.finalized_features or ()}
+        supported = {row.name: row.max_version for row in answer.supported_features or ()}
+        return cls(address, ranges, features, supported)
+
+    @property
+    def release(self) -> str | None:
+        """The broker's release, as ``4.3``; None for one that is not known here."""
+        return _RELEASES.get(self.supported.get("metadata.version", -1))
+
+    @property
+    def markers(self) -> int:
+        """The newest version of WriteTxnMarkers: 2 tells a late, repeated marker from one that belongs here."""
+        return self.ranges.get(WriteTxnMarkersRequest.API_KEY, (0, 0))[1]
+
+    def pick(self, request_type: Any, lowest: int, highest: int) -> int:
+        """The highest version that both sides speak. Raises :class:`Unsupported` where there is none."""
+        low, high = self.ranges.get(request_type.API_KEY, (0, -1))
+        version = min(high, highest, int(request_type.max_version))
+        if version < max(low, lowest):
+            raise Unsupported(
+                f"the broker at {self.address} speaks {request_type.__name__} versions {low} to {high}; semel needs"
+                f" at least version {lowest}. Nothing was written. Upgrade the broker to Kafka 4.2 or newer."
+            )
+        return version
+
+    def check_shared_transactions(self, *, accept_late_markers: bool = False) -> None:
+        """Refuse a broker on which one transaction cannot be shared safely (DESIGN rule 8)."""
+        level = self.features.get("transaction.version", 0)
+        if level < 2:
+            raise Unsupported(
+                f"the cluster of {self.address} has finalised transaction.version={level}, and shared transactions"
+                " need 2. Nothing was written. Upgrade the brokers to 4.2 or newer, then run: bin/kafka-features.sh"
+                f" --bootstrap-server {self.address} upgrade --feature transaction.version=2"
+            )
+        if self.markers >= 2:
+            return
+        hole = (
+            f"the broker at {self.address} is older than 4.2: it takes a late, repeated marker of one transaction"
+            " into the next one"
+        )
+        if not accept_late_markers:
+            raise Unsupported(
+                f"{hole}, which can commit half of it. Nothing was written. Upgrade to Kafka 4.2 or newer;"
+                " acceptLateMarkers=true accepts the hole."
+            )
+        log.warning(
+            "%s, so exactly once is not guaranteed: such a marker can commit half of a transaction (acceptLateMarkers)",
+            hole,
+        )

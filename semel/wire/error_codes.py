@@ -1,0 +1,266 @@
+"""What each error code of a broker asks for: one table, with exceptions by API where a code means different things
+(DESIGN section 6).
+
+:func:`of` sorts a code, :func:`error` makes the exception that a caller sees when repeating was never an option,
+:func:`given_up` the one for when it is over. Codes that settle nothing by themselves (47, 48, 49, 90 of the transaction
+APIs) are SETTLE: PROTOCOL section 4 says how the owner asks what they meant, and nobody else guesses.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError, Unsupported
+from semel.wire import acl_hints
+
+__all__ = ["Action", "briefly", "error", "given_up", "name", "of", "unanswered"]
+
+
+class Action(Enum):
+    """What to do with an answer."""
+
+    OK = "go on"
+    RETRY = "repeat the same request after a back-off"
+    REFRESH = "the metadata is old: refresh it, then repeat"
+    COORDINATOR = "look the coordinator up again, then repeat"
+    SETTLE = "by section 4 of the protocol: only the owner's EndTxn tells what it means"
+    ABORT = "the transaction cannot go on: abort it and run the work again"
+    FENCED = "another owner is there: stop"
+    CONFIG = "the request or the rights are wrong: a person must change something"
+    DATA_LOSS = "what was expected is not there: stop and say so"
+    UNSUPPORTED = "the broker cannot do it"
+
+    @property
+    def temporary(self) -> bool:
+        """Whether the same request may be repeated."""
+        return self in (Action.RETRY, Action.REFRESH, Action.COORDINATOR)
+
+
+_TABLE: dict[int, tuple[str, Action]] = {
+    -1: ("UNKNOWN_SERVER_ERROR", Action.ABORT),
+    0: ("NONE", Action.OK),
+    1: ("OFFSET_OUT_OF_RANGE", Action.DATA_LOSS),
+    2: ("CORRUPT_MESSAGE", Action.DATA_LOSS),
+    3: ("UNKNOWN_TOPIC_OR_PARTITION", Action.REFRESH),
+    4: ("INVALID_FETCH_SIZE", Action.CONFIG),
+    5: ("LEADER_NOT_AVAILABLE", Action.REFRESH),
+    6: ("NOT_LEADER_OR_FOLLOWER", Action.REFRESH),
+    7: ("REQUEST_TIMED_OUT", Action.RETRY),
+    8: ("BROKER_NOT_AVAILABLE", Action.RETRY),
+    9: ("REPLICA_NOT_AVAILABLE", Action.REFRESH),
+    10: ("MESSAGE_TOO_LARGE", Action.CONFIG),
+    11: ("STALE_CONTROLLER_EPOCH", Action.CONFIG),
+    12: ("OFFSET_METADATA_TOO_LARGE", Action.CONFIG),
+    13: ("NETWORK_EXCEPTION", Action.RETRY),
+    14: ("COORDINATOR_LOAD_IN_PROGRESS", Action.RETRY),
+    15: ("COORDINATOR_NOT_AVAILABLE", Action.COORDINATOR),
+    16: ("NOT_COORDINATOR", Action.COORDINATOR),
+    17: ("INVALID_TOPIC_EXCEPTION", Action.CONFIG),
+    18: ("RECORD_LIST_TOO_LARGE", Action.CONFIG),
+    19: ("NOT_ENOUGH_REPLICAS", Action.RETRY),
+    20: ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", Action.RETRY),
+    21: ("INVALID_REQUIRED_ACKS", Action.CONFIG),
+    22: ("ILLEGAL_GENERATION", Action.ABORT),
+    23: ("INCONSISTENT_GROUP_PROTOCOL", Action.CONFIG),
+    24: ("INVALID_GROUP_ID", Action.CONFIG),
+    25: ("UNKNOWN_MEMBER_ID", Action.ABORT),
+    26: ("INVALID_SESSION_TIMEOUT", Action.CONFIG),
+    27: ("REBALANCE_IN_PROGRESS", Action.RETRY),
+    28: ("INVALID_COMMIT_OFFSET_SIZE", Action.CONFIG),
+    29: ("TOPIC_AUTHORIZATION_FAILED", Action.CONFIG),
+    30: ("GROUP_AUTHORIZATION_FAILED", Action.CONFIG),
+    31: ("CLUSTER_AUTHORIZATION_FAILED", Action.CONFIG),
+    32: ("INVALID_TIMESTAMP", Action.CONFIG),
+    33: ("UNSUPPORTED_SASL_MECHANISM", Action.UNSUPPORTED),
+    34: ("ILLEGAL_SASL_STATE", Action.CONFIG),
+    35: ("UNSUPPORTED_VERSION", Action.UNSUPPORTED),
+    36: ("TOPIC_ALREADY_EXISTS", Action.CONFIG),
+    37: ("INVALID_PARTITIONS", Action.CONFIG),
+    38: ("INVALID_REPLICATION_FACTOR", Action.CONFIG),
+    39: ("INVALID_REPLICATION_ASSIGNMENT", Action.CONFIG),
+    40: ("INVALID_CONFIG", Action.CONFIG),
+    41: ("NOT_CONTROLLER", Action.CONFIG),
+    42: ("INVALID_REQUEST", Action.CONFIG),
+    43: ("UNSUPPORTED_FOR_MESSAGE_FORMAT", Action.UNSUPPORTED),
+    44: ("POLICY_VIOLATION", Action.CONFIG),
+    45: ("OUT_OF_ORDER_SEQUENCE_NUMBER", Action.ABORT),
+    46: ("DUPLICATE_SEQUENCE_NUMBER", Action.ABORT),
+    47: ("INVALID_PRODUCER_EPOCH", Action.SETTLE),
+    48: ("INVALID_TXN_STATE", Action.SETTLE),
+    49: ("INVALID_PRODUCER_ID_MAPPING", Action.SETTLE),
+    50: ("INVALID_TRANSACTION_TIMEOUT", Action.CONFIG),
+    51: ("CONCURRENT_TRANSACTIONS", Action.RETRY),
+    52: ("TRANSACTION_COORDINATOR_FENCED", Action.COORDINATOR),
+    53: ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", Action.CONFIG),
+    54: ("SECURITY_DISABLED", Action.UNSUPPORTED),
+    55: ("OPERATION_NOT_ATTEMPTED", Action.CONFIG),
+    56: ("KAFKA_STORAGE_ERROR", Action.REFRESH),
+    57: ("LOG_DIR_NOT_FOUND", Action.CONFIG),
+    58: ("SASL_AUTHENTICATION_FAILED", Action.CONFIG),
+    59: ("UNKNOWN_PRODUCER_ID", Action.ABORT),
+    60: ("REASSIGNMENT_IN_PROGRESS", Action.RETRY),
+    61: ("DELEGATION_TOKEN_AUTH_DISABLED", Action.UNSUPPORTED),
+    62: ("DELEGATION_TOKEN_NOT_FOUND", Action.CONFIG),
+    63: ("DELEGATION_TOKEN_OWNER_MISMATCH", Action.CONFIG),
+    64: ("DELEGATION_TOKEN_REQUEST_NOT_ALLOWED", Action.CONFIG),
+    65: ("DELEGATION_TOKEN_AUTHORIZATION_FAILED", Action.CONFIG),
+    66: ("DELEGATION_TOKEN_EXPIRED", Action.CONFIG),
+    67: ("INVALID_PRINCIPAL_TYPE", Action.CONFIG),
+    68: ("NON_EMPTY_GROUP", Action.CONFIG),
+    69: ("GROUP_ID_NOT_FOUND", Action.CONFIG),
+    70: ("FETCH_SESSION_ID_NOT_FOUND", Action.RETRY),
+    71: ("INVALID_FETCH_SESSION_EPOCH", Action.RETRY),
+    72: ("LISTENER_NOT_FOUND", Action.CONFIG),
+    73: ("TOPIC_DELETION_DISABLED", Action.CONFIG),
+    74: ("FENCED_LEADER_EPOCH", Action.REFRESH),
+    75: ("UNKNOWN_LEADER_EPOCH", Action.REFRESH),
+    76: ("UNSUPPORTED_COMPRESSION_TYPE", Action.UNSUPPORTED),
+    77: ("STALE_BROKER_EPOCH", Action.CONFIG),
+    78: ("OFFSET_NOT_AVAILABLE", Action.RETRY),
+    79: ("MEMBER_ID_REQUIRED", Action.ABORT),
+    80: ("PREFERRED_LEADER_NOT_AVAILABLE", Action.REFRESH),
+    81: ("GROUP_MAX_SIZE_REACHED", Action.CONFIG),
+    82: ("FENCED_INSTANCE_ID", Action.ABORT),
+    83: ("ELIGIBLE_LEADERS_NOT_AVAILABLE", Action.REFRESH),
+    84: ("ELECTION_NOT_NEEDED", Action.RETRY),
+    85: ("NO_REASSIGNMENT_IN_PROGRESS", Action.RETRY),
+    86: ("GROUP_SUBSCRIBED_TO_TOPIC", Action.CONFIG),
+    87: ("INVALID_RECORD", Action.CONFIG),
+    88: ("UNSTABLE_OFFSET_COMMIT", Action.RETRY),
+    89: ("THROTTLING_QUOTA_EXCEEDED", Action.RETRY),
+    90: ("PRODUCER_FENCED", Action.SETTLE),
+    91: ("RESOURCE_NOT_FOUND", Action.CONFIG),
+    92: ("DUPLICATE_RESOURCE", Action.CONFIG),
+    93: ("UNACCEPTABLE_CREDENTIAL", Action.CONFIG),
+    94: ("INCONSISTENT_VOTER_SET", Action.CONFIG),
+    95: ("INVALID_UPDATE_VERSION", Action.CONFIG),
+    96: ("FEATURE_UPDATE_FAILED", Action.UNSUPPORTED),
+    97: ("PRINCIPAL_DESERIALIZATION_FAILURE", Action.CONFIG),
+    98: ("SNAPSHOT_NOT_FOUND", Action.CONFIG),
+    99: ("POSITION_OUT_OF_RANGE", Action.DATA_LOSS),
+    100: ("UNKNOWN_TOPIC_ID", Action.REFRESH),
+    101: ("DUPLICATE_BROKER_REGISTRATION", Action.CONFIG),
+    102: ("BROKER_ID_NOT_REGISTERED", Action.REFRESH),
+    103: ("INCONSISTENT_TOPIC_ID", Action.REFRESH),
+    104: ("INCONSISTENT_CLUSTER_ID", Action.CONFIG),
+    105: ("TRANSACTIONAL_ID_NOT_FOUND", Action.CONFIG),
+    106: ("FETCH_SESSION_TOPIC_ID_ERROR", Action.RETRY),
+    107: ("INELIGIBLE_REPLICA", Action.REFRESH),
+    108: ("NEW_LEADER_ELECTED", Action.REFRESH),
+    109: ("OFFSET_MOVED_TO_TIERED_STORAGE", Action.DATA_LOSS),
+    110: ("FENCED_MEMBER_EPOCH", Action.ABORT),
+    111: ("UNRELEASED_INSTANCE_ID", Action.CONFIG),
+    112: ("UNSUPPORTED_ASSIGNOR", Action.UNSUPPORTED),
+    113: ("STALE_MEMBER_EPOCH", Action.ABORT),
+    114: ("MISMATCHED_ENDPOINT_TYPE", Action.UNSUPPORTED),
+    115: ("UNSUPPORTED_ENDPOINT_TYPE", Action.UNSUPPORTED),
+    116: ("UNKNOWN_CONTROLLER_ID", Action.CONFIG),
+    117: ("UNKNOWN_SUBSCRIPTION_ID", Action.CONFIG),
+    118: ("TELEMETRY_TOO_LARGE", Action.CONFIG),
+    119: ("INVALID_REGISTRATION", Action.CONFIG),
+    120: ("TRANSACTION_ABORTABLE", Action.ABORT),
+    121: ("INVALID_RECORD_STATE", Action.CONFIG),
+    122: ("SHARE_SESSION_NOT_FOUND", Action.CONFIG),
+    123: ("INVALID_SHARE_SESSION_EPOCH", Action.CONFIG),
+    124: ("FENCED_STATE_EPOCH", Action.CONFIG),
+    125: ("INVALID_VOTER_KEY", Action.CONFIG),
+    126: ("DUPLICATE_VOTER", Action.CONFIG),
+    127: ("VOTER_NOT_FOUND", Action.CONFIG),
+}
+
+#: Where a code means something else in one API than in the others.
+_BY_API: dict[tuple[str, int], Action] = {
+    ("InitProducerId", 47): Action.FENCED,
+    ("InitProducerId", 90): Action.FENCED,
+    ("InitProducerId", 48): Action.ABORT,
+    ("InitProducerId", 49): Action.ABORT,
+    ("FindCoordinator", 15): Action.RETRY,  # the internal topic is being created, or its partition has no leader
+    ("TxnOffsetCommit", 3): Action.CONFIG,  # the source's topic or partition is gone: repeating does not bring it back
+    # a marker that the partition has no use for, or that another coordinator has come before: what is open there is
+    # looked at anew
+    ("WriteTxnMarkers", 47): Action.REFRESH,
+    ("WriteTxnMarkers", 52): Action.REFRESH,
+    ("Produce", 2): Action.ABORT,  # the bytes changed on their way: nothing was stored
+    ("Fetch", 100): Action.DATA_LOSS,  # the topic that the offsets belong to is gone
+    ("Fetch", 103): Action.DATA_LOSS,
+    ("DescribeTransactions", 105): Action.SETTLE,  # the id is not known (any more)
+}
+
+#: What to tell people, where the name of a code does not say it. Written to follow "… answered NAME: ".
+_ADVICE = {
+    1: "the records there were deleted meanwhile, by the topic's retention or by somebody. Start again: what is left"
+    " is looked at anew.",
+    10: "a record or batch is larger than the topic's max.message.bytes. Make rows smaller, or raise"
+    " max.message.bytes.",
+    17: "the topic's name is not allowed. Name it with at most 249 letters, digits, dots, underscores and hyphens.",
+    18: "a batch is larger than the topic's segment.bytes. Lower max.request.size.",
+    50: "transaction.timeout.ms is above the broker's transaction.max.timeout.ms. Lower the first or raise the second.",
+    87: "the broker refused a record (a null key in a compacted topic, or a timestamp outside the topic's bounds)."
+    " Correct the row, or have the query write such rows to another topic (docs/recipes.md).",
+    32: "a timestamp is outside the bounds that the topic allows. Correct the row, or change"
+    " message.timestamp.before.max.ms or after.max.ms.",
+}
+
+
+def name(code: int) -> str:
+    """Kafka's name of a code."""
+    return _TABLE[code][0] if code in _TABLE else f"error {code}"
+
+
+def of(api: str, code: int) -> Action:
+    """What ``code`` from ``api`` (``"Produce"``, ``"EndTxn"``, …) asks for.
+
+    A code that nobody knows asks for a person.
+    """
+    exception = _BY_API.get((api, code))
+    if exception is not None:
+        return exception
+    return _TABLE[code][1] if code in _TABLE else Action.CONFIG
+
+
+_ERRORS: dict[Action, type[SemelError]] = {
+    Action.RETRY: Retriable,
+    Action.REFRESH: Retriable,
+    Action.COORDINATOR: Retriable,
+    Action.SETTLE: AbortAndRetry,
+    Action.ABORT: AbortAndRetry,
+    Action.FENCED: Fenced,
+    Action.CONFIG: ConfigError,
+    Action.DATA_LOSS: DataLoss,
+    Action.UNSUPPORTED: Unsupported,
+}
+
+
+def error(api: str, code: int, subject: str, meaning: str = "Nothing was committed.") -> SemelError:
+    """The exception for a code that will not be repeated.
+
+    ``subject`` says what was asked, ``meaning`` what that means for the data.
+    """
+    advice = _ADVICE.get(code) or acl_hints.advice(api, code)
+    told = f": {advice}" if advice else "."
+    return _ERRORS[of(api, code)](f"{subject}: the broker answered {name(code)}{told} {meaning}", tag=name(code))
+
+
+_CHECK = "Check that all brokers run and that bootstrap.servers is right, then start again."
+
+
+def given_up(subject: str, problem: str, meaning: str, tag: str | None = None) -> Retriable:
+    """The exception for what was repeated until its deadline: the last that users see of a broker that does not answer.
+
+    ``problem`` is the last thing that was seen: the name of a code, or a message. Where that is one of these itself,
+    the advice is given once.
+    """
+    return Retriable(f"{subject}: {briefly(problem)} {meaning} {_CHECK}", tag=tag)
+
+
+def unanswered(api: str) -> str:
+    """What it means that a request of this kind, sent and repeated, got no answer that settles it."""
+    if api.startswith(("Metadata", "List", "Describe", "Find", "Fetch", "OffsetFetch")):
+        return "Nothing was read or written by it."
+    return "Whether a broker has done it is not known; asking again does no harm."
+
+
+def briefly(problem: str) -> str:
+    """A message of :func:`given_up` without its advice, or the name of a code: what can stand in another message."""
+    told = problem.removesuffix(_CHECK).rstrip(" .")
+    return told if told.endswith("?") else f"{told}."

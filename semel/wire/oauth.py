@@ -1,0 +1,184 @@
+"""Tokens for OAUTHBEARER: from a token endpoint by client credentials (KIP-768, RFC 6749 section 4.4), or from a Python
+function.
+
+A token is kept for most of its life, one for all connections of the process, and to the end of it where no other can be
+had. No error made here holds a secret or a token.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import importlib
+import math
+import os
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from semel.errors import ConfigError, Retriable, SemelError
+from semel.security import Sasl
+from semel.strict_json import read_object
+
+__all__ = ["read_answer", "rejected", "token"]
+
+#: Of its life, what a token is used for; the rest is for clocks that differ and connections that are slow.
+_USED: Final = 0.8
+#: Answers of an endpoint that another try may change.
+_PASSING: Final = frozenset({408, 425, 429})
+#: Bytes of an answer that are looked at: tokens are some thousands.
+_LONGEST: Final = 1 << 20
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A token, by this process's clock when to get another and when it ends, and how many logins it was for."""
+
+    text: str
+    renew_at: float
+    ends_at: float
+    logins: int = 0
+
+
+_kept: dict[Sasl, _Kept] = {}
+_locks: defaultdict[Sasl, threading.Lock] = defaultdict(threading.Lock)
+
+
+def _forked() -> None:
+    _locks.clear()  # a thread that is not here may hold one
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def token(sasl: Sasl) -> str:
+    """A token that holds now.
+
+    Raises :class:`ConfigError` when none is given, :class:`Retriable` when nobody could be asked.
+    """
+    with _locks[sasl]:
+        now, kept = time.monotonic(), _kept.get(sasl)
+        if kept is None or now >= kept.renew_at:
+            try:
+                text, life = _provided(sasl) if sasl.token_provider is not None else _asked(sasl)
+                kept = _kept[sasl] = _Kept(text, now + life * _USED, now + life)
+            except Retriable:
+                if kept is None or now >= kept.ends_at:
+                    raise
+        kept.logins += 1
+        return kept.text
+
+
+def rejected(sasl: Sasl, text: str) -> bool:
+    """Forget a token that a broker did not take. Whether it had served before: then another one is worth a try."""
+    with _locks[sasl]:
+        kept = _kept.get(sasl)
+        if kept is None or kept.text != text:
+            return True  # another thread has fetched a newer one in the meantime
+        del _kept[sasl]
+        return kept.logins > 1
+
+
+def _provided(sasl: Sasl) -> tuple[str, float]:
+    provider = sasl.token_provider
+    try:
+        if isinstance(provider, str):
+            module, _, name = provider.partition(":")
+            provider = getattr(importlib.import_module(module), name)
+        given: Any = provider()  # type: ignore[misc]  # what is no function is answered below
+        text, life = (given, 0.0) if isinstance(given, str) else (given[0], float(given[1]) - time.time())
+    except SemelError:
+        raise
+    except OSError as error:
+        raise Retriable(
+            f"sasl.oauthbearer.token.provider could not get a token ({type(error).__name__}).", tag="CONNECTION"
+        ) from None
+    except Exception as error:
+        raise ConfigError(
+            f"sasl.oauthbearer.token.provider gave no token ({type(error).__name__}). Nothing was sent on this"
+            " connection. It must be a function that every machine that connects can import, and give a text, or a"
+            " text and the time until which it holds.",
+            tag="SASL_LOGIN",
+        ) from None
+    return _checked(text, "sasl.oauthbearer.token.provider"), life
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The secret is for the address that was given, and for no other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None makes an error of it."""
+        return
+
+
+def _asked(sasl: Sasl) -> tuple[str, float]:
+    where = sasl.token_endpoint.partition("?")[0]
+    form = {"grant_type": "client_credentials"} | ({"scope": sasl.scope} if sasl.scope else {})
+    credentials = ":".join(map(urllib.parse.quote_plus, (sasl.username, sasl.password)))
+    headers = {
+        "Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}",
+        "Accept": "application/json",
+    }
+    request = urllib.request.Request(sasl.token_endpoint, urllib.parse.urlencode(form).encode(), headers)
+    opener = urllib.request.build_opener(_NoRedirects)
+    try:
+        with opener.open(request, timeout=sasl.connect_timeout_ms / 1000) as answer:
+            return read_answer(answer.read(_LONGEST), where)
+    except urllib.error.HTTPError as error:
+        raise _refusal(sasl, where, error.code) from None
+    except (OSError, http.client.HTTPException) as error:
+        raise _unreached(where, getattr(error, "reason", error)) from None
+
+
+def read_answer(data: bytes, where: str) -> tuple[str, float]:
+    """The token that an endpoint gave, and the seconds for which it holds: none where it does not say.
+
+    Raises :class:`ConfigError`.
+    """
+    try:
+        body = read_object(data)
+        life = float(body.get("expires_in") or 0)
+        if not 0 <= life < math.inf:
+            raise ValueError(life)
+        return _checked(body["access_token"], where), life
+    except (ValueError, KeyError, TypeError, OverflowError):
+        raise ConfigError(
+            f"what {where} answered is no token: JSON with access_token and expires_in. Nothing was sent on this"
+            " connection. Correct the address.",
+            tag="SASL_LOGIN",
+        ) from None
+
+
+def _refusal(sasl: Sasl, where: str, status: int) -> SemelError:
+    if status >= 500 or status in _PASSING:
+        return Retriable(f"the token endpoint {where} answered {status}.", tag="CONNECTION")
+    return ConfigError(
+        f"the token endpoint {where} gave no token to {sasl.username}: it answered {status}. Nothing was sent on this"
+        " connection. Correct clientId, clientSecret and scope; an address that sends one elsewhere is not followed.",
+        tag="AUTHENTICATION",
+    )
+
+
+def _unreached(where: str, reason: object) -> SemelError:
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return ConfigError(
+            f"the certificate of the token endpoint {where} is not believed: {reason.verify_message}. Nothing was"
+            " sent. Of token endpoints, those are believed that the system believes (SSL_CERT_FILE).",
+            tag="TLS",
+        )
+    return Retriable(f"the token endpoint {where} could not be asked: {type(reason).__name__}.", tag="CONNECTION")
+
+
+def _checked(text: object, where: str) -> str:
+    if not isinstance(text, str) or not text or "\x01" in text:
+        raise ConfigError(
+            f"{where} gave no token. Nothing was sent on this connection. It must give a text, as access_token.",
+            tag="SASL_LOGIN",
+        )
+    return text

@@ -1,0 +1,38 @@
+"""Which brokers can share transactions (DESIGN rule 8), by what they say of themselves."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from kafka.protocol.producer import WriteTxnMarkersRequest
+
+from semel.errors import Unsupported
+from semel.wire.api_versions import Versions
+
+MARKERS = WriteTxnMarkersRequest.API_KEY
+
+
+def broker(*, markers: int, feature: int) -> Versions:
+    return Versions("b:9092", {MARKERS: (0, markers)}, {"transaction.version": feature})
+
+
+def test_a_new_broker_passes_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    broker(markers=2, feature=2).check_shared_transactions(accept_late_markers=True)
+    assert caplog.records == []
+
+
+def test_an_old_feature_is_refused_with_the_command() -> None:
+    with pytest.raises(
+        Unsupported, match=r"kafka-features.sh --bootstrap-server b:9092 upgrade --feature transaction.version=2"
+    ):
+        broker(markers=2, feature=1).check_shared_transactions(accept_late_markers=True)
+
+
+def test_a_broker_that_takes_late_markers_is_refused_or_its_hole_printed(caplog: pytest.LogCaptureFixture) -> None:
+    old = broker(markers=1, feature=2)
+    with pytest.raises(Unsupported, match=r"older than 4\.2"):
+        old.check_shared_transactions()
+    with caplog.at_level(logging.WARNING, "semel"):
+        old.check_shared_transactions(accept_late_markers=True)
+    assert "exactly once is not guaranteed" in caplog.text
