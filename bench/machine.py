@@ -98,7 +98,9 @@ def _java() -> str:
 
 def _commit() -> str:
     try:
-        return f"commit {_said('git', '-C', str(Path(__file__).parent), 'describe', '--always', '--exclude=*', '--dirty=, with changes')}"
+        home = str(Path(__file__).parent)
+        said = _said("git", "-C", home, "describe", "--always", "--exclude=*", "--dirty=, with changes")
+        return f"commit {said}"
     except (OSError, subprocess.CalledProcessError):
         return "not from a git checkout"
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from semel._version import __version__
+
 if TYPE_CHECKING:
     from semel.cluster import Cluster
     from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError, Unsupported
     from semel.transaction.ticket import GroupMetadata, Receipt, Ticket
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AbortAndRetry",

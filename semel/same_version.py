@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 
-from semel import __version__
+from semel._version import __version__
 from semel.errors import ConfigError
 
 __all__ = ["OTHER_VERSION", "check_same_version"]

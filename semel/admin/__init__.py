@@ -1,1 +1,13 @@
-"""admin."""
+"""What operators do. No owner of a transactional id is needed. One module for each command, named as in ``semel.cli``.
+
+===================  =================================================================================================
+``doctor``           ``semel doctor``: what the cluster would refuse, checked without writing
+``txn``              ``semel txn list, describe, abort``: open transactions, and who waits for them
+``txn_heal``         ``semel txn heal``: a lost marker, written by hand
+``progress``         ``semel progress list, describe``: the newest committed progress of every prefix
+``progress_reset``   ``semel progress reset``: progress forgotten, or set to other offsets
+``progress_import``  ``semel progress import``: the checkpoint of Spark's own source, as progress
+``lag``              how far queries are behind their sources, and readers behind what was written
+``verify``           ``semel verify``: duplicates by id, and losses against a source
+===================  =================================================================================================
+"""

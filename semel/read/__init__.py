@@ -1,16 +1,13 @@
 """Reading topics into Arrow (DESIGN section 2).
 
-- ``plan``: ranges of offsets, and how they are shared out among tasks.
-- ``position``: where to start and end: earliest, latest, offsets, a time, a group's offsets.
-- ``loss``: what of a range is gone, and whether that stops the reader.
-- ``visible``: which fetched batches a reader may see.
+- ``ranges``: ranges of offsets, and how they are split into tasks.
+- ``start_offsets``: where to start and end: earliest, latest, offsets, a time, a group's offsets.
+- ``data_loss``: what of a range is gone, and whether that stops the reader.
+- ``isolation``: which fetched batches a reader may see.
 - ``columns``: decoded records in the columns of Spark's ``kafka`` source.
-- ``partition``: one partition on its way through its range.
-- ``fetch``: the reader: ranges in, Arrow record batches out.
-- ``journal``: one partition raw, records and markers, for reading progress.
-- ``verification``: whether each id is there once, and what is missing against another topic.
-- ``ids``: where a record's id stands.
-- ``spill``: ids on disk, by their hash, so that memory stays bounded.
+- ``cursor``: the position of one partition on its way through its range.
+- ``reader``: ranges in, Arrow record batches out.
+- ``raw_log``: one partition raw, records and markers, for reading progress.
 """
 
 from semel.read.columns import schema

@@ -4,13 +4,13 @@
 - ``jars``: Kafka's own jars, resolved once by the Ivy jar inside PySpark, kept in the user's cache with their
   checksums.
 - ``ivy``: resolves them from a Maven repository.
-- ``archive``: their classes, parsed once, for brokers that start quickly.
+- ``class_archive``: their classes, parsed once, for brokers that start quickly.
 - ``settings``: the properties of one node.
-- ``secured``: listeners with TLS, SASL and ACLs beside the plain one.
+- ``security``: listeners with TLS, SASL and ACLs beside the plain one.
 - ``ports``: ports that nobody else has.
-- ``watch``: the small process that ends a broker when the process that started it is gone, however it went.
+- ``watchdog``: the small process that ends a broker when the process that started it is gone, however it went.
 - ``processes``: what the operating system knows of processes.
-- ``ready``: asks a broker whether it serves, by a Metadata request.
+- ``readiness``: asks a broker whether it serves, by a Metadata request.
 - ``node``: one broker process: kill, freeze, thaw, stop, start again.
 - ``cluster``: :class:`Sandbox`, one or more nodes.
 - ``background``: the broker that ``semel broker start`` leaves running.

@@ -1,36 +1,21 @@
-"""Exactly-once Kafka for Spark. Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`; for those who watch it
-:class:`MetricsListener`, :func:`serve_metrics`, :class:`MetricsCollector`. The source is ``format("semel")``.
+"""Exactly-once Kafka for Spark.
 
-A micro-batch goes through these, in this order:
+Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`; for metrics :class:`MetricsListener`,
+:func:`serve_metrics`, :class:`MetricsCollector`. The source is ``format("semel")``.
 
-====================  =====================================================================================
-``source``            ``format("semel")``: plans a range of offsets for each batch, reads it in tasks
-``source_stream``     where the batches of a streaming query start and end
-``source_topics``     what the cluster has of the topics that are read
-``source_plan``       the arithmetic of micro-batches
-``left_out``          what was read and the options ask for no more: refused, or paused
-``sink``              what ``foreachBatch`` calls
-``query``             what the sink knows of its query and of the batch that calls it
-``precedence``        checkpoint against progress: run, skip, rebuild or refuse (PROTOCOL 6)
-``writing``           one DataFrame in one transaction
-``columns``           which columns are written
-``placement``         which task writes which output partition
-``encoding``          rows to record batches, before the shuffle
-``tasks``             tickets over a job, and receipts back
-``proof``             that each row was computed once and written once
-``answers``           what a task hands back
-``sealed``            what executors are given, which those with another semel refuse
-``bounds``            a job that outlives its transaction is cancelled
-====================  =====================================================================================
-
-Beside them: ``options`` and ``source_options``; ``offsets``, the JSON in Spark's offset log; ``refusal``, what a refusal says; ``claims``, which
-prefixes live queries of this application have; ``errors``, ours given back from Spark's text; ``running``, which starts a query again;
-``internals`` and ``books`` (Spark's jobs and stages), every use of what Spark does not promise, in two places, pinned by one test; ``facts``, what
-both answer; ``worker``, what a Python worker keeps from one task to the next; ``kafka_checkpoint``, where a query with Spark's own source stands that
-moves to this one.
-
-For those who watch: ``metrics``, what happened to the batches in numbers; ``listener``, that beside Spark's progress; ``exporter``, that for
-Prometheus, with ``lookout``, which asks the cluster what it alone knows.
+=================  ===================================================================================================
+``source``         ``format("semel")``: plans a range of offsets for each batch, reads it in tasks
+``sink``           ``KafkaSink``: writes each batch in one transaction
+``jvm``            every use of what Spark does not promise, pinned by one test
+``metrics``        what happened to the batches, in numbers
+``options``        options that source and sink share
+``source_offset``  the JSON in Spark's offset log
+``errors``         semel's errors, given back from Spark's text
+``keep_running``   run a query, and start it again after errors that ask for it
+``task_result``    what a task hands back to the driver
+``version_guard``  pickles that only the same version of semel opens
+``worker_client``  the client that a Python worker keeps from one task to the next
+=================  ===================================================================================================
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options, as Spark and Kafka users know them, for the sink and (in :mod:`semel.spark.source.options`) for the source.
+"""Options that the source and the sink share: names and values as Spark and Kafka users know them.
 
 Names are matched without regard to case, as everywhere in Spark; ``kafka.`` properties go to
 :class:`~semel.config.ClientConfig`. What is not known is refused with the nearest known name, before anything is read
@@ -8,99 +8,14 @@ or written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from semel.config import ClientConfig, nearest
+from semel.config import nearest
 from semel.errors import ConfigError
-from semel.transaction.progress.topic import DEFAULT_TOPIC
-from semel.transaction.transactional_id import check_prefix
 
-__all__ = ["SinkOptions", "kafka_properties", "known_names", "number", "one_of", "truth"]
+__all__ = ["group_of", "kafka_properties", "known_names", "number", "one_of", "truth"]
 
-_SINK = (
-    "topic",
-    "topics",
-    "transactionalIdPrefix",
-    "previousTransactionalIdPrefix",
-    "progressTopic",
-    "delivery",
-    "partitioner",
-    "maxBatchRetries",
-    "onProgressMismatch",
-    "acceptLateMarkers",
-)
-_MISMATCH = "checkpoint:"
 #: Of a number: none that means anything has more, and Python reads no more than some thousand.
 _DIGITS = 19
-
-
-@dataclass(frozen=True, slots=True)
-class SinkOptions:
-    """What a sink was told. ``properties`` are Kafka's, without their prefix, checked."""
-
-    properties: Mapping[str, str] = field(repr=False)
-    topic: str | None
-    topics: tuple[str, ...]
-    prefix: str
-    previous: str | None
-    progress_topic: str
-    exactly_once: bool
-    any_partition: bool
-    retries: int
-    override: str | None
-    accept_late_markers: bool
-    group: str | None
-
-    @classmethod
-    def parse(cls, given: Mapping[str, object]) -> SinkOptions:
-        """Read options. Raises :class:`ConfigError` for what is unknown, malformed or contradictory."""
-        properties = kafka_properties(given)
-        options = known_names(given, _SINK)
-        exactly_once = one_of(options, "delivery", "exactly_once", "at_least_once") == "exactly_once"
-        prefix = options.get("transactionalIdPrefix", "")
-        if exactly_once:
-            if not prefix:
-                raise ConfigError(
-                    "transactionalIdPrefix is missing. Nothing was written. It names the query for good, and its"
-                    " progress is kept under it: give each query one of its own; or ask for delivery=at_least_once.",
-                    tag="PREFIX_MISSING",
-                )
-            check_prefix(prefix)
-            _check_not_itself(prefix, options.get("previousTransactionalIdPrefix"))
-        topics = tuple(dict.fromkeys(name.strip() for name in options.get("topics", "").split(",") if name.strip()))
-        if "topic" in options and topics:
-            raise ConfigError(
-                "topic and topics were both given. Nothing was written. Give one of them: topic sends every row"
-                " there, topics lists what a topic column may name."
-            )
-        progress_topic = options.get("progressTopic", DEFAULT_TOPIC)
-        if exactly_once and progress_topic in (*topics, options.get("topic")):
-            raise ConfigError(
-                f"{progress_topic!r} is the topic of the progress, so rows cannot be written there. Nothing was"
-                " written. Name another topic for the rows, or another progressTopic.",
-                tag="PROGRESS_TOPIC",
-            )
-        group = group_of(properties)
-        ClientConfig.parse(properties)
-        return cls(
-            properties=properties,
-            topic=options.get("topic"),
-            topics=topics,
-            prefix=prefix,
-            previous=options.get("previousTransactionalIdPrefix"),
-            progress_topic=progress_topic,
-            exactly_once=exactly_once,
-            any_partition=one_of(options, "partitioner", "default", "any") == "any",
-            retries=number(options, "maxBatchRetries", 3),
-            override=_override(options.get("onProgressMismatch")),
-            accept_late_markers=truth(options, "acceptLateMarkers", False),
-            group=group,
-        )
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The topics that may be written."""
-        return (self.topic,) if self.topic is not None else self.topics
 
 
 def kafka_properties(given: Mapping[str, object]) -> dict[str, str]:
@@ -172,24 +87,3 @@ def number(options: Mapping[str, str], name: str, default: int, minimum: int = 0
             " in digits."
         )
     return int(value)
-
-
-def _check_not_itself(prefix: str, previous: str | None) -> None:
-    if previous == prefix:
-        raise ConfigError(
-            f"previousTransactionalIdPrefix is {previous!r}, as transactionalIdPrefix is: the query would fence"
-            " itself. Nothing was written. Leave it out, or name the prefix that the query had before.",
-            tag="PREVIOUS_IS_ITSELF",
-        )
-
-
-def _override(value: str | None) -> str | None:
-    if value is None:
-        return None
-    if not value.startswith(_MISMATCH) or len(value) == len(_MISMATCH):
-        raise ConfigError(
-            f"onProgressMismatch={value} is not checkpoint:<token>. Nothing was written. Copy the token from the"
-            " refusal that it answers.",
-            tag="MISMATCH_TOKEN",
-        )
-    return value[len(_MISMATCH) :]

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from semel import __version__
+from semel._version import __version__
 from semel.errors import SemelError, named
 from semel.records.arrays import joined
 from semel.same_version import check_same_version

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from semel import __version__
+from semel._version import __version__
 from semel.errors import ConfigError
 from semel.same_version import check_same_version
 from semel.spark.task_result import encode_result

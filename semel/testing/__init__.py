@@ -3,11 +3,8 @@
 - ``fixtures``: pytest fixtures ``kafka`` and ``kafka3``, a real Kafka of one or three nodes, and ``spark_cluster``.
 - ``step_log``: a log of all steps, which survives a kill. ``crash``: strikes a process at a named step, beside that
   log. ``program``: runs programs under such a plan, and starts them again.
-- ``spark``: a Spark that starts quickly, with executors in processes of their own; ``spark_home``, its query
-  ``warm_up``, ``fork_server`` with ``fork_client``, and ``daemon`` are what makes it quick.
+- ``spark``: a Spark that starts quickly, with executors in processes of their own.
 - ``proxy``: a TCP proxy in front of a broker that understands frame headers, and delays, repeats, drops or cuts.
-  ``faults``: what it does to a request. ``frames`` and ``addresses``: what it reads of requests, and replaces in
-  answers.
 - ``history``: reports lost, duplicated, reordered, torn. ``records``: reads the topics for it, with an independent
   client.
 
@@ -52,9 +49,9 @@ _HOME = {
     "crash": ("Action", "CrashPlan", "CrashPoint", "Passed"),
     "history": ("History", "assert_exactly_once", "check", "expect"),
     "program": ("Program", "run_until", "run_until_done"),
-    "proxy": ("FaultProxy",),
+    "proxy.fault_proxy": ("FaultProxy",),
     "records": ("arrived", "read"),
-    "spark": ("LOCAL", "LOCAL_CLUSTER", "SparkCluster"),
+    "spark.spark_cluster": ("LOCAL", "LOCAL_CLUSTER", "SparkCluster"),
 }
 
 

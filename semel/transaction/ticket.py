@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from semel import __version__
+from semel._version import __version__
 from semel.errors import ConfigError, DataLoss
 from semel.same_version import check_same_version
 from semel.strict_json import is_version, of_kind, read_object, write_object

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from semel import __version__
+from semel._version import __version__
 from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss, Retriable, SemelError
 from semel.wire.api_versions import Versions

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from semel import config, security
-from semel.spark import options
+from semel.spark.sink import options as sink_options
 from semel.spark.source import options as source_options
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
 
@@ -41,7 +41,7 @@ def rows(name: str) -> dict[str, str]:
 
 def test_options_of_the_sink() -> None:
     found = {name for name in rows("Sink") if not name.startswith("kafka.")}
-    assert found == set(options._SINK)
+    assert found == set(sink_options._SINK)
 
 
 def test_options_of_the_source() -> None:

@@ -27,7 +27,7 @@ from semel.records import decode, scan
 from semel.records.control import marker
 from semel.sandbox.background import Background
 from semel.spark import source_offset
-from semel.spark.options import SinkOptions
+from semel.spark.sink.options import SinkOptions
 from semel.spark.source.options import SourceOptions
 from semel.spark.task_result import decode_result as read_task_answer
 from semel.transaction import transactional_id

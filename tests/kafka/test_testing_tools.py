@@ -259,7 +259,8 @@ done = Path(state)
 if mode == "exactly-once":
     # what is committed in the topic itself is the progress: as many batches as there are records
     writer.init_transactions(30)
-    reader = Consumer({"bootstrap.servers": servers, "group.id": topic, "isolation.level": "read_committed", "enable.partition.eof": True})
+    committed = {"isolation.level": "read_committed", "enable.partition.eof": True}
+    reader = Consumer({"bootstrap.servers": servers, "group.id": topic, **committed})
     reader.assign([TopicPartition(topic, 0, 0)])
     first = 0
     while reader.poll(30).error() is None:

@@ -41,7 +41,8 @@ READ = """
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 spark = builder.config("spark.driver.extraJavaOptions", "{java}").getOrCreate()
-print("rows:", spark.read.format("semel").option("kafka.bootstrap.servers", "{servers}").option("subscribe", "{topic}").load().count())
+topic = spark.read.format("semel").option("kafka.bootstrap.servers", "{servers}").option("subscribe", "{topic}")
+print("rows:", topic.load().count())
 """
 
 

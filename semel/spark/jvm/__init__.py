@@ -1,1 +1,8 @@
-"""jvm."""
+"""The only modules that touch Spark's JVM: every use of what Spark does not promise, pinned by one test.
+
+===================  =================================================================================================
+``streaming_query``  the query behind a callback: its plan, its offset log, its settings
+``status_store``     jobs and stages, as Spark's status store keeps them
+``values``           what both return, as plain values
+===================  =================================================================================================
+"""

@@ -1,1 +1,18 @@
-"""sink."""
+"""The sink: each micro-batch, or one batch job, in one Kafka transaction (batch scope).
+
+=====================  ===============================================================================================
+``kafka_sink``         ``KafkaSink``: what ``foreachBatch`` calls
+``options``            its options
+``micro_batch``        the query and the batch behind a call
+``prefix_registry``    the prefixes that live queries of this application use
+``reconcile``          checkpoint against progress: run, skip, rebuild or refuse (PROTOCOL 6)
+``progress_mismatch``  what such a refusal says, and the ways out
+``batch_writer``       one DataFrame in one transaction
+``schema``             which columns are written
+``placement``          which task writes which output partition
+``encode_stage``       rows to record batches, before the shuffle
+``write_stage``        tickets over a job, and receipts back
+``stage_retries``      the proof that each row was computed once and written once
+``job_timeout``        a job that outlives its transaction is cancelled
+=====================  ===============================================================================================
+"""

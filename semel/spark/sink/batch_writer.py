@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame
 from semel.errors import AbortAndRetry, Retriable
 from semel.records.codecs import Codec
 from semel.spark.metrics.meter import Meter, TopicTotals
-from semel.spark.options import SinkOptions
 from semel.spark.sink import write_stage
 from semel.spark.sink.job_timeout import cancel_jobs_after
+from semel.spark.sink.options import SinkOptions
 from semel.spark.sink.placement import Placement, place
 from semel.spark.sink.schema import check_columns
 from semel.spark.sink.stage_retries import FORGOTTEN, STALE, Proof

@@ -24,10 +24,10 @@ from semel.spark.errors import QueryStopped, error
 from semel.spark.jvm import streaming_query
 from semel.spark.jvm.values import Settings, Trigger
 from semel.spark.metrics.meter import BatchMetrics, BatchOutcome, meter
-from semel.spark.options import SinkOptions
 from semel.spark.sink import prefix_registry
 from semel.spark.sink.batch_writer import BatchResult, Work, write_plain, write_with_retries
 from semel.spark.sink.micro_batch import MicroBatch, Query, observe, planned, positions_of
+from semel.spark.sink.options import SinkOptions
 from semel.spark.sink.progress_mismatch import Refuse
 from semel.spark.sink.reconcile import Rebuild, Run, Skip, reconcile
 from semel.spark.sink.stage_retries import sink_made

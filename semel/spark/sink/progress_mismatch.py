@@ -386,11 +386,14 @@ def _ways_out(
     yield by_hand + _by_hand_does(findings)
     if previous is not None:
         return
-    anew = ": with earliest its state is made anew from all rows that are there, and their output is written once more"
+    anew = (
+        ": with earliest its state is made anew from all rows that are there, and their output is written once more"
+        if stateful
+        else ": what it reads from there is written, also what is written already"
+    )
     yield (
         f"`semel progress reset {shlex.quote(prefix)}` forgets the progress, for another, empty checkpoint (this one"
-        " holds the refused batch) that"
-        f" begins by its startingOffsets{anew if stateful else ': what it reads from there is written, also what is written already'}"
+        f" holds the refused batch) that begins by its startingOffsets{anew}"
     )
 
 

@@ -1,1 +1,11 @@
-"""source."""
+"""The source: ``format("semel")``, batch and streaming.
+
+================  ====================================================================================================
+``datasource``    what Spark calls: readers, partitions, offsets
+``options``       its options: those of Spark's ``kafka`` source
+``stream``        where the batches of a streaming query start and end
+``batch_ranges``  the arithmetic of batches: positions, limits, ranges
+``topics``        what the cluster has of the topics that are read
+``unsubscribed``  what was read, and the options no longer include: refused, or paused
+================  ====================================================================================================
+"""

@@ -3,7 +3,8 @@
 
 ::
 
-    orders = spark.readStream.format("semel").option("kafka.bootstrap.servers", servers).option("subscribe", "in").load()
+    source = spark.readStream.format("semel").option("kafka.bootstrap.servers", servers)
+    orders = source.option("subscribe", "in").load()
 
 Spark finds the format by :mod:`pyspark_semel`. It makes and pickles sources and readers freely, in processes of its
 own: one plans a batch query, one lives as long as a streaming query runs, and Python workers read, each of them many

@@ -1,1 +1,12 @@
-"""api."""
+"""One file for each family of requests.
+
+=========================  ===========================================================================================
+``produce``                record batches to partitions, pipelined
+``fetch``                  record batches from partitions
+``offsets``                offsets of partitions and of consumer groups
+``transactions``           identities, partitions, offsets, ends, descriptions
+``topics``                 create and describe topics, read configurations
+``authorized_operations``  what the caller may do, asked without writing (KIP-430)
+``cluster_clock``          the cluster's time against ours
+=========================  ===========================================================================================
+"""

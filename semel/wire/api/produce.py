@@ -217,7 +217,8 @@ class Appender:
 
     def _refused(self, partition: TopicPartition, row: Any) -> SemelError:
         details = "; ".join(str(entry.batch_index_error_message) for entry in (row.record_errors or ())[:3])
-        subject = f"writing to {partition[0]}-{partition[1]}{f' ({row.error_message or details})' if row.error_message or details else ''}"
+        why = row.error_message or details
+        subject = f"writing to {partition[0]}-{partition[1]}{f' ({why})' if why else ''}"
         return error_codes.error("Produce", row.error_code, subject, self._meaning)
 
     @property

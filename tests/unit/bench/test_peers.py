@@ -9,7 +9,8 @@ from bench.perf_tool import rate_in
 REPORTED = """\
 250000 records sent, 49990.0 records/sec (4.77 MB/sec), 12.0 ms avg latency, 300.0 ms max latency.
 312345 records sent, 62469.0 records/sec (5.96 MB/sec), 10.0 ms avg latency, 100.0 ms max latency.
-600000 records sent, 58823.529412 records/sec (5.61 MB/sec), 11.00 ms avg latency, 300.00 ms max latency, 9 ms 50th, 20 ms 95th, 30 ms 99th.
+600000 records sent, 58823.529412 records/sec (5.61 MB/sec), 11.00 ms avg latency, 300.00 ms max latency, \
+9 ms 50th, 20 ms 95th, 30 ms 99th.
 """
 
 

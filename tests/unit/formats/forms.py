@@ -60,7 +60,7 @@ def refused(text: bytes) -> tuple[str, str]:
     """A pickle of ours that another version of semel made is read as far as to be refused."""
     found = pickle.loads(text)
     try:
-        found.open()
+        found.unpack()
     except ConfigError as error:
         return type(found).__name__, error.tag
     raise AssertionError("it was opened")

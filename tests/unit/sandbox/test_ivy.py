@@ -77,7 +77,8 @@ def test_elsewhere_there_is_a_line_now_and_then(command: list[str]) -> None:
 
 def test_jars_are_fetched_alone_and_kept(command: list[str]) -> None:
     pom = Path("repository/example/thing0/1/thing0-1.pom")
-    other = "<dependencies><dependency><groupId>example</groupId><artifactId>thing1</artifactId><version>1</version></dependency></dependencies>"
+    needed = "<groupId>example</groupId><artifactId>thing1</artifactId><version>1</version>"
+    other = f"<dependencies><dependency>{needed}</dependency></dependencies>"
     pom.write_text(pom.read_text().replace("</project>", f"{other}</project>"))
     for _ in range(2):
         (jar,) = ivy.kept(Path("home"), [("example", "thing0", "1")], "Things", progress=False)

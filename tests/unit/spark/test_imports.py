@@ -13,7 +13,7 @@ from semel.read.columns import Columns
 from semel.records import Codec, decode, scan
 from semel.records.arrays import array, joined, repeated
 from semel.spark.sink.encode_stage import Encoder
-from semel.spark.task_result import answered
+from semel.spark.task_result import encode_result
 from semel.errors import ConfigError
 import semel.spark.sink.write_stage
 from semel.transaction.ticket import TicketTopic
@@ -27,7 +27,8 @@ names = pa.concat_arrays([repeated("a", 40), repeated("b", 60)])
 pairs = pa.StructArray.from_arrays([repeated("trace", count), keys], ["key", "value"])
 lists = pa.ListArray.from_arrays(array(np.arange(count + 1, dtype=np.int32), pa.int32()), pairs)
 plain = {"key": keys, "value": keys}
-for columns in (plain, {"value": keys, "timestamp": times, "partition": parts}, {**plain, "topic": names}, {**plain, "headers": lists}):
+timed = {"value": keys, "timestamp": times, "partition": parts}
+for columns in (plain, timed, {**plain, "topic": names}, {**plain, "headers": lists}):
     rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
     topics = {name: TicketTopic(UUID(int=1), 3, 1_000_000) for name in ("a", "b")}
     encoder = Encoder(None if "topic" in columns else "a", topics, {"a": 0, "b": 3}, 2, True, Codec.NONE)
@@ -36,9 +37,10 @@ for columns in (plain, {"value": keys, "timestamp": times, "partition": parts}, 
         for one in encoded.column("batch"):
             buffer = memoryview(one.as_buffer())
             for headers in (False, True):
-                read += Columns(("a", 0), headers=headers).arrange(decode(buffer, scan(buffer), headers=headers)).num_rows
+                decoded = decode(buffer, scan(buffer), headers=headers)
+                read += Columns(("a", 0), headers=headers).arrange(decoded).num_rows
     assert read == 2 * count
-answered(ConfigError("refused"))
+encode_result(ConfigError("refused"))
 print(sorted({"pandas"} & sys.modules.keys()))
 """
 

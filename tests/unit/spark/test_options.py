@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from semel.errors import ConfigError
-from semel.spark.options import SinkOptions, number
+from semel.spark.options import number
+from semel.spark.sink.options import SinkOptions
 from semel.spark.source.options import SourceOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}

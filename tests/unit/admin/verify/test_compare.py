@@ -95,7 +95,8 @@ with tempfile.TemporaryDirectory() as folder:
     spill = Spill(Path(folder) / "0", limit)
     for first in range(0, ids, 5_000):
         offsets = np.arange(first, first + 5_000)
-        columns = [pa.array([f"{number:09}{'x' * 80}".encode() for number in offsets]), pa.array(np.zeros(5_000, np.int32)), pa.array(offsets)]
+        keys = [f"{number:09}{'x' * 80}".encode() for number in offsets]
+        columns = [pa.array(keys), pa.array(np.zeros(5_000, np.int32)), pa.array(offsets)]
         spill.add(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
     found = Verified(Read("topic", (), 0), None)
     _judge_each(found, [spill.close()], limit, 3, 1)

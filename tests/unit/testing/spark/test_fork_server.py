@@ -18,7 +18,8 @@ from tests.waiting import wait_for
 
 SEEN = """
 import json, os, sys
-print(json.dumps({"arguments": sys.argv[1:], "name": __name__, "directory": os.getcwd(), "path": sys.path, "pid": os.getpid(), "parent": os.getppid(),
+print(json.dumps({"arguments": sys.argv[1:], "name": __name__, "directory": os.getcwd(), "path": sys.path,
+                  "pid": os.getpid(), "parent": os.getppid(),
                   "variables": dict(os.environ), "input": sys.stdin.read(), "ahead": "kafka" in sys.modules,
                   "semel": sorted(name for name in sys.modules if name.startswith("semel."))}))
 print("said beside", file=sys.stderr)
@@ -76,7 +77,12 @@ def test_others_modules_are_there_and_ours_are_read_anew(tmp_path: Path) -> None
     )
     seen = json.loads(done.stdout)
     assert seen["ahead"]
-    assert seen["semel"] == ["semel.testing", "semel.testing.spark.fork_client"]
+    assert seen["semel"] == [
+        "semel._version",
+        "semel.testing",
+        "semel.testing.spark",
+        "semel.testing.spark.fork_client",
+    ]
 
 
 def test_what_is_no_module_is_run_by_python_itself() -> None:
@@ -107,9 +113,7 @@ def test_the_end_of_its_input_is_seen(started: subprocess.Popen[str]) -> None:
 
 
 def test_the_server_ends_with_the_process_that_asked_for_it() -> None:
-    asks = (
-        "import sys; from semel.testing import fork_server; print(fork_server.python(), flush=True); sys.stdin.read()"
-    )
+    asks = "import sys; from semel.testing.spark import fork_server; print(fork_server.python(), flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", asks], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
