@@ -100,9 +100,9 @@ def _commit() -> str:
     try:
         home = str(Path(__file__).parent)
         said = _said("git", "-C", home, "describe", "--always", "--exclude=*", "--dirty=, with changes")
-        return f"commit {said}"
     except (OSError, subprocess.CalledProcessError):
         return "not from a git checkout"
+    return f"commit {said}"
 
 
 def _said(*command: str) -> str:

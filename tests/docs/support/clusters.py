@@ -48,7 +48,7 @@ spark = SparkSession.builder.getOrCreate()
 home = f.udf(lambda: __import__("semel").__file__)
 homes = {{semel.__file__, *(row[0] for row in spark.range(9).select(home()).collect())}}
 assert all("/env/lib/" in found for found in homes), homes
-rows = spark.readStream.format("semel").options(**kafka, startingOffsets="earliest").option("subscribe", {source!r}).load()
+rows = spark.readStream.format("semel").options(**kafka, startingOffsets="earliest", subscribe={source!r}).load()
 sink = KafkaSink(topic={target!r}, transactionalIdPrefix={target!r}, **kafka)
 writer = rows.selectExpr("key", "upper(cast(value as string)) as value").writeStream.foreachBatch(sink)
 writer.option("checkpointLocation", {checkpoint!r}).trigger(availableNow=True).start().awaitTermination()
