@@ -10,8 +10,8 @@ from semel.errors import AbortAndRetry, DataLoss, Fenced, SemelError
 from semel.spark.errors import QueryStopped, error
 
 #: The form in which Spark hands back what a foreachBatch callback raised (PySpark 4.3).
-SPARK_TEXT = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An \
-error occurred in the
+SPARK_TEXT = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
+[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the
 user provided function in foreach batch sink. Reason: An exception was raised by the Python Proxy. \
 Return Message: Traceback (most recent call last):
   File "clientserver.py", line 644, in _call_proxy

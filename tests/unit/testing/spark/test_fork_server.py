@@ -77,12 +77,8 @@ def test_others_modules_are_there_and_ours_are_read_anew(tmp_path: Path) -> None
     )
     seen = json.loads(done.stdout)
     assert seen["ahead"]
-    assert seen["semel"] == [
-        "semel._version",
-        "semel.testing",
-        "semel.testing.spark",
-        "semel.testing.spark.fork_client",
-    ]
+    parents = ["semel._version", "semel.testing", "semel.testing.spark"]
+    assert seen["semel"] == [*parents, "semel.testing.spark.fork_client"]
 
 
 def test_what_is_no_module_is_run_by_python_itself() -> None:
