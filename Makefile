@@ -16,7 +16,7 @@ JOBS ?= 4
 MODEL_MINUTES ?= 5
 # Versions of Kafka that are trusted beside the default, and that are refused: those of tests/kafka/test_versions.py.
 VERSIONS ?= 4.2.1 4.4.0
-REFUSED := 4.0.2 4.1.2
+REFUSED := 4.1.2
 SUITE = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 ON_EACH_VERSION := tests/spark/test_driver_steps.py tests/objections/test_12_epochs_and_producer_ids_roll_over.py tests/crash tests/kafka \
 	--ignore=tests/kafka/test_versions.py

@@ -53,7 +53,6 @@ class Cluster:
         *,
         two_phase: bool = False,
         progress_topic: str = DEFAULT_TOPIC,
-        accept_late_markers: bool = False,
     ) -> Producer:
         """The owner of ``transactional_id``. Its first transaction fences whoever owned the id before (PROTOCOL 2).
 
@@ -65,9 +64,7 @@ class Cluster:
                 "prepared transactions (two_phase=True) are not there yet. Nothing was sent. Leave two_phase out for"
                 " a shared transaction."
             )
-        return Producer(
-            self._client, transactional_id, progress_topic=progress_topic, accept_late_markers=accept_late_markers
-        )
+        return Producer(self._client, transactional_id, progress_topic=progress_topic)
 
     def participant(self, ticket: Ticket, attempt: int = 0) -> Participant:
         """Whoever writes with ``ticket``, in any process.

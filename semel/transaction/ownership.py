@@ -39,13 +39,11 @@ class Ownership:
         *,
         scope: str,
         progress_topic: str = DEFAULT_TOPIC,
-        accept_late_markers: bool = False,
     ) -> None:
         self.client = client
         self.transactional_id = check_prefix(transactional_id)
         self.scope = scope
         self.progress = ProgressTopic(client, transactional_id, scope, progress_topic)
-        self.accept_late_markers = accept_late_markers
         self.states = States(transactional_id)
         self.lock = threading.RLock()
         self.identity = Identity(transactional_id, -1, -1)

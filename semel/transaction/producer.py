@@ -49,7 +49,6 @@ class Producer:
         *,
         scope: str = "producer",
         progress_topic: str = DEFAULT_TOPIC,
-        accept_late_markers: bool = False,
         on_end: Callable[[bool], None] | None = None,
         may_have_lost_progress: bool = False,
     ) -> None:
@@ -59,7 +58,6 @@ class Producer:
             transactional_id,
             scope=scope,
             progress_topic=progress_topic,
-            accept_late_markers=accept_late_markers,
         )
         self._own.may_have_lost_progress = may_have_lost_progress
         self._outputs: frozenset[str] = frozenset()
@@ -156,7 +154,6 @@ class Producer:
             previous,
             scope=own.scope,
             progress_topic=own.progress.name,
-            accept_late_markers=own.accept_late_markers,
         )
         # an owner before this one may have marked the progress there as moved, and that marker may be lost: nobody else
         # can tell how it ended

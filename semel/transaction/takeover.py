@@ -91,9 +91,7 @@ def _check_brokers(own: Ownership, deadline: Deadline) -> None:
     own.client.versions(deadline)  # repeated until any of them answers
     for node in own.client.brokers(deadline):
         with suppress(Retriable):
-            own.client.connect(node, deadline).versions.check_shared_transactions(
-                accept_late_markers=own.accept_late_markers
-            )
+            own.client.connect(node, deadline).versions.check_shared_transactions()
 
 
 def _find_progress(own: Ownership, deadline: Deadline) -> None:

@@ -7,7 +7,6 @@ that they lack.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +16,6 @@ from kafka.protocol.producer import WriteTxnMarkersRequest
 from semel.errors import Unsupported
 
 __all__ = ["Versions"]
-
-log = logging.getLogger("semel")
 
 #: The newest ``metadata.version`` that a broker supports tells its release, as far as it can be told: not the third
 #: number (measured).
@@ -66,8 +63,12 @@ class Versions:
             )
         return version
 
-    def check_shared_transactions(self, *, accept_late_markers: bool = False) -> None:
-        """Refuse a broker on which one transaction cannot be shared safely (DESIGN rule 8)."""
+    def check_shared_transactions(self) -> None:
+        """Check that this broker can share transactions (DESIGN rule 8).
+
+        Raises :class:`Unsupported` for a level of the feature ``transaction.version`` below 2, and for a broker older
+        than 4.2: it lets a late, repeated marker of one transaction end half of the next one.
+        """
         level = self.features.get("transaction.version", 0)
         if level < 2:
             raise Unsupported(
@@ -75,18 +76,8 @@ class Versions:
                 " need 2. Nothing was written. Upgrade the brokers to 4.2 or newer, then run: bin/kafka-features.sh"
                 f" --bootstrap-server {self.address} upgrade --feature transaction.version=2"
             )
-        if self.markers >= 2:
-            return
-        hole = (
-            f"the broker at {self.address} is older than 4.2: it takes a late, repeated marker of one transaction"
-            " into the next one"
-        )
-        if not accept_late_markers:
+        if self.markers < 2:
             raise Unsupported(
-                f"{hole}, which can commit half of it. Nothing was written. Upgrade to Kafka 4.2 or newer;"
-                " acceptLateMarkers=true accepts the hole."
+                f"the broker at {self.address} is older than 4.2: a late, repeated marker of one transaction could"
+                " commit half of the next one. Nothing was written. Upgrade to Kafka 4.2 or newer."
             )
-        log.warning(
-            "%s, so exactly once is not guaranteed: such a marker can commit half of a transaction (acceptLateMarkers)",
-            hole,
-        )

@@ -192,7 +192,6 @@ _SINKS: Sequence[dict[str, object]] = (
         **_KAFKA,
         "delivery": "at_least_once",
         "kafka.compression.type": "zstd",
-        "acceptLateMarkers": "true",
         "kafka.transaction.timeout.ms": "60000",
     },
     {

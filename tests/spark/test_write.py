@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
 from tests.spark.support.copy_query import Line
@@ -80,21 +80,6 @@ def test_keys_that_decide_nothing(spark: SparkSession, kafka: Sandbox) -> None:
     assert totals is not None
     assert (totals.rows, totals.retries) == (40, 0)
     assert sorted(values(kafka.bootstrap_servers, topic)) == sorted(f"v{i}" for i in range(40))
-
-
-def test_an_old_broker_is_refused_unless_its_hole_is_accepted(
-    spark: SparkSession, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Sandbox.start(version="4.1.2") as old:
-        topic = create(old, "old", 2)
-        with pytest.raises(
-            Unsupported, match=r"is older than 4\.2.*Nothing was written.*acceptLateMarkers=true accepts the hole"
-        ):
-            sink(old, topic).write(rows(spark, "v"), version=1)
-        assert values(old.bootstrap_servers, topic) == []
-        assert sink(old, topic, acceptLateMarkers="true").write(rows(spark, "v"), version=1) is not None
-        assert "exactly once is not guaranteed" in caplog.text
-        assert len(values(old.bootstrap_servers, topic)) == 40
 
 
 def test_a_job_does_not_fence_a_query_of_its_own_application(

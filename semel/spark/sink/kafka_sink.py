@@ -62,7 +62,7 @@ class KafkaSink:
     Options are those of Spark's Kafka sink, and: ``transactionalIdPrefix`` (names the query for good; required),
     ``topics`` (comma-separated, what a ``topic`` column may name), ``partitioner`` (``default``, or ``any`` to spread
     rows in spite of their keys), ``delivery`` (``exactly_once`` or ``at_least_once``), ``maxBatchRetries`` (3),
-    ``progressTopic``, ``previousTransactionalIdPrefix``, ``onProgressMismatch``, ``acceptLateMarkers``, and
+    ``progressTopic``, ``previousTransactionalIdPrefix``, ``onProgressMismatch``, and
     ``kafka.group.id`` (the source's offsets are committed to it with the rows). Raises :class:`ConfigError` for what is
     wrong with them; connects at the first batch.
     """
@@ -210,7 +210,6 @@ class KafkaSink:
             self._options.prefix,
             scope=scope,
             progress_topic=self._options.progress_topic,
-            accept_late_markers=self._options.accept_late_markers,
             on_end=self._meter.ended,
         )
         self._meter.producer = producer

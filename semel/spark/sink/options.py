@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError
-from semel.spark.options import group_of, kafka_properties, known_names, number, one_of, truth
+from semel.spark.options import group_of, kafka_properties, known_names, number, one_of
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.transactional_id import check_prefix
 
@@ -23,7 +23,6 @@ _SINK = (
     "partitioner",
     "maxBatchRetries",
     "onProgressMismatch",
-    "acceptLateMarkers",
 )
 _MISMATCH = "checkpoint:"
 
@@ -42,7 +41,6 @@ class SinkOptions:
     any_partition: bool
     retries: int
     override: str | None
-    accept_late_markers: bool
     group: str | None
 
     @classmethod
@@ -87,7 +85,6 @@ class SinkOptions:
             any_partition=one_of(options, "partitioner", "default", "any") == "any",
             retries=number(options, "maxBatchRetries", 3),
             override=_override(options.get("onProgressMismatch")),
-            accept_late_markers=truth(options, "acceptLateMarkers", False),
             group=group,
         )
 

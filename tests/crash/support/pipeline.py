@@ -56,7 +56,6 @@ class Job:
     transaction_timeout_ms: int = 60_000
     request_timeout_ms: int = 10_000
     delivery_timeout_ms: int = 30_000
-    accept_late_markers: bool = False
 
     @property
     def group(self) -> str:
@@ -184,7 +183,7 @@ def run(job: Job) -> None:
         return
     with semel.Cluster(job.properties()) as cluster:
         while True:
-            with cluster.producer(job.prefix, accept_late_markers=job.accept_late_markers) as producer:
+            with cluster.producer(job.prefix) as producer:
                 try:
                     _run_owner(producer, job, workers.write)
                 except Retriable as error:

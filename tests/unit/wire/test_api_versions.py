@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
@@ -18,7 +16,7 @@ def broker(*, markers: int, feature: int) -> Versions:
 
 
 def test_a_new_broker_passes_in_silence(caplog: pytest.LogCaptureFixture) -> None:
-    broker(markers=2, feature=2).check_shared_transactions(accept_late_markers=True)
+    broker(markers=2, feature=2).check_shared_transactions()
     assert caplog.records == []
 
 
@@ -26,13 +24,9 @@ def test_an_old_feature_is_refused_with_the_command() -> None:
     with pytest.raises(
         Unsupported, match=r"kafka-features.sh --bootstrap-server b:9092 upgrade --feature transaction.version=2"
     ):
-        broker(markers=2, feature=1).check_shared_transactions(accept_late_markers=True)
+        broker(markers=2, feature=1).check_shared_transactions()
 
 
-def test_a_broker_that_takes_late_markers_is_refused_or_its_hole_printed(caplog: pytest.LogCaptureFixture) -> None:
-    old = broker(markers=1, feature=2)
-    with pytest.raises(Unsupported, match=r"older than 4\.2"):
-        old.check_shared_transactions()
-    with caplog.at_level(logging.WARNING, "semel"):
-        old.check_shared_transactions(accept_late_markers=True)
-    assert "exactly once is not guaranteed" in caplog.text
+def test_a_broker_that_takes_late_markers_is_refused() -> None:
+    with pytest.raises(Unsupported, match=r"older than 4\.2.*Nothing was written.*Upgrade to Kafka 4\.2"):
+        broker(markers=1, feature=2).check_shared_transactions()

@@ -109,7 +109,8 @@ def test_the_end_of_its_input_is_seen(started: subprocess.Popen[str]) -> None:
 
 
 def test_the_server_ends_with_the_process_that_asked_for_it() -> None:
-    asks = "import sys; from semel.testing.spark import fork_server; print(fork_server.python(), flush=True); sys.stdin.read()"
+    prints = "from semel.testing.spark import fork_server; print(fork_server.python(), flush=True)"
+    asks = f"{prints}; import sys; sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", asks], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
