@@ -30,7 +30,7 @@ from semel.wire.witnesses import newest_leaders
 
 __all__ = ["Checked", "Loss", "check_ranges", "ends_of_epochs", "report"]
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.read")
 
 _PASS_OVER = "failOnDataLoss=false goes on without them"
 

@@ -15,7 +15,7 @@ from semel.spark.errors import error
 
 __all__ = ["keep_running"]
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.spark")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 

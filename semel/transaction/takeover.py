@@ -29,7 +29,7 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["progress_presence", "read_progress", "take_over"]
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.transaction")
 
 
 def take_over(own: Ownership, outputs: Collection[str], group: str | None) -> None:

@@ -35,7 +35,7 @@ __all__ = ["Client"]
 
 _UNKNOWN_TOPIC = 3
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.wire")
 
 
 class Client:

@@ -52,7 +52,7 @@ _OF_OUR_CERTIFICATE: Final = (
     "HANDSHAKE_FAIL",
 )
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.wire")
 
 #: Sends a message of kafka-python in a version, and gives its answer.
 Call = Callable[[Any, int], Any]

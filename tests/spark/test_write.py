@@ -43,7 +43,9 @@ def test_each_commit_is_one_line(
     with caplog.at_level(logging.INFO, "semel"):
         line.run()
     line_of_a_commit = re.compile(r"batch \d+ of '.+': 1?\d\d? rows, \d+ bytes, \d+ ms")
-    told = [r.getMessage() for r in caplog.records if r.name == "semel" and line_of_a_commit.fullmatch(r.getMessage())]
+    told = [
+        r.getMessage() for r in caplog.records if r.name == "semel.spark" and line_of_a_commit.fullmatch(r.getMessage())
+    ]
     assert [text.split(" rows")[0] for text in told] == [
         f"batch {n} of {line.prefix!r}: {rows}" for n, rows in enumerate((100, 100, 50))
     ]

@@ -29,7 +29,7 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["ClusterPoller", "PrefixLag"]
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.spark")
 
 _CLUSTERS_AT_ONCE = 8
 

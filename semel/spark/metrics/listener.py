@@ -31,7 +31,7 @@ from semel.spark.source_offset import parse
 
 __all__ = ["MetricsListener"]
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.spark")
 
 
 class MetricsListener(StreamingQueryListener):

@@ -32,7 +32,7 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["BatchResult", "Work", "write_plain", "write_with_retries"]
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.spark")
 
 #: Nobody knows how the transaction ended; or Spark would give the same once more.
 _NOT_AGAIN = ("OUTCOME_UNKNOWN", STALE, FORGOTTEN)

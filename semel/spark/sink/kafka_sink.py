@@ -39,7 +39,7 @@ from semel.wire.client import Client
 
 __all__ = ["KafkaSink"]
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.spark")
 
 _LEAST_KEPT = 100
 

@@ -25,7 +25,7 @@ from semel.transaction.transactional_id import check_prefix
 
 __all__ = ["Assign", "Limits", "Resume", "Selection", "SourceOptions", "Start", "Subscribe", "SubscribePattern"]
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.spark")
 
 _SELECTIONS = ("subscribe", "subscribePattern", "assign")
 _ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")

@@ -17,7 +17,7 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["check_still_subscribed", "warn_paused"]
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.spark")
 
 
 def check_still_subscribed(ends: Mapping[TopicPartition, int], *, fail_on_data_loss: bool) -> None:

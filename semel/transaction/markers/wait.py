@@ -36,7 +36,7 @@ __all__ = [
     "wait_for_markers",
 ]
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.transaction")
 
 #: A wait of this many seconds is told.
 _QUIET_S = 5.0

@@ -52,7 +52,7 @@ _NOWHERE = -1
 _CHECKED = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.replicas")
 _BROKER = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 
-log = logging.getLogger("semel")
+log = logging.getLogger("semel.transaction")
 
 
 def find_faults(client: Client, topic: Topic, deadline: Deadline) -> tuple[list[str], list[str]]:
