@@ -195,9 +195,8 @@ class Frontier:
         if isinstance(wanted, OwnerStep):
             return wanted if not seat.former or wanted is OwnerStep.MARKERS_SEEN else None
         if isinstance(wanted, End) and wanted.announced and not seat.former:
-            return (
-                OwnerStep.COMMIT_SENT if wanted.decision == COMMIT else OwnerStep.ABORT_SENT
-            )  # also a second time: it is sent again
+            # also a second time: it is sent again
+            return OwnerStep.COMMIT_SENT if wanted.decision == COMMIT else OwnerStep.ABORT_SENT
         return None
 
     def _behind(self, seat: Seat, step: OwnerStep) -> Seat | None:

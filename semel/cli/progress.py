@@ -143,9 +143,8 @@ def reset(
                 "What starts under it begins anew as it is; --to-offsets has it begin elsewhere. ",
             )
         before = PrefixProgress(prefix, whose, None, open=False)
-        if (
-            lost
-        ):  # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
+        # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
+        if lost:
             after = _decided(console, client, before, offsets, lost=True, yes=yes)
         with Producer(client, prefix, scope=whose, progress_topic=progress_topic, may_have_lost_progress=lost) as owner:
             found = owner.take_over()

@@ -68,9 +68,8 @@ class Participant:
         self._process = os.getpid()
         self._failed = False
         self._sealed = False
-        self._lock = (
-            threading.RLock()
-        )  # sequences are given out and sent in one order: two threads at once would send two batches under one number
+        # sequences are given out and sent in one order: two threads at once would send two batches under one number
+        self._lock = threading.RLock()
         self._appender = Appender(
             client, {name: t.id for name, t in ticket.topics.items()}, ticket.identity.transactional_id or None
         )

@@ -136,9 +136,8 @@ class Producer:
             if group is not None and self.progress is not None:
                 self._restore_group(group, self.progress)
         except BaseException:
-            if (
-                self._own.states.now is State.READY
-            ):  # half of it is done: whoever asks for a transaction has all of it done again
+            # half of it is done: whoever asks for a transaction has all of it done again
+            if self._own.states.now is State.READY:
                 self._own.states.move(Event.TAKING_OVER)
             raise
         return self.progress

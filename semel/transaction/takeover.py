@@ -107,9 +107,8 @@ def _find_progress(own: Ownership, deadline: Deadline) -> None:
         own.progress.ensure(deadline)
         if own.progress.topic_id == looked_at:
             break
-        used |= (
-            trace is not Presence.NEVER_USED
-        )  # it is another topic, maybe made behind progress that somebody has committed meanwhile: look again
+        # it is another topic, maybe made behind progress that somebody has committed meanwhile: look again
+        used |= trace is not Presence.NEVER_USED
     if trace is Presence.NEVER_USED:
         # before the coordinator knows the id: an id that is known and has left nothing here has lost its progress
         own.progress.claim()

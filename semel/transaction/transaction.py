@@ -317,9 +317,8 @@ class Transaction:
         if self._own.states.now is not State.OPEN:
             return
         try:
-            if (
-                isinstance(error, AbortAndRetry) and error.tag in end_txn.ENDED
-            ):  # a participant found it ended: by whom, our own abort tells
+            # a participant found it ended: by whom, our own abort tells
+            if isinstance(error, AbortAndRetry) and error.tag in end_txn.ENDED:
                 self._abort_refused(error.message, error.tag)
             self.abort()
         except SemelError as second:

@@ -116,9 +116,8 @@ class Client:
                 if verdict is Action.COORDINATOR:
                     self.forget(target)
             except Retriable as error:
-                problem = (
-                    problem if problem and deadline.passed else error.message
-                )  # a last try may have had no time to learn anything
+                # a last try may have had no time to learn anything
+                problem = problem if problem and deadline.passed else error.message
                 self.forget(target)
             if deadline.passed:
                 raise self._timeout(api, target, problem, deadline)

@@ -106,9 +106,8 @@ class Connection:
     def _negotiate(self) -> Versions:
         request = ApiVersionsRequest(client_software_name="semel", client_software_version=__version__)
         answer = self.call(request, 4)
-        if (
-            answer.error_code == _UNSUPPORTED_VERSION
-        ):  # so old that it does not know version 4: it answers in version 0, which lists what it knows
+        # so old that it does not know version 4: it answers in version 0, which lists what it knows
+        if answer.error_code == _UNSUPPORTED_VERSION:
             answer = self.call(ApiVersionsRequest(), 0)
         return Versions.read(answer, self.address)
 
@@ -196,9 +195,8 @@ class Connection:
             (received,) = struct.unpack_from(">i", frame)
             if received != due.correlation:
                 raise ValueError(f"answer {received} came where {due.correlation} was due")
-            versions_asked = (
-                due.request_type is ApiVersionsRequest
-            )  # its answer's header is never flexible: the asker may be old
+            # its answer's header is never flexible: the asker may be old
+            versions_asked = due.request_type is ApiVersionsRequest
             flexible = not versions_asked and kind.flexible_version_q(version)
             start = Cursor(frame, 4).skip_tags().position if flexible else 4
             if due.read is not None:

@@ -49,9 +49,8 @@ class Logged:
     def add(self, header: tuple[int, ...], body: bytes) -> None:
         length, attributes, producer, count = header[1], header[5], header[9], header[12]
         if attributes & _CONTROL:
-            committed = (
-                struct.unpack_from(">h", body, 7)[0] == 1
-            )  # behind five lengths and deltas of a byte each, and the key's version
+            # behind five lengths and deltas of a byte each, and the key's version
+            committed = struct.unpack_from(">h", body, 7)[0] == 1
             self.commits, self.aborts = self.commits + committed, self.aborts + (not committed)
             rows, size = self.open.pop(producer, (0, 0))
             self.rows, self.size = self.rows + rows * committed, self.size + size * committed

@@ -95,9 +95,8 @@ def reconcile(
             progress_mismatch.gone_finding(progress_mismatch.source_label(recorded.name, index))
             for index, recorded in match.gone
         ]
-        ours = (
-            match.pairs if progress.query == planned.query else []
-        )  # where another query began says nothing of this one
+        # where another query began says nothing of this one
+        ours = match.pairs if progress.query == planned.query else []
         earlier = [
             finding for index, recorded in ours for finding in _begins_earlier(planned.sources[index], index, recorded)
         ]

@@ -163,9 +163,8 @@ class StreamPlan:
             part = doubtful[left.topic_partition]
             if left.bounded or left.topic_id != part.topic_id:
                 continue
-            if (
-                left.start == part.position
-            ):  # the broker that was asked first is behind: nothing new for now, and no other text
+            # the broker that was asked first is behind: nothing new for now, and no other text
+            if left.start == part.position:
                 kept[left.topic_partition] = part
             else:  # the log was cut, and goes on from there: the leader that has it so is the one to remember
                 now = seen.get(left.topic_partition)
