@@ -7,6 +7,7 @@
 ``progress``         ``semel progress list, describe``: the newest committed progress of every prefix
 ``progress_reset``   ``semel progress reset``: progress forgotten, or set to other offsets
 ``progress_import``  ``semel progress import``: the checkpoint of Spark's own source, as progress
+``progress_rename``  ``semel progress rename``: the progress of one prefix, given to another
 ``lag``              how far queries are behind their sources, and readers behind what was written
 ``verify``           ``semel verify``: duplicates by id, and losses against a source
 ===================  =================================================================================================

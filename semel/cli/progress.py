@@ -1,6 +1,4 @@
-"""``semel progress list | describe | reset | import``: how far queries, batch jobs and producers have come, by what
-they committed last.
-"""
+"""``semel progress list | describe | reset | import | rename``: how far each prefix has come."""
 
 from __future__ import annotations
 
@@ -18,6 +16,7 @@ from semel.admin.progress import PrefixProgress, list_progress
 from semel.admin.progress_reset import at_offsets, forget, is_lost, scope_of, set_to
 from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
 from semel.cli.progress_import import carry
+from semel.cli.progress_rename import rename_prefix
 from semel.errors import ConfigError
 from semel.transaction.producer import Producer
 from semel.transaction.progress.record import Progress
@@ -33,6 +32,7 @@ app = typer.Typer(
     help="Progress: how far each query has come, by its last committed transaction.",
 )
 app.command("import")(carry)
+app.command("rename")(rename_prefix)
 ProgressTopic = Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")]
 Prefix = Annotated[
     str, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix, or the transactional id of a producer.")

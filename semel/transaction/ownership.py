@@ -58,7 +58,6 @@ class Ownership:
         #: Whether it was found lost: then what this owner leaves before its first commit must not look like progress
         #: that is there.
         self.lost_progress = False
-        #: The ownership of the prefix that this one goes on from: its progress is marked as moved by the first
         #: transaction.
         self.predecessor: Ownership | None = None
         #: Partitions whose markers this owner has checked: what it adds for the first time is checked first.

@@ -15,10 +15,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 
-from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
+from semel.errors import AbortAndRetry, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, keep_timing_in_thread, reached
 from semel.transaction.end_txn import abort
-from semel.transaction.group_offsets import await_group_offsets, await_groups, group_view
+from semel.transaction.group_offsets import await_group_offsets, group_view
 from semel.transaction.markers.heal import MarkerHealer
 from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
 from semel.transaction.ownership import Ownership, synchronized
@@ -62,7 +62,6 @@ class Producer:
         self._own.may_have_lost_progress = may_have_lost_progress
         self._outputs: frozenset[str] = frozenset()
         self._group: str | None = None
-        self._previous: str | None = None
         self._transaction: Transaction | None = None
         self._markers: _Background | None = None
         self._committed = False
@@ -101,84 +100,28 @@ class Producer:
         """The newest progress that is known to be committed under this id, or None."""
         return self._own.committed.progress if self._own.committed else None
 
-    @property
-    def continues_from(self) -> str | None:
-        """The previous id whose progress that is, until a transaction of this one is committed; None where it is this
-        one's own.
-        """
-        return self._own.predecessor.transactional_id if self._own.predecessor else None
-
     @synchronized
-    def take_over(
-        self, outputs: Collection[str] = (), group: str | None = None, previous: str | None = None
-    ) -> Progress | None:
+    def take_over(self, outputs: Collection[str] = (), group: str | None = None) -> Progress | None:
         """Fence every predecessor, settle what it left, and return its committed progress (PROTOCOL 2).
 
-        ``outputs`` are the topics that will be written, ``group`` the group whose offsets will be committed,
-        ``previous`` another id to go on from: it is fenced too, and the first transaction marks its progress as moved
-        (PROTOCOL 6). Raises :class:`Fenced` if another owner is at work, :class:`~semel.errors.Unsupported` for a
-        broker that is too old, :class:`~semel.errors.ConfigError` for a group with live members, a progress topic that
-        will not do, an id that was moved or a ``previous`` one without progress, :class:`~semel.errors.DataLoss` for
-        progress that is damaged or gone and for a lost marker, :class:`AbortAndRetry` if a partition or an offset is
-        not settled in time, :class:`~semel.errors.Retriable` if brokers do not answer.
+        ``outputs`` are the topics that will be written, ``group`` the group whose offsets will be committed. Raises
+        :class:`Fenced` if another owner is at work, :class:`~semel.errors.Unsupported` for a broker that is too old,
+        :class:`~semel.errors.ConfigError` for a group with live members, a progress topic that will not do and an id
+        that was renamed, :class:`~semel.errors.DataLoss` for progress that is damaged or gone and for a lost marker,
+        :class:`AbortAndRetry` if a partition or an offset is not settled in time, :class:`~semel.errors.Retriable` if
+        brokers do not answer.
         """
-        if previous == self.transactional_id:
-            raise ConfigError(
-                f"{previous!r} is to go on from itself, and would fence itself. Nothing was sent. Name the id that it"
-                " had before, or none.",
-                tag="PREVIOUS_IS_ITSELF",
-            )
-        self._outputs, self._group, self._previous = frozenset(outputs), group, previous
+        self._outputs, self._group = frozenset(outputs), group
         take_over(self._own, self._outputs, group)
         try:
-            if previous is not None:
-                self._take_over_from(previous)
             if group is not None and self.progress is not None:
                 self._restore_group(group, self.progress)
         except BaseException:
-            # half of it is done: whoever asks for a transaction has all of it done again
+            # the takeover is incomplete: the next transaction() repeats it
             if self._own.states.now is State.READY:
                 self._own.states.move(Event.TAKING_OVER)
             raise
         return self.progress
-
-    def _take_over_from(self, previous: str) -> None:
-        """Go on from another id's progress, unless that has been done.
-
-        Both are fenced by now, so that nobody else moves either of them.
-        """
-        own = self._own
-        former = Ownership(
-            own.client,
-            previous,
-            scope=own.scope,
-            progress_topic=own.progress.name,
-        )
-        # an owner before this one may have marked the progress there as moved, and that marker may be lost: nobody else
-        # can tell how it ended
-        there = {former.progress.partition}
-        wait_for_markers(
-            own.client,
-            there,
-            own.identity,
-            own.previous_producer_ids,
-            last_offsets={},
-            deadline=own.deadline(),
-            heal=MarkerHealer(own),
-        )
-        own.checked_partitions |= there
-        if own.committed is not None:
-            return
-        take_over(former, self._outputs, None)
-        if former.committed is None:
-            raise ConfigError(
-                f"{previous!r} has no progress in {own.progress.name!r} to go on from, and {own.transactional_id!r}"
-                " has none of its own. Both were taken over, and nothing was written. Correct the name of the"
-                " previous prefix (`semel progress list` shows all), or take the option out.",
-                tag="NO_PREVIOUS",
-            )
-        await_groups(former, {})  # nobody uses that id again: what it has left pending would stay so
-        own.committed, own.predecessor = former.committed, former
 
     def _restore_group(self, group: str, progress: Progress) -> None:
         """Progress is the truth, the group a view of it: where they differ, a transaction of offsets alone writes what
@@ -215,7 +158,7 @@ class Producer:
         :class:`~semel.errors.Retriable`, each saying so.
         """
         if self._own.states.now is State.NEW:
-            self.take_over(self._outputs, self._group, self._previous)
+            self.take_over(self._outputs, self._group)
         self._wait_visible()
         self._transaction = Transaction(self._own, on_expired=self._take_over_again, on_end=self._watch)
         return self._transaction
@@ -292,7 +235,7 @@ class Producer:
             if own.states.now is not State.FENCED:
                 own.states.move(Event.GIVEN_UP)
             raise
-        if _where(own.committed) != _where(None if own.predecessor else before):
+        if _where(own.committed) != _where(before):
             own.states.move(Event.FENCED)
             raise Fenced(
                 f"transactional id {self.transactional_id!r} had expired unused, and another owner has used it since."

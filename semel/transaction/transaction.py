@@ -215,7 +215,6 @@ class Transaction:
             self._done = True
             raise
         if recorded is not None:
-            self._own.predecessor = None
             self._own.committed = ProgressRecord(offset, identity.producer_id, identity.epoch, recorded, True)
 
     def _commit_all(self, progress: Progress | None) -> tuple[Identity, Progress | None, int]:
@@ -236,8 +235,6 @@ class Transaction:
         self._add(set())
         recorded = self._record(progress)
         written = self._write_progress(recorded)
-        if self._own.predecessor is not None:
-            self._check_predecessor_free(self._own.predecessor)
         if self._offsets or recorded.forgotten:  # what is forgotten names no group for those who come later
             await_groups(self._own, self._offsets_by_group())
         self._commit_offsets()
@@ -342,8 +339,7 @@ class Transaction:
 
     def _add(self, partitions: set[TopicPartition]) -> None:
         self._require_open()
-        progress = {own.progress.partition for own in (self._own, self._own.predecessor) if own is not None}
-        wanted = (partitions | progress) - self._added
+        wanted = (partitions | {self._own.progress.partition}) - self._added
         if not wanted:
             return
         try:
@@ -405,26 +401,12 @@ class Transaction:
         return union(*({group.id: offsets.keys()} for group, offsets in self._offsets.items()))
 
     def _write_progress(self, progress: Progress) -> dict[TopicPartition, Written]:
-        former = self._own.predecessor
         try:
-            written = self._own.progress.write(
-                progress, self._own.identity, former.progress if former else None, meanwhile=self._look_at_rows
-            )
+            written = self._own.progress.write(progress, self._own.identity, meanwhile=self._look_at_rows)
         except AbortAndRetry as error:
             self._abort_refused(error.message, error.tag)
         reached(OwnerStep.PROGRESS_WRITTEN, self._own.transactional_id)
         return written
-
-    def _check_predecessor_free(self, former: Ownership) -> None:
-        """The record that says where the other prefix has moved to is written: who takes that id from now on waits for
-        it. Nobody may have before.
-        """
-        end_txn.check_still_owner(
-            former,
-            f"while this one, {self._own.transactional_id!r}, was going on from its progress. This transaction is"
-            " aborted, and nothing of it is visible. Run the query under one of the two prefixes: stop the other for"
-            " good, then start this one again.",
-        )
 
     def _commit_offsets(self) -> None:
         for group, offsets in self._offsets.items():

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import semel
 from semel import cli
+from semel.admin.progress_rename import rename
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.sandbox.jars import chosen_version
@@ -230,10 +231,6 @@ def test_progress_that_is_lost_and_a_prefix_that_has_none(doctor: Doctor) -> Non
 def test_a_prefix_that_was_moved(doctor: Doctor) -> None:
     gone = Gone(doctor)
     with semel.Cluster({"bootstrap.servers": doctor.servers}) as cluster:
-        owner = Producer(cluster._client, f"{gone.prefix}-next", scope="query", progress_topic=gone.kept)
-        with owner:
-            owner.take_over((), None, gone.prefix)
-            with owner.transaction() as txn:
-                txn.commit(Progress(query="the-query", batch=8))
+        rename(cluster._client, gone.prefix, f"{gone.prefix}-next", scope="query", progress_topic=gone.kept)
     told = doctor.found("--prefix", gone.prefix, "--progress-topic", gone.kept)[f"prefix {gone.prefix}"]
-    assert (told["verdict"], f"was taken over by '{gone.prefix}-next'" in told["found"]) == ("refused", True)
+    assert (told["verdict"], f"was renamed to '{gone.prefix}-next'" in told["found"]) == ("refused", True)

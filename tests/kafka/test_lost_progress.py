@@ -498,14 +498,3 @@ def test_an_id_that_has_committed_nothing_begins_where_it_left_off(raw: Raw) -> 
                 txn.abort()
         with opened.producer(raw.id) as producer:
             assert producer.take_over() is None
-
-
-def test_a_previous_id_that_has_no_progress_is_refused(raw: Raw, kept: str) -> None:
-    """A name that is mistyped, and one whose progress is in another topic."""
-    with cluster(raw) as opened:
-        with pytest.raises(semel.ConfigError, match=rf"NO_PREVIOUS.*{raw.id}-mistyped.*nothing was written"):
-            opened.producer(f"{raw.id}-new", progress_topic=kept).take_over(previous=f"{raw.id}-mistyped")
-        with pytest.raises(semel.DataLoss, match=rf"PROGRESS_LOST.*'{raw.id}'"):
-            opened.producer(f"{raw.id}-elsewhere").take_over(previous=raw.id)
-        with opened.producer(f"{raw.id}-new", progress_topic=kept) as producer:
-            assert producer.take_over(previous=raw.id) is not None

@@ -274,7 +274,7 @@ def test_an_end_right_behind_the_last_row_is_that_of_a_log_without_its_marker(ra
             wait()
 
 
-@pytest.mark.parametrize("waits", ["settle", "close"])
+@pytest.mark.parametrize("waits", ["wait_visible", "close"])
 def test_behind_a_commit_nobody_is_told_to_write_again(raw: Raw, waits: str) -> None:
     """Its markers are not seen when it is closed. A batch job that is told to run again writes its rows twice."""
     with (

@@ -5,12 +5,9 @@ between.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,11 +24,11 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, Fenced, SemelError
 from semel.read import id_text
 from semel.steps import OwnerStep
-from semel.testing.crash import CrashPlan, CrashPoint
 from semel.transaction.progress.reader import committed_progress
 from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
 from semel.wire.client import Client
 from tests import topics
+from tests.kafka.support.killed_commands import STEPS, killing
 from tests.kafka.support.other_client import collect, delete, ranges
 from tests.kafka.test_read import clean_often
 from tests.spark.support.topics_and_drivers import values
@@ -183,56 +180,6 @@ def test_progress_that_somebody_else_sets_while_it_asks_is_kept_where_it_was_los
     assert found.batch == 8
 
 
-STEPS = [
-    OwnerStep.INITIALISED,
-    OwnerStep.CLAIMED,
-    OwnerStep.MARKERS_CHECKED,
-    OwnerStep.BEGUN,
-    OwnerStep.PARTITIONS_ADDED,
-    OwnerStep.PROGRESS_WRITTEN,
-    OwnerStep.COMMIT_SENT,
-    OwnerStep.COMMIT_ANSWERED,
-    OwnerStep.MARKERS_SEEN,
-]
-
-
-#: Runs the program as often as it is told, each time in a process of its own, with its imports done before.
-PROGRAM = """
-import json, os, sys
-import semel.cli.progress
-from semel.cli import main
-for line in sys.stdin:
-    order = json.loads(line)
-    pid = os.fork()
-    if pid == 0:
-        os.dup2(2, 1)
-        os.environ.update(order["plan"])
-        sys.argv = ["semel", *order["command"]]
-        main()
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-"""
-
-
-@contextmanager
-def killing(tmp_path: Path) -> Iterator[Callable[[OwnerStep, list[str]], None]]:
-    """Runs a command, which dies at a step."""
-    variables = {**os.environ, "SEMEL_STEPS": "semel.testing.crash:observe"}
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as program:
-        assert program.stdin is not None
-        assert program.stdout is not None
-        orders, ended = program.stdin, program.stdout
-
-        def kill(step: OwnerStep, command: list[str]) -> None:
-            plan = CrashPlan(tmp_path / step.name, CrashPoint(step))
-            orders.write(json.dumps({"command": command, "plan": plan.environment()}) + "\n")
-            orders.flush()
-            assert int(ended.readline()) == -signal.SIGKILL, step
-
-        yield kill
-
-
 def test_killed_at_every_step_it_is_forgotten_or_as_it_was(worker: Worker, tmp_path: Path) -> None:
     with killing(tmp_path) as kill:
         for batch, step in enumerate(STEPS):
@@ -290,24 +237,6 @@ def test_compaction_takes_what_was_forgotten_and_never_brings_it_back(worker: Wo
 
     wait_for(lambda: not kept(), "compaction")
     assert worker.progress(**own) is None
-
-
-def test_a_prefix_that_was_moved_is_refused(worker: Worker) -> None:
-    worker.commit(7)
-    successor = f"{worker.prefix}-new"
-    with worker.cluster.producer(successor) as producer:
-        producer.take_over([worker.target], previous=worker.prefix)
-        with producer.transaction() as txn:
-            txn.commit(worker.at(8))
-    refused = worker.refused()
-    assert refused.tag == "PREFIX_MOVED"
-    assert successor in refused.message
-    reset = CliRunner().invoke(cli.app, ["progress", "reset", successor, "--yes", "--bootstrap-server", worker.servers])
-    assert reset.exit_code == 0, reset.output
-    with worker.cluster.producer(successor) as producer:
-        with pytest.raises(ConfigError, match=r"PREFIX_MOVED.*was reset, take the previous prefix .* out"):
-            producer.take_over([worker.target], previous=worker.prefix)
-        assert producer.take_over([worker.target]) is None
 
 
 def test_it_is_set_to_other_offsets(worker: Worker) -> None:

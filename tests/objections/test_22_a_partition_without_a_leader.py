@@ -20,7 +20,7 @@ from semel.steps import OwnerStep, Step
 from semel.transaction.group_offsets import offsets_partition
 from semel.transaction.progress.topic import ProgressTopic
 from semel.wire.api.offsets import committed
-from semel.wire.api.transactions import add_partitions, describe, describe_all, fence, open_transactions
+from semel.wire.api.transactions import add_partitions, describe, fence, open_transactions
 from tests.crash.support.last_epochs import LAST_EPOCH, use_up
 from tests.kafka.support.leaderless_cluster import MAY_HEAL, Frail, Names
 from tests.kafka.support.lost_markers import Died, Left, Scene, Stage, cluster, go_on, scene_of, write_as
@@ -52,7 +52,6 @@ def prepare(stage: Stage) -> dict[str, Left]:
         for what in ("another partition", "another group", "after one without offsets"):
             left[f"{what}, {end}"] = stage.dead(where.names(offsets=True), end)
         left[f"nobody knows {end}"] = stage.dead(where.names(data=True, progress=True, beside=False), end)
-        left[f"moved, {end}"] = stage.moved(where.names(), where.names(progress=True).id, end)
     left["of another program"] = stage.strange(where.names(data=True), commit=True)
     left["aborted long ago"] = stage.strange(where.names(data=True), commit=False)
     for what in ("mixed", "control", "no right", "dies initialised", "dies progress_read", "dies healed"):
@@ -199,49 +198,6 @@ def test_an_owner_that_dies_while_it_heals(scene: Scene, step: Step) -> None:
         left.producer.wait_visible()
     scene.take_over(left.names)
     assert scene.values(left.names) == expected("committed", left.names, scene.frail)
-
-
-# ---- going on from another prefix
-
-
-@pytest.mark.parametrize("end", ENDS)
-def test_the_record_that_a_prefix_has_moved_is_healed_by_whoever_wrote_it(scene: Scene, end: str) -> None:
-    """It is on the other prefix's partition of the progress topic, where nobody else can tell how the transaction had
-    ended.
-    """
-    names = scene.left[f"moved, {end}"].names
-    former = scene.left[f"moved, {end}"].former
-    there = ProgressTopic(scene.frail.client, former, "producer").partition
-    (mine,) = {told.producer_id for told in describe_all(scene.frail.client) if told.transactional_id == names.id}
-
-    def open_there() -> bool:
-        return mine in [one.producer_id for one in open_transactions(scene.frail.client, [there])[there]]
-
-    assert open_there(), "the marker on the other prefix's partition was not lost"
-    with cluster(scene.frail) as ours, ours.producer(names.id) as producer:
-        producer.take_over([names.topic], names.group, previous=former)
-        assert not open_there()
-        assert producer.progress is not None
-        assert producer.progress.batch == (1 if end == "committed" else 0)
-        go_on(producer, names)
-        with pytest.raises(semel.ConfigError, match="PREFIX_MOVED"):
-            ours.producer(former).take_over([names.topic])
-    assert scene.values(names) == expected(end, names, scene.frail)
-
-
-def test_what_the_other_prefix_has_looked_at_is_looked_at_again(scene: Scene) -> None:
-    """Rows that were aborted under this id stand open.
-
-    The other prefix has looked at their topic too, but not for this producer id.
-    """
-    names = scene.left["aborted long ago"].names
-    with cluster(scene.frail) as ours, ours.producer(f"{names.id}-before") as former, former.transaction() as txn:
-        txn.send(names.topic, pa.table({"value": ["former"], "partition": [1]}))
-    with cluster(scene.frail) as ours, ours.producer(names.id) as producer:
-        producer.take_over(previous=f"{names.id}-before")
-        with pytest.raises(semel.DataLoss, match="DECISION_UNKNOWN"), producer.transaction() as txn:
-            txn.send(names.topic, pa.table({"value": ["new"], "partition": [0]}))
-    assert scene.values(names, wait_for_open=False) == ["former"]
 
 
 # ---- what cannot be healed

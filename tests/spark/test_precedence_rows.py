@@ -16,8 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 from semel import cli
+from semel.admin.progress_rename import rename
+from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss
 from semel.sandbox import Sandbox
+from semel.wire.client import Client
 from tests import topics
 from tests.kafka.support.other_client import delete
 from tests.kafka.support.truncate_log import cut_log
@@ -235,7 +238,7 @@ def test_query_is_renamed(line: Line) -> None:
     line.assert_exact()
 
 
-def test_other_prefix_is_refused_and_the_previous_one_is_taken_over(line: Line) -> None:
+def test_other_prefix_is_refused_until_it_is_renamed(line: Line) -> None:
     produce(line.kafka, line.source, range(100))
     line.run()
     produce(line.kafka, line.source, range(100, 200))
@@ -243,7 +246,9 @@ def test_other_prefix_is_refused_and_the_previous_one_is_taken_over(line: Line) 
     with pytest.raises(DataLoss, match="there is no progress at all") as refused:
         line.run(transactionalIdPrefix=other)
     assert refused.value.tag == "PROGRESS_MISMATCH"
-    line.run(transactionalIdPrefix=other, previousTransactionalIdPrefix=line.prefix)
+    with Client(ClientConfig.parse({"bootstrap.servers": line.kafka.bootstrap_servers})) as client:
+        rename(client, line.prefix, other, scope="query")
+    line.run(transactionalIdPrefix=other)
     line.assert_exact()
     produce(line.kafka, line.source, range(200, 300))
     with pytest.raises(ConfigError) as moved:

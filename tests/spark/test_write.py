@@ -10,9 +10,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from semel.admin.progress_rename import rename
+from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
+from semel.wire.client import Client
 from tests.spark.support.copy_query import Line
 from tests.spark.support.topics_and_drivers import create, produce, unique, values
 
@@ -65,7 +68,9 @@ def test_without_a_version_it_is_said_that_a_second_run_writes_again(
 def test_a_batch_job_that_is_renamed_goes_on_where_it_was(spark: SparkSession, kafka: Sandbox) -> None:
     topic, new = create(kafka, "renamed", 2), unique("renamed-new")
     assert sink(kafka, topic).write(rows(spark, "v"), version=7) is not None
-    renamed = {"transactionalIdPrefix": new, "previousTransactionalIdPrefix": topic}
+    with Client(ClientConfig.parse({"bootstrap.servers": kafka.bootstrap_servers})) as client:
+        rename(client, topic, new, scope="batch")
+    renamed = {"transactionalIdPrefix": new}
     assert sink(kafka, topic, **renamed).write(rows(spark, "v"), version=7) is None
     assert sink(kafka, topic, **renamed).write(rows(spark, "w"), version=8) is not None
     with pytest.raises(ConfigError, match="PREFIX_MOVED"):

@@ -62,7 +62,7 @@ class KafkaSink:
     Options are those of Spark's Kafka sink, and: ``transactionalIdPrefix`` (names the query for good; required),
     ``topics`` (comma-separated, what a ``topic`` column may name), ``partitioner`` (``default``, or ``any`` to spread
     rows in spite of their keys), ``delivery`` (``exactly_once`` or ``at_least_once``), ``maxBatchRetries`` (3),
-    ``progressTopic``, ``previousTransactionalIdPrefix``, ``onProgressMismatch``, and
+    ``progressTopic``, ``onProgressMismatch``, and
     ``kafka.group.id`` (the source's offsets are committed to it with the rows). Raises :class:`ConfigError` for what is
     wrong with them; connects at the first batch.
     """
@@ -179,14 +179,14 @@ class KafkaSink:
             return _Run(query, None)
         _check_query(query)
         cluster = self._cluster()
-        prefix_registry.register(cluster, self._options.prefix, self, query, self._options.previous)
+        prefix_registry.register(cluster, self._options.prefix, self, query)
         if circle := batch.reads(cluster) & set(self._options.outputs):
             log.warning(
                 "the query writes to what it reads (%s): it meets its own rows, and goes on with them for ever",
                 ", ".join(sorted(circle)),
             )
         producer = self._producer("query")
-        producer.take_over(self._options.outputs, self._group(query), self._options.previous)
+        producer.take_over(self._options.outputs, self._group(query))
         return _Run(query, producer)
 
     def _group(self, query: Query) -> str | None:
@@ -226,7 +226,6 @@ class KafkaSink:
             logged=logged,
             override=self._options.override,
             prefix=self._options.prefix,
-            previous=producer.continues_from,
         )
         if isinstance(decision, Refuse):
             raise decision.error()
@@ -286,7 +285,7 @@ class KafkaSink:
         _check_settings(streaming_query.settings(df))
         prefix_registry.check_free(self._cluster(), self._options.prefix, self, None)
         with self._producer("batch") as producer:
-            before = producer.take_over(self._options.outputs, previous=self._options.previous)
+            before = producer.take_over(self._options.outputs)
             done = before.batch if before is not None else None
             if version is None:
                 log.warning("no version was given: if this job is run again, its rows are written again")

@@ -17,7 +17,6 @@ _SINK = (
     "topic",
     "topics",
     "transactionalIdPrefix",
-    "previousTransactionalIdPrefix",
     "progressTopic",
     "delivery",
     "partitioner",
@@ -35,7 +34,6 @@ class SinkOptions:
     topic: str | None
     topics: tuple[str, ...]
     prefix: str
-    previous: str | None
     progress_topic: str
     exactly_once: bool
     any_partition: bool
@@ -58,7 +56,6 @@ class SinkOptions:
                     tag="PREFIX_MISSING",
                 )
             check_prefix(prefix)
-            _check_not_itself(prefix, options.get("previousTransactionalIdPrefix"))
         topics = tuple(dict.fromkeys(name.strip() for name in options.get("topics", "").split(",") if name.strip()))
         if "topic" in options and topics:
             raise ConfigError(
@@ -79,7 +76,6 @@ class SinkOptions:
             topic=options.get("topic"),
             topics=topics,
             prefix=prefix,
-            previous=options.get("previousTransactionalIdPrefix"),
             progress_topic=progress_topic,
             exactly_once=exactly_once,
             any_partition=one_of(options, "partitioner", "default", "any") == "any",
@@ -92,15 +88,6 @@ class SinkOptions:
     def outputs(self) -> tuple[str, ...]:
         """The topics that may be written."""
         return (self.topic,) if self.topic is not None else self.topics
-
-
-def _check_not_itself(prefix: str, previous: str | None) -> None:
-    if previous == prefix:
-        raise ConfigError(
-            f"previousTransactionalIdPrefix is {previous!r}, as transactionalIdPrefix is: the query would fence"
-            " itself. Nothing was written. Leave it out, or name the prefix that the query had before.",
-            tag="PREVIOUS_IS_ITSELF",
-        )
 
 
 def _override(value: str | None) -> str | None:

@@ -37,14 +37,10 @@ _claims: dict[tuple[str, str], _Claim] = {}
 _lock = threading.Lock()
 
 
-def register(cluster: str, prefix: str, sink: object, query: Query, previous: str | None) -> None:
-    """Note that a sink writes with a prefix for a query.
-
-    Raises :class:`ConfigError` where another one does, or uses the ``previous`` prefix.
-    """
+def register(cluster: str, prefix: str, sink: object, query: Query) -> None:
+    """Note that a sink writes with a prefix for a query. Raises :class:`ConfigError` where another one does."""
     with _lock:
         check_free(cluster, prefix, sink, query)
-        _check_previous_free(cluster, prefix, sink, previous)
         _claims[cluster, prefix] = _Claim(sink, query)
 
 
@@ -68,19 +64,6 @@ def check_free(cluster: str, prefix: str, sink: object, query: Query | None) -> 
         raise ConfigError(
             f"another live query or sink of this application has transactionalIdPrefix {prefix!r} (query"
             f" {held.query.name or held.query.id}). Nothing was written. Give each a sink and a prefix of its own.",
-            tag="PREFIX_IN_USE",
-        )
-
-
-def _check_previous_free(cluster: str, prefix: str, sink: object, previous: str | None) -> None:
-    """A former prefix that a live query still writes with was not renamed: its progress is not that of this sink."""
-    held = _held(cluster, previous) if previous is not None else None
-    if held is not None and held.sink is not sink:
-        raise ConfigError(
-            f"previousTransactionalIdPrefix {previous!r} is that of another live sink of this application (query"
-            f" {held.query.name or held.query.id}). Nothing was written with {prefix!r}: taken over, it would skip"
-            " what only that one has written. The option is for a prefix that was renamed. A sink that is new in the"
-            " query has no former one.",
             tag="PREFIX_IN_USE",
         )
 

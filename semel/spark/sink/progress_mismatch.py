@@ -47,10 +47,6 @@ _AS_SET = (
     "to go on from the progress, where it was set (what was written from there on is written once more, and what was"
     " not read in front of it is missed),"
 )
-_RENAMED = (
-    "if the prefix was changed, and no sink uses the former one any more, previousTransactionalIdPrefix=<the"
-    " former one> takes that one over"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,26 +242,17 @@ def refuse(
     findings: Sequence[Difference],
     override: str | None,
     prefix: str,
-    previous: str | None,
 ) -> Refuse:
-    """Put a refusal together.
-
-    ``previous`` is the prefix whose progress it is, where that is taken over from another.
-    """
+    """Put a refusal together."""
     token = _token(query, batch, starts, ends, progress)
     repeated = tuple(finding.repeated for finding in findings if finding.repeated is not None)
     missed = tuple(finding.missed for finding in findings if finding.missed is not None)
     spent = ""
     if override is not None and override != token:
         spent = f" The token that was given, {override!r}, is for another batch or another progress record."
-    ways = "; ".join(_ways_out(token, query, prefix, previous, stateful, _topics([*starts, *ends]), progress, findings))
-    whose = (
-        f"transactionalIdPrefix {prefix!r}"
-        if previous is None
-        else f"{previous!r}, which previousTransactionalIdPrefix takes over"
-    )
+    ways = "; ".join(_ways_out(token, query, prefix, stateful, _topics([*starts, *ends]), progress, findings))
     reason = (
-        f"batch {batch} of query {query} does not go on from the progress of {whose}:"
+        f"batch {batch} of query {query} does not go on from the progress of transactionalIdPrefix {prefix!r}:"
         f" {_found(query, batch, stateful, progress)}{_listed(findings)}. {_effect(repeated, missed)}"
     )
     if stateful and progress is not None and not _has_its_state(query, batch, progress):
@@ -344,7 +331,6 @@ def _ways_out(
     token: str,
     query: str,
     prefix: str,
-    previous: str | None,
     stateful: bool,
     topics: set[str],
     progress: Progress | None,
@@ -352,7 +338,10 @@ def _ways_out(
 ) -> Iterator[str]:
     by_hand = f"onProgressMismatch=checkpoint:{token} runs this one batch as the checkpoint has it"
     if progress is None:
-        yield _RENAMED
+        yield (
+            "if the prefix was changed, and no sink uses the former one any more:"
+            f" `semel progress rename <former> {shlex.quote(prefix)}`"
+        )
         yield (
             f"{by_hand}: right where all in front of it was written, by another sink or without exactly-once, or"
             " where there was nothing to write (foreachBatch left out empty batches: have it call the sink for every"
@@ -365,12 +354,7 @@ def _ways_out(
         return
     theirs = _topics(progress.sources)
     strange = progress.query != query and topics and theirs and not topics & theirs
-    if previous is not None:
-        yield (
-            f"if {previous!r} is not what this query's prefix was before it was renamed, take"
-            " previousTransactionalIdPrefix out"
-        )
-    elif strange:
+    if strange:
         yield (
             f"if the progress is another query's (it reads {', '.join(sorted(theirs))}), give this one a"
             " transactionalIdPrefix of its own: what follows would be done to that query"
@@ -382,10 +366,8 @@ def _ways_out(
         )
     elif not stateful and not strange and not any(finding.apart for finding in findings):
         where = _AS_SET if progress.batch is None else _AS_WRITTEN
-        yield f"{where} {_GO_ON} {_go_on(progress, previous, by_source=any(finding.by_source for finding in findings))}"
+        yield f"{where} {_GO_ON} {_go_on(progress, by_source=any(finding.by_source for finding in findings))}"
     yield by_hand + _by_hand_does(findings)
-    if previous is not None:
-        return
     anew = (
         ": with earliest its state is made anew from all rows that are there, and their output is written once more"
         if stateful
@@ -403,7 +385,7 @@ def _by_hand_does(findings: Sequence[Difference]) -> str:
     return f", which {' and '.join(does)}" if does else ", whatever that repeats or misses"
 
 
-def _go_on(progress: Progress, previous: str | None, *, by_source: bool) -> str:
+def _go_on(progress: Progress, *, by_source: bool) -> str:
     """What sources are given.
 
     Of several, ``committed`` finds none its own place where they were exchanged, or read one partition at two offsets.
@@ -418,10 +400,7 @@ def _go_on(progress: Progress, previous: str | None, *, by_source: bool) -> str:
     ]
     agree = all(places.setdefault(place, end) == end for place, end in rows)
     if len(ours) == 1 or (agree and not by_source):
-        return (
-            "the source startingOffsets=committed and"
-            f" {f'transactionalIdPrefix={previous}' if previous else 'this transactionalIdPrefix'}"
-        )
+        return "the source startingOffsets=committed and this transactionalIdPrefix"
     given = "; ".join(f"{source_label(source.name, index)} {_offsets(source)}" for index, source in ours)
     return (
         f"each source its own startingOffsets: {given} (let each read all that its offsets name; topics and"

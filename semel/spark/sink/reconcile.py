@@ -71,13 +71,11 @@ def reconcile(
     logged: Sequence[Source | None] | None = None,
     override: str | None = None,
     prefix: str = "<transactionalIdPrefix>",
-    previous: str | None = None,
 ) -> Decision:
     """What to do with a batch, given the newest committed progress record.
 
     ``logged`` is this checkpoint's own end of batch P, by source, where its offset log has one. ``override`` is the
-    token of ``onProgressMismatch=checkpoint:<token>``. ``prefix`` is for the words of a refusal, and ``previous``, the
-    prefix that the progress is taken over from, if it is.
+    token of ``onProgressMismatch=checkpoint:<token>``. ``prefix`` is for the words of a refusal.
     """
     if progress is None:
         if planned.batch == 0:
@@ -112,7 +110,7 @@ def reconcile(
     ends = [source.end for source in planned.sources]
     starts = [source.start for source in planned.sources]
     refused = progress_mismatch.refuse(
-        planned.query, planned.batch, planned.stateful, starts, ends, progress, findings, override, prefix, previous
+        planned.query, planned.batch, planned.stateful, starts, ends, progress, findings, override, prefix
     )
     return Run(overridden=refused) if override == refused.token else refused
 

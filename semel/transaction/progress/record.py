@@ -422,14 +422,13 @@ def parse_progress_log(events: Iterable[LogRecord | EndMarker], key: bytes, wher
 
 
 def check_not_moved(settled: ProgressLog, transactional_id: str) -> None:
-    """Raise :class:`ConfigError` if another id has taken over this one: what is read or written under the old one would
-    be done twice.
+    """Check that this id was not renamed (``semel progress rename``).
+
+    Raises :class:`ConfigError` if it was: what is read or written under the old one would be done twice.
     """
     for record in settled.records:
         if record.committed and record.progress.moved:
             raise ConfigError(
-                f"{transactional_id!r} was taken over by {record.progress.moved!r}. Nothing was written. Use that"
-                " prefix. Where it is the one in use, and was reset, take the previous prefix (previous, in Spark"
-                " previousTransactionalIdPrefix) out: that move is done.",
+                f"{transactional_id!r} was renamed to {record.progress.moved!r}. Nothing was written. Use that prefix.",
                 tag="PREFIX_MOVED",
             )

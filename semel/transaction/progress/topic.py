@@ -323,30 +323,22 @@ class ProgressTopic:
             deadline.pause()
 
     def write(
-        self,
-        progress: Progress,
-        identity: Identity,
-        moved_from: ProgressTopic | None = None,
-        *,
-        meanwhile: Callable[[], None] = lambda: None,
+        self, progress: Progress, identity: Identity, *, meanwhile: Callable[[], None] = lambda: None
     ) -> dict[TopicPartition, Written]:
         """Append the record to the transaction of ``identity``, as its last one on this partition. Returns what was
         written, and where.
 
-        ``moved_from`` is another prefix, whose progress is marked as moved to this one in the same transaction.
         ``meanwhile`` is called once when it has been sent, mostly with the answer still on its way, and what it raises
         is raised.
         """
-        rows: dict[bytes, bytes | None] = {self.key: None if progress.forgotten else progress.encode()}
-        wrote = {}
-        if moved_from is not None:
-            moved: dict[bytes, bytes | None] = {moved_from.key: Progress(moved=self._prefix).encode()}
-            if moved_from.partition == self.partition:
-                rows = moved | rows  # one batch: a second one would need the next sequence
-            else:
-                wrote[moved_from.partition] = moved_from._append(moved, identity)
+        return self.append({self.key: None if progress.forgotten else progress.encode()}, identity, meanwhile)
+
+    def append(
+        self, records: Mapping[bytes, bytes | None], identity: Identity, meanwhile: Callable[[], None] = lambda: None
+    ) -> dict[TopicPartition, Written]:
+        """Append records, by key, to the transaction of ``identity``, as one batch. As :meth:`write`."""
         try:
-            return {**wrote, self.partition: self._append(rows, identity, meanwhile)}
+            return {self.partition: self._append(records, identity, meanwhile)}
         except (ConfigError, Retriable):
             self.check_not_deleted()
             raise

@@ -55,7 +55,6 @@ class Left:
     producer: Producer | None
     end: Callable[[], None]
     result: Callable[[], None]
-    former: str = ""
     wake: Callable[[], None] = lambda: None
 
 
@@ -187,20 +186,6 @@ class Stage:
         if end == "committed":
             return left
         return Left(names, None, lambda: self._fence(names), lambda: None)
-
-    def moved(self, names: Names, former: str, end: str = "committed") -> Left:
-        """The first transaction of one that goes on from the progress of ``former``, which is on the victim, and is
-        marked as moved by it.
-        """
-        opened = self._held.enter_context(cluster(self.where))
-        with opened.producer(former) as old, old.transaction() as txn:
-            txn.send(names.topic, rows("before", names, self.where))
-        producer = opened.producer(names.id)
-        producer.take_over([names.topic], names.group, previous=former)
-        txn = producer.transaction()
-        txn.send(names.topic, rows("lost", names, self.where))
-        txn.send_offsets({(names.topic, 0): 7}, group=names.group)
-        return replace(self._dead(names, txn, end), former=former)
 
     def strange(self, names: Names, *, commit: bool) -> Left:
         """A transaction of a program that is not semel, which writes no progress.

@@ -51,7 +51,6 @@ def test_values_beyond_all_measure_are_refused_at_once(name: str, value: str) ->
 @pytest.mark.parametrize(
     ("given", "tag"),
     [
-        ({"topic": "out", "previousTransactionalIdPrefix": "p"}, "PREVIOUS_IS_ITSELF"),
         ({"topic": "semel-progress"}, "PROGRESS_TOPIC"),
         ({"topics": "out, semel-progress"}, "PROGRESS_TOPIC"),
         ({"topic": "kept", "progressTopic": "kept"}, "PROGRESS_TOPIC"),

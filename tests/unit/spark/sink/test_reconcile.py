@@ -521,9 +521,7 @@ def test_message_where_the_progress_was_set_by_hand_promises_no_rows_once() -> N
 
 def test_message_without_progress_names_the_former_prefix() -> None:
     message = refused(reconcile(simple(7, 5, 9), None)).message
-    assert (
-        "if the prefix was changed, and no sink uses the former one any more, previousTransactionalIdPrefix=" in message
-    )
+    assert "if the prefix was changed, and no sink uses the former one any more: `semel progress rename" in message
     assert "startingOffsets=committed" not in message
 
 
@@ -548,22 +546,6 @@ def test_message_without_progress_says_what_stands_in_front_and_when_each_way_is
 )
 def test_message_says_what_the_token_does_to_the_rows(batch: PlannedBatch, said: str) -> None:
     assert said in refused(reconcile(batch, P41)).message
-
-
-def test_message_about_what_is_taken_over_names_whose_it_is_and_resets_nobody() -> None:
-    batch = simple(0, 7, 9, query="renamed")
-    message = refused(reconcile(batch, P41, prefix="new", previous="former")).message
-    assert "the progress of 'former', which previousTransactionalIdPrefix takes over:" in message
-    assert (
-        "if 'former' is not what this query's prefix was before it was renamed, take previousTransactionalIdPrefix out"
-        in message
-    )
-    assert "startingOffsets=committed and transactionalIdPrefix=former;" in message
-    assert "semel progress reset" not in message
-    elsewhere = plan(0, part(at({0: 0}, topic="other"), at({0: 9}, topic="other")), query="renamed")
-    strange = refused(reconcile(elsewhere, P41, prefix="new", previous="former")).message
-    assert "startingOffsets=committed" not in strange
-    assert "former" not in refused(reconcile(batch, P41, prefix="new")).message
 
 
 def test_message_of_a_thousand_partitions_stays_readable_and_the_ranges_are_whole() -> None:

@@ -1,0 +1,121 @@
+"""Give the progress of a prefix to another prefix (``semel progress rename``, PROTOCOL 6).
+
+Both prefixes are taken over, so that nobody writes under either. One transaction of the new prefix then writes two
+records: the progress, under the new prefix, and the mark ``moved`` in its place under the old one. A crash before the
+commit leaves both as they were. After it, whoever takes over the old prefix is refused (``PREFIX_MOVED``).
+"""
+
+from __future__ import annotations
+
+from semel.errors import ConfigError
+from semel.steps import OwnerStep, reached
+from semel.transaction import end_txn
+from semel.transaction.data_loss import check_rows_present
+from semel.transaction.group_offsets import await_groups
+from semel.transaction.markers.heal import MarkerHealer
+from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
+from semel.transaction.ownership import Ownership
+from semel.transaction.progress.record import Progress
+from semel.transaction.progress.topic import DEFAULT_TOPIC
+from semel.transaction.states import State
+from semel.transaction.takeover import take_over
+from semel.transaction.ticket import Written
+from semel.wire.api.transactions import add_partitions
+from semel.wire.client import Client
+from semel.wire.error_codes import name
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["rename"]
+
+
+def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: str = DEFAULT_TOPIC) -> Progress:
+    """Move the progress of ``old`` to ``new``, and return it. Returns when readers see it.
+
+    Fences whoever runs under either prefix. Raises :class:`ConfigError` where ``old`` has no progress or was renamed
+    before, and where ``new`` has progress; :class:`~semel.errors.Fenced` where another owner has come meanwhile: then
+    nothing was changed; and what taking over raises.
+    """
+    if old == new:
+        raise ConfigError(f"{old!r} was given twice. Nothing was changed. Give two prefixes.", tag="SAME_PREFIX")
+    former = Ownership(client, old, scope=scope, progress_topic=progress_topic)
+    own = Ownership(client, new, scope=scope, progress_topic=progress_topic)
+    take_over(own, (), None)
+    # an earlier rename may have lost its marker there, and only its own producer id tells how it ended
+    _wait(own, {former.progress.partition})
+    if own.committed is not None:
+        raise ConfigError(
+            f"{new!r} has progress already. Nothing was changed. Give a prefix that is new; or, where {new!r} was"
+            f" renamed before, use it: that rename is done.",
+            tag="PREFIX_IN_USE",
+        )
+    take_over(former, (), None)
+    if former.committed is None:
+        raise ConfigError(
+            f"{old!r} has no progress in {progress_topic!r}. Nothing was changed. Correct the name: `semel progress"
+            " list` shows all prefixes.",
+            tag="NO_PROGRESS",
+        )
+    await_groups(former, {})  # nobody uses this prefix again: what it has left pending would stay so
+    progress = former.committed.progress
+    own.begin()
+    try:
+        written = _write(own, former, progress)
+        end_txn.check_still_owner(
+            former, f"while it was being renamed to {new!r}. Nothing was changed. Stop its query, then rename again."
+        )
+    except BaseException:
+        if own.states.now is State.OPEN:
+            end_txn.abort(own)
+        raise
+    _commit(own, written)
+    return progress
+
+
+def _write(own: Ownership, former: Ownership, progress: Progress) -> dict[TopicPartition, Written]:
+    """Write both records. Those of one partition are one batch: a second one would need the next sequence."""
+    records = {own.progress.partition: {own.progress.key: progress.encode()}}
+    moved = Progress(moved=own.transactional_id).encode()
+    records.setdefault(former.progress.partition, {})[former.progress.key] = moved
+    leaders = own.client.leaders(records.keys(), own.deadline())
+    _wait(own, set(records))
+    code = add_partitions(own.client, own.identity, set(records), own.deadline())
+    if code:
+        end_txn.abort_after_refusal(own, f"AddPartitionsToTxn answered {name(code)}.", name(code))
+    reached(OwnerStep.PARTITIONS_ADDED, own.transactional_id)
+    written: dict[TopicPartition, Written] = {}
+    for topic in (former.progress, own.progress):
+        if topic.partition in records:
+            written |= topic.append(records.pop(topic.partition), own.identity)
+    check_rows_present(own.client, own.identity, written, leaders, own.deadline())
+    reached(OwnerStep.PROGRESS_WRITTEN, own.transactional_id)
+    return written
+
+
+def _commit(own: Ownership, written: dict[TopicPartition, Written]) -> None:
+    identity = own.identity
+    end_txn.commit(own)
+    last = {partition: one.last for partition, one in written.items()}
+    ended = EndedTransaction(identity, True, frozenset(written), last, {})
+    wait_for_markers(
+        own.client,
+        ended.partitions,
+        own.identity,
+        {identity.producer_id},
+        last_offsets=last,
+        deadline=own.deadline(),
+        heal=MarkerHealer(own, ended=ended),
+    )
+    reached(OwnerStep.MARKERS_SEEN, own.transactional_id)
+
+
+def _wait(own: Ownership, partitions: set[TopicPartition]) -> None:
+    """Wait until nothing of this owner's id is open on these partitions."""
+    wait_for_markers(
+        own.client,
+        partitions,
+        own.identity,
+        own.previous_producer_ids,
+        last_offsets={},
+        deadline=own.deadline(),
+        heal=MarkerHealer(own),
+    )
