@@ -58,6 +58,7 @@ def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: st
     await_groups(former, {})  # nobody uses this prefix again: what it has left pending would stay so
     progress = former.committed.progress
     own.begin()
+    reached(OwnerStep.BEGUN, own.transactional_id)
     try:
         written = _write(own, former, progress)
         end_txn.check_still_owner(

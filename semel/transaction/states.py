@@ -50,7 +50,7 @@ _MOVES: dict[tuple[State, Event], State] = {
         State.READY,
         Event.TAKING_OVER,
     ): State.NEW,  # a takeover that fails half-way leaves an owner that must do all of it again
-    (State.OPEN, Event.EXPIRED): State.NEW,  # found out at the first AddPartitionsToTxn: all of section 2 again
+    (State.OPEN, Event.EXPIRED): State.NEW,  # found out at the first AddPartitionsToTxn: all of PROTOCOL 2 again
     (State.NEW, Event.TAKEN_OVER): State.READY,
     (State.READY, Event.BEGUN): State.OPEN,
     (State.OPEN, Event.ADDED): State.OPEN,

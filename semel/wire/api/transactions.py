@@ -153,7 +153,7 @@ def fence(client: Client, transactional_id: str, deadline: Deadline | None = Non
 
 
 def add_partitions(client: Client, identity: Identity, partitions: Iterable[TopicPartition], deadline: Deadline) -> int:
-    """Add all partitions to the transaction in one request. Returns 0 or a code for section 4."""
+    """Add all partitions to the transaction in one request. Returns 0 or a code for PROTOCOL 4."""
     # version 3 is the clients' last: from 4 on the request is one broker's to another (KIP-890)
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=identity.transactional_id,
@@ -190,7 +190,7 @@ def commit_offsets(
     client: Client, identity: Identity, group: Any, offsets: Mapping[TopicPartition, int], deadline: Deadline
 ) -> int:
     """Put offsets of a group into the transaction; the offsets partition is added with them (KIP-890). Returns 0 or a
-    code for section 4.
+    code for PROTOCOL 4.
 
     ``group`` has ``id``, ``generation``, ``member`` and ``instance`` (a
     :class:`~semel.transaction.ticket.GroupMetadata`).
@@ -448,7 +448,7 @@ def _with(codes: Mapping[TopicPartition, int], code: int) -> str:
 
 
 def _settled(api: str, code: int, subject: Callable[[], str], meaning: str = "Nothing was committed.") -> int:
-    """The code, where section 4 says what to do with it.
+    """The code, where PROTOCOL 4 says what to do with it.
 
     ``subject`` is asked for what an error says: it names up to a thousand partitions.
     """
