@@ -27,6 +27,9 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["rename"]
 
+#: A rename that is killed in its transaction holds the old prefix for so long, or until it is run again.
+_TIMEOUT_MS = 60_000
+
 
 def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: str = DEFAULT_TOPIC) -> Progress:
     """Move the progress of ``old`` to ``new``, and return it. Returns when readers see it.
@@ -39,6 +42,7 @@ def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: st
         raise ConfigError(f"{old!r} was given twice. Nothing was changed. Give two prefixes.", tag="SAME_PREFIX")
     former = Ownership(client, old, scope=scope, progress_topic=progress_topic)
     own = Ownership(client, new, scope=scope, progress_topic=progress_topic)
+    own.timeout_ms = _TIMEOUT_MS
     take_over(own, (), None)
     # an earlier rename may have lost its marker there, and only its own producer id tells how it ended
     _wait(own, {former.progress.partition})

@@ -224,7 +224,7 @@ class Producer:
             self._told(ended.committed)
 
     def _take_over_again(self) -> None:
-        """The id expired unused: all of PROTOCOL 2 again, and on only if nobody came in between (PROTOCOL 4, row 49)."""
+        """Take the id over again, all of PROTOCOL 2: it expired unused. Resume only if nobody came between (row 49)."""
         own, before = self._own, self._own.committed
         own.states.move(Event.EXPIRED)
         try:
