@@ -201,7 +201,7 @@ def _offsets(text: str) -> dict[str, dict[int, int]]:
     except (ValueError, AttributeError):
         raise ConfigError(
             f"--to-offsets {text!r} names no offsets. Nothing was changed. Give each partition of each topic one:"
-            f' {{"in": {{"0": 42, "1": -2}}}}.',
+            ' {"in": {"0": 42, "1": -2}}.',
             tag="POSITION",
         ) from None
     return found
