@@ -18,6 +18,7 @@ from typing import Literal
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
 from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, Reader, StartSpec, check_ranges, topic_ranges
+from semel.records.timestamps import TimestampOverflow
 from semel.transaction.participant import Participant
 from semel.transaction.producer import Producer
 from semel.transaction.progress.topic import DEFAULT_TOPIC
@@ -74,16 +75,30 @@ class Cluster:
         """
         return Participant(self._client, ticket, attempt=attempt)
 
-    def read(self, topic: str, *, start: Start = "earliest", end: End = "latest", headers: bool = False) -> Reader:
+    def read(
+        self,
+        topic: str,
+        *,
+        start: Start = "earliest",
+        end: End = "latest",
+        headers: bool = False,
+        timestamp_overflow: TimestampOverflow = "fail",
+    ) -> Reader:
         """Iterate over it: Arrow record batches of ``topic``, in the columns of Spark's ``kafka`` source.
 
         ``start`` and ``end`` (exclusive) are ``"earliest"`` (a start only), ``"latest"``, an offset for each partition,
         or a time; what they mean is looked up now, so that rows written from now on are not read. Rows of open and
-        aborted transactions are left out, unless the property ``isolation.level`` is ``read_uncommitted``. Raises
-        :class:`~semel.errors.ConfigError` for a topic or position that is not there, and while reading
-        :class:`~semel.errors.DataLoss` for rows that have gone, :class:`~semel.errors.Retriable` when nothing comes any
-        more.
+        aborted transactions are left out, unless the property ``isolation.level`` is ``read_uncommitted``. A timestamp
+        that microseconds cannot hold (nanoseconds, sent by mistake) stops it, or is null with
+        ``timestamp_overflow="null"``. Raises :class:`~semel.errors.ConfigError` for a topic or position that is not
+        there, and while reading :class:`~semel.errors.DataLoss` for rows that have gone,
+        :class:`~semel.errors.Retriable` when nothing comes any more.
         """
+        if timestamp_overflow not in ("fail", "null"):
+            raise ConfigError(
+                f"timestamp_overflow={timestamp_overflow!r} is neither fail nor null. Nothing was read. Give one of"
+                " them."
+            )
         committed = self._client.config.isolation_level == "read_committed"
         ranges = topic_ranges(
             self._client, topic, _position(topic, start), _ending(topic, end), read_committed=committed
@@ -94,7 +109,13 @@ class Cluster:
             fail_on_data_loss=True,
             deadline=self._client.deadline(),
         )
-        return Reader(self._client, checked.ranges, read_committed=committed, headers=headers)
+        return Reader(
+            self._client,
+            checked.ranges,
+            read_committed=committed,
+            headers=headers,
+            timestamp_overflow=timestamp_overflow,
+        )
 
     def close(self) -> None:
         """Close all connections."""

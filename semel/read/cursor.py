@@ -16,8 +16,9 @@ from semel.read.columns import Columns
 from semel.read.isolation import visible
 from semel.read.ranges import Range, parse_id
 from semel.records.control import MarkerKind, marker
-from semel.records.decode import decode
+from semel.records.decode import portions
 from semel.records.header import BatchHeader, scan
+from semel.records.timestamps import TimestampOverflow
 from semel.wire.api.fetch import Fetched, Position
 from semel.wire.error_codes import given_up
 
@@ -129,15 +130,28 @@ class Taken:
     start: int
     end: int
 
-    def decode(self, *, headers: bool, max_rows: int) -> Iterator[tuple[Any, int]]:
+    def decode(
+        self, *, headers: bool, max_rows: int, timestamp_overflow: TimestampOverflow = "fail"
+    ) -> Iterator[tuple[Any, int]]:
         """Record batches of at most ``max_rows`` rows, each with the next offset behind it."""
         if not self.batches:
             return
-        decoded = decode(
-            self.records, self.batches, start=self.start, end=self.end, headers=headers, where=self.part.range.name
+        where = self.part.range.name
+        found = portions(
+            self.records,
+            self.batches,
+            start=self.start,
+            end=self.end,
+            headers=headers,
+            where=where,
+            timestamp_overflow=timestamp_overflow,
         )
-        rows = self.part.columns.arrange(decoded)
-        offsets = rows.column("offset")
-        for first in range(0, rows.num_rows, max_rows):
-            last = min(first + max_rows, rows.num_rows)
-            yield rows.slice(first, last - first), self.end if last == rows.num_rows else offsets[last - 1].as_py() + 1
+        for decoded, ends in found:
+            rows = self.part.columns.arrange(decoded)
+            offsets = rows.column("offset")
+            for first in range(0, rows.num_rows, max_rows):
+                last = min(first + max_rows, rows.num_rows)
+                yield (
+                    rows.slice(first, last - first),
+                    self.end if ends and last == rows.num_rows else offsets[last - 1].as_py() + 1,
+                )

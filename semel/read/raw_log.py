@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from semel.errors import Retriable
 from semel.records.control import marker
-from semel.records.decode import decode
+from semel.records.decode import portions
 from semel.records.header import BatchHeader, scan
 from semel.wire import error_codes
 from semel.wire.api.fetch import Fetched, Position, fetch
@@ -155,7 +155,9 @@ def _events(
         if found is not None:
             yield EndMarker(header.base_offset, header.producer_id, header.producer_epoch, found.committed)
         return
-    rows = decode(buffer, [header], start=start, where=f"{partition[0]}-{partition[1]}")
-    keys, values, offsets = (rows.column(name).to_pylist() for name in ("key", "value", "offset"))
-    for key, value, offset in zip(keys, values, offsets, strict=True):
-        yield LogRecord(offset, header.producer_id, header.producer_epoch, header.transactional, key, value)
+    for rows, _ in portions(
+        buffer, [header], start=start, where=f"{partition[0]}-{partition[1]}", timestamp_overflow="null"
+    ):
+        keys, values, offsets = (rows.column(name).to_pylist() for name in ("key", "value", "offset"))
+        for key, value, offset in zip(keys, values, offsets, strict=True):
+            yield LogRecord(offset, header.producer_id, header.producer_epoch, header.transactional, key, value)

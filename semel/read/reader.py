@@ -24,6 +24,7 @@ from semel.read.columns import Columns
 from semel.read.cursor import PartitionCursor, Taken
 from semel.read.data_loss import Loss, check_ranges, report
 from semel.read.ranges import Range
+from semel.records.timestamps import TimestampOverflow
 from semel.wire import error_codes
 from semel.wire.api.fetch import Fetched, Fetcher
 from semel.wire.client import Client
@@ -63,6 +64,7 @@ class Reader:
         headers: bool = False,
         fail_on_data_loss: bool = True,
         max_rows: int = MAX_ROWS,
+        timestamp_overflow: TimestampOverflow = "fail",
         timeout_ms: float | None = None,
     ) -> None:
         if len({one.topic_partition for one in ranges}) < len(ranges):
@@ -73,6 +75,7 @@ class Reader:
         self._headers = headers
         self._fail = fail_on_data_loss
         self._max_rows = max_rows
+        self._overflow = timestamp_overflow
         self._timeout = (client.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         self._pending = {
             one.topic_partition: PartitionCursor(one, one.start, Columns(one.topic_partition, headers=headers))
@@ -103,7 +106,7 @@ class Reader:
     def __iter__(self) -> Generator[Any, None, None]:
         try:
             while self._pending:
-                self._send()
+                self._send(patient=self._fetcher.oldest is None)
                 node = self._fetcher.oldest
                 if node is not None:
                     yield from self._receive(node)
@@ -114,8 +117,10 @@ class Reader:
 
     # ---- asking
 
-    def _send(self) -> None:
-        """Have a request under way to each leader that something is still wanted from."""
+    def _send(self, *, patient: bool = False) -> None:
+        """Have a request under way to each leader that something is still wanted from; to a throttling one only where
+        ``patient`` waits for it.
+        """
         led: dict[int, list[PartitionCursor]] = {}
         topics = self._topics()
         for part in self._unrequested():
@@ -127,7 +132,7 @@ class Reader:
             else:
                 led.setdefault(known.leader, []).append(part)
         for node, parts in led.items():
-            if not self._fetcher.asked(node):
+            if not self._fetcher.asked(node) and (patient or not self._fetcher.muted(node)):
                 self._ask(node, parts, topics)
 
     def _unrequested(self) -> list[PartitionCursor]:
@@ -178,7 +183,9 @@ class Reader:
         self._send()
         for rows in taken:
             partition = rows.part.range.topic_partition
-            for batch, position in rows.decode(headers=self._headers, max_rows=self._max_rows):
+            for batch, position in rows.decode(
+                headers=self._headers, max_rows=self._max_rows, timestamp_overflow=self._overflow
+            ):
                 self._positions[partition] = position
                 yield batch
             self._positions[partition] = rows.end

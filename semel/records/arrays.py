@@ -14,9 +14,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from semel.errors import Unsupported
 from semel.records.varint import Ints
 
-__all__ = ["array", "joined", "nulls", "numbers", "repeated", "validity"]
+__all__ = ["LARGEST", "array", "check_size", "joined", "nulls", "numbers", "repeated", "validity"]
+
+#: Bytes that one binary or string array can hold: its offsets are 32 bits wide, and pyarrow lets them wrap unseen.
+LARGEST = 2**31 - 1
+
+
+def check_size(sizes: Sequence[int] | NDArray[np.signedinteger[Any]]) -> None:
+    """Raise :class:`Unsupported` where values of these sizes are more than one array can hold."""
+    total = int(np.sum(sizes, dtype=np.int64))
+    if total > LARGEST:
+        raise Unsupported(
+            f"values of {total} bytes were to be put in one Arrow array, which holds {LARGEST} at most. Nothing of"
+            " them was read or written. Make the values smaller, or hand over fewer rows at a time.",
+            tag="ARROW_LIMIT",
+        )
 
 
 def array(values: NDArray[Any], kind: Any) -> Any:
@@ -34,6 +49,7 @@ def joined(parts: Sequence[bytes | memoryview], kind: Any, sizes: Sequence[int] 
     They are copied once.
     """
     sizes = [len(part) for part in parts] if sizes is None else sizes
+    check_size(sizes)
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     return pa.Array.from_buffers(kind, len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))])

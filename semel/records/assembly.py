@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from semel.records.columns import INLINE, VIEW, Column
+from semel.records.gather import copied
 from semel.records.varint import Ints, Words
 
 __all__ = ["Assembly"]
@@ -74,10 +74,7 @@ class Assembly:
                     table[:, index, 2] += np.where(part.lengths > INLINE, len(buffers), 0).astype(np.int32)
                 buffers += part.buffers
         views[-1] = np.frombuffer(len(tail).to_bytes(4, "little") + tail.ljust(INLINE, b"\0"), np.int32)
-        joined = pa.Array.from_buffers(pa.binary_view(), len(views), [None, pa.py_buffer(views), *buffers]).cast(
-            pa.binary()
-        )
-        _, offsets, data = joined.buffers()
+        _, offsets, data = copied(views, None, buffers).buffers()
         starts = np.frombuffer(offsets, np.int32)[0 : len(views) : width].astype(np.int64)
         return memoryview(data), starts
 

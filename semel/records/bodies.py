@@ -5,7 +5,8 @@ the result is an :class:`Area`: bytes, and where in them each batch's records be
 
 Bounds: a batch may decompress to at most the caller's limit (1 GiB unless told otherwise), and one whose record count
 cannot fit in that is refused before anything is decompressed. An area ends at the first batch that takes it above 4
-MiB, so decompressed data is not all held at once before it is read.
+MiB, and the next one is made when it is asked for, so decompressed data is not all held at once. No area reaches 2 GiB:
+positions in it fit in 32 bits.
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from semel.records.codecs import Codec, Damaged, decompress
+from semel.errors import Unsupported
+from semel.records.arrays import LARGEST
+from semel.records.codecs import Codec, Damaged, TooMuch, decompress
 from semel.records.header import HEADER_SIZE, SMALLEST_RECORD, BatchHeader, check_crc, corrupt
 from semel.records.varint import Ints
 
-__all__ = ["DECOMPRESSED_LIMIT", "Area", "areas", "body"]
+__all__ = ["AREA", "DECOMPRESSED_LIMIT", "Area", "areas", "body"]
 
-#: Bytes that one batch may decompress to. Legitimate batches are made of a few MiB; beyond this it is an attack or
-#: damage.
+#: Bytes that one batch may decompress to. Usual batches are made of a few MiB; beyond this it is an attack, damage, or
+#: one enormous row.
 DECOMPRESSED_LIMIT = 1 << 30
 
-_AREA = 4 * 1024 * 1024
+#: An area ends at the first batch that takes it above so many bytes.
+AREA = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,13 @@ def body(buffer: memoryview, header: BatchHeader, limit: int, where: str) -> byt
         )
     try:
         data = decompress(header.codec, raw, limit)
+    except TooMuch as error:
+        raise Unsupported(
+            f"the record batch at offset {header.base_offset}{' of ' + where if where else ''} cannot be held:"
+            f" {error}, from {len(raw)} bytes. Nothing of this batch was read. Start behind it, or have its producer"
+            " write smaller batches (its max.request.size).",
+            tag="BATCH_TOO_LARGE",
+        ) from None
     except Damaged as error:
         raise corrupt(where, header.base_offset, str(error)) from None
     if header.count * SMALLEST_RECORD > len(data):
@@ -59,9 +70,12 @@ def body(buffer: memoryview, header: BatchHeader, limit: int, where: str) -> byt
 
 
 def areas(
-    buffer: memoryview, headers: Sequence[BatchHeader], *, check_crcs: bool, limit: int, where: str
+    buffer: memoryview, headers: Sequence[BatchHeader], *, check_crcs: bool, limit: int, where: str, most: int = AREA
 ) -> Iterator[Area]:
-    """The batches in order, in as few areas as their sizes allow."""
+    """The batches in order, in as few areas as their sizes allow: each ends at the first batch that takes it above
+    ``most`` bytes.
+    """
+    limit = min(limit, LARGEST - most)
     pending: list[BatchHeader] = []
     bodies: list[bytes | memoryview] = []
     size = 0
@@ -71,7 +85,7 @@ def areas(
         pending.append(header)
         bodies.append(body(buffer, header, limit, where))
         size += len(bodies[-1])
-        if size > _AREA:
+        if size > most:
             yield _area(buffer, pending, bodies)
             pending, bodies, size = [], [], 0
     if pending:

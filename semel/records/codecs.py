@@ -3,7 +3,7 @@
 pyarrow does the work. Two framings are ours: snappy blocks in the xerial stream that Java clients write and read (raw
 snappy, as some other clients write it, is read as well), and lz4 frames with independent blocks, since Java refuses the
 linked ones that pyarrow makes. Several gzip members, lz4 or zstd frames, or xerial streams one behind the other are
-read as one.
+read as one. Zero bytes behind the last gzip member are passed over, as Java and librdkafka do.
 
 Compressed data is not trusted: output beyond ``limit`` raises :class:`Damaged` when the limit is passed, not after it
 has been allocated. Memory taken is a small multiple of what has really come out, plus the decoder's own window (zstd:
@@ -13,6 +13,7 @@ has been allocated. Memory taken is a small multiple of what has really come out
 from __future__ import annotations
 
 import struct
+import zlib
 from enum import IntEnum
 
 import numpy as np
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from semel.errors import ConfigError
 
-__all__ = ["Codec", "Damaged", "compress", "decompress"]
+__all__ = ["Codec", "Damaged", "TooMuch", "compress", "decompress"]
 
 
 class Codec(IntEnum):
@@ -49,6 +50,10 @@ class Damaged(ValueError):
 
     Becomes a DataLoss that names the batch, where that is known.
     """
+
+
+class TooMuch(Damaged):
+    """The compressed bytes hold more than the caller takes. They may be sound."""
 
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -93,16 +98,21 @@ def decompress(codec: Codec, data: memoryview, limit: int) -> bytes | memoryview
         return data
     try:
         if codec is not Codec.SNAPPY:
-            return _stream(codec.name.lower(), data, limit)
+            try:
+                return _stream(codec.name.lower(), data, limit)
+            except (OSError, pa.ArrowException):
+                if codec is Codec.GZIP and data[-1] == 0:
+                    return _gunzip(bytes(data), limit)
+                raise
         if data[: len(XERIAL_MAGIC)] == XERIAL_MAGIC:
             return _unxerial(data, limit)
         return _unsnappy(data, 0, limit)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, zlib.error) as error:
         raise Damaged(f"{codec.name.lower()} cannot read it: {error}") from None
 
 
-def _too_much(limit: int) -> Damaged:
-    return Damaged(f"it decompresses to more than {limit} bytes")
+def _too_much(limit: int) -> TooMuch:
+    return TooMuch(f"it decompresses to more than {limit} bytes")
 
 
 def _stream(name: str, data: memoryview, limit: int) -> bytes | memoryview:
@@ -125,6 +135,22 @@ def _stream(name: str, data: memoryview, limit: int) -> bytes | memoryview:
                 raise _too_much(limit)
             portion = max(portion, total)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _gunzip(data: bytes, limit: int) -> bytes:
+    """All gzip members, and zero bytes behind them, which pyarrow takes for damage."""
+    parts: list[bytes] = []
+    total = 0
+    while data.strip(b"\0"):
+        member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        parts.append(member.decompress(data, limit - total + 1))
+        total += len(parts[-1])
+        if total > limit:
+            raise _too_much(limit)
+        if not member.eof:
+            raise Damaged("gzip cannot read it: it is cut off")
+        data = member.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _xerial(data: memoryview) -> bytes:

@@ -6,8 +6,12 @@ into their columns.
 
 Everything that a record says is checked before it is used: lengths against the record, records against the batch,
 counts and offsets against the header. What does not fit raises :class:`~semel.errors.DataLoss` with the tag
-``CORRUPT_RECORDS``. Offsets come from the records themselves, so batches that compaction has thinned out are right. Not
-promised: that a value is what the producer meant when ``check_crcs`` is off.
+``CORRUPT_RECORDS``.
+
+Rows are handed on in portions, bounded by what they take decompressed: a few megabytes on the wire may be gigabytes of
+values, which no Arrow array of one column can hold. What waits is not decompressed yet. Offsets come from the records
+themselves, so batches that compaction has thinned out are right. Not promised: that a value is what the producer meant
+when ``check_crcs`` is off.
 """
 
 from __future__ import annotations
@@ -20,18 +24,25 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from semel.records.arrays import array
-from semel.records.bodies import DECOMPRESSED_LIMIT, Area, areas
+from semel.errors import ConfigError, Unsupported
+from semel.records.arrays import LARGEST, array, validity
+from semel.records.bodies import AREA, DECOMPRESSED_LIMIT, Area, areas
 from semel.records.codecs import Damaged
 from semel.records.columns import VIEW, Views
 from semel.records.gather import binary, views_at
 from semel.records.header import BatchHeader, corrupt
 from semel.records.record_headers import HEADERS, read_headers
-from semel.records.starts import record_bounds
-from semel.records.timestamps import LATEST
+from semel.records.starts import WINDOW, record_bounds
+from semel.records.timestamps import LATEST, TimestampOverflow
 from semel.records.varint import Ints, read
 
-__all__ = ["decode"]
+__all__ = ["PORTION", "decode", "portions"]
+
+#: Bytes of one portion, with those of a row beside its values. A fetch of the usual size is one portion, or a few.
+PORTION = 64 * 1024 * 1024
+_ROW = 64
+#: Stands for a timestamp that microseconds cannot hold, and becomes null.
+_NO_TIME = np.iinfo(np.int64).min
 
 _Number = TypeVar("_Number", np.int32, np.int64)
 
@@ -76,6 +87,21 @@ class _Chunk:
     headers: Any
 
 
+@dataclass(slots=True)
+class _Held:
+    """The chunks of the next portion, the areas that their views point into, and how many bytes they take."""
+
+    chunks: list[_Chunk]
+    buffers: list[NDArray[np.uint8]]
+    size: int
+
+    def number(self, area: Area) -> int:
+        """The number of the area's buffer."""
+        if not self.buffers or self.buffers[-1] is not area.data:
+            self.buffers.append(area.data)
+        return len(self.buffers) - 1
+
+
 def decode(
     buffer: memoryview,
     batches: Sequence[BatchHeader],
@@ -86,6 +112,7 @@ def decode(
     check_crcs: bool = True,
     limit: int = DECOMPRESSED_LIMIT,
     where: str = "",
+    timestamp_overflow: TimestampOverflow = "fail",
 ) -> pa.RecordBatch:
     """The records of ``batches`` (of :func:`scan` on the same buffer) whose offsets are from ``start`` to before
     ``end``.
@@ -93,27 +120,82 @@ def decode(
     Columns: key and value (binary), offset, timestamp (microseconds, UTC), timestampType (0 create, 1 log append), and
     with ``headers`` the headers (list<struct<key: string, value: binary>>, empty for a record that has none). Control
     batches are the caller's to leave out (ValueError). A batch that decompresses to more than ``limit`` bytes is
-    refused; all values together must stay below 2 GiB, so hand over a fetch at a time. ``where`` names the partition in
-    messages, as in ``orders-0``.
+    refused (:class:`~semel.errors.Unsupported`), and so are 2 GiB of values and more: :func:`portions` reads those.
+    ``where`` names the partition in messages, as in ``orders-0``. A timestamp that microseconds cannot hold raises
+    :class:`~semel.errors.ConfigError`, or is null, as ``timestamp_overflow`` says.
+    """
+    found = portions(
+        buffer,
+        batches,
+        start=start,
+        end=end,
+        headers=headers,
+        check_crcs=check_crcs,
+        limit=limit,
+        where=where,
+        timestamp_overflow=timestamp_overflow,
+        portion=LARGEST,
+        row=0,
+    )
+    first = next(found, None)
+    if first is None:
+        return _assembled([], [], headers)
+    if next(found, None) is not None:
+        raise Unsupported(
+            f"what {where or 'a partition'} holds is above 2 GiB. Nothing of it was read. Read it by portions.",
+            tag="ARROW_LIMIT",
+        )
+    return first[0]
+
+
+def portions(
+    buffer: memoryview,
+    batches: Sequence[BatchHeader],
+    *,
+    start: int = 0,
+    end: int | None = None,
+    headers: bool = False,
+    check_crcs: bool = True,
+    limit: int = DECOMPRESSED_LIMIT,
+    where: str = "",
+    timestamp_overflow: TimestampOverflow = "fail",
+    portion: int = PORTION,
+    row: int = _ROW,
+) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """The rows of :func:`decode` in order, in record batches of about ``portion`` bytes at most, none empty, and
+    whether one is the last.
+
+    A row takes ``row`` bytes beside its values. A row that is larger than a portion comes with few others. Batches are
+    decompressed as rows are asked for, so damage in one is found when rows before it have been handed on. The last one
+    may be told by the iterator's end alone.
     """
     if any(batch.control for batch in batches):
         raise ValueError("control batches have no rows: leave them out, marker() reads them")
     wanted = [b for b in batches if b.count and b.next_offset > start and (end is None or b.base_offset < end)]
-    buffers: list[Any] = []
-    chunks: list[_Chunk] = []
-    for area in areas(buffer, wanted, check_crcs=check_crcs, limit=limit, where=where):
-        chunks += _area(area, len(buffers), start, end, headers, where)
-        buffers.append(pa.py_buffer(area.data))
-    return _assembled(chunks, buffers, headers)
+    held = _Held([], [], 0)
+    for area in areas(buffer, wanted, check_crcs=check_crcs, limit=limit, where=where, most=min(AREA, portion)):
+        for records, offset in _records(area, start, end, min(WINDOW, portion), where):
+            size = int((records.end - records.key).sum()) + row * len(offset)
+            if held.chunks and held.size + size > portion:
+                yield _assembled(held.chunks, held.buffers, headers), False
+                held = _Held([], [], 0)
+            held.chunks.append(_chunk(area, held.number(area), records, offset, headers, where, timestamp_overflow))
+            held.size += size
+        if held.chunks and len(area.data) > portion:  # it is let go before the next one is made
+            yield _assembled(held.chunks, held.buffers, headers), area.headers[-1] is wanted[-1]
+            held = _Held([], [], 0)
+    if held.chunks:
+        yield _assembled(held.chunks, held.buffers, headers), True
 
 
-def _assembled(chunks: list[_Chunk], buffers: list[Any], headers: bool) -> pa.RecordBatch:
+def _assembled(chunks: list[_Chunk], areas_of_chunks: list[NDArray[np.uint8]], headers: bool) -> pa.RecordBatch:
+    buffers = [pa.py_buffer(data) for data in areas_of_chunks]
     no_views, no_numbers = np.zeros((0, VIEW), np.int32), np.zeros(0, np.int64)
     columns = [
         binary(_joined([chunk.key for chunk in chunks], no_views), buffers),
         binary(_joined([chunk.value for chunk in chunks], no_views), buffers),
         array(_joined([chunk.offset for chunk in chunks], no_numbers), pa.int64()),
-        array(_joined([chunk.milliseconds for chunk in chunks], no_numbers) * 1000, _FIELDS[3].type),
+        _microseconds(_joined([chunk.milliseconds for chunk in chunks], no_numbers)),
         array(_joined([chunk.log_append for chunk in chunks], np.zeros(0, np.int32)), pa.int32()),
     ]
     if not headers:
@@ -122,26 +204,36 @@ def _assembled(chunks: list[_Chunk], buffers: list[Any], headers: bool) -> pa.Re
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*_FIELDS, pa.field("headers", HEADERS)]))
 
 
+def _microseconds(milliseconds: Ints) -> Any:
+    """The timestamp column; null for those that it cannot hold."""
+    if milliseconds.min(initial=0) > _NO_TIME:
+        return array(milliseconds * 1000, _FIELDS[3].type)
+    null = milliseconds == _NO_TIME
+    held = np.where(null, 0, milliseconds) * 1000
+    return pa.Array.from_buffers(_FIELDS[3].type, len(held), [validity(null), pa.py_buffer(held)])
+
+
 def _joined(parts: list[NDArray[_Number]], nothing: NDArray[_Number]) -> NDArray[_Number]:
     """All parts in one array. A fetch of the usual size is a single part, which is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate([nothing, *parts])
 
 
-def _area(area: Area, number: int, start: int, end: int | None, headers: bool, where: str) -> list[_Chunk]:
-    """The chunks of one area, each a stretch small enough to stay in the processor's caches."""
+def _records(area: Area, start: int, end: int | None, window: int, where: str) -> Iterator[tuple[_Records, Ints]]:
+    """The wanted records of one area and their offsets, by stretches small enough to stay in the processor's caches."""
     base_offsets = np.array([header.base_offset for header in area.headers], np.int64)
-    chunks: list[_Chunk] = []
-    for records in _checked(area, where):
+    for records in _checked(area, window, where):
         offset = base_offsets[records.batch] + records.offset_delta
         if offset.min() < start or (end is not None and offset.max() >= end):
             keep = offset >= start if end is None else (offset >= start) & (offset < end)
             records, offset = records.filter(keep), offset[keep]
-        chunks.append(_chunk(area, number, records, offset, headers, where))
-    return chunks
+        if len(offset):
+            yield records, offset
 
 
-def _chunk(area: Area, number: int, records: _Records, offset: Ints, headers: bool, where: str) -> _Chunk:
-    milliseconds, log_append = _times(area, records, where)
+def _chunk(
+    area: Area, number: int, records: _Records, offset: Ints, headers: bool, where: str, overflow: TimestampOverflow
+) -> _Chunk:
+    milliseconds, log_append = _times(area, records, offset, where, overflow)
     column = None
     if headers:
         try:
@@ -158,7 +250,9 @@ def _chunk(area: Area, number: int, records: _Records, offset: Ints, headers: bo
     )
 
 
-def _times(area: Area, records: _Records, where: str) -> tuple[Ints, NDArray[np.int32]]:
+def _times(
+    area: Area, records: _Records, offset: Ints, where: str, overflow: TimestampOverflow
+) -> tuple[Ints, NDArray[np.int32]]:
     """The timestamp of each record, and whether the broker has set it."""
     base = np.array([header.base_timestamp for header in area.headers], np.int64)
     milliseconds = base[records.batch] + records.time_delta
@@ -172,23 +266,47 @@ def _times(area: Area, records: _Records, where: str) -> tuple[Ints, NDArray[np.
         times.max(initial=0) > LATEST or times.min(initial=0) < -LATEST
         for times in (milliseconds, records.time_delta, base)
     ):
-        wrong = _beyond(milliseconds) | _beyond(records.time_delta) | _beyond(base)[records.batch]
-        _check(wrong, records, area, where, "its timestamp is beyond what microseconds can hold")
+        total = base[records.batch] + records.time_delta
+        wrapped = ((base[records.batch] ^ total) & (records.time_delta ^ total)) < 0
+        created = _beyond(total) | wrapped
+        wrong = np.where(log_append, _beyond(milliseconds), created)
+        if overflow == "fail" and wrong.any():
+            index = int(np.argmax(wrong))
+            told = (
+                int(milliseconds[index])
+                if log_append[index]
+                else int(base[records.batch[index]]) + int(records.time_delta[index])
+            )
+            raise _too_late(where, int(offset[index]), told)
+        milliseconds = np.where(wrong, _NO_TIME, milliseconds)
     return milliseconds, log_append
+
+
+def _too_late(where: str, offset: int, told: int) -> ConfigError:
+    """The error for a sound record whose timestamp Arrow and Spark cannot hold: most often its producer gave
+    nanoseconds.
+    """
+    return ConfigError(
+        f"the timestamp of the record at offset {offset}{' of ' + where if where else ''} is {told} ms since the"
+        " epoch, which is beyond what a timestamp in microseconds can hold. The record is sound; it was not read."
+        " Give the option timestampOverflow=null"
+        ' (Cluster.read: timestamp_overflow="null") to have such timestamps as null, or correct the producer, which'
+        " may write nanoseconds.",
+        tag="TIMESTAMP_OVERFLOW",
+    )
 
 
 def _beyond(times: Ints) -> NDArray[np.bool_]:
     return (times > LATEST) | (times < -LATEST)
 
 
-def _checked(area: Area, where: str) -> Iterator[_Records]:
+def _checked(area: Area, window: int, where: str) -> Iterator[_Records]:
     """All records of an area by stretches; when the last one has come out, every count has been found right."""
     counts = np.zeros(len(area.headers), np.int64)
     before, batch = (-1, -1), 0
     try:
-        for attributes, ends in record_bounds(
-            area.data, area.begins, area.ends, sum(header.count for header in area.headers)
-        ):
+        count = sum(header.count for header in area.headers)
+        for attributes, ends in record_bounds(area.data, area.begins, area.ends, count, window=window):
             per_batch = np.diff(np.searchsorted(attributes, [*area.begins.tolist(), len(area.data)]))
             counts += per_batch
             indices = np.repeat(np.arange(len(counts)), per_batch)

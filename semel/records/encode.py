@@ -4,7 +4,7 @@ First the sizes: an upper bound of each record's size by its lengths, cut into b
 Then the bytes, a few batches at a time: what stands between the values is packed into machine words, and
 :mod:`.assembly` copies all of it into one buffer, of which the batches are slices. With a codec each slice is
 compressed; the cuts are still made by uncompressed size, and a batch that compression would only enlarge is sent
-uncompressed.
+uncompressed. So only a row that is too large by itself can need its compression to fit.
 
 Base offset is 0 and leader epoch -1, which the broker overwrites. Not promised: the same cuts as another client makes.
 """
@@ -51,6 +51,40 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class _Limits:
+    """The largest batch as it is sent, and the largest row as a batch of its own before compression."""
+
+    batch: int
+    record: int
+    codec: Codec
+    where: str
+
+    def refuse_record(self, row: int, size: int) -> ConfigError:
+        """The error for a row that is too large before compression."""
+        return self._refuse(
+            row,
+            f"takes {size} bytes as a record batch before compression, and max.request.size allows {self.record}",
+            "max.request.size",
+        )
+
+    def refuse_batch(self, row: int, size: int) -> ConfigError:
+        """The error for a row that is too large as it would be sent."""
+        how = "" if self.codec is Codec.NONE else f" with compression.type={self.codec.name.lower()}"
+        return self._refuse(
+            row,
+            f"takes {size} bytes as a record batch{how}, and max.message.bytes of the topic allows {self.batch}",
+            "max.message.bytes there",
+        )
+
+    def _refuse(self, row: int, what: str, limit: str) -> ConfigError:
+        place = f" of those for {self.where} (the first is 0)" if self.where else ""
+        return ConfigError(
+            f"row {row}{place} {what}. Nothing of these rows was written. Make the row smaller, or raise {limit}.",
+            tag="RECORD_TOO_LARGE",
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _RowColumns:
     """The columns of all rows, and what bounds each record's size wherever the cuts fall."""
 
@@ -89,6 +123,7 @@ def encode(
     transactional: bool = False,
     codec: Codec = Codec.NONE,
     max_bytes: int = 1_048_576,
+    max_record: int | None = None,
     now_ms: int | None = None,
     where: str = "",
 ) -> list[Batch]:
@@ -99,20 +134,25 @@ def encode(
     milliseconds as int64), ``headers`` (list<struct<key: string, value: binary>>). Each may hold nulls; a null
     timestamp is ``now_ms``, or now. Other columns place rows and are not looked at.
 
-    No batch is larger than ``max_bytes``. A row that alone does not fit raises :class:`ConfigError`
+    As in Kafka's producer, ``max_bytes`` (the topic's max.message.bytes) bounds each batch as it is sent, and
+    ``max_record`` (max.request.size) each row before compression. A row beyond either raises :class:`ConfigError`
     (``RECORD_TOO_LARGE``). Sequences follow each other and wrap at 2**31, or stay -1. ``where`` names the partition in
     messages, as in ``orders-0``.
     """
     if not rows.num_rows:
         return []
-    limit = min(max_bytes, _LARGEST_BATCH) - HEADER_SIZE
+    limits = _Limits(max_bytes, _LARGEST_BATCH if max_record is None else min(max_record, _LARGEST_BATCH), codec, where)
+    limit = min(limits.batch, limits.record) - HEADER_SIZE
     columns = _columns(rows, limit, int(time.time() * 1000) if now_ms is None else now_ms)
     bounds = _bounds(columns)
-    cuts = _cuts(columns, bounds, limit, where)
+    cuts = _cuts(columns, bounds, limit, limits)
     batches: list[Batch] = []
-    sequence = base_sequence
+    sequence, row = base_sequence, 0
     for group in _groups(cuts, bounds):
         for body in _bodies(columns, group, codec):
+            if HEADER_SIZE + len(body.data) > max_bytes:
+                raise limits.refuse_batch(row, HEADER_SIZE + len(body.data))
+            row += body.count
             header = BatchHeader(
                 position=0,
                 size=HEADER_SIZE + len(body.data),
@@ -174,31 +214,27 @@ def _fixed_sizes(rows: _RowColumns) -> Ints:
     return size
 
 
-def _cuts(rows: _RowColumns, bounds: Ints, limit: int, where: str) -> list[int]:
+def _cuts(rows: _RowColumns, bounds: Ints, limit: int, limits: _Limits) -> list[int]:
     """Where batches begin, and the end: as many rows in each as surely fit."""
     cuts = [0]
     while cuts[-1] < len(bounds) - 1:
         row = cuts[-1]
         behind = int(np.searchsorted(bounds, bounds[row] + limit, side="right")) - 1
         if behind <= row:
-            _check_alone(rows, row, limit, where)
+            _check_alone(rows, row, limits)
             behind = row + 1
         cuts.append(behind)
     return cuts
 
 
-def _check_alone(rows: _RowColumns, row: int, limit: int, where: str) -> None:
+def _check_alone(rows: _RowColumns, row: int, limits: _Limits) -> None:
     """A row too large by its bound may still fit alone, where both deltas are 0 and take a byte each."""
     size = 2 + int(_fixed_sizes(rows.slice(row, row + 1))[0])
-    size += longest_size(size)
-    if size > limit:
-        place = f" of those for {where} (the first is 0)" if where else ""
-        raise ConfigError(
-            f"row {row}{place} takes {size + HEADER_SIZE} bytes as a record batch, and {limit + HEADER_SIZE} are"
-            " allowed. Nothing of these rows was written. Make the row smaller, or raise max.request.size here and"
-            " max.message.bytes of the topic.",
-            tag="RECORD_TOO_LARGE",
-        )
+    size += longest_size(size) + HEADER_SIZE
+    if size > limits.record:
+        raise limits.refuse_record(row, size)
+    if limits.codec is Codec.NONE and size > limits.batch:
+        raise limits.refuse_batch(row, size)
 
 
 def _groups(cuts: list[int], bounds: Ints) -> Iterator[Ints]:

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from semel.records.arrays import validity
+from semel.records.arrays import check_size, validity
 from semel.records.columns import INLINE, VIEW, Views
 from semel.records.varint import Ints
 
-__all__ = ["binary", "gather", "views_at"]
+__all__ = ["binary", "copied", "gather", "views_at"]
 
 _STEPS = np.arange(INLINE)
 _NULL = np.array([-1, 0, 0, 0], np.int32)
@@ -53,6 +53,15 @@ def binary(views: Views, buffers: list[Any]) -> Any:
             return pa.nulls(len(views), pa.binary())
         views[null] = 0
         valid = validity(null)
+    return copied(views, valid, buffers)
+
+
+def copied(views: Views, valid: Any, buffers: list[Any]) -> Any:
+    """The bytes of these views one behind the other, as a binary array. A null's view has the length 0.
+
+    Raises :class:`~semel.errors.Unsupported` for 2 GiB and more: the cast would let its offsets wrap.
+    """
+    check_size(views[:, 0])
     return pa.Array.from_buffers(pa.binary_view(), len(views), [valid, pa.py_buffer(views), *buffers]).cast(pa.binary())
 
 

@@ -81,9 +81,8 @@ def corrupt(where: str, offset: int, what: str) -> DataLoss:
     """The error for bytes that cannot be what a producer wrote."""
     place = f" of {where}" if where else ""
     return DataLoss(
-        f"the record batch at offset {offset}{place} is damaged: {what}. Nothing of what was read with it was handed"
-        " on. Read the partition again, from another replica if it stays: a damaged disk or network is the usual"
-        " cause.",
+        f"the record batch at offset {offset}{place} is damaged: {what}. No row behind the damage was handed on. Read"
+        " the partition again, from another replica if it stays: a damaged disk or network is the usual cause.",
         tag="CORRUPT_RECORDS",
     )
 

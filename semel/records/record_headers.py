@@ -8,7 +8,6 @@ finished one by one. Keys that are not UTF-8 are read as Java reads them, with U
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -60,11 +59,20 @@ def _are_headers(kind: Any) -> bool:
     return bool(pa.types.is_struct(kind.value_type)) and [field.name for field in kind.value_type] == ["key", "value"]
 
 
-def _stretches(lists: Any) -> list[tuple[int, int]]:
-    """Ranges of rows whose headers can be joined in one buffer with 32-bit offsets."""
-    pieces = max(1, min(len(lists), lists.nbytes // _STRETCH))
-    cuts = [len(lists) * index // pieces for index in range(pieces + 1)]
-    return list(pairwise(cuts))
+def _stretches(lists: Any, stretch: int = _STRETCH) -> list[tuple[int, int]]:
+    """Ranges of rows whose headers can be joined in one buffer with 32-bit offsets: halves of halves, as headers may be
+    of any sizes.
+    """
+    found: list[tuple[int, int]] = []
+    left = [(0, len(lists))]
+    while left:
+        start, stop = left.pop()
+        if stop - start > 1 and lists.slice(start, stop - start).nbytes > stretch:
+            middle = (start + stop) // 2
+            left += [(middle, stop), (start, middle)]
+        else:
+            found.append((start, stop))
+    return found
 
 
 def _pack(data: Any, row: int) -> Column:

@@ -22,10 +22,10 @@ from semel.records.codecs import Damaged
 from semel.records.header import SMALLEST_RECORD
 from semel.records.varint import Ints, read, read_one
 
-__all__ = ["record_bounds"]
+__all__ = ["WINDOW", "record_bounds"]
 
 #: Bytes looked at in one go; what is allocated follows from it, not from what a batch says of itself.
-_WINDOW = 4 * 1024 * 1024
+WINDOW = 4 * 1024 * 1024
 #: With fewer chains, following them takes longer than the plain way.
 _FEWEST = 100
 #: With fewer chains still on their way, a step of all of them in numpy takes longer than the plain way.
@@ -38,7 +38,7 @@ _LONGEST = 5
 
 
 def record_bounds(
-    area: NDArray[np.uint8], begins: Ints, ends: Ints, count: int, *, window: int = _WINDOW, fewest: int = _FEWEST
+    area: NDArray[np.uint8], begins: Ints, ends: Ints, count: int, *, window: int = WINDOW, fewest: int = _FEWEST
 ) -> Iterator[tuple[Ints, Ints]]:
     """For stretches of ``area``: the position of each record's attributes byte, and the position behind the record.
 

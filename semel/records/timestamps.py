@@ -6,7 +6,7 @@ except -1, which is Kafka's "no timestamp", and beyond the year 294246.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,13 @@ from semel.records.arrays import nulls, numbers
 from semel.records.columns import chunks_of
 from semel.records.varint import Ints
 
-__all__ = ["LATEST", "milliseconds"]
+__all__ = ["LATEST", "TimestampOverflow", "milliseconds"]
 
 #: The latest millisecond that a timestamp in microseconds can hold.
 LATEST = (2**63 - 1) // 1000
+
+#: What a reader does with a timestamp that it cannot hold: stop, or give null in its place.
+TimestampOverflow = Literal["fail", "null"]
 
 #: How many units a millisecond has, or how many milliseconds a unit has.
 _FINER = {"ms": 1, "us": 1_000, "ns": 1_000_000}

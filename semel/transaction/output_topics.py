@@ -35,7 +35,7 @@ def _max_bytes(client: Client, name: str, deadline: Deadline) -> int:
         told = topics.topic_config(client, name, ["max.message.bytes"], deadline).get("max.message.bytes")
     except ConfigError:  # no right to read it: the broker refuses what is too large, by name
         told = None
-    return min(int(told or _DEFAULT_MAX_BYTES), client.config.max_request_size)
+    return int(told or _DEFAULT_MAX_BYTES)
 
 
 def non_transactional_tickets(

@@ -213,6 +213,7 @@ class Participant:
             transactional=self._shared,
             codec=self._codec,
             max_bytes=self._ticket.topics[partition[0]].max_bytes,
+            max_record=self._client.config.max_request_size,
             where=f"{partition[0]}-{partition[1]}",
         )
         self._sequences[partition] += rows.num_rows

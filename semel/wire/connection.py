@@ -5,6 +5,9 @@ socket. Receiving reads a whole frame into one buffer of its size. Kafka answers
 order in which they were sent, so that several may be under way (:meth:`Connection.send`, then
 :meth:`Connection.receive` as often).
 
+A broker that enforces a quota answers at once, says for how long (``throttle_time_ms``), and reads nothing more from
+this connection until then. So nothing is sent in that time, and it counts for no timeout.
+
 Not thread-safe by itself: whoever shares a connection holds :attr:`Connection.lock` from the first send to the last
 receive.
 """
@@ -12,7 +15,9 @@ receive.
 from __future__ import annotations
 
 import math
+import select
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -49,6 +54,8 @@ _RECEIVE_BUFFER = 1 << 20
 _UNSUPPORTED_VERSION = 35
 #: Of the time for which a broker takes our word, what passes before we give it again.
 _KNOWN = 0.85
+#: For how long a broker is believed that it reads nothing, at most: a broken answer may say weeks.
+_LONGEST_PAUSE = 300.0
 #: How an alert of TLS begins, which a broker sends to whoever does not speak it; as the length of a frame it would be a
 #: third of a gigabyte.
 _TLS_ALERT = b"\x15\x03"
@@ -59,11 +66,12 @@ Reader = Callable[[memoryview, int], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """An answer that has not come yet; ``read`` is None where kafka-python reads it."""
+    """An answer that has not come yet, and the seconds it may take; ``read`` is None where kafka-python reads it."""
 
     correlation: int
     request_type: Any
     version: int
+    timeout: float
     read: Reader | None = None
 
 
@@ -76,6 +84,8 @@ class Connection:
         self._config = config
         self._correlation = 0
         self._waiting: deque[_Due] = deque()
+        self._early: deque[Any] = deque()
+        self._muted_until = 0.0
         self._known_until = math.inf
         self._served = False
         self._socket = self._open(host, port)
@@ -147,13 +157,13 @@ class Connection:
         self._correlation += 1
         request.with_header(correlation_id=self._correlation, client_id=self._config.client_id)
         frame = request.encode(version=version, header=True, framed=True)
-        self._send_frame([frame], _Due(self._correlation, type(request), version), timeout)
+        self._send_frame([frame], _Due(self._correlation, type(request), version, self._patience(timeout)))
 
     def send_raw(self, body: Iterable[Buffer], request_type: Any, version: int, read: Reader | None = None) -> None:
         """Send a request of a flexible version whose body is already encoded, in pieces that are not copied.
 
-        ``read`` takes the place of kafka-python for the answer: it is given the frame and where its body starts, and
-        raises ``ValueError``, ``IndexError`` or ``struct.error`` for damage.
+        ``read`` takes the place of kafka-python for the answer, which begins with ``throttle_time_ms``: it is given the
+        frame and where its body starts, and raises ``ValueError``, ``IndexError`` or ``struct.error`` for damage.
         """
         self._correlation += 1
         pieces = [memoryview(piece).cast("B") for piece in body]
@@ -162,27 +172,58 @@ class Connection:
             f">hhih{len(client_id)}sB", request_type.API_KEY, version, self._correlation, len(client_id), client_id, 0
         )
         size = len(header) + sum(len(piece) for piece in pieces)
-        self._send_frame(
-            [struct.pack(">i", size) + header, *pieces], _Due(self._correlation, request_type, version, read), None
-        )
+        due = _Due(self._correlation, request_type, version, self._patience(None), read)
+        self._send_frame([struct.pack(">i", size) + header, *pieces], due)
 
-    def _send_frame(self, pieces: list[Buffer], due: _Due, timeout: float | None) -> None:
-        if self.renewal_due and not self._waiting:
+    def _patience(self, timeout: float | None) -> float:
+        return timeout if timeout is not None else self._config.request_timeout_ms / 1000
+
+    def _send_frame(self, pieces: list[Buffer], due: _Due) -> None:
+        if self.renewal_due and not self.waiting:
             self._authenticate(again=True)
+        self._take_early(0)
+        if self.muted > 0:
+            time.sleep(self.muted)
         self._waiting.append(due)
         try:
-            self._socket.settimeout(timeout if timeout is not None else self._config.request_timeout_ms / 1000)
-            _send_all(self._socket, pieces)
+            self._socket.settimeout(due.timeout)
+            _send_all(self._socket, pieces, lambda: self._go_on(due))
         except (OSError, ValueError) as error:  # ValueError: TLS that another thread has closed
             raise self._broken("sending to", error) from None
 
+    @property
+    def muted(self) -> float:
+        """For how many seconds from now the broker reads nothing from this connection, by its own word."""
+        return max(0.0, self._muted_until - time.monotonic())
+
+    def _take_early(self, left: int) -> bool:
+        """Take the answers that have come already, but for the last ``left`` that are due: one of them may say that the
+        broker reads nothing now.
+        """
+        taken = False
+        while len(self._waiting) > left and _readable(self._socket):
+            self._early.append(self._take())
+            taken = True
+        return taken
+
+    def _go_on(self, due: _Due) -> bool:
+        """Whether a request that does not get out is only throttled, by what is told in the answers before it."""
+        went_on = self._take_early(1) or self.muted > 0
+        if went_on:
+            self._socket.settimeout(due.timeout + self.muted)
+        return went_on
+
     def receive(self) -> Any:
         """Wait for the answer to the oldest request that has none yet, and decode it."""
+        return self._early.popleft() if self._early else self._take()
+
+    def _take(self) -> Any:
         try:
             due = self._waiting.popleft()
         except IndexError:  # another thread closed the connection, and what was under way is gone with it
             raise self._broken("waiting for", OSError("it was closed here")) from None
         try:
+            self._socket.settimeout(due.timeout + self.muted)
             frame = self._receive_frame()
         except (OSError, ValueError) as error:
             raise self._broken("waiting for", error) from None
@@ -200,10 +241,11 @@ class Connection:
             flexible = not versions_asked and kind.flexible_version_q(version)
             start = Cursor(frame, 4).skip_tags().position if flexible else 4
             if due.read is not None:
-                return due.read(frame, start)
-            if versions_asked and struct.unpack_from(">h", frame, 4) == (_UNSUPPORTED_VERSION,):
-                version = 0
-            return decode(kind, frame[start:], version)
+                answer = due.read(frame, start)
+                throttled = struct.unpack_from(">i", frame, start)[0]
+            else:
+                answer = decode(kind, frame[start:], 0 if versions_asked and _too_old(frame) else version)
+                throttled = getattr(answer, "throttle_time_ms", None) or 0
         except (ValueError, IndexError, OverflowError, struct.error) as error:
             self.close()
             raise DataLoss(
@@ -212,6 +254,9 @@ class Connection:
                 " listener?",
                 tag="CORRUPT_ANSWER",
             ) from None
+        if throttled > 0:
+            self._muted_until = time.monotonic() + min(throttled / 1000, _LONGEST_PAUSE)
+        return answer
 
     def _receive_frame(self) -> memoryview:
         head = bytearray(4)
@@ -246,8 +291,8 @@ class Connection:
 
     @property
     def waiting(self) -> int:
-        """How many requests have no answer yet."""
-        return len(self._waiting)
+        """How many requests have no answer yet, or one that nobody has received."""
+        return len(self._waiting) + len(self._early)
 
     @property
     def closed(self) -> bool:
@@ -259,6 +304,7 @@ class Connection:
         with suppress(OSError):
             self._socket.close()
         self._waiting.clear()
+        self._early.clear()
 
     def close(self) -> None:
         """Close the socket. What was under way is lost; whether the broker did it is unknown."""
@@ -267,13 +313,36 @@ class Connection:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         self._socket.close()
         self._waiting.clear()
+        self._early.clear()
 
 
-def _send_all(target: socket.socket, pieces: list[Buffer]) -> None:
+def _too_old(frame: memoryview) -> bool:
+    """Whether a broker says that it does not know this version of ApiVersions: it says so in version 0."""
+    return struct.unpack_from(">h", frame, 4) == (_UNSUPPORTED_VERSION,)
+
+
+def _readable(source: socket.socket) -> bool:
+    """Whether something has come that can be read without waiting."""
+    if source.fileno() < 0:
+        return False
+    if isinstance(source, ssl.SSLSocket) and source.pending():
+        return True
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _send_all(target: socket.socket, pieces: list[Buffer], go_on: Callable[[], bool]) -> None:
+    """Send all of it; where nothing gets out in time, ``go_on`` says whether to try again."""
     views = [memoryview(piece) for piece in pieces if len(piece)]
     first = 0
     while first < len(views):
-        sent = send_some(target, views[first : first + MAX_PIECES])
+        try:
+            sent = send_some(target, views[first : first + MAX_PIECES])
+        except TimeoutError:
+            if not go_on():
+                raise
+            continue
         while first < len(views) and sent >= len(views[first]):
             sent -= len(views[first])
             first += 1

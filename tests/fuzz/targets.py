@@ -25,6 +25,7 @@ from semel.errors import SemelError, from_text
 from semel.jaas import parse_jaas
 from semel.records import decode, scan
 from semel.records.control import marker
+from semel.records.decode import portions
 from semel.sandbox.background import Background
 from semel.spark import source_offset
 from semel.spark.sink.options import SinkOptions
@@ -74,10 +75,12 @@ def read_records(data: bytes) -> None:
         if header.control:
             with suppress(SemelError):
                 marker(view, header, where="in-0")
-    rows = decode(
-        view, [header for header in headers if not header.control], headers=True, limit=RECORDS_LIMIT, where="in-0"
-    )
+    batches = [header for header in headers if not header.control]
+    rows = decode(view, batches, headers=True, limit=RECORDS_LIMIT, where="in-0")
     rows.validate(full=True)
+    parts = portions(view, batches, headers=True, limit=RECORDS_LIMIT, where="in-0", portion=max(64, len(data)))
+    if sum(len(part) for part, _ in parts) != len(rows):
+        raise AssertionError("other rows came by portions than at once")
 
 
 # ---- JSON

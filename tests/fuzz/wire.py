@@ -95,7 +95,7 @@ def read_answers(data: bytes) -> None:
         return
     request_type, version = ANSWERS[data[0] % len(ANSWERS)]
     read = read_answer if request_type is FetchRequest else None
-    answer = _deaf()._decode(memoryview(data)[1:], _Due(1, request_type, version, read))
+    answer = _deaf()._decode(memoryview(data)[1:], _Due(1, request_type, version, 1.0, read))
     if request_type is MetadataRequest:
         Metadata.read(answer)
     elif request_type is ApiVersionsRequest:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 import semel
 from semel.config import ClientConfig
-from semel.errors import Retriable
+from semel.errors import ConfigError, Retriable
 from semel.read import NO_END, AtOffsets, Earliest, Range, Reader, resolve, schema
 from semel.wire.client import Client
 from tests.kafka.support.other_client import (
@@ -63,6 +63,23 @@ def test_every_codec(servers: str, client: Client, codec: str) -> None:
     found = collect(client, wanted)
     assert found == [(0, i, row["key"], row["value"]) for i, row in enumerate(written)]
     assert found == oracle(servers, wanted)
+
+
+def test_a_timestamp_in_nanoseconds_is_named_or_null(servers: str) -> None:
+    topic = create(servers, "nanoseconds", message_timestamp_after_max_ms=str(2**63 - 1))
+    nanoseconds = 1_700_000_000_000_000_000
+    produce(
+        servers,
+        topic,
+        [{"value": b"%d" % i, "timestamp": time} for i, time in enumerate([5, nanoseconds, 7])],
+        linger_ms=100,
+    )
+    with semel.Cluster({"bootstrap.servers": servers}) as cluster:
+        with pytest.raises(ConfigError, match=rf"TIMESTAMP_OVERFLOW.*offset 1 of {topic}-0 is {nanoseconds} ms"):
+            list(cluster.read(topic))
+        (rows,) = cluster.read(topic, timestamp_overflow="null")
+        assert rows["timestamp"].cast(pa.int64()).to_pylist() == [5_000, None, 7_000]
+        assert rows["value"].to_pylist() == [b"0", b"1", b"2"]
 
 
 def test_the_columns_are_those_of_sparks_source(servers: str, client: Client) -> None:

@@ -146,6 +146,19 @@ def test_row_that_is_too_large(kafka: Sandbox, rows: DataFrame, keyed: bool) -> 
     assert values(kafka.bootstrap_servers, topic) == []
 
 
+@pytest.mark.parametrize("keyed", [True, False])
+def test_row_that_fits_when_it_is_compressed(kafka: Sandbox, rows: DataFrame, keyed: bool) -> None:
+    """5 MB of one letter, for a topic that takes batches of 1 MiB: Spark's own sink writes it with this
+    max.request.size.
+    """
+    topic = create(kafka, "letters", 1)
+    large = rows.coalesce(1).withColumn("value", f.expr("repeat('x', if(key = '7', 5000000, 10))"))
+    settings = {"kafka.max.request.size": 20_000_000, "kafka.compression.type": "lz4"}
+    sink(kafka, topic=topic, **settings).write(large if keyed else large.drop("key"), version=1)
+    found = [len(value) for value in values(kafka.bootstrap_servers, topic)]
+    assert sorted(found) == [10] * (rows.count() - 1) + [5_000_000]
+
+
 def test_progress_topic_of_the_wrong_kind(kafka: Sandbox, topic: str, rows: DataFrame) -> None:
     name = unique("deleted")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})

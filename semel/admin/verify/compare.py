@@ -170,7 +170,7 @@ def _look(client: Client, of: Of) -> Read:
 
 def _read(client: Client, of: Of, read: Read, spill: Spill, told: Callable[[int], None]) -> None:
     starts = sum(one.start for one in read.ranges)
-    with Reader(client, read.ranges, headers=of.place.in_headers) as reader:
+    with Reader(client, read.ranges, headers=of.place.in_headers, timestamp_overflow="null") as reader:
         for rows in reader:
             ids = of.place.of(rows)
             found = pa.RecordBatch.from_arrays([ids, rows.column("partition"), rows.column("offset")], schema=SCHEMA)

@@ -160,8 +160,15 @@ def _placed(client: Client, options: SinkOptions, work: Work) -> Placement:
     df = check_columns(work.df, options.topic, options.topics)
     topics = describe_output_topics(client, options.outputs, client.deadline())
     codec = Codec.parse(client.config.compression_type)
+    most = client.config.max_request_size
     placement = place(
-        df, topics, topic=options.topic, any_partition=options.any_partition, codec=codec, batch=work.number
+        df,
+        topics,
+        topic=options.topic,
+        any_partition=options.any_partition,
+        codec=codec,
+        max_record=most,
+        batch=work.number,
     )
     log.debug("batch %d: %s", work.number, placement.words)
     return placement

@@ -9,7 +9,7 @@ times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -22,11 +22,12 @@ from pyspark.sql import types as t
 from semel.errors import ConfigError
 from semel.records.arrays import array, joined, repeated
 from semel.records.codecs import Codec
+from semel.records.decode import PORTION
 from semel.records.encode import Batch, encode
 from semel.transaction.routing import by_partition, targets
 from semel.transaction.ticket import TicketTopic
 
-__all__ = ["COLUMNS", "Encoder", "by_topic", "gathered"]
+__all__ = ["COLUMNS", "Encoder", "by_topic", "gathered", "in_portions"]
 
 #: The task that writes the batch, its topic and partition, and its bytes.
 COLUMNS = (
@@ -53,6 +54,7 @@ class Encoder:
     tasks: int
     keys: bool
     codec: Codec
+    max_record: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Encode. Batches of different partitions come in turn, so that the writer can send many in one request."""
@@ -61,29 +63,49 @@ class Encoder:
         sticky = context.partitionId() if context is not None else 0
         for rows in gathered(batches):
             for name, part in by_topic(rows, self.topic, self.topics):
-                yield self._encoded(name, part, sticky)
+                yield from self._encoded(name, part, sticky)
             sticky += 1
 
-    def _encoded(self, name: str, rows: pa.Table, sticky: int) -> pa.RecordBatch:
+    def _encoded(self, name: str, rows: pa.Table, sticky: int) -> Iterator[pa.RecordBatch]:
         topic = self.topics[name]
         target = targets(name, rows, topic.partitions, sticky % topic.partitions, keys=self.keys)
         parts = [
             [
                 (index, batch)
-                for batch in encode(part, codec=self.codec, max_bytes=topic.max_bytes, where=f"{name}-{index}")
+                for batch in encode(
+                    part,
+                    codec=self.codec,
+                    max_bytes=topic.max_bytes,
+                    max_record=self.max_record,
+                    where=f"{name}-{index}",
+                )
             ]
             for index, part in by_partition(rows, target)
         ]
         turns = [pair for turn in zip_longest(*parts) for pair in turn if pair is not None]
-        partitions = np.array([index for index, _ in turns], np.int32)
-        slots = ((partitions + self.first[name]) % self.tasks).astype(np.int32)
-        columns = [
-            array(slots, pa.int32()),
-            repeated(name, len(turns)),
-            array(partitions, pa.int32()),
-            _bytes([batch for _, batch in turns]),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+        for some in in_portions(turns):
+            partitions = np.array([index for index, _ in some], np.int32)
+            slots = ((partitions + self.first[name]) % self.tasks).astype(np.int32)
+            columns = [
+                array(slots, pa.int32()),
+                repeated(name, len(some)),
+                array(partitions, pa.int32()),
+                _bytes([batch for _, batch in some]),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def in_portions(turns: Sequence[tuple[int, Batch]], most: int = PORTION) -> Iterator[Sequence[tuple[int, Batch]]]:
+    """The encoded batches in order, as many at a time as have ``most`` bytes together, or one: an Arrow array holds
+    less than 2 GiB.
+    """
+    first = size = 0
+    for index, (_, batch) in enumerate(turns):
+        if index > first and size + batch.size > most:
+            yield turns[first:index]
+            first, size = index, 0
+        size += batch.size
+    yield turns[first:]
 
 
 def _bytes(batches: list[Batch]) -> pa.Array:

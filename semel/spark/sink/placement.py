@@ -51,6 +51,7 @@ def place(
     topic: str | None,
     any_partition: bool,
     codec: Codec,
+    max_record: int,
     batch: int,
 ) -> Placement:
     """Place the rows of ``df`` on tasks.
@@ -66,6 +67,6 @@ def place(
         turned = shares[batch % tasks :] + shares[: batch % tasks]
         return Placement(df.coalesce(tasks), turned, topics, topic)
     first = dict(zip(names, accumulate((topics[name].partitions for name in names), initial=0), strict=False))
-    encoder = Encoder(topic, topics, first, tasks, not any_partition, codec)
+    encoder = Encoder(topic, topics, first, tasks, not any_partition, codec, max_record)
     shuffled = df.mapInArrow(SealedStage(*pack(encoder)), COLUMNS).repartitionById(tasks, f.col("slot"))
     return Placement(shuffled, shares, topics, None)

@@ -33,6 +33,7 @@ from pyspark.sql.streaming.datasource import (
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
 from semel.read import Range, Reader, check_ranges
+from semel.records.timestamps import TimestampOverflow
 from semel.spark.source.batch_ranges import split_into_tasks
 from semel.spark.source.options import Limits, SourceOptions
 from semel.spark.source.stream import StreamPlan
@@ -132,10 +133,17 @@ class _Reading:
     read_committed: bool
     headers: bool
     fail_on_data_loss: bool
+    timestamp_overflow: TimestampOverflow
 
     @classmethod
     def of(cls, options: SourceOptions) -> _Reading:
-        return cls(options.config, options.read_committed, options.headers, options.fail_on_data_loss)
+        return cls(
+            options.config,
+            options.read_committed,
+            options.headers,
+            options.fail_on_data_loss,
+            options.timestamp_overflow,
+        )
 
     def rows(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow record batches.
@@ -154,6 +162,7 @@ class _Reading:
             read_committed=self.read_committed,
             headers=self.headers,
             fail_on_data_loss=self.fail_on_data_loss,
+            timestamp_overflow=self.timestamp_overflow,
         )
         return iter(reader)
 

@@ -1,10 +1,10 @@
 """The options of ``format("semel")``: those of Spark's ``kafka`` source, with its names, meanings and defaults (DESIGN
 section 3).
 
-Ours are ``startingOffsets=committed`` with ``transactionalIdPrefix`` and ``progressTopic`` (PROTOCOL 6). Like Spark's
-source, a time wins over offsets where both are given, and a time for all partitions over one for each. What steers a
-JVM consumer only is accepted and named in a warning; what would contradict how Spark keeps offsets is refused. Not
-promised: that what was asked for exists; :mod:`semel.spark.source.topics` looks.
+Ours are ``startingOffsets=committed`` with ``transactionalIdPrefix`` and ``progressTopic`` (PROTOCOL 6), and
+``timestampOverflow``. Like Spark's source, a time wins over offsets where both are given, and a time for all partitions
+over one for each. What steers a JVM consumer only is accepted and named in a warning; what would contradict how Spark
+keeps offsets is refused. Not promised: that what was asked for exists; :mod:`semel.spark.source.topics` looks.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Literal
 from semel.config import MEANINGLESS, ClientConfig
 from semel.errors import ConfigError
 from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
+from semel.records.timestamps import TimestampOverflow
 from semel.spark.options import group_of, kafka_properties, known_names, number, one_of, truth
 from semel.strict_json import read_object
 from semel.transaction.progress.topic import DEFAULT_TOPIC
@@ -44,6 +45,7 @@ _KNOWN = (
     *_TRIGGERS,
     "failOnDataLoss",
     "includeHeaders",
+    "timestampOverflow",
     "transactionalIdPrefix",
     "progressTopic",
     *_IGNORED,
@@ -130,6 +132,7 @@ class SourceOptions:
     limits: Limits
     fail_on_data_loss: bool
     headers: bool
+    timestamp_overflow: TimestampOverflow
     given: frozenset[str]
 
     @classmethod
@@ -162,6 +165,7 @@ class SourceOptions:
             limits=_limits(options),
             fail_on_data_loss=truth(options, "failOnDataLoss", True),
             headers=truth(options, "includeHeaders", False),
+            timestamp_overflow="null" if one_of(options, "timestampOverflow", "fail", "null") == "null" else "fail",
             given=frozenset(options),
         )
 

@@ -119,6 +119,11 @@ class Fetcher:
         """Whether a request to ``node`` is under way."""
         return node in self._asked
 
+    def muted(self, node: int) -> bool:
+        """Whether ``node`` reads no request now, because of a quota: :meth:`send` would wait."""
+        connection = self._connections.get(node)
+        return connection is not None and not connection.closed and connection.muted > 0
+
     def send(
         self,
         node: int,

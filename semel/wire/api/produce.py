@@ -117,7 +117,7 @@ class Appender:
         for partition, batch in batches:
             node = self._leader(partition, deadline)
             wave = waves.setdefault(node, {})
-            if partition in wave or sizes[node] + batch.size > _REQUEST_BYTES:
+            if wave and (partition in wave or sizes[node] + batch.size > _REQUEST_BYTES):
                 yield node, waves.pop(node)
                 waves[node] = wave = {}
                 sizes[node] = 0

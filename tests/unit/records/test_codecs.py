@@ -54,6 +54,20 @@ def test_gzip_of_another_library() -> None:
     assert gzip.decompress(compress(Codec.GZIP, memoryview(TEXT))) == TEXT
 
 
+@pytest.mark.parametrize("zeros", [1, 2, 3, 4, 9, 5_000])
+@pytest.mark.parametrize("text", [b"x", TEXT[:256], TEXT, bytes(1 << 16)], ids=len)
+def test_gzip_with_zero_bytes_behind_it(zeros: int, text: bytes) -> None:
+    """As Java and librdkafka read it; the limit and damage are seen there, too."""
+    padded = gzip.compress(text) + gzip.compress(b"tail") + bytes(zeros)
+    assert unpack(Codec.GZIP, padded, len(text) + 4) == text + b"tail"
+    with pytest.raises(Damaged, match="more than"):
+        unpack(Codec.GZIP, padded, len(text) + 3)
+    with pytest.raises(Damaged):
+        unpack(Codec.GZIP, gzip.compress(text)[:-9] + bytes(zeros))
+    with pytest.raises(Damaged):
+        unpack(Codec.GZIP, padded + b"x")
+
+
 def test_raw_snappy_and_xerial_by_hand() -> None:
     """A literal of five bytes, raw; then as two blocks of a stream whose versions are little-endian, as some producers
     write them.

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semel.errors import ConfigError
 from semel.records import Codec, decode, encode, scan
 from tests.unit.records.peer import Row, appended, read, rows_of, table, written
 
@@ -79,3 +80,37 @@ def test_many_rows_in_many_batches(codec: Codec) -> None:
         assert decoded["value"].to_pylist() == values
         assert decoded["offset"].to_pylist() == list(range(30_000))
         assert decoded["key"].null_count == 30_000
+
+
+blocks = st.builds(lambda letter, size: letter * size, st.sampled_from([b"x", b"\x00", b"ab"]), st.integers(0, 4_000))
+loose = st.builds(
+    Row, st.one_of(st.none(), blocks), st.one_of(st.binary(max_size=800), blocks), st.integers(0, 10**13), st.just([])
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(loose, min_size=1, max_size=30),
+    st.sampled_from(list(Codec)),
+    st.integers(600, 9_000),
+    st.integers(600, 9_000),
+)
+def test_a_row_is_refused_by_its_own_size_or_by_that_of_its_batch(
+    given_rows: list[Row], codec: Codec, batch: int, record: int
+) -> None:
+    """Against one batch of each row alone, without limits: what is refused is beyond one of them, and what is not is
+    within both.
+    """
+    source = table(given_rows).drop_columns(["headers"])
+    alone = [source.slice(i, 1) for i in range(len(given_rows))]
+    plain = [encode(row)[0].size for row in alone]
+    packed = [encode(row, codec=codec)[0].size for row in alone]
+    beyond = [i for i in range(len(alone)) if plain[i] > record or packed[i] > batch]
+    if beyond:
+        with pytest.raises(ConfigError, match="|".join(f"row {i} " for i in beyond)):
+            encode(source, codec=codec, max_bytes=batch, max_record=record)
+        return
+    batches = encode(source, codec=codec, max_bytes=batch, max_record=record)
+    assert all(one.size <= batch for one in batches)
+    buffer = memoryview(appended(batches))
+    assert rows_of(decode(buffer, scan(buffer))) == list(enumerate(given_rows))

@@ -31,7 +31,7 @@ timed = {"value": keys, "timestamp": times, "partition": parts}
 for columns in (plain, timed, {**plain, "topic": names}, {**plain, "headers": lists}):
     rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
     topics = {name: TicketTopic(UUID(int=1), 3, 1_000_000) for name in ("a", "b")}
-    encoder = Encoder(None if "topic" in columns else "a", topics, {"a": 0, "b": 3}, 2, True, Codec.NONE)
+    encoder = Encoder(None if "topic" in columns else "a", topics, {"a": 0, "b": 3}, 2, True, Codec.NONE, 1_000_000)
     read = 0
     for encoded in encoder([rows]):
         for one in encoded.column("batch"):

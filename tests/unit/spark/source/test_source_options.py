@@ -148,6 +148,7 @@ def test_malformed_offsets(text: str) -> None:
         ({"maxTriggerDelay": "a while"}, "no length of time"),
         ({"failOnDataLoss": "no"}, "neither true nor false"),
         ({"includeHeaders": "1"}, "neither true nor false"),
+        ({"timestampOverflow": "0"}, "none of fail, null"),
         ({"path": "in"}, "not a known option"),
         ({"startingOffset": "latest"}, "did you mean startingOffsets"),
         ({"kafka.max.partition.fetch.byte": "1"}, "did you mean max.partition.fetch.bytes"),
