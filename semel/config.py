@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from semel.errors import ConfigError
-from semel.security import OF_THE_JVM, PLAINTEXT, SECURITY, Security, only_in_java
+from semel.security import OF_THE_JVM, PLAINTEXT, PROTOCOLS, SECURITY, Security, only_in_java
 
 __all__ = ["ClientConfig", "nearest", "parse_servers"]
 
@@ -31,6 +32,10 @@ MEANINGLESS = OF_THE_JVM | frozenset(
     metrics.num.samples metrics.recording.level metrics.sample.window.ms receive.buffer.bytes reconnect.backoff.max.ms
     reconnect.backoff.ms retries send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms
     value.deserializer value.serializer""".split()
+)
+#: As Kafka's own clients read an address.
+_SERVER = re.compile(
+    r"(?:(?P<protocol>\w+)://)?(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<name>[0-9A-Za-z._%-]+)):(?P<port>[0-9]{1,5})"
 )
 #: Of a name that is looked for among the known ones.
 _LONGEST_NAME = 100
@@ -103,16 +108,21 @@ class ClientConfig:
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
-    """``host:port,host:port`` (or ``[::1]:9092``) as pairs."""
+    """``host:port,host:port`` (or ``[::1]:9092``) as pairs.
+
+    A protocol in front is passed over, as Kafka's own clients do: some clouds print addresses so.
+    """
     servers: list[tuple[str, int]] = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
-        host, _, port = entry.rpartition(":")
-        if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
+        found = _SERVER.fullmatch(entry)
+        port = int(found["port"]) if found else 0
+        if found is None or not 0 < port < 65536 or (found["protocol"] or "PLAINTEXT").upper() not in PROTOCOLS:
             raise ConfigError(
                 f"bootstrap.servers holds {entry!r:.200}, which is not host:port. Nothing was sent. Give it as"
-                " host:port[,host:port]."
+                " host:port[,host:port], with commas between; a protocol in front (SASL_SSL://) is passed over, and"
+                " security.protocol counts."
             )
-        servers.append((host.strip("[]"), int(port)))
+        servers.append((found["ipv6"] or found["name"], port))
     return tuple(servers)
 
 

@@ -21,7 +21,11 @@ _MODULES: Final = {
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
 }
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
-_TOKEN: Final = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s=;"']+)|([=;]))""", re.DOTALL)
+#: Java's StreamTokenizer reads it: what lies between two tokens, and what a backslash means in a quoted one.
+_BETWEEN: Final = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/|/[^\n]*)*", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_TOKEN: Final = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s=;"'/]+)|([=;]))""", re.DOTALL)
 _EXAMPLE: Final = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";'
 _EXTENSION: Final = "extension_"
 
@@ -95,18 +99,29 @@ def _shown(module: str) -> str:
 def _tokens(text: str) -> list[tuple[str, bool]]:
     """Each piece, and whether it is a mark of the language itself."""
     tokens: list[tuple[str, bool]] = []
-    position, end = 0, len(text.rstrip())
-    while position < end:
+    position = _skip(text, 0)
+    while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None:
             raise _malformed("a quotation mark is not closed")
-        position = found.end()
+        position = _skip(text, found.end())
         quoted = found[1] if found[1] is not None else found[2]
         if quoted is not None:
-            tokens.append((re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL), False))
+            tokens.append((_ESCAPE.sub(_unescaped, quoted), False))
         else:
             tokens.append((found[3] or found[4], found[4] is not None))
     return tokens
+
+
+def _skip(text: str, position: int) -> int:
+    """Behind the blanks and comments from ``position`` on."""
+    found = _BETWEEN.match(text, position)
+    return found.end() if found else position
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    text = found[1]
+    return chr(int(text, 8)) if text[0] in "01234567" else _ESCAPED.get(text, text)
 
 
 def _malformed(what: str) -> ConfigError:

@@ -49,7 +49,7 @@ def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: st
     if own.committed is not None:
         raise ConfigError(
             f"{new!r} has progress already. Nothing was changed. Give a prefix that is new; or, where {new!r} was"
-            f" renamed before, use it: that rename is done.",
+            " renamed before, use it: that rename is done.",
             tag="PREFIX_IN_USE",
         )
     take_over(former, (), None)

@@ -20,7 +20,11 @@ _DIGITS = 19
 
 def kafka_properties(given: Mapping[str, object]) -> dict[str, str]:
     """The ``kafka.`` options without their prefix. Spark's own connector lower-cases them too."""
-    found = {name[6:].lower(): str(value) for name, value in given.items() if name.lower().startswith("kafka.")}
+    found = {
+        name[6:].lower(): str(value)
+        for name, value in given.items()
+        if name.lower().startswith("kafka.") and value is not None
+    }
     if not found.get("bootstrap.servers"):
         alike = (name for name in given if name.lower().replace("_", ".").endswith("bootstrap.servers"))
         near = next((name for name in alike if name.lower() != "kafka.bootstrap.servers"), None)

@@ -28,7 +28,7 @@ from semel.records.encode import SEQUENCES, Batch, encode
 from semel.records.header import HEADER_SIZE, pack, scan
 from semel.same_version import check_same_version
 from semel.steps import ParticipantStep, reached
-from semel.transaction.routing import by_partition, check_columns, targets
+from semel.transaction.routing import by_partition, check_columns, plain_columns, targets
 from semel.transaction.ticket import Receipt, Ticket, Written
 from semel.wire.api.produce import Appender
 from semel.wire.client import Client
@@ -100,6 +100,7 @@ class Participant:
             check_columns(rows)
             if not rows.num_rows:
                 return
+            rows = plain_columns(rows)
             target = self._targets(topic, rows, keys=keys)
             encoded = [
                 [((topic, index), batch) for batch in self._encode((topic, index), part)]

@@ -14,7 +14,7 @@ from semel.errors import ConfigError
 from semel.records.arrays import array, nulls, numbers
 from semel.records.partitioner import partition_for
 
-__all__ = ["by_partition", "check_columns", "targets"]
+__all__ = ["by_partition", "check_columns", "plain_columns", "targets"]
 
 #: What rows may have; only ``value`` is a must.
 _COLUMNS = {"headers", "key", "partition", "timestamp", "value"}
@@ -76,6 +76,18 @@ def check_columns(rows: pa.Table | pa.RecordBatch) -> None:
             f" {', '.join(sorted(_COLUMNS))}: rename or drop the other.",
             tag="EXTRA_COLUMN",
         )
+
+
+def plain_columns(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    """The same rows with their keys and values as text or bytes of any length: no dictionaries, no fixed sizes."""
+    schema = rows.schema
+    for name in {"key", "value"} & set(schema.names):
+        index = schema.get_field_index(name)
+        kind = schema.field(index).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        kind = pa.binary() if pa.types.is_fixed_size_binary(kind) else kind
+        schema = schema.set(index, schema.field(index).with_type(kind))
+    return rows if schema is rows.schema else rows.cast(schema)
 
 
 def by_partition(

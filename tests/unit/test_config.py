@@ -54,6 +54,8 @@ def test_values_are_read_from_text_and_from_numbers() -> None:
         ("a:1,b:65535", [("a", 1), ("b", 65535)]),
         (" a:1 , b:2 ,", [("a", 1), ("b", 2)]),
         ("[::1]:9092", [("::1", 9092)]),
+        ("SASL_SSL://a.example.com:9092, plaintext://b:1", [("a.example.com", 9092), ("b", 1)]),
+        ("SSL://[::1]:9092", [("::1", 9092)]),
     ],
 )
 def test_servers(text: str, servers: list[tuple[str, int]]) -> None:
@@ -62,7 +64,20 @@ def test_servers(text: str, servers: list[tuple[str, int]]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["localhost", "localhost:", "localhost:kafka", "localhost:0", "localhost:65536", ":9092", "a:1,b", "a:\u00b2"],
+    [
+        "localhost",
+        "localhost:",
+        "localhost:kafka",
+        "localhost:0",
+        "localhost:65536",
+        ":9092",
+        "a:1,b",
+        "a:\u00b2",
+        "a:1;b:2",
+        "http://a:1",
+        "SSL:a:1",
+        "a b:1",
+    ],
 )
 def test_servers_that_are_none_are_named(text: str) -> None:
     with pytest.raises(ConfigError, match="is not host:port"):

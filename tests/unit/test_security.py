@@ -51,6 +51,13 @@ def refusal(properties: dict[str, Any]) -> SemelError:
             {"username": "a", "password": r"quote \" and \ back".replace('\\"', '"')},
         ),
         (f"{PLAIN} required;", {}),
+        # as Java's StreamTokenizer, which Kafka reads it with
+        (rf'{PLAIN} required password="a\tb\n\101\7\e";', {"password": "a\tb\nA\x07e"}),
+        (
+            f'// ours\n{PLAIN} /* the\n class */ required username="//no/*comment*/" ; // the end',
+            {"username": "//no/*comment*/"},
+        ),
+        (f'{PLAIN} required username=alice / its rest\n password="p";', {"username": "alice", "password": "p"}),
     ],
 )
 def test_what_users_have(text: str, options: dict[str, str]) -> None:

@@ -62,12 +62,18 @@ class KafkaSink:
     Options are those of Spark's Kafka sink, and: ``transactionalIdPrefix`` (names the query for good; required),
     ``topics`` (comma-separated, what a ``topic`` column may name), ``partitioner`` (``default``, or ``any`` to spread
     rows in spite of their keys), ``delivery`` (``exactly_once`` or ``at_least_once``), ``maxBatchRetries`` (3),
-    ``progressTopic``, ``onProgressMismatch``, and
-    ``kafka.group.id`` (the source's offsets are committed to it with the rows). Raises :class:`ConfigError` for what is
+    ``progressTopic``, ``onProgressMismatch``, and ``kafka.group.id`` (the source's offsets are committed to it with
+    the rows). An option that is None counts as left out, as in PySpark. Raises :class:`ConfigError` for what is
     wrong with them; connects at the first batch.
     """
 
-    def __init__(self, **options: object) -> None:
+    def __init__(self, *unnamed: object, **options: object) -> None:
+        if unnamed:
+            raise ConfigError(
+                "KafkaSink takes its options by name, and was given values without. Nothing was written. Make it first:"
+                " sink = KafkaSink(topic=..., transactionalIdPrefix=..., ...), then foreachBatch(sink).",
+                tag="UNNAMED_OPTIONS",
+            )
         self._options = SinkOptions.parse(options)
         self._client = Client(ClientConfig.parse(self._options.properties))
         self._meter = meter(self._client.config, self._options.prefix, self._options.outputs)

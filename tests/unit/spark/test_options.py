@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from semel.errors import ConfigError
+from semel.spark import KafkaSink
 from semel.spark.options import number
 from semel.spark.sink.options import SinkOptions
 from semel.spark.source.options import SourceOptions
@@ -61,3 +62,18 @@ def test_a_query_that_would_stand_in_its_own_way_is_refused(given: dict[str, str
     with pytest.raises(ConfigError) as raised:
         SinkOptions.parse({**SERVERS, "transactionalIdPrefix": "p", **given})
     assert raised.value.tag == tag
+
+
+def test_an_option_that_is_none_is_left_out() -> None:
+    """As in PySpark, which drops it: a group of that name would be the text "None"."""
+    plain = {"topic": "out", "transactionalIdPrefix": "p", "kafka.bootstrap.servers": "a:1"}
+    found = SinkOptions.parse({**plain, "kafka.group.id": None, "kafka.client.id": None, "partitioner": None})
+    assert found == SinkOptions.parse(plain)
+    assert found.group is None
+
+
+def test_a_sink_without_names_for_its_options_is_refused() -> None:
+    """Also the class in the place of a sink: foreachBatch(KafkaSink) calls it with a DataFrame and a number."""
+    for values in (("topic", "prefix"), (object(), 0)):
+        with pytest.raises(ConfigError, match=r"UNNAMED_OPTIONS.*Nothing was written.*foreachBatch\(sink\)"):
+            KafkaSink(*values)

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from semel.transaction.routing import by_partition
+from semel.records import encode
+from semel.transaction.routing import by_partition, plain_columns
 
 TEXTS = ["short", "longer than twelve bytes", None, "", "another that is longer than that"]
 
@@ -31,3 +32,30 @@ def test_rows_of_each_partition_keep_their_order(kind: pa.DataType, chunked: boo
 
 def _text(value: str | bytes | None) -> str | None:
     return value.decode() if isinstance(value, bytes) else value
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["four", None, "more"], pa.dictionary(pa.int8(), pa.string())),
+        ([b"four", None, b"more"], pa.dictionary(pa.int32(), pa.binary())),
+        ([b"four", None, b"more"], pa.binary(4)),
+        (["four", None, "more"], pa.string_view()),
+        (["four", None, "more"], pa.large_string()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("chunked", [False, True])
+def test_text_and_bytes_of_every_type_can_be_encoded(
+    values: list[str | bytes], kind: pa.DataType, chunked: bool
+) -> None:
+    column = pa.array(values, kind)
+    rows: pa.Table | pa.RecordBatch = pa.record_batch({"key": column, "value": column})
+    if chunked:
+        rows = pa.Table.from_batches([rows, rows])
+    found = plain_columns(rows)
+    (batch,) = encode(found)
+    assert batch.count == rows.num_rows
+    assert [_text(value) for value in found.column("value").to_pylist()] == [
+        _text(value) for value in rows.column("value").to_pylist()
+    ]
