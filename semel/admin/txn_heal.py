@@ -35,7 +35,7 @@ from semel.wire.api.transactions import (
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
-from semel.wire.witnesses import newest_leaders
+from semel.wire.metadata_cache import newest_leaders
 
 __all__ = ["OpenRows", "find_open_rows", "write_marker"]
 

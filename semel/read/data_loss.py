@@ -26,7 +26,7 @@ from semel.wire.api.offsets import EARLIEST, LATEST, end_of_epoch, list_offsets
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition, named
-from semel.wire.witnesses import newest_leaders
+from semel.wire.metadata_cache import newest_leaders
 
 __all__ = ["Checked", "Loss", "check_ranges", "ends_of_epochs", "report"]
 

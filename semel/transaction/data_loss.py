@@ -19,7 +19,7 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.error_codes import briefly
 from semel.wire.metadata import Leaders, Topic, TopicPartition, named
-from semel.wire.witnesses import newest_leaders
+from semel.wire.metadata_cache import newest_leaders
 
 __all__ = ["check_rows_present", "check_topics_unchanged"]
 

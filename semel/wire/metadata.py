@@ -1,6 +1,6 @@
 """What a cluster says of itself: brokers, topics, who leads which partition, in which leader epoch.
 
-A snapshot is one broker's word, and a broker may be behind: :mod:`semel.wire.witnesses` asks them all.
+A snapshot is one broker's word, and a broker may be behind: :mod:`semel.wire.metadata_cache` asks them all.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.api.transactions import Identity, open_transactions
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
+from semel.wire.metadata_cache import newest_leaders
 from semel.wire.target import TransactionCoordinator
-from semel.wire.witnesses import newest_leaders
 from tests.crash.support.broker_faults import leader_of
 from tests.kafka.support.never_heal import Patient
 from tests.kafka.support.other_client import delete, delete_records, produce, topic_id

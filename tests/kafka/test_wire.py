@@ -17,8 +17,8 @@ from semel.wire.api import topics
 from semel.wire.api.offsets import EARLIEST, LATEST, committed, end_of_epoch, list_offsets, live_members
 from semel.wire.api.transactions import describe, fence, list_transactions, open_transactions
 from semel.wire.client import Client
+from semel.wire.metadata_cache import newest_leaders
 from semel.wire.target import ANY
-from semel.wire.witnesses import newest_leaders
 from tests.topics import create
 
 ROWS = pa.table({"value": ["a", "b", "c"]})

@@ -24,7 +24,7 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.error_codes import briefly
 from semel.wire.metadata import Leaders, TopicPartition, named
-from semel.wire.witnesses import newest_leaders
+from semel.wire.metadata_cache import newest_leaders
 
 __all__ = [
     "OFFSETS_TOPIC",

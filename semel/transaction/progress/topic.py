@@ -39,7 +39,7 @@ from semel.wire.api.transactions import Identity, idempotent_producer
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import Topic, TopicPartition, named
-from semel.wire.witnesses import newest_leaders
+from semel.wire.metadata_cache import newest_leaders
 
 __all__ = ["DEFAULT_TOPIC", "PARTITIONS", "Presence", "ProgressTopic", "find_faults"]
 

@@ -1,0 +1,214 @@
+"""What is known of a cluster: brokers, topics, leaders, and what each broker says of them where one may be behind.
+
+A broker that was frozen or cut off goes on naming itself as a leader, and has not heard of a topic that is new. So
+:func:`newest_leaders` asks all of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from typing import Any
+
+from semel.config import ClientConfig
+from semel.errors import ConfigError, Retriable
+from semel.wire import error_codes
+from semel.wire.connection import Connection
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import Broker, Leaders, Metadata, Topic, TopicPartition, metadata_request
+from semel.wire.target import ANY, Target
+
+__all__ = ["MetadataCache", "newest_leaders"]
+
+_UNKNOWN_TOPIC = 3
+
+
+class MetadataCache(ABC):
+    """The newest metadata of a cluster. Whoever is one can ask brokers. Safe to share between threads."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self._metadata: Metadata | None = None
+        self._metadata_lock = threading.RLock()
+
+    @abstractmethod
+    def ask(
+        self,
+        target: Target,
+        request: Any,
+        versions: tuple[int, int],
+        *,
+        code: Callable[[Any], int] = ...,
+        deadline: Deadline | None = None,
+    ) -> Any:
+        """Send a request until it is answered with a code that is not temporary."""
+
+    @abstractmethod
+    def connect(self, target: Target, deadline: Deadline | None = None) -> Connection:
+        """An open connection to ``target``."""
+
+    def deadline(self, timeout_ms: float | None = None) -> Deadline:
+        """A deadline with this client's back-off; ``default.api.timeout.ms`` unless told otherwise."""
+        config = self.config
+        timeout = config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        return Deadline(timeout, backoff_ms=config.retry_backoff_ms, backoff_max_ms=config.retry_backoff_max_ms)
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's id."""
+        return (self._metadata or self.refresh(())).cluster
+
+    def brokers(self, deadline: Deadline | None = None) -> Collection[int]:
+        """Node ids of the brokers that are in the cluster now."""
+        return self.refresh((), deadline).brokers.keys()
+
+    def topics(self, names: Collection[str], deadline: Deadline | None = None) -> dict[str, Topic]:
+        """What is known of these topics, at most ``metadata.max.age.ms`` old.
+
+        Raises :class:`ConfigError` for one that is not there.
+        """
+        metadata = self._metadata
+        if (
+            metadata is None
+            or metadata.age * 1000 > self.config.metadata_max_age_ms
+            or any(name not in metadata.topics for name in names)
+        ):
+            metadata = self.refresh(names, deadline)
+        return {name: metadata.topics[name] for name in names}
+
+    def leaders(
+        self, partitions: Collection[TopicPartition], deadline: Deadline | None = None
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Who leads these partitions, as of what :meth:`topics` knows; those that are not there are left out."""
+        known = self.topics({topic for topic, _ in partitions}, deadline)
+        there = ((topic, index, known[topic].partitions.get(index)) for topic, index in partitions)
+        return {(topic, index): (row.leader, row.leader_epoch) for topic, index, row in there if row is not None}
+
+    def existing(self, names: Collection[str], deadline: Deadline | None = None) -> dict[str, Topic]:
+        """Those of these topics that exist now."""
+        if not names:
+            return {}
+        topics = self.refresh(names, deadline, may_miss=True).topics
+        return {name: topics[name] for name in names if name in topics}
+
+    def refresh(
+        self, names: Collection[str] | None, deadline: Deadline | None = None, *, may_miss: bool = False
+    ) -> Metadata:
+        """Ask for metadata of these topics now (None: of all topics), and keep it.
+
+        Raises :class:`ConfigError` for one that is not there, unless it ``may_miss``.
+        """
+        deadline = deadline or self.deadline()
+        while True:
+            newer = Metadata.read(self.ask(ANY, metadata_request(names), (12, 13), code=lambda _: 0, deadline=deadline))
+            absent = {topic.name for topic in newer.topics.values() if topic.error == _UNKNOWN_TOPIC}
+            if absent and not deadline.passed and _known_to_any(self, absent, newer.brokers.keys(), deadline):
+                deadline.pause()  # the one that was asked has not heard of it yet
+                continue
+            problems = {
+                t.name: t.error
+                for t in newer.topics.values()
+                if t.error and names and not (may_miss and t.name in absent)
+            }
+            if not problems:
+                with self._metadata_lock:
+                    # an answer about all topics is the whole truth: what is not in it was deleted
+                    known = self._metadata.merged(newer) if self._metadata and names is not None else newer
+                    self._metadata = known.without(absent)
+                    return self._metadata
+            missing, code = next(iter(problems.items()))
+            if code == _UNKNOWN_TOPIC:
+                raise ConfigError(
+                    f"topic {missing} does not exist. Nothing was read or written. Create it, or correct its name.",
+                    tag="UNKNOWN_TOPIC",
+                )
+            if not error_codes.of("Metadata", code).temporary:
+                raise error_codes.error(
+                    "Metadata", code, f"metadata of topic {missing}", "Nothing was read or written."
+                )
+            if deadline.passed:
+                subject = f"metadata of topic {missing} was not settled within {deadline.timeout_ms:.0f} ms"
+                raise error_codes.given_up(
+                    subject, error_codes.name(code), "Nothing was read or written by this request."
+                )
+            deadline.pause()
+
+    def broker(self, node: int, deadline: Deadline) -> Broker:
+        """The address of a broker, looked up where it is not known. Raises :class:`Retriable` where it is not there."""
+        metadata = self._metadata
+        if metadata is None or node not in metadata.brokers:
+            metadata = self.refresh((), deadline)
+        if node not in metadata.brokers:
+            raise Retriable(f"broker {node} is not in the cluster at the moment.", tag="CONNECTION")
+        return metadata.brokers[node]
+
+    @property
+    def known_brokers(self) -> Collection[Broker]:
+        """Those that were there the last time, without asking."""
+        return self._metadata.brokers.values() if self._metadata is not None else ()
+
+    def forget_broker(self, node: int) -> None:
+        """Look its address up again before it is asked the next time."""
+        with self._metadata_lock:
+            if self._metadata is not None:
+                brokers = {known: broker for known, broker in self._metadata.brokers.items() if known != node}
+                self._metadata = replace(self._metadata, brokers=brokers)
+
+    def forget_parent(self) -> None:
+        """In a forked child: another thread of the parent may have held the lock."""
+        self._metadata_lock = threading.RLock()
+
+
+def newest_leaders(
+    cache: MetadataCache, partitions: Iterable[TopicPartition], deadline: Deadline | None = None
+) -> Leaders:
+    """Leader and leader epoch of each partition, by the highest epoch that any broker names (PROTOCOL 5.1).
+
+    Raises :class:`Retriable` where no more than half of the brokers answer within the deadline: they may be those that
+    are behind.
+    """
+    wanted = set(partitions)
+    newest = dict.fromkeys(wanted, (-1, -1))
+    for snapshot in _most(cache, {topic for topic, _ in wanted}, deadline or cache.deadline()):
+        for topic, index in wanted:
+            known = snapshot.topics[topic].partitions.get(index) if topic in snapshot.topics else None
+            if known is not None and known.leader_epoch > newest[topic, index][1]:
+                newest[topic, index] = (known.leader, known.leader_epoch)
+    return newest
+
+
+def _most(cache: MetadataCache, topics: Collection[str], deadline: Deadline) -> list[Metadata]:
+    while True:
+        brokers = cache.brokers(deadline)
+        told = _told(cache, brokers, topics, deadline)
+        if 2 * len(told) > len(brokers):
+            return told
+        if deadline.passed:
+            raise Retriable(
+                f"only {len(told)} of {len(brokers)} brokers said who leads: whether that is still so, more of them"
+                " must say."
+            )
+        deadline.pause()
+
+
+def _known_to_any(cache: MetadataCache, topics: Collection[str], brokers: Collection[int], deadline: Deadline) -> bool:
+    """Whether one of these brokers has heard of one of the topics."""
+    return any(
+        not topic.error for snapshot in _told(cache, brokers, topics, deadline) for topic in snapshot.topics.values()
+    )
+
+
+def _told(
+    cache: MetadataCache, brokers: Collection[int], topics: Collection[str], deadline: Deadline
+) -> list[Metadata]:
+    found = []
+    for node in brokers:
+        try:
+            connection = cache.connect(node, deadline)
+            request = metadata_request(topics)
+            found.append(Metadata.read(connection.call(request, connection.versions.pick(type(request), 12, 13))))
+        except Retriable:  # it is down, and leads nothing: the epochs of the others say so
+            continue
+    return found
