@@ -22,7 +22,7 @@ from semel.wire.deadline import Deadline
 from semel.wire.error_codes import Action
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["EndMarker", "LogRecord", "aborted_from", "end_behind", "read_raw", "written_by"]
+__all__ = ["EndMarker", "LogRecord", "aborted_from", "end_behind", "first_record", "read_raw", "written_by"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,23 @@ def read_raw(
     start = _start(client, partition, deadline)
     for buffer, header in _batches(client, partition, start, end, deadline):
         yield from (event for event in _events(buffer, header, start, partition) if event.offset < end)
+
+
+def first_record(client: Client, partition: TopicPartition, deadline: Deadline) -> LogRecord | None:
+    """The first record that the partition still has, committed or not; None where it has none, or begins with a marker.
+
+    Reads one batch. Raises :class:`Retriable` at the deadline.
+    """
+    start = _start(client, partition, deadline)
+    end = list_offsets(client, {partition: LATEST}, read_committed=False, deadline=deadline)[partition].offset
+    if start >= end:
+        return None
+    topic_id = client.topics({partition[0]}, deadline)[partition[0]].id
+    fetched = _fetch(client, partition, Position(topic_id, start), deadline, max_bytes=1)
+    for header in scan(fetched.records, where=f"{partition[0]}-{partition[1]}")[:1]:
+        event = next(_events(fetched.records, header, start, partition), None)
+        return event if isinstance(event, LogRecord) else None
+    return None
 
 
 def end_behind(
@@ -114,7 +131,13 @@ def _batches(
 
 
 def _fetch(
-    client: Client, partition: TopicPartition, position: Position, deadline: Deadline, *, read_committed: bool = False
+    client: Client,
+    partition: TopicPartition,
+    position: Position,
+    deadline: Deadline,
+    *,
+    read_committed: bool = False,
+    max_bytes: int | None = None,
 ) -> Fetched:
     problem = "no leader"
     while not deadline.passed:
@@ -129,6 +152,7 @@ def _fetch(
                     {partition: position},
                     read_committed=read_committed,
                     max_wait_ms=50,
+                    max_bytes=max_bytes,
                     deadline=deadline,
                 )[partition]
                 verdict = error_codes.of("Fetch", fetched.code)

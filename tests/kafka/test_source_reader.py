@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -136,7 +137,7 @@ def test_offsets_and_times_bound_a_batch_query(servers: str, topic: str) -> None
         )
 
 
-def test_which_partitions_are_read(servers: str, topic: str) -> None:
+def test_which_partitions_are_read(servers: str, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     other = f"{topic}-other"
     for name in (topic, other):
         create(servers, name, 2)
@@ -149,7 +150,9 @@ def test_which_partitions_are_read(servers: str, topic: str) -> None:
         (other, 0),
     }
     assert {t for t, *_ in batch_rows(servers, subscribePattern=f"{topic}-.*")} == {other}, "a whole name must match"
-    assert batch_rows(servers, subscribePattern=f"{topic}-nothing") == []
+    with caplog.at_level(logging.WARNING, "semel"):
+        assert batch_rows(servers, subscribePattern=f"{topic}-nothing") == []
+    assert f"subscribePattern={topic}-nothing matches no topic yet" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -318,6 +321,24 @@ def test_a_pattern_leaves_out_kafkas_topics_and_our_own_progress(servers: str, t
     names = parse(query.log[0]).topics.keys()
     assert topic in names
     assert not {name for name in names if name.startswith("__") or name == "semel-progress"}
+
+
+def test_a_pattern_leaves_out_every_progress_topic_whatever_its_name(servers: str, topic: str, run: Start) -> None:
+    """Also one that is empty yet; a topic of rows with as many partitions is read, from its first row on."""
+    progress, later, rows = f"{topic}.progress", f"{topic}.later", f"{topic}.rows"
+    create(servers, later, 16, cleanup_policy="compact")
+    create(servers, rows, 16)
+    query = run([], subscribePattern=re.escape(topic) + r"\..*")
+    assert query.batch() == []
+    with semel.Cluster({"bootstrap.servers": servers}) as cluster:
+        for kept in (progress, later):
+            with cluster.producer(f"{topic}-{kept}", progress_topic=kept) as producer, producer.transaction() as txn:
+                txn.send(rows, pa.table({"value": [b"x"], "partition": [3]}))
+    seen: list[Row] = []
+    wait_for(lambda: len(more(seen, query.rest())) == 2, "two rows")
+    assert {(row[0], row[1]) for row in seen} == {(rows, 3)}
+    assert parse(query.log[-1]).topics.keys() == {rows}
+    assert {row[0] for row in batch_rows(servers, subscribePattern=re.escape(topic) + r"\..*")} == {rows}
 
 
 def test_limits_of_a_trigger(servers: str, topic: str, run: Start) -> None:

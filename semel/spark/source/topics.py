@@ -6,10 +6,12 @@ has nothing to do. Not promised: that a pattern finds a topic in the very trigge
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
 from semel.errors import ConfigError
 from semel.read import NO_END, Committed, Earliest, EndSpec, Loss, id_text, resolve
@@ -17,13 +19,15 @@ from semel.read.data_loss import report
 from semel.spark.source.batch_ranges import PartitionPlan
 from semel.spark.source.options import Assign, Resume, SourceOptions, Start, Subscribe, SubscribePattern
 from semel.spark.source.unsubscribed import check_still_subscribed, warn_paused
-from semel.transaction.progress.reader import committed_progress
+from semel.transaction.progress.reader import committed_progress, holds_progress
 from semel.transaction.progress.record import KafkaSource, Progress
 from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import Topic, TopicPartition
 
 __all__ = ["GONE", "LatestOffset", "SourceTopics"]
+
+log = logging.getLogger("semel.spark")
 
 _FRESH_SECONDS = 1.0
 #: A topic or partition may go away between two requests; after so many looks the answer is believed.
@@ -54,6 +58,9 @@ class SourceTopics:
         self._selected: dict[TopicPartition, str] = {}
         self._looked = float("-inf")
         self._resumed: Progress | None = None
+        #: Of topics that a pattern matches, by id: whether they keep progress; None while they are empty.
+        self._keeps_progress: dict[UUID, bool | None] = {}
+        self._warned = False
 
     @property
     def cluster(self) -> str:
@@ -88,14 +95,28 @@ class SourceTopics:
         selection = self._options.selection
         if isinstance(selection, SubscribePattern):
             known = self._client.refresh(None).topics
-            return {
+            matched = {
                 name: topic
                 for name, topic in known.items()
                 if not topic.error and not topic.internal and self.selects((name, 0))
             }
+            if not matched and not self._warned:
+                self._warned = True
+                log.warning("subscribePattern=%s matches no topic yet", selection.pattern)
+            return {name: topic for name, topic in matched.items() if self._holds_rows(topic)}
         names = selection.topics if isinstance(selection, Subscribe) else {name for name, _ in selection.partitions}
         known = self._client.refresh(set(names)).topics
         return {name: known[name] for name in names}
+
+    def _holds_rows(self, topic: Topic) -> bool:
+        """Whether a topic that a pattern matches is one of rows. One that may yet become a progress topic, since it is
+        empty, is left for the next look: nothing is missed of it.
+        """
+        if self._keeps_progress.get(topic.id) is None:
+            found = self._keeps_progress[topic.id] = holds_progress(self._client, topic)
+            if found:
+                log.info("%s keeps progress: subscribePattern leaves it out", topic.name)
+        return self._keeps_progress[topic.id] is False
 
     def selects(self, partition: TopicPartition) -> bool:
         """Whether the options ask for this partition, be it there or not."""

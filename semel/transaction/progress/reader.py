@@ -1,5 +1,5 @@
 """What was committed under a transactional id, for somebody who does not own it (PROTOCOL 6,
-``startingOffsets=committed``).
+``startingOffsets=committed``), and which topics keep progress.
 
 Nothing is fenced: a look is a plain record that any process may write. Its offset bounds the read, and the answer is
 given only when every record of that id below it is settled. Not promised: that the answer is still the newest when it
@@ -9,12 +9,15 @@ is used; a living owner goes on.
 from __future__ import annotations
 
 from semel.errors import Retriable
-from semel.transaction.progress.record import Progress, check_not_moved
-from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
+from semel.read.raw_log import first_record
+from semel.transaction.progress.record import Progress, check_not_moved, is_progress_key
+from semel.transaction.progress.topic import DEFAULT_TOPIC, PARTITIONS, ProgressTopic
+from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
+from semel.wire.metadata import Topic
 
-__all__ = ["committed_progress"]
+__all__ = ["committed_progress", "holds_progress"]
 
 
 def committed_progress(
@@ -48,3 +51,26 @@ def committed_progress(
                 tag="PROGRESS_OPEN",
             )
         deadline.pause()
+
+
+def holds_progress(client: Client, topic: Topic, deadline: Deadline | None = None) -> bool | None:
+    """Whether a topic keeps progress, whatever its name: told by its first record. None while that cannot be told.
+
+    A topic of fewer partitions than a progress topic must have is none, and is not read.
+    """
+    if len(topic.partitions) < PARTITIONS:
+        return False
+    if any(partition.leader < 0 for partition in topic.partitions.values()):
+        return None
+    deadline = deadline or client.deadline()
+    partitions = [(topic.name, index) for index in topic.partitions]
+    starts, ends = (
+        list_offsets(client, dict.fromkeys(partitions, which), read_committed=False, deadline=deadline)
+        for which in (EARLIEST, LATEST)
+    )
+    for partition in partitions:
+        if starts[partition].offset < ends[partition].offset:
+            found = first_record(client, partition, deadline)
+            if found is not None:
+                return is_progress_key(found.key)
+    return None

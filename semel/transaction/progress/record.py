@@ -33,6 +33,7 @@ __all__ = [
     "claim_value",
     "claimed_from",
     "decided_key",
+    "is_progress_key",
     "key_head",
     "look_key",
     "parse_progress_log",
@@ -242,6 +243,21 @@ def _by_number(offsets: Mapping[str, Any]) -> dict[int, int]:
 def progress_key(prefix: str, scope: str) -> bytes:
     """The key of a prefix's progress, in the shape of Connect's offsets topic."""
     return json.dumps([prefix, {"scope": scope}], sort_keys=True, separators=(",", ":")).encode()
+
+
+def is_progress_key(key: bytes | None) -> bool:
+    """Whether a record with this key belongs to a progress topic: all of its keys are a name and a scope."""
+    try:
+        found = json.loads(key or b"")
+    except ValueError:
+        return False
+    return (
+        isinstance(found, list)
+        and len(found) == 2
+        and isinstance(found[0], str)
+        and isinstance(found[1], dict)
+        and isinstance(found[1].get("scope"), str)
+    )
 
 
 def claim_key(prefix: str) -> bytes:

@@ -74,14 +74,16 @@ def fetch(
     *,
     read_committed: bool,
     max_wait_ms: int | None = None,
+    max_bytes: int | None = None,
     deadline: Deadline | None = None,
 ) -> dict[TopicPartition, Fetched]:
     """One Fetch request to one leader.
 
-    Codes of single partitions are returned, not raised: the reader knows what they mean.
+    Codes of single partitions are returned, not raised: the reader knows what they mean. ``max_bytes`` bounds what each
+    partition answers with, but for its first batch, which is always whole; ``max.partition.fetch.bytes`` unless given.
     """
     with Fetcher(client, deadline) as fetcher:
-        fetcher.send(node, positions, read_committed=read_committed, max_wait_ms=max_wait_ms)
+        fetcher.send(node, positions, read_committed=read_committed, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
         return fetcher.receive(node)
 
 
@@ -131,6 +133,7 @@ class Fetcher:
         *,
         read_committed: bool,
         max_wait_ms: int | None = None,
+        max_bytes: int | None = None,
     ) -> None:
         """Ask one leader for partitions, in this order: where the size limits cut, the first ones are served.
 
@@ -146,7 +149,7 @@ class Fetcher:
             max_wait_ms=config.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms,
             min_bytes=config.fetch_min_bytes,
             max_bytes=config.fetch_max_bytes,
-            partition_max_bytes=config.max_partition_fetch_bytes,
+            partition_max_bytes=config.max_partition_fetch_bytes if max_bytes is None else max_bytes,
         )
         try:
             connection.send_raw([body], FetchRequest, version, read_answer)

@@ -21,6 +21,8 @@ from semel.transaction.progress.record import (
     TopicEnd,
     claim_key,
     claim_value,
+    decided_key,
+    is_progress_key,
     parse_progress_log,
     progress_key,
 )
@@ -312,3 +314,14 @@ def test_values_of_other_kinds_are_damage(text: bytes) -> None:
     with pytest.raises(DataLoss) as raised:
         Progress.decode(text, "semel-progress-3 offset 7")
     assert raised.value.tag == "PROGRESS_DAMAGED"
+
+
+@pytest.mark.parametrize("scope", ["query", "claim", "look", "mirror"])
+def test_a_key_of_progress_is_known(scope: str) -> None:
+    assert is_progress_key(progress_key("orders", scope))
+    assert is_progress_key(decided_key("orders", "me"))
+
+
+@pytest.mark.parametrize("key", [None, b"", b"orders", b"[]", b'["lines",{"filename":"a"}]', b'["a","scope"]', b"\xff"])
+def test_a_key_of_others_is_none_of_progress(key: bytes | None) -> None:
+    assert not is_progress_key(key)
