@@ -11,7 +11,7 @@ Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`; for metrics :cl
 ``options``        options that source and sink share
 ``source_offset``  the JSON in Spark's offset log
 ``errors``         semel's errors, given back from Spark's text
-``keep_running``   run a query, and start it again after errors that ask for it
+``restarts``       run a query, and start it again after errors that ask for it
 ``task_result``    what a task hands back to the driver
 ``version_guard``  pickles that only the same version of semel opens
 ``worker_client``  the client that a Python worker keeps from one task to the next
@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from semel.spark.errors import error
-    from semel.spark.keep_running import keep_running
     from semel.spark.metrics.listener import MetricsListener
     from semel.spark.metrics.prometheus import MetricsCollector, serve_metrics
+    from semel.spark.restarts import keep_running
     from semel.spark.sink.kafka_sink import KafkaSink
 
 __all__ = ["KafkaSink", "MetricsCollector", "MetricsListener", "error", "keep_running", "serve_metrics"]
@@ -37,7 +37,7 @@ _HOME = {
     "MetricsCollector": "semel.spark.metrics.prometheus",
     "MetricsListener": "semel.spark.metrics.listener",
     "error": "semel.spark.errors",
-    "keep_running": "semel.spark.keep_running",
+    "keep_running": "semel.spark.restarts",
     "serve_metrics": "semel.spark.metrics.prometheus",
 }
 

@@ -29,7 +29,7 @@ def other_semel(folder: Path) -> Path:
     """A copy of semel with another version, from which modules are missing. Returns the folder that it lies in."""
     home = Path(semel.__file__).parent
     shutil.copytree(home, folder / "semel", ignore=shutil.ignore_patterns("__pycache__"))
-    known = folder / "semel" / "__init__.py"
+    known = folder / "semel" / "_version.py"
     text = known.read_text()
     assert text.count(f'"{semel.__version__}"') == 1
     known.write_text(text.replace(f'"{semel.__version__}"', f'"{OTHER}"'))
