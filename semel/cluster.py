@@ -116,7 +116,7 @@ def _position(topic: str, given: Start) -> StartSpec:
             return AtOffsets({topic: given})
     raise ConfigError(
         f"{given!r} is no position. Nothing was read. Give earliest, latest, a datetime, or an offset for each"
-        f" partition: {{0: 42}}."
+        " partition: {0: 42}."
     )
 
 

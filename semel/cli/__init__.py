@@ -1,8 +1,9 @@
 """The command line ``semel``: one file a command, imported when it is asked for.
 
-A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``doctor``, ``progress``, ``txn``
-and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``heal`` is one of ``txn``, ``carry`` is
-``progress import``. ``connection`` is what those share that ask a cluster; ``machine`` looks at this machine.
+A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``doctor``, ``mirror``,
+``progress``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``heal`` is one of ``txn``,
+``carry`` is ``progress import``. ``connection`` is what those share that ask a cluster; ``machine`` looks at this
+machine.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ COMMANDS = {
     "demo": "semel.cli.demo",
     "broker": "semel.cli.broker",
     "doctor": "semel.cli.doctor",
+    "mirror": "semel.cli.mirror",
     "progress": "semel.cli.progress",
     "txn": "semel.cli.txn",
     "verify": "semel.cli.verify",

@@ -40,9 +40,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from semel.spark.errors import error
-    from semel.spark.keep_running import keep_running
     from semel.spark.metrics.listener import MetricsListener
     from semel.spark.metrics.prometheus import MetricsCollector, serve_metrics
+    from semel.spark.restarts import keep_running
     from semel.spark.sink.kafka_sink import KafkaSink
 
 __all__ = ["KafkaSink", "MetricsCollector", "MetricsListener", "error", "keep_running", "serve_metrics"]
@@ -52,7 +52,7 @@ _HOME = {
     "MetricsCollector": "semel.spark.metrics.prometheus",
     "MetricsListener": "semel.spark.metrics.listener",
     "error": "semel.spark.errors",
-    "keep_running": "semel.spark.keep_running",
+    "keep_running": "semel.spark.restarts",
     "serve_metrics": "semel.spark.metrics.prometheus",
 }
 
