@@ -18,7 +18,7 @@ from typing import Any
 from semel.errors import ConfigError
 from semel.security import OF_THE_JVM, PLAINTEXT, PROTOCOLS, SECURITY, Security, only_in_java
 
-__all__ = ["ClientConfig", "nearest", "parse_servers"]
+__all__ = ["MEANINGLESS", "ClientConfig", "is_property", "nearest", "parse_servers"]
 
 log = logging.getLogger("semel")
 
@@ -124,6 +124,11 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
             )
         servers.append((found["ipv6"] or found["name"], port))
     return tuple(servers)
+
+
+def is_property(name: str) -> bool:
+    """Whether a name is one that :class:`ClientConfig` works by, beside those of security."""
+    return name in _PROPERTIES
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -18,7 +18,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
 
-__all__ = ["HEALING", "OwnerStep", "ParticipantStep", "SinkStep", "Step", "keep_timing_in_thread", "reached", "timed"]
+__all__ = [
+    "HEALING",
+    "MirrorStep",
+    "OwnerStep",
+    "ParticipantStep",
+    "SinkStep",
+    "Step",
+    "keep_timing_in_thread",
+    "reached",
+    "timed",
+]
 
 
 class Step(Enum):
@@ -68,6 +78,18 @@ class SinkStep(Step):
     JOB_DONE = "job_done"
     PROVEN = "proven"
     RETURNING = "returning"
+
+
+class MirrorStep(Step):
+    """Steps of a flow of the mirror. ``FETCHED`` is passed in its tasks, the others in the driver."""
+
+    TOPICS_FOLLOWED = "topics_followed"
+    BEGINNINGS_COMMITTED = "beginnings_committed"
+    PLANNED = "planned"
+    FETCHED = "fetched"
+    COPIED = "copied"
+    PROVEN = "proven"
+    COMMITTED = "committed"
 
 
 Observer = Callable[[Step, str], None]

@@ -21,7 +21,7 @@ from semel.wire.client import Client
 __all__ = ["PrefixProgress", "list_progress"]
 
 #: Scopes of progress; the others are notes between owners.
-_SCOPES = ("batch", "producer", "query")
+_SCOPES = ("batch", "mirror", "producer", "query")
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class Scope(Enum):
     QUERY = "query"
     BATCH = "batch"
     PRODUCER = "producer"
+    MIRROR = "mirror"
 
 
 @app.command("list")
@@ -135,6 +136,8 @@ def reset(
     with connect(bootstrap_server, command_config) as client:
         known = scope_of(client, prefix, progress_topic, scope.value if scope is not None else None)
         whose = known or (scope or Scope.QUERY).value
+        if whose == Scope.MIRROR.value and offsets is not None:
+            raise _of_a_mirror(prefix)
         lost = is_lost(client, prefix, whose, progress_topic)
         if known is None and offsets is None and not lost:
             raise _unknown(
@@ -212,6 +215,11 @@ def _meaning(scope: str, *, forgotten: bool) -> str:
             "A job that was done is then not known to be done: the same version, run again, writes its rows a"
             " second time."
         )
+    if scope == "mirror":
+        return (
+            "Where a mirror has come to is then not known: it begins anew, and only at partitions that show no"
+            " rows on this cluster."
+        )
     if scope == "producer" and not forgotten:
         return (
             "Its program finds these positions as what it stored with its last transaction, and nothing else of"
@@ -253,6 +261,15 @@ def _unknown(prefix: str, progress_topic: str, meaning: str = "") -> ConfigError
         f"{progress_topic} holds no progress of {prefix!r}. Nothing was changed. {meaning}`semel progress list` shows"
         " whose it holds.",
         tag="UNKNOWN_PREFIX",
+    )
+
+
+def _of_a_mirror(prefix: str) -> ConfigError:
+    return ConfigError(
+        f"{prefix!r} is a flow of the mirror: its positions are offsets of another cluster, and cannot be set from"
+        " here. Nothing was changed. `semel mirror resolve` will set them, and is not there yet. Without"
+        " --to-offsets they are forgotten.",
+        tag="NOT_THERE_YET",
     )
 
 

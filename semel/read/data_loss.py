@@ -73,11 +73,13 @@ def check_ranges(
     *,
     fail_on_data_loss: bool,
     deadline: Deadline | None = None,
+    advice: str = "",
 ) -> Checked:
     """Compare ranges with what the cluster has now.
 
     Raises :class:`DataLoss` if something is gone and ``fail_on_data_loss`` is set. A followed range (without end) goes
-    on where it can: with the earliest offset, and of a topic that was created anew with the new one.
+    on where it can: with the earliest offset, and of a topic that was created anew with the new one. ``advice`` as for
+    :func:`report`.
     """
     deadline = deadline or client.deadline()
     known = _ids(client, ranges, deadline)
@@ -92,18 +94,22 @@ def check_ranges(
         )
         checked.append(narrowed)
         lost += losses
-    report(lost, fail_on_data_loss=fail_on_data_loss)
+    report(lost, fail_on_data_loss=fail_on_data_loss, advice=advice)
     return Checked(checked, lost)
 
 
-def report(lost: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
-    """Raise :class:`DataLoss` for what was lost, or warn of it. Nothing lost, nothing done."""
+def report(lost: Sequence[Loss], *, fail_on_data_loss: bool, advice: str = "") -> None:
+    """Raise :class:`DataLoss` for what was lost, or warn of it. Nothing lost, nothing done.
+
+    ``advice`` says what can be done, where that is not what Spark's source can do.
+    """
     if lost and fail_on_data_loss:
         anew = next((loss.topic for loss in lost if loss.anew), None)
         shown = "; ".join(str(loss) for loss in lost[:5]) + (f"; and {len(lost) - 5} more" if len(lost) > 5 else "")
         raise DataLoss(
             f"offsets that were to be read are gone: {shown}. Their rows, if they were not read before, are lost for"
-            f" this reader. Find out what removed them; {_PASS_OVER if anew is None else _from_the_beginning(anew)}.",
+            " this reader. Find out what removed them;"
+            f" {advice or (_PASS_OVER if anew is None else _from_the_beginning(anew))}.",
             tag="OFFSETS_GONE",
         )
     for loss in lost:

@@ -15,7 +15,7 @@ Not promised: an order between partitions, and that rows of one transaction come
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,9 +50,12 @@ class _Trouble:
 
 
 class Reader:
-    """Reads ranges, one of each partition at most.
+    """Reads ranges, one of each partition at most. Iterate over it once; :meth:`close` (or leaving the ``with`` block)
+    ends it early.
 
-    Iterate over it once; :meth:`close` (or leaving the ``with`` block) ends it early.
+    ``epochs`` are those of the last batches before the ranges: with them a leader tells where its log has another
+    history. ``advice`` is what the message of a loss says that can be done, where that is not what Spark's source can
+    do.
     """
 
     def __init__(
@@ -66,6 +69,8 @@ class Reader:
         max_rows: int = MAX_ROWS,
         timestamp_overflow: TimestampOverflow = "fail",
         timeout_ms: float | None = None,
+        epochs: Mapping[TopicPartition, int] | None = None,
+        advice: str = "",
     ) -> None:
         if len({one.topic_partition for one in ranges}) < len(ranges):
             raise ValueError("two ranges of one partition: read them one after the other")
@@ -77,8 +82,12 @@ class Reader:
         self._max_rows = max_rows
         self._overflow = timestamp_overflow
         self._timeout = (client.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        self._advice = advice
+        last = epochs or {}
         self._pending = {
-            one.topic_partition: PartitionCursor(one, one.start, Columns(one.topic_partition, headers=headers))
+            one.topic_partition: PartitionCursor(
+                one, one.start, Columns(one.topic_partition, headers=headers), last.get(one.topic_partition, -1)
+            )
             for one in ranges
             if one.size > 0
         }
@@ -105,11 +114,30 @@ class Reader:
 
     def __iter__(self) -> Generator[Any, None, None]:
         try:
+            for taken in self.answers():
+                for rows in taken:
+                    partition = rows.part.range.topic_partition
+                    for batch, position in rows.decode(
+                        headers=self._headers, max_rows=self._max_rows, timestamp_overflow=self._overflow
+                    ):
+                        self._positions[partition] = position
+                        yield batch
+                    self._positions[partition] = rows.end
+        finally:
+            self.close()
+
+    def answers(self) -> Generator[list[Taken], None, None]:
+        """What each answer brought, as it came off the wire: for who copies batches. :attr:`positions` stay where they
+        were.
+
+        The next request is under way while an answer is worked on.
+        """
+        try:
             while self._pending:
                 self._send(patient=self._fetcher.oldest is None)
                 node = self._fetcher.oldest
-                if node is not None:
-                    yield from self._receive(node)
+                if node is not None and (taken := self._receive(node)):
+                    yield taken
                 if self._trouble is not None and self._trouble.parts:
                     self._back_off(self._trouble)
         finally:
@@ -165,7 +193,7 @@ class Reader:
 
     # ---- taking
 
-    def _receive(self, node: int) -> Iterator[Any]:
+    def _receive(self, node: int) -> list[Taken]:
         parts = [part for part in self._pending.values() if part.node == node]
         began = time.monotonic()
         try:
@@ -174,21 +202,14 @@ class Reader:
             self._leaders_with_data.discard(node)
             self._release(parts, began)
             self._note_failure(parts, error.message)
-            return
+            return []
         self._release(parts, began)
         taken = self._take(answers, parts)
         (self._leaders_with_data.add if taken else self._leaders_with_data.discard)(node)
         if self._trouble is not None and not self._trouble.parts:
             self._trouble = None
         self._send()
-        for rows in taken:
-            partition = rows.part.range.topic_partition
-            for batch, position in rows.decode(
-                headers=self._headers, max_rows=self._max_rows, timestamp_overflow=self._overflow
-            ):
-                self._positions[partition] = position
-                yield batch
-            self._positions[partition] = rows.end
+        return taken
 
     def _release(self, parts: list[PartitionCursor], began: float) -> None:
         waited = time.monotonic() - began
@@ -253,7 +274,9 @@ class Reader:
     def _check(self, part: PartitionCursor) -> None:
         """Something seems to be gone: raise, or go on with what is left, or see that the broker was only behind."""
         deadline = self._client.deadline(self._timeout * 1000)
-        checked = check_ranges(self._client, [part.left], fail_on_data_loss=self._fail, deadline=deadline)
+        checked = check_ranges(
+            self._client, [part.left], fail_on_data_loss=self._fail, deadline=deadline, advice=self._advice
+        )
         if not checked.lost:
             self._note_failure([part], "the leader does not know the topic or offset (yet)")
             return
@@ -275,7 +298,7 @@ class Reader:
             " rows than those that were read"
         )
         loss = Loss(part.range.topic, part.range.partition, min(end, part.position), part.position, reason)
-        report([loss], fail_on_data_loss=self._fail)
+        report([loss], fail_on_data_loss=self._fail, advice=self._advice)
         self.lost.append(loss)
         part.epoch = -1
 

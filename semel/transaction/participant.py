@@ -111,10 +111,12 @@ class Participant:
             reached(ParticipantStep.SENT, topic)
 
     def write_encoded(self, topic: str, partitions: npt.NDArray[np.int64], batches: Sequence[memoryview]) -> None:
-        """Write record batches that were encoded without an identity, each to its partition, in their order.
+        """Write whole record batches, encoded without an identity or read from another log, each to its partition, in
+        their order.
 
-        They get the ticket's producer id, epoch and sequence here, and a new checksum. Raises :class:`ConfigError` for
-        a partition outside the ticket, before anything is sent.
+        They get the ticket's producer id, epoch and sequence here, and a new checksum: the caller has checked the old
+        one, and that each batch has all of its records and is no control batch. What a log has put into their headers
+        goes. Raises :class:`ConfigError` for a partition outside the ticket, before anything is sent.
         """
         with self._writing():
             self._check(topic, partitions)
@@ -227,10 +229,14 @@ class Participant:
         identity = self._ticket.identity
         ours = replace(
             header,
+            base_offset=0,
+            transactional=self._shared,
+            log_append_time=False,
+            delete_horizon=False,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=sequence,
-            transactional=self._shared,
+            leader_epoch=-1,
         )
         self._sequences[partition] += header.count
         return Batch((pack(ours, [body]), body), len(batch), header.count, sequence)

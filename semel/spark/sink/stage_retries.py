@@ -24,14 +24,14 @@ from hashlib import sha256
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from semel.errors import AbortAndRetry
 from semel.spark.jvm import status_store, streaming_query
 from semel.spark.jvm.values import Job, Stage
 from semel.transaction.ticket import Receipt
 
-__all__ = ["FORGOTTEN", "STALE", "JobWithStages", "Proof", "check_computed_once", "sink_made"]
+__all__ = ["FORGOTTEN", "STALE", "JobWithStages", "Proof", "check_computed_once", "prove_tasks", "sink_made"]
 
 #: The tag of an attempt that was made from what is of two computations, and stays in Spark: running it once more in the
 #: same call does not help.
@@ -212,6 +212,27 @@ class Proof:
             if job.id <= self._before:
                 break
         return told[::-1]
+
+
+def prove_tasks(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
+    """As :meth:`Proof.prove`, for a job of one stage that reads nothing of Spark's: nothing is in front of it.
+
+    It must be alone in the job group of this thread.
+    """
+    stage = _writing_stage(receipts)
+    deadline = status_store.poll_deadline(_SECONDS)
+    while True:
+        jobs = [job for id in status_store.job_ids(spark) if (job := status_store.job(spark, id)) is not None]
+        told = status_store.stage(spark, stage)
+        if told is not None and any(stage in job.stages and not job.running for job in jobs):
+            _check_written_once(told, receipts)
+            return
+        if deadline.passed:
+            raise _unproven(
+                f"Spark did not show within {_SECONDS:.0f} s how the job of the tasks ended",
+                "Its driver has too much to do, or it keeps too few jobs (spark.ui.retainedJobs, 1000 by default).",
+            )
+        deadline.pause()
 
 
 def sink_made(prefix: str) -> None:

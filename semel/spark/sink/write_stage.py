@@ -31,7 +31,7 @@ from semel.spark.worker_client import client
 from semel.transaction.participant import SECOND_ATTEMPT, Participant
 from semel.transaction.ticket import Receipt, Ticket
 
-__all__ = ["write"]
+__all__ = ["receipts_of", "task_broke", "write"]
 
 _ANSWER = t.StructType().add(COLUMN, "binary")
 
@@ -58,6 +58,12 @@ def write(placement: Placement, tickets: Sequence[Ticket], properties: Mapping[s
             ) from raised
         raise
     results = [decode_result(row[COLUMN]) for row in answers]
+    return receipts_of(results)
+
+
+def receipts_of(results: Iterable[Receipt | SemelError]) -> list[Receipt]:
+    """The receipts among the answers of tasks. Raises the first error among them."""
+    results = list(results)
     ours = [result for result in results if isinstance(result, SemelError)]
     if ours:
         # a second attempt is only the echo of what ended the first one, where that is told too
@@ -108,14 +114,19 @@ def _answer(
         if broken is rows.raised:
             raise
         # raised, it would start a second attempt, and the refusal of that one would stand where this stands
-        where = traceback.extract_tb(broken.__traceback__)[-1]
-        return AbortAndRetry(
-            f"a writing task ended by {type(broken).__name__}: {broken} ({Path(where.filename).name}, line"
-            f" {where.lineno}), which semel does not know. Nothing of it is visible where it was a transaction; with"
-            " delivery=at_least_once some rows may be, and come again. Run it again, and report it with this line if"
-            " it stays.",
-            tag="TASK_BROKE",
-        )
+        return task_broke(broken)
+
+
+def task_broke(broken: Exception) -> AbortAndRetry:
+    """The answer of a task that was stopped by what is no error of ours."""
+    where = traceback.extract_tb(broken.__traceback__)[-1]
+    return AbortAndRetry(
+        f"a writing task ended by {type(broken).__name__}: {broken} ({Path(where.filename).name}, line"
+        f" {where.lineno}), which semel does not know. Nothing of it is visible where it was a transaction; with"
+        " delivery=at_least_once some rows may be, and come again. Run it again, and report it with this line if it"
+        " stays.",
+        tag="TASK_BROKE",
+    )
 
 
 class _WatchedRows:

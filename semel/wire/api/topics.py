@@ -1,10 +1,11 @@
-"""Topics and configurations: create, describe."""
+"""Topics and configurations: create, grow, describe."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
-from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DescribeConfigsRequest
 
 from semel.errors import Retriable
 from semel.wire import error_codes
@@ -12,9 +13,11 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.target import ANY
 
-__all__ = ["broker_config", "create", "topic_config"]
+__all__ = ["broker_config", "create", "grow", "own_config", "topic_config"]
 
 _TOPIC, _BROKER = 2, 4
+#: Where a setting comes from: it was set on the topic itself.
+_OF_THE_TOPIC = 1
 
 
 def create(
@@ -41,13 +44,38 @@ def create(
         raise error_codes.error(
             "CreateTopics", row.error_code, f"creating topic {name!r} ({row.error_message})", "Nothing was written."
         )
-    while name not in (seen := client.existing({name}, deadline)) or any(
-        p.leader < 0 for p in seen[name].partitions.values()
-    ):
-        if deadline.passed:
-            break
-        deadline.pause()
+    _await_leaders(client, name, 1, deadline)
     return bool(row.error_code == 0)
+
+
+def grow(client: Client, name: str, partitions: int, deadline: Deadline | None = None) -> None:
+    """Have a topic at least that many partitions, and wait until the cluster shows them with leaders."""
+    deadline = deadline or client.deadline()
+    topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=client.config.request_timeout_ms, validate_only=False)
+    answer = client.ask(ANY, request, (2, 3), code=lambda answer: int(answer.results[0].error_code), deadline=deadline)
+    row = answer.results[0]
+    # an earlier try of this request may have done it, or somebody else
+    if row.error_code and len(client.refresh({name}, deadline).topics[name].partitions) < partitions:
+        subject = f"adding partitions to topic {name!r} ({row.error_message})"
+        raise error_codes.error("CreatePartitions", row.error_code, subject, "Nothing was written.")
+    _await_leaders(client, name, partitions, deadline)
+
+
+def _await_leaders(client: Client, name: str, partitions: int, deadline: Deadline) -> None:
+    """Wait until the cluster shows a topic with so many partitions, each with a leader, or until the deadline has
+    passed.
+    """
+    while True:
+        seen = client.existing({name}, deadline).get(name)
+        ready = (
+            seen is not None
+            and len(seen.partitions) >= partitions
+            and all(p.leader >= 0 for p in seen.partitions.values())
+        )
+        if ready or deadline.passed:
+            return
+        deadline.pause()
 
 
 def topic_config(
@@ -55,6 +83,15 @@ def topic_config(
 ) -> dict[str, str | None]:
     """Settings of a topic, the cluster's defaults included."""
     return _describe(client, _TOPIC, name, keys, deadline)
+
+
+def own_config(client: Client, name: str, deadline: Deadline | None = None) -> dict[str, str]:
+    """The settings that were set on a topic itself."""
+    return {
+        entry.name: entry.value
+        for entry in _entries(client, _TOPIC, name, None, deadline)
+        if entry.config_source == _OF_THE_TOPIC
+    }
 
 
 def broker_config(client: Client, keys: Collection[str], deadline: Deadline | None = None) -> dict[str, str | None]:
@@ -81,10 +118,13 @@ def broker_config(client: Client, keys: Collection[str], deadline: Deadline | No
 def _describe(
     client: Client, kind: int, name: str, keys: Collection[str], deadline: Deadline | None
 ) -> dict[str, str | None]:
+    return {entry.name: entry.value for entry in _entries(client, kind, name, sorted(keys), deadline)}
+
+
+def _entries(client: Client, kind: int, name: str, keys: list[str] | None, deadline: Deadline | None) -> list[Any]:
+    """The settings of these names, or all."""
     make = DescribeConfigsRequest.DescribeConfigsResource
-    request = DescribeConfigsRequest(
-        resources=[make(resource_type=kind, resource_name=name, configuration_keys=sorted(keys))]
-    )
+    request = DescribeConfigsRequest(resources=[make(resource_type=kind, resource_name=name, configuration_keys=keys)])
     target = int(name) if kind == _BROKER else ANY
     answer = client.ask(
         target, request, (1, 4), code=lambda answer: int(answer.results[0].error_code), deadline=deadline
@@ -94,4 +134,4 @@ def _describe(
         raise error_codes.error(
             "DescribeConfigs", row.error_code, f"reading the settings of {name!r}", "Nothing was written."
         )
-    return {entry.name: entry.value for entry in row.configs}
+    return list(row.configs)

@@ -1,0 +1,165 @@
+"""``semel mirror FILE``: copy topics from one cluster to another, by the file that MirrorMaker 2 is started with."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer.core import TyperGroup
+
+from semel.cli.options import print_table
+from semel.config import ClientConfig
+from semel.errors import ConfigError, Unsupported
+from semel.mirror.properties import MirrorConfig, read_properties
+from semel.mirror.topics import preview
+from semel.wire.client import Client
+
+__all__ = ["app"]
+
+log = logging.getLogger("semel.cli")
+
+_RUN = "run"
+
+
+class _RunIsMeant(TyperGroup):
+    """``semel mirror FILE`` without the name of a command runs it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name in front that was left out."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [_RUN, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_RunIsMeant,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Copy topics from one cluster to another, each record once: `semel mirror mm2.properties`.",
+)
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The file of MirrorMaker 2: clusters, A->B.enabled, A->B.topics, ...")
+]
+Clusters = Annotated[str, typer.Option("--clusters", help="Only the flows into these clusters: B[,C].")]
+
+
+@app.command(_RUN)
+def run(
+    file: File,
+    clusters: Clusters = "",
+    once: Annotated[bool, typer.Option("--once", help="Copy what is there now, then end.")] = False,
+    master: Annotated[str, typer.Option(help="Spark's master, as for spark-submit.")] = "",
+    conf: Annotated[
+        list[str] | None, typer.Option(help="A setting of Spark's, as for spark-submit: NAME=VALUE.")
+    ] = None,
+) -> None:
+    """Run the flow that the file enables, until SIGTERM or Ctrl-C. `semel mirror FILE` means this.
+
+    Ends with status 0 when it is stopped, or with --once done, and with 1 at an error. Started again, it goes on where
+    its last round was committed.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    log.setLevel(logging.INFO)
+    settings = _settings(conf or [])
+    config = read_properties(file, _aliases(clusters))
+    _say(config)
+    try:
+        from semel.mirror.flow import Flow, spark_session
+    except ImportError as missing:
+        raise ConfigError(
+            f"the mirror needs {missing.name}, which is not installed. Nothing was copied. Run, in semel's checkout:"
+            " pip install '.[spark]'",
+            tag="MIRROR",
+        ) from None
+    spark = spark_session(master, settings)
+    try:
+        Flow(spark, config.flows[0], _stopped_by_signals()).run(once=once)
+    finally:
+        spark.stop()
+
+
+@app.command()
+def check(file: File, clusters: Clusters = "") -> None:
+    """Show what would be copied where, and which keys of the file change nothing.
+
+    Writes nothing, and needs no Spark.
+    """
+    config = read_properties(file, _aliases(clusters))
+    (flow,) = config.flows
+    with Client(ClientConfig.parse(flow.source)) as source, Client(ClientConfig.parse(flow.target)) as target:
+        rows = preview(source, target, flow)
+    console = Console(soft_wrap=True)
+    console.print(
+        f"{flow.title}, {'exactly once' if flow.exactly_once else 'AT LEAST ONCE'}, from the {flow.start} offset on"
+    )
+    table = Table(
+        flow.policy.source, "partitions", flow.policy.target, "", box=None, header_style="bold", padding=(0, 2)
+    )
+    for row in rows:
+        table.add_row(
+            row.topic, str(row.partitions), row.target or "-", row.what if row.target else f"not mirrored: {row.what}"
+        )
+    print_table(console, table)
+    for key in config.accepted:
+        console.print(f"{key}: changes nothing here")
+    for what in config.not_done:
+        console.print(f"not done by this version: {what}")
+
+
+def _aliases(text: str) -> list[str]:
+    return [alias.strip() for alias in text.split(",") if alias.strip()]
+
+
+def _say(config: MirrorConfig) -> None:
+    (flow,) = config.flows
+    log.info("%s: %s", flow.title, "exactly once" if flow.exactly_once else "AT LEAST ONCE, as the file says")
+    if config.accepted:
+        log.warning("these keys change nothing here: %s", ", ".join(config.accepted))
+    if config.not_done:
+        log.warning("MirrorMaker 2 would do more by default, and this version does not: %s", "; ".join(config.not_done))
+
+
+def _settings(conf: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for setting in conf:
+        name, equals, found[name] = setting.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--conf")
+    return found
+
+
+def _stopped_by_signals() -> threading.Event:
+    stop = threading.Event()
+
+    def handle(number: int, _: FrameType | None) -> None:
+        log.info("%s: the round is ended, then it stops", signal.Signals(number).name)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+    return stop
+
+
+def _not_there(name: str, what: str) -> None:
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+    @app.command(name, context_settings=settings, help=f"{what} Not there yet.")
+    def refuse() -> None:
+        raise Unsupported(
+            f"`semel mirror {name}` is not there yet in this version. Nothing was changed. docs/mirror.md says what"
+            " is.",
+            tag="NOT_THERE_YET",
+        )
+
+
+_not_there("status", "Show position and lag of each partition.")
+_not_there("translate", "Translate the offsets of a group.")
+_not_there("adopt", "Go on where MirrorMaker 2 has come to.")
+_not_there("resolve", "Decide how to go on after a loss.")

@@ -1,0 +1,123 @@
+"""The keys of MirrorMaker 2's file, by what becomes of them here."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from semel.config import MEANINGLESS, is_property
+from semel.security import SECURITY, only_in_java
+
+__all__ = [
+    "ACCEPTED",
+    "CLIENT",
+    "FLOW",
+    "LATER",
+    "NOT_DONE",
+    "REFUSED",
+    "ROLES",
+    "is_accepted",
+    "is_client_key",
+    "is_shared",
+    "nothing",
+]
+
+#: What a client's own keys look like, for hints.
+CLIENT: Final = ("bootstrap.servers", "security.protocol", "source.consumer.auto.offset.reset")
+
+#: Read for each flow, plain or of the flow.
+FLOW: Final = tuple(
+    """enabled topics topics.exclude topics.blacklist replication.policy.class replication.policy.separator
+    replication.factor refresh.topics.enabled refresh.topics.interval.seconds transaction.producer""".split()
+)
+#: What MirrorMaker 2 does where the file asks for it or is silent, and this version does not.
+LATER: Final = {
+    "sync.topic.acls.enabled": "access rights are not copied",
+    "sync.topic.configs.enabled": "settings of topics are copied when a topic is made, and do not follow later",
+    "sync.group.offsets.enabled": "offsets of groups are not translated",
+    "emit.checkpoints.enabled": "offsets of groups are not translated",
+    "emit.offset-syncs.enabled": "offsets are not translated",
+    "emit.heartbeats.enabled": "heartbeats are not written",
+    "heartbeats.replication.enabled": "heartbeats are not copied",
+}
+#: Of these, what MirrorMaker 2 does where the file is silent: it is said at start.
+NOT_DONE: Final = {
+    name: LATER[name]
+    for name in (
+        "sync.topic.acls.enabled",
+        "sync.topic.configs.enabled",
+        "emit.checkpoints.enabled",
+        "emit.heartbeats.enabled",
+    )
+}
+ROLES: Final = tuple(
+    f"{side}{role}." for side in ("", "source.", "target.") for role in ("consumer", "producer", "admin")
+)
+
+#: Keys that cannot change which records arrive where: Connect's own topics and threads, and what belongs to LATER.
+ACCEPTED: Final = frozenset(
+    """tasks.max name listeners admin.listeners advertised.listener group.id plugin.path plugin.discovery worker.id
+    dedicated.mode.enable.internal.rest replication.policy.internal.topic.separator.enabled
+    consumer.poll.timeout.ms admin.timeout.ms offset.lag.max offset-syncs.topic.location add.source.alias.to.metrics
+    offset-syncs.topic.replication.factor checkpoints.topic.replication.factor heartbeats.topic.replication.factor
+    groups groups.exclude groups.blacklist refresh.groups.enabled refresh.groups.interval.seconds
+    sync.topic.configs.interval.seconds sync.topic.acls.interval.seconds sync.group.offsets.interval.seconds
+    emit.checkpoints.interval.seconds emit.heartbeats.interval.seconds
+    config.properties.exclude config.properties.blacklist use.defaults.from use.incremental.alter.configs
+    scheduled.rebalance.max.delay.ms session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms
+    worker.sync.timeout.ms worker.unsync.backoff.ms task.shutdown.graceful.timeout.ms connect.protocol""".split()
+)
+_ACCEPTED_LIKE = re.compile(
+    r"(?:config|offset|status)\.storage\..+|offset\.flush\..+|rest\..+|response\.http\..+|access\.control\..+"
+    r"|inter\.worker\..+|metrics?\..+|auto\.include\..+|errors\.(?:log|retry)\..+"
+)
+#: Of clients: what names a group or a codec, since batches come with the codec that they have; and those that a flow
+#: does without.
+_OF_CLIENTS = re.compile(
+    r"(?:(?:source|target)\.)?(?:consumer|producer|admin)\.(?:group\.id|group\.instance\.id|compression\.[a-z0-9.]+)"
+    r"|(?:source\.producer|target\.consumer)\..+"
+)
+
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+_FILTERS = ("DefaultTopicFilter", "DefaultGroupFilter", "DefaultConfigPropertyFilter")
+_MIRROR = "org.apache.kafka.connect.mirror."
+#: Patterns of keys that would change which records arrive, the reason, and the values that would not.
+REFUSED: Final = (
+    (r"(?:transforms|predicates)(?:\..+)?", "would change records by classes of Java's, which do not run here.", ("",)),
+    (r"(?:key|value|header)\.converter", "would change records: they are copied byte by byte.", ("", _BYTES)),
+    (
+        r"(?:topic|group|config\.property)\.filter\.class",
+        "is a class of Java's, which does not run here: it could choose other topics.",
+        (*_FILTERS, *(_MIRROR + name for name in _FILTERS)),
+    ),
+    (
+        r"forwarding\.admin\.class",
+        "is a class of Java's, which does not run here: it could make topics another way.",
+        ("",),
+    ),
+    (r"errors\.tolerance", "would pass over records that cannot be written.", ("none",)),
+    (r"config\.providers(?:\..+)?", "stands for values that this version does not look up.", ("",)),
+    (r"connector\.type", "is none of source and sink.", ("source", "sink")),
+)
+
+
+def is_accepted(name: str) -> bool:
+    """Whether a key may be passed over, and is listed."""
+    return name in ACCEPTED or bool(_ACCEPTED_LIKE.fullmatch(name) or _OF_CLIENTS.fullmatch(name))
+
+
+def is_client_key(name: str) -> bool:
+    """Whether a name is one of Kafka's clients' own; what only Java's know is theirs too, and is refused by the
+    client.
+    """
+    return is_property(name) or name in SECURITY or name in MEANINGLESS or only_in_java(name) is not None
+
+
+def is_shared(name: str) -> bool:
+    """Whether a plain key holds for the clients of all clusters."""
+    return name == "bootstrap.servers" or name in SECURITY
+
+
+def nothing(name: str) -> bool:
+    """Of flows, no key is a client's without its role."""
+    return False

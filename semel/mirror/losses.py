@@ -1,0 +1,93 @@
+"""What ends a flow since it cannot be made good by going on: rows of the source that are gone, and targets that are not
+what was written to.
+
+MirrorMaker 2 goes on silently in each of these cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from semel.errors import ConfigError, DataLoss
+from semel.mirror.positions import OffsetAndEpoch, Positions
+from semel.mirror.topics import MirroredTopic
+from semel.read.data_loss import check_ranges
+from semel.read.ranges import NO_END, Range, id_text
+from semel.read.reader import Reader
+from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["ADVICE", "refuse_gone_targets", "refuse_lost", "refuse_rows_without_position", "refuse_targets_made_anew"]
+
+#: What can be done where rows of the source are gone.
+ADVICE = (
+    "nothing more is copied by this flow. To go on without them, its position has to be set behind them: `semel mirror"
+    " resolve` will do that, and is not there yet; without it, leave the topic out (topics.exclude)"
+)
+_WITHOUT_RESOLVE = (
+    "Nothing more is copied. `semel mirror resolve` will copy it again or leave it, and is not there yet; without it,"
+    " leave its source out (topics.exclude)."
+)
+
+
+def refuse_lost(source: Client, doubtful: Mapping[TopicPartition, OffsetAndEpoch], positions: Positions) -> None:
+    """Raise :class:`DataLoss` where the source really has not what was copied up to there, and not only a broker is
+    behind.
+    """
+    ranges = [
+        Range(topic, positions.ids[topic], index, at.offset, NO_END, at.epoch)
+        for (topic, index), at in sorted(doubtful.items())
+    ]
+    if ranges:
+        check_ranges(source, ranges, fail_on_data_loss=True, advice=ADVICE)
+
+
+def refuse_gone_targets(target: Client, alias: str, known: Mapping[str, str]) -> None:
+    """A target topic that was deleted is not made again: it would lack what was copied into it.
+
+    ``known`` are the target topics of source topics that are mirrored.
+    """
+    gone = sorted(set(known.values()) - target.existing(known.values()).keys())
+    if gone:
+        raise DataLoss(
+            f"topic {gone[0]} of {alias} is not there any more, and with it what was copied into it."
+            f" {_WITHOUT_RESOLVE}",
+            tag="TARGET_GONE",
+        )
+
+
+def refuse_targets_made_anew(alias: str, topics: Mapping[str, MirroredTopic], positions: Positions) -> None:
+    """A target topic that was deleted, and made again since, lacks what was copied into it."""
+    for name, (target, id) in positions.targets.items():
+        known = topics.get(name)
+        if known is not None and id_text(known.ticket.id) != id:
+            raise DataLoss(
+                f"topic {target} of {alias} was created again: its id was {id}, and is {id_text(known.ticket.id)}. What"
+                f" was copied from {name} until now is not in it. {_WITHOUT_RESOLVE}",
+                tag="TARGET_RECREATED",
+            )
+
+
+def refuse_rows_without_position(
+    target: Client, alias: str, topics: Mapping[str, MirroredTopic], found: Mapping[TopicPartition, TopicPartition]
+) -> None:
+    """Without a position nobody knows which of the source's rows a target partition has; one that shows none has none.
+
+    ``found`` has the source partition of each target partition without a position.
+    """
+    first = list_offsets(target, dict.fromkeys(found, EARLIEST), read_committed=True)
+    last = list_offsets(target, dict.fromkeys(found, LATEST), read_committed=True)
+    ids = {mirrored.target: id_text(mirrored.ticket.id) for mirrored in topics.values()}
+    ranges = [Range(p[0], ids[p[0]], p[1], first[p].offset, last[p].offset) for p in sorted(found)]
+    with Reader(target, [one for one in ranges if one.size > 0], max_rows=1) as reader:
+        for row in reader:
+            where = (row.column("topic")[0].as_py(), row.column("partition")[0].as_py())
+            source = found[where]
+            raise ConfigError(
+                f"{where[0]}-{where[1]} of {alias} has rows, and nothing says up to which offset of"
+                f" {source[0]}-{source[1]} they were copied: some would be there twice. Nothing was copied. If"
+                " MirrorMaker 2 has written them, `semel mirror adopt` will take its offsets over, and is not there"
+                " yet; else delete the topic, or leave its source out (topics.exclude).",
+                tag="TARGET_HAS_ROWS",
+            )

@@ -1,0 +1,96 @@
+"""What a topic is called on the target cluster, and which topics are mirrored at all.
+
+Names are MirrorMaker 2's: ``DefaultReplicationPolicy`` puts the source's alias in front, ``IdentityReplicationPolicy``
+keeps the name. A record that has come from the target is not sent back to it: by the default policy its topic tells.
+
+Never mirrored, whatever the file says: what brokers, Connect, MirrorMaker 2 and semel keep for themselves. semel's own
+topics change with each round, so two opposite flows would feed each other for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from semel.errors import ConfigError
+from semel.transaction.progress.topic import DEFAULT_TOPIC
+
+__all__ = ["DEFAULT_EXCLUDED", "ReplicationPolicy", "TopicFilter"]
+
+#: MirrorMaker 2's default of ``topics.exclude``.
+DEFAULT_EXCLUDED = r"mm2.*\.internal, .*\.replica, __.*"
+_HEARTBEATS = "heartbeats"
+#: What the names of semel's own topics of the mirror begin with.
+_OWN = "semel-mirror-"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationPolicy:
+    """How topics of a flow are called on its target. ``identity``: as on the source."""
+
+    source: str
+    target: str
+    identity: bool = False
+    separator: str = "."
+
+    def remote_topic(self, topic: str) -> str:
+        """What a source topic is called on the target."""
+        return topic if self.identity else f"{self.source}{self.separator}{topic}"
+
+    def refused(self, topic: str) -> str | None:
+        """Why a source topic is never mirrored; None where it may be."""
+        original = self._origins(topic)[-1]
+        if topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal")):
+            return "internal to brokers, Connect or MirrorMaker 2"
+        if original == _HEARTBEATS:
+            return "heartbeats of MirrorMaker 2"
+        if original == DEFAULT_TOPIC or original.startswith(_OWN):
+            return "semel's own"
+        if not self.identity and f"{self.target}{self.separator}" in self._origins_with_alias(topic):
+            return f"it has come from {self.target}"
+        return None
+
+    def _origins(self, topic: str) -> list[str]:
+        """The topic, and what it was called where it has come from, back to the first cluster."""
+        found = [topic]
+        while not self.identity and self.separator in found[-1]:
+            found.append(found[-1].partition(self.separator)[2])
+        return found
+
+    def _origins_with_alias(self, topic: str) -> set[str]:
+        """The aliases, each with the separator, of the clusters that a topic's name says it has passed."""
+        return {name.partition(self.separator)[0] + self.separator for name in self._origins(topic)[:-1]}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFilter:
+    """Topics by ``topics`` and ``topics.exclude``: names or patterns that match a whole name."""
+
+    included: tuple[re.Pattern[str], ...]
+    excluded: tuple[re.Pattern[str], ...]
+
+    @classmethod
+    def parse(cls, included: tuple[str, str], excluded: tuple[str, str]) -> TopicFilter:
+        """From two keys, each with its value. Raises :class:`ConfigError` for a pattern that Python cannot take."""
+        return cls(tuple(_patterns(*included)), tuple(_patterns(*excluded)))
+
+    def matches(self, topic: str) -> bool:
+        """Whether a topic is asked for."""
+        return _any(self.included, topic) and not _any(self.excluded, topic)
+
+
+def _any(patterns: Iterable[re.Pattern[str]], topic: str) -> bool:
+    return any(pattern.fullmatch(topic) for pattern in patterns)
+
+
+def _patterns(key: str, value: str) -> Iterable[re.Pattern[str]]:
+    for text in filter(None, (part.strip() for part in value.split(","))):
+        try:
+            yield re.compile(text)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ConfigError(
+                f"{key} holds the pattern {text!r:.200}, which Python cannot take: {error}. Nothing was copied."
+                " Write it without what only Java's patterns have.",
+                tag="PATTERN",
+            ) from None

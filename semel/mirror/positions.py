@@ -1,0 +1,138 @@
+"""How far each source partition is copied: the truth, in the progress record that each round's transaction holds.
+
+The record lies on the target cluster (DESIGN rule 5), under the id and scope that :func:`flow_id` and :data:`SCOPE`
+name. Beside the next offset of each partition it has what later rounds compare: the source cluster's id, each topic's
+id on both sides, the leader epoch of the last batch that was read, and how topics are named. Topics that the file no
+longer names keep their positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from semel.errors import ConfigError, DataLoss
+from semel.mirror.policy import ReplicationPolicy
+from semel.strict_json import of_kind
+from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["SCOPE", "OffsetAndEpoch", "Positions", "flow_id"]
+
+SCOPE = "mirror"
+#: The key of what the progress record has beside a source's offsets.
+_EXTRA = "mirror"
+
+
+def flow_id(source: str, target: str) -> str:
+    """The transactional id of a flow, which is also what its progress is kept under."""
+    return f"mirror.{source}.{target}"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndEpoch:
+    """The next offset to copy of one partition. ``epoch`` is the leader epoch of the last batch before it, or -1."""
+
+    offset: int
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The positions of a flow. ``ids`` are of source topics; ``targets`` has name and id of each one's target topic."""
+
+    cluster: str
+    policy: str
+    ids: Mapping[str, str] = field(default_factory=dict)
+    targets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    at: Mapping[TopicPartition, OffsetAndEpoch] = field(default_factory=dict)
+    round: int = -1
+
+    @classmethod
+    def begin(cls, cluster: str, policy: ReplicationPolicy) -> Positions:
+        """Those of a flow that has copied nothing yet."""
+        return cls(cluster, _name(policy))
+
+    @classmethod
+    def of(cls, progress: Progress, where: str) -> Positions:
+        """From a progress record.
+
+        Raises :class:`DataLoss` for one that is no mirror's; ``where`` is for the message.
+        """
+        try:
+            (source,) = progress.sources
+            if not isinstance(source, KafkaSource):
+                raise TypeError("its source is none of Kafka's")
+            extra = of_kind(dict, progress.extra[_EXTRA])
+            epochs = {
+                topic: {int(i): of_kind(int, e) for i, e in row.items()} for topic, row in extra["epochs"].items()
+            }
+            targets = {topic: _name_and_id(row) for topic, row in extra["targets"].items()}
+            at = {
+                (topic, index): OffsetAndEpoch(offset, epochs.get(topic, {}).get(index, -1))
+                for topic, end in source.topics.items()
+                for index, offset in end.end.items()
+            }
+            ids = {topic: end.id for topic, end in source.topics.items()}
+            policy, number = of_kind(str, extra["policy"]), of_kind(int, progress.batch)
+            return cls(source.cluster, policy, ids, {topic: targets[topic] for topic in ids}, at, number)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataLoss(
+                f"the progress of {where} is not that of a mirror ({error!r:.200}). Nothing was copied."
+                " Find out which other program uses that transactional id.",
+                tag="PROGRESS_DAMAGED",
+            ) from None
+
+    def progress(self) -> Progress:
+        """The record that a transaction is committed with."""
+        topics = {topic: TopicEnd(id, self._offsets(topic)) for topic, id in sorted(self.ids.items())}
+        epochs: dict[str, dict[str, int]] = {}
+        for (topic, index), position in sorted(self.at.items()):
+            if position.epoch >= 0:
+                epochs.setdefault(topic, {})[str(index)] = position.epoch
+        targets = {topic: list(target) for topic, target in self.targets.items()}
+        extra = {_EXTRA: {"policy": self.policy, "targets": targets, "epochs": epochs}}
+        return Progress(batch=self.round, sources=(KafkaSource(self.cluster, topics),), extra=extra)
+
+    def _offsets(self, topic: str) -> dict[int, int]:
+        return {index: position.offset for (name, index), position in sorted(self.at.items()) if name == topic}
+
+    def moved(self, ends: Mapping[TopicPartition, OffsetAndEpoch]) -> Positions:
+        """The positions of the next round, which has copied up to these ends."""
+        return replace(self, at={**self.at, **ends}, round=self.round + 1)
+
+    def begun(
+        self,
+        found: Mapping[TopicPartition, OffsetAndEpoch],
+        ids: Mapping[str, str],
+        targets: Mapping[str, tuple[str, str]],
+    ) -> Positions:
+        """With the beginnings of partitions that were found, and what their topics are."""
+        return replace(self.moved(found), ids={**self.ids, **ids}, targets={**self.targets, **targets})
+
+    def refuse_other(self, cluster: str, policy: ReplicationPolicy) -> None:
+        """Raise :class:`ConfigError` where the file leads to another source cluster, or names topics another way."""
+        if cluster != self.cluster:
+            raise ConfigError(
+                f"{policy.source} was cluster {self.cluster} until now, and {policy.source}.bootstrap.servers leads to"
+                f" {cluster}, where the positions of {flow_id(policy.source, policy.target)} mean nothing. Nothing was"
+                " copied. Correct the address, or give the other cluster an alias of its own.",
+                tag="OTHER_CLUSTER",
+            )
+        if _name(policy) != self.policy:
+            raise ConfigError(
+                f"{flow_id(policy.source, policy.target)} has copied with {self.policy} until now, and the file says"
+                f" {_name(policy)}: the same records would go to other topics from here on. Nothing was copied. Go back"
+                " to the replication policy and separator that it began with.",
+                tag="OTHER_POLICY",
+            )
+
+
+def _name(policy: ReplicationPolicy) -> str:
+    return "identity" if policy.identity else f"default{policy.separator}"
+
+
+def _name_and_id(row: Any) -> tuple[str, str]:
+    name, id = of_kind(list, row)
+    return of_kind(str, name), of_kind(str, id)

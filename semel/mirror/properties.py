@@ -1,0 +1,371 @@
+"""The file that MirrorMaker 2 is started with: which flows it enables, by what clients, and what is refused in it.
+
+Each key is plain, of a cluster (``A.…``) or of a flow (``A->B.…``); the nearer one wins. Nothing in the file is passed
+over in silence:
+
+- a key that cannot change which records arrive where is accepted, and listed once;
+- one that would, and that this version does not do, is refused with the reason;
+- an unknown one is refused with the nearest name.
+
+One client speaks for all roles of a cluster: what ``consumer.`` and ``admin.`` say of the source, and ``producer.`` and
+``admin.`` of the target, is laid over the cluster's own settings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
+from pathlib import Path
+
+import javaproperties
+
+from semel.config import ClientConfig, nearest
+from semel.errors import ConfigError, SemelError
+from semel.mirror.keys import (
+    ACCEPTED,
+    CLIENT,
+    FLOW,
+    LATER,
+    NOT_DONE,
+    REFUSED,
+    ROLES,
+    is_accepted,
+    is_client_key,
+    is_shared,
+    nothing,
+)
+from semel.mirror.policy import DEFAULT_EXCLUDED, ReplicationPolicy, TopicFilter
+
+__all__ = ["FlowConfig", "MirrorConfig", "read_properties"]
+
+_ALIAS = re.compile(r"[A-Za-z0-9._-]+")
+_POLICY = "replication.policy.class"
+_POLICIES = {"DefaultReplicationPolicy": False, "IdentityReplicationPolicy": True}
+_JAVA = "org.apache.kafka.connect.mirror."
+_TRUE, _FALSE = ("true",), ("false",)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowConfig:
+    """One flow. The properties are those of its clients, and hold secrets: they are not shown.
+
+    ``start`` is where a flow that has copied nothing begins; ``refresh_s`` is 0 where topics are looked for once.
+    ``back`` are the topics of the flow in the other direction, where both keep names and that one is enabled too.
+    """
+
+    policy: ReplicationPolicy
+    topics: TopicFilter
+    source: Mapping[str, str] = field(repr=False)
+    target: Mapping[str, str] = field(repr=False)
+    start: str
+    replication_factor: int
+    refresh_s: int
+    exactly_once: bool
+    back: TopicFilter | None = None
+
+    @property
+    def title(self) -> str:
+        """``A->B``."""
+        return f"{self.policy.source}->{self.policy.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorConfig:
+    """The flows that are enabled, the keys that change nothing here, and what MirrorMaker 2 would do beside and this
+    does not.
+    """
+
+    flows: tuple[FlowConfig, ...]
+    accepted: tuple[str, ...]
+    not_done: tuple[str, ...]
+
+
+def read_properties(path: Path, targets: Iterable[str] = ()) -> MirrorConfig:
+    """Read a file; with ``targets``, only the flows into these clusters. Raises :class:`ConfigError`."""
+    try:
+        text = path.read_bytes().decode()
+        given = dict(javaproperties.loads(text))
+    except (OSError, ValueError) as error:  # its text is not in the message: it holds passwords
+        raise ConfigError(
+            f"{path} cannot be read: {type(error).__name__}. Nothing was copied. Correct the path, or the file.",
+            tag="MIRROR_FILE",
+        ) from None
+    return _File(given).config(tuple(targets))
+
+
+class _File:
+    """What the file says, key by key."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {key: value.strip() for key, value in given.items()}
+        self._clusters = self._aliases()
+        self._plain: dict[str, str] = {}
+        self._of_cluster: dict[str, dict[str, str]] = {alias: {} for alias in self._clusters}
+        self._of_flow: dict[tuple[str, str], dict[str, str]] = {}
+        self._accepted: list[str] = []
+        for key, value in self._given.items():
+            self._sort(key, value)
+
+    def _aliases(self) -> list[str]:
+        aliases = [alias.strip() for alias in self._given.get("clusters", "").split(",") if alias.strip()]
+        if len(aliases) < 2:
+            raise ConfigError(
+                "clusters names fewer than two clusters, so there is nothing to copy from one to the other. Nothing was"
+                " copied. Name them all: clusters = A, B",
+                tag="CLUSTERS",
+            )
+        wrong = [alias for alias in aliases if not _ALIAS.fullmatch(alias)]
+        if wrong or len(set(aliases)) < len(aliases):
+            what = f"{wrong[0]!r:.100} is no alias" if wrong else "an alias is there twice"
+            raise ConfigError(
+                f"clusters: {what}. Nothing was copied. Use letters, digits, dots, dashes and underscores, each alias"
+                " once.",
+                tag="CLUSTERS",
+            )
+        return aliases
+
+    # ---- each key in its place
+
+    def _sort(self, key: str, value: str) -> None:
+        if key == "clusters":
+            return
+        flow = next(((a, b) for a, b in self._pairs() if key.startswith(f"{a}->{b}.")), None)
+        if flow is not None:
+            name = key.removeprefix(f"{flow[0]}->{flow[1]}.")
+            self._of_flow.setdefault(flow, {})[name] = value
+            self._judge(key, name, value, FLOW, client=nothing)
+        elif "->" in key:
+            raise self._unknown_cluster(key)
+        elif (alias := self._alias_of(key)) is not None:
+            name = key.removeprefix(f"{alias}.")
+            self._of_cluster[alias][name] = value
+            self._judge(key, name, value, ["exactly.once.source.support"], client=is_client_key)
+        else:
+            self._plain[key] = value
+            self._judge(key, key, value, FLOW, client=is_shared)
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        return permutations(self._clusters, 2)
+
+    def _alias_of(self, key: str) -> str | None:
+        return max((alias for alias in self._clusters if key.startswith(f"{alias}.")), key=len, default=None)
+
+    def _judge(self, key: str, name: str, value: str, used: Iterable[str], *, client: Callable[[str], bool]) -> None:
+        """Raise :class:`ConfigError` unless a key is used, may be passed over, or is a client's, which looks at it
+        itself.
+
+        ``client`` says which names are a client's in this place.
+        """
+        for pattern, reason, harmless in REFUSED:
+            if re.fullmatch(pattern, name):
+                if value not in harmless:
+                    raise ConfigError(
+                        f"{key}={value:.100} {reason} Nothing was copied. Take it out.", tag="MIRROR_REFUSED"
+                    )
+                self._accepted.append(key)
+                return
+        if name in LATER and value.lower() not in _FALSE:
+            raise ConfigError(
+                f"{key}={value:.100} asks for what this version of the mirror does not do: {LATER[name]}. Nothing was"
+                f" copied. Set {key}=false, or take it out.",
+                tag="NOT_THERE_YET",
+            )
+        if is_accepted(name):
+            self._accepted.append(key)
+        elif not (name in used or name in LATER or name.startswith(ROLES) or client(name)):
+            if name.endswith(".bootstrap.servers"):
+                raise self._unknown_cluster(key)
+            raise _unknown(key, name, [*used, *LATER, *ACCEPTED, *CLIENT])
+
+    def _unknown_cluster(self, key: str) -> ConfigError:
+        return ConfigError(
+            f"{key} names a cluster that clusters does not: it has {', '.join(self._clusters)}. Nothing was copied."
+            " Correct the alias, or add it to clusters.",
+            tag="UNKNOWN_CLUSTER",
+        )
+
+    # ---- flows
+
+    def config(self, targets: tuple[str, ...]) -> MirrorConfig:
+        """The flows that are enabled, checked as a whole."""
+        for alias in targets:
+            if alias not in self._clusters:
+                raise self._unknown_cluster(f"--clusters {alias}")
+        enabled = [flow for flow in self._pairs() if self._is(*flow, "enabled", default=False)]
+        chosen = [flow for flow in enabled if not targets or flow[1] in targets]
+        if not chosen:
+            raise ConfigError(
+                "no flow is enabled"
+                + (f" into {', '.join(targets)}" if targets else "")
+                + ", so there is nothing to do."
+                f" Nothing was copied. Enable one: {self._clusters[0]}->{self._clusters[1]}.enabled = true",
+                tag="NO_FLOW",
+            )
+        if len(chosen) > 1:
+            raise ConfigError(
+                f"{', '.join(f'{a}->{b}' for a, b in chosen)} are enabled, and this version runs one flow in a"
+                " process. Nothing was copied. Choose one by its target (--clusters), or enable one alone; run the"
+                " others beside it.",
+                tag="NOT_THERE_YET",
+            )
+        flows = tuple(self._flow(source, target, enabled) for source, target in chosen)
+        not_done = tuple(
+            what for name, what in NOT_DONE.items() if not any(name in row for row in self._rows(*chosen[0]))
+        )
+        return MirrorConfig(flows, tuple(sorted(self._accepted)), not_done)
+
+    def _rows(self, source: str, target: str) -> list[Mapping[str, str]]:
+        """Where keys of a flow are looked for, the nearest first."""
+        return [self._of_flow.get((source, target), {}), self._plain]
+
+    def _get(self, source: str, target: str, name: str) -> tuple[str, str] | None:
+        """The key that holds for a flow, with its value."""
+        keys = (f"{source}->{target}.{name}", name)
+        found = zip(keys, self._rows(source, target), strict=True)
+        return next(((key, row[name]) for key, row in found if name in row), None)
+
+    def _is(self, source: str, target: str, name: str, *, default: bool) -> bool:
+        found = self._get(source, target, name)
+        return default if found is None else _boolean(*found)
+
+    def _number(self, source: str, target: str, name: str, default: int) -> int:
+        key, value = self._get(source, target, name) or (name, str(default))
+        if not value.isdecimal() or not 0 < int(value) < 2**31:
+            raise ConfigError(
+                f"{key}={value:.100} is no whole number above 0. Nothing was copied. Correct it.", tag="NUMBER"
+            )
+        return int(value)
+
+    def _flow(self, source: str, target: str, enabled: Iterable[tuple[str, str]]) -> FlowConfig:
+        policy = self._policy(source, target)
+        back = (target, source) in enabled and policy.identity and self._policy(target, source).identity
+        refreshes = self._is(source, target, "refresh.topics.enabled", default=True)
+        reads = self._client(source, (source, target), "source", "consumer")
+        start = reads.pop("auto.offset.reset", "earliest")
+        if start not in ("earliest", "latest"):
+            raise ConfigError(
+                f"auto.offset.reset={start:.100} of {source} is neither earliest nor latest. Nothing was copied. Give"
+                " one of them.",
+                tag="AUTO_OFFSET_RESET",
+            )
+        return FlowConfig(
+            policy,
+            self._topics(source, target),
+            reads,
+            self._client(target, (source, target), "target", "producer"),
+            start,
+            self._number(source, target, "replication.factor", 2),
+            self._number(source, target, "refresh.topics.interval.seconds", 600) if refreshes else 0,
+            self._exactly_once(source, target),
+            self._topics(target, source) if back else None,
+        )
+
+    def _policy(self, source: str, target: str) -> ReplicationPolicy:
+        key, name = self._get(source, target, _POLICY) or (_POLICY, "DefaultReplicationPolicy")
+        known = _POLICIES.get(name.removeprefix(_JAVA))
+        if known is None:
+            raise ConfigError(
+                f"{key}={name:.200} is a class of Java's, which does not run here, so topics would be named another"
+                f" way. Nothing was copied. Use one of {', '.join(_JAVA + each for each in _POLICIES)}.",
+                tag="POLICY_CLASS",
+            )
+        key, separator = self._get(source, target, "replication.policy.separator") or ("", ".")
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", separator):
+            raise ConfigError(
+                f"{key}={separator!r:.100} cannot stand in the name of a topic. Nothing was copied. Use letters,"
+                " digits, dots, dashes and underscores.",
+                tag="SEPARATOR",
+            )
+        return ReplicationPolicy(source, target, known, separator)
+
+    def _topics(self, source: str, target: str) -> TopicFilter:
+        included = self._get(source, target, "topics") or ("topics", ".*")
+        excluded = self._get(source, target, "topics.exclude") or self._get(source, target, "topics.blacklist")
+        return TopicFilter.parse(included, excluded or ("topics.exclude", DEFAULT_EXCLUDED))
+
+    def _exactly_once(self, source: str, target: str) -> bool:
+        """Exactly once, also where the file is silent; at least once where it says so.
+
+        What contradicts itself is refused.
+        """
+        said: dict[str, bool] = {}
+        support = self._of_cluster[target].get("exactly.once.source.support")
+        if support is not None:
+            if support not in ("enabled", "preparing", "disabled"):
+                raise ConfigError(
+                    f"{target}.exactly.once.source.support={support:.100} is none of enabled, preparing, disabled."
+                    " Nothing was copied. Give one of them.",
+                    tag="GUARANTEE",
+                )
+            said[f"{target}.exactly.once.source.support={support}"] = support != "disabled"
+        found = self._get(source, target, "transaction.producer")
+        if found is not None:
+            said["=".join(found)] = _boolean(*found)
+        if len(set(said.values())) > 1:
+            raise ConfigError(
+                f"{' and '.join(said)} contradict each other. Nothing was copied. Set both to exactly once, or both"
+                " to at least once.",
+                tag="GUARANTEE",
+            )
+        return next(iter(said.values()), True)
+
+    # ---- clients
+
+    def _client(self, alias: str, flow: tuple[str, str], side: str, role: str) -> dict[str, str]:
+        """The properties of the client of one cluster. Raises :class:`ConfigError` for what is wrong with them."""
+        cluster, own = self._of_cluster[alias], self._of_flow.get(flow, {})
+        shared = {name: value for name, value in self._plain.items() if is_shared(name)}
+        merged = {**shared, **{name: value for name, value in cluster.items() if is_client_key(name)}}
+        for each in ("admin", role):
+            rows = [
+                _below(f"{each}.", self._plain),
+                _below(f"{side}.{each}.", self._plain),
+                _below(f"{each}.", cluster),
+                _below(f"{each}.", own),
+                _below(f"{side}.{each}.", own),
+            ]
+            for row in rows:
+                merged.update({name: value for name, value in row.items() if not is_accepted(f"{each}.{name}")})
+        self._refuse_uncommitted(alias, merged)
+        if not merged.get("bootstrap.servers"):
+            raise ConfigError(
+                f"{alias}.bootstrap.servers is missing, so there is no way to cluster {alias}. Nothing was copied."
+                " Give it as host:port[,host:port].",
+                tag="BOOTSTRAP_SERVERS",
+            )
+        start = {name: merged.pop(name) for name in ("auto.offset.reset",) if name in merged}
+        try:
+            ClientConfig.parse(merged)
+        except SemelError as error:
+            raise type(error)(f"cluster {alias}: {error.message}", tag=error.tag) from None
+        return {**merged, **start}
+
+    def _refuse_uncommitted(self, alias: str, merged: Mapping[str, str]) -> None:
+        if merged.get("isolation.level", "read_committed").lower() == "read_uncommitted":
+            raise ConfigError(
+                f"isolation.level=read_uncommitted of {alias} contradicts exactly once: rows that were aborted there"
+                " would arrive here as committed ones. Nothing was copied. Take it out.",
+                tag="READ_UNCOMMITTED",
+            )
+
+
+def _below(prefix: str, row: Mapping[str, str]) -> dict[str, str]:
+    return {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+
+
+def _boolean(key: str, value: str) -> bool:
+    known = dict.fromkeys(_TRUE, True) | dict.fromkeys(_FALSE, False)
+    if value.lower() not in known:
+        raise ConfigError(
+            f"{key}={value:.100} is neither true nor false. Nothing was copied. Give one of them.", tag="BOOLEAN"
+        )
+    return known[value.lower()]
+
+
+def _unknown(key: str, name: str, known: Iterable[str]) -> ConfigError:
+    hint = nearest(name, known) or "."
+    return ConfigError(
+        f"{key:.200} is not a known key{hint} Nothing was copied. Correct or remove it.", tag="UNKNOWN_OPTION"
+    )

@@ -1,0 +1,197 @@
+"""A Spark job over the partitions of a round: each task copies its share with a ticket of the round's transaction.
+
+The job has one stage and reads nothing of Spark's. A task reads source batches as they are and writes them on, in the
+order of each partition, while the next answer is on its way. It ends where the round was planned to end, or after
+:data:`LONGEST_S`, so that one partition that is far behind does not hold the others up, and says how far it came.
+
+As a task of the sink does, it answers where others raise: a second attempt may not write (DESIGN rule 2).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext, TaskContext
+
+from semel.config import ClientConfig
+from semel.errors import AbortAndRetry, DataLoss, SemelError
+from semel.mirror.copy import batches
+from semel.mirror.losses import ADVICE
+from semel.mirror.positions import OffsetAndEpoch
+from semel.read.cursor import Taken
+from semel.read.ranges import Range
+from semel.read.reader import Reader
+from semel.records.arrays import joined
+from semel.spark.errors import error
+from semel.spark.sink.write_stage import receipts_of, task_broke
+from semel.spark.task_result import COLUMN, decode_result, encode_result
+from semel.spark.version_guard import SealedWriting, pack
+from semel.spark.worker_client import client
+from semel.steps import MirrorStep, reached
+from semel.strict_json import of_kind, read_object, write_object
+from semel.transaction.participant import Participant
+from semel.transaction.ticket import Receipt, Ticket
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["LONGEST_S", "Assignment", "Copied", "copy"]
+
+#: So long a task takes answers; what it has not reached by then is for the next round.
+LONGEST_S = 2.0
+_ENDS = "ends"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One partition of a round: what is read, the epoch of the last batch before it, and where it is written."""
+
+    range: Range
+    epoch: int
+    target: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a round's tasks have done: their receipts, and how far each source partition was read."""
+
+    receipts: Sequence[Receipt]
+    ends: Mapping[TopicPartition, OffsetAndEpoch]
+
+
+def copy(
+    context: SparkContext,
+    shares: Sequence[Sequence[Assignment]],
+    tickets: Sequence[Ticket],
+    source: Mapping[str, str],
+    target: Mapping[str, str],
+) -> Copied:
+    """Run the job: ``shares[i]`` is copied with ``tickets[i]``, by clients of these properties.
+
+    Raises the first error of ours that a task met, and :class:`AbortAndRetry` where Spark gave the job up.
+    """
+    task = partial(_task, shares=list(shares), tickets=list(tickets), source=dict(source), target=dict(target))
+    job = context.parallelize(range(len(shares)), len(shares)).mapPartitions(SealedWriting(*pack(task)))
+    try:
+        answers: list[pa.RecordBatch] = job.collect()
+    except Py4JJavaError as raised:
+        found = error(raised)
+        if found is not None:
+            raise found from raised
+        raise AbortAndRetry(
+            f"Spark gave the job up: {_first_line(raised)}. Nothing of the round is visible where it was a"
+            " transaction. It is run again.",
+            tag="JOB_LOST",
+        ) from raised
+    receipts = receipts_of(decode_result(_text(answer)) for answer in answers if answer.schema.names == [COLUMN])
+    ends: dict[TopicPartition, OffsetAndEpoch] = {}
+    for answer in answers:
+        if answer.schema.names == [_ENDS]:
+            ends.update(_read_ends(_text(answer)))
+    return Copied(receipts, ends)
+
+
+def _first_line(raised: Py4JJavaError) -> str:
+    return (str(raised.java_exception.getMessage()).splitlines() or ["it does not say why"])[0][:300]
+
+
+# ---- in the task
+
+
+def _task(
+    _: Iterable[Any],
+    shares: Sequence[Sequence[Assignment]],
+    tickets: Sequence[Ticket],
+    source: Mapping[str, str],
+    target: Mapping[str, str],
+) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    assert context is not None, "runs in a Spark task only"
+    number, attempt, stage = context.partitionId(), context.attemptNumber(), context.stageId()
+    try:
+        writer = client(ClientConfig.parse(target))
+        participant = Participant(writer, tickets[number], attempt=attempt, stage=stage, task=number)
+        reader = _reader(source, shares[number])
+        ends = _copy(
+            reader, participant, {part.range.topic_partition: part.target for part in shares[number]}, tickets[number]
+        )
+        receipt = participant.receipt
+    except SemelError as refused:
+        yield encode_result(refused)
+        return
+    except Exception as broken:
+        yield encode_result(task_broke(broken))
+        return
+    yield encode_result(receipt)
+    yield _ends(ends)
+
+
+def _reader(source: Mapping[str, str], share: Sequence[Assignment]) -> Reader:
+    epochs = {part.range.topic_partition: part.epoch for part in share}
+    return Reader(client(ClientConfig.parse(source)), [part.range for part in share], epochs=epochs, advice=ADVICE)
+
+
+def _copy(
+    reader: Reader, participant: Participant, targets: Mapping[TopicPartition, TopicPartition], ticket: Ticket
+) -> dict[TopicPartition, OffsetAndEpoch]:
+    """Copy answer by answer. Returns how far it came."""
+    ends: dict[TopicPartition, OffsetAndEpoch] = {}
+    latest = time.monotonic() + LONGEST_S
+    with reader:
+        for answer in reader.answers():
+            reached(MirrorStep.FETCHED, str(ticket.number))
+            _write(participant, answer, targets, ticket)
+            for taken in answer:
+                ends[taken.part.range.topic_partition] = OffsetAndEpoch(taken.end, taken.part.epoch)
+            if time.monotonic() > latest:
+                break
+    return ends
+
+
+def _write(
+    participant: Participant, answer: Sequence[Taken], targets: Mapping[TopicPartition, TopicPartition], ticket: Ticket
+) -> None:
+    """In turn, a batch of each partition: a request carries one of each, so that few requests carry them all."""
+    by_topic: dict[str, list[list[tuple[int, memoryview]]]] = defaultdict(list)
+    for taken in answer:
+        topic, index = targets[taken.part.range.topic_partition]
+        name = f"{topic}-{index}"
+        by_topic[topic].append([(index, batch) for batch in batches(taken, ticket.topics[topic], name)])
+    for topic, columns in by_topic.items():
+        turns = [each for turn in zip_longest(*columns) for each in turn if each is not None]
+        if turns:
+            indexes = np.array([index for index, _ in turns], np.int64)
+            participant.write_encoded(topic, indexes, [batch for _, batch in turns])
+
+
+# ---- how far it came, as one row of JSON beside the receipt
+
+
+def _ends(ends: Mapping[TopicPartition, OffsetAndEpoch]) -> pa.RecordBatch:
+    rows = [[topic, index, at.offset, at.epoch] for (topic, index), at in ends.items()]
+    return pa.RecordBatch.from_arrays([joined([write_object({"ends": rows})], pa.binary())], [_ENDS])
+
+
+def _read_ends(text: bytes) -> dict[TopicPartition, OffsetAndEpoch]:
+    try:
+        rows = of_kind(list, read_object(text)["ends"])
+        return {
+            (of_kind(str, t), of_kind(int, i)): OffsetAndEpoch(of_kind(int, o), of_kind(int, e)) for t, i, o, e in rows
+        }
+    except (ValueError, KeyError, TypeError) as wrong:
+        raise DataLoss(
+            f"what a task says of how far it came cannot be read ({wrong!r:.200}). Nothing of the round is visible."
+            " Run the same version of semel everywhere.",
+            tag="RECEIPT_DAMAGED",
+        ) from None
+
+
+def _text(answer: pa.RecordBatch) -> bytes:
+    return bytes(answer.column(0)[0].as_py())

@@ -1,0 +1,121 @@
+"""What the tests of the mirror share: files of MirrorMaker 2, the program, and a look at both clusters with a client
+that is not ours.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from semel.mirror.flow import Flow
+from semel.mirror.properties import read_properties
+from semel.sandbox import Sandbox
+from tests.waiting import PATIENCE_S
+
+#: Key, value, headers and milliseconds of a record.
+Record = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int]
+IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_numbers = count(1)
+
+
+def unique(name: str) -> str:
+    """A name that no other test has used."""
+    return f"{name}-{next(_numbers)}"
+
+
+def mm2(directory: Path, a: Sandbox, b: Sandbox, topics: str, alias: str = "", **keys: str) -> Path:
+    """A file with one flow, from an alias of its own: each is another mirror. ``keys`` have ``__`` for a dot."""
+    alias = alias or unique("A")
+    flow = f"{alias}->B"
+    lines = {
+        "clusters": f"{alias}, B",
+        f"{alias}.bootstrap.servers": a.bootstrap_servers,
+        "B.bootstrap.servers": b.bootstrap_servers,
+        f"{flow}.enabled": "true",
+        f"{flow}.topics": topics,
+        "replication.factor": "1",
+        "tasks.max": "4",
+        **{key.replace("__", "."): value for key, value in keys.items()},
+    }
+    path = directory / f"{alias}.properties"
+    path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+    return path
+
+
+def alias_of(path: Path) -> str:
+    """The source's alias in a file of :func:`mm2`."""
+    return path.stem
+
+
+def copy_once(spark: SparkSession, path: Path) -> None:
+    """``semel mirror --once`` in this process."""
+    (flow,) = read_properties(path).flows
+    Flow(spark, flow, threading.Event()).run(once=True)
+
+
+def program(path: Path, *options: str) -> list[str]:
+    """The command line of ``semel mirror``."""
+    return [sys.executable, "-c", "from semel.cli import main; main()", "mirror", str(path), *options]
+
+
+def produce(sandbox: Sandbox, topic: str, records: Sequence[Mapping[str, Any]], **settings: Any) -> None:
+    """Records as confluent-kafka takes them, acknowledged."""
+    producer = Producer({"bootstrap.servers": sandbox.bootstrap_servers, "linger.ms": 20, **settings})
+    for record in records:
+        producer.produce(topic, **record)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def partitions(sandbox: Sandbox, topic: str) -> list[int]:
+    """Of a topic; none where it is not there."""
+    found = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers}).list_topics(timeout=30).topics
+    return sorted(found[topic].partitions) if topic in found else []
+
+
+def topics_of(sandbox: Sandbox) -> set[str]:
+    """The names of all topics."""
+    return set(AdminClient({"bootstrap.servers": sandbox.bootstrap_servers}).list_topics(timeout=30).topics)
+
+
+def records(sandbox: Sandbox, topic: str) -> dict[int, list[Record]]:
+    """All that a read_committed reader sees of each partition, in order."""
+    settings = {
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "enable.auto.commit": False,
+        "fetch.wait.max.ms": 20,
+        "fetch.error.backoff.ms": 10,
+    }
+    consumer = Consumer(
+        {"bootstrap.servers": sandbox.bootstrap_servers, "group.id": "none", "check.crcs": True, **settings}
+    )
+    found: dict[int, list[Record]] = {index: [] for index in partitions(sandbox, topic)}
+    try:
+        left = set(found)
+        consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in left])
+        end = time.monotonic() + PATIENCE_S
+        while left:
+            assert time.monotonic() < end, f"{topic} was not read to its end"
+            for message in consumer.consume(1_000, 0.05):
+                if message.error() is None:
+                    headers = tuple(message.headers() or ())
+                    found[message.partition()].append((message.key(), message.value(), headers, message.timestamp()[1]))
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
+                else:
+                    raise KafkaException(message.error())
+    finally:
+        consumer.close()
+    return found

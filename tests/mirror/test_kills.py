@@ -1,0 +1,178 @@
+"""The mirror killed while the source is written to: each record is there once, in its order, and nothing is left open.
+
+The driver at each step of a round, in one loop, and Python workers at each step of a task; then executors, under one
+driver. The control copies at least once, is killed once, and doubles.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from model.replay import replay
+from semel.config import ClientConfig
+from semel.sandbox import Sandbox
+from semel.steps import MirrorStep, ParticipantStep, Step
+from semel.testing.crash import Action, CrashPlan, CrashPoint
+from semel.testing.history import assert_exactly_once, check
+from semel.testing.spark.spark_cluster import LOCAL, LOCAL_CLUSTER, SparkCluster
+from semel.wire.api.offsets import LATEST, list_offsets
+from semel.wire.client import Client
+from tests import topics
+from tests.mirror.support.harness import alias_of, mm2, program, records, unique
+from tests.waiting import PATIENCE_S, wait_for
+
+PARTITIONS = 3
+#: Passings are counted over all starts.
+IN_THE_DRIVER: dict[Step, int] = {
+    MirrorStep.TOPICS_FOLLOWED: 1,
+    MirrorStep.BEGINNINGS_COMMITTED: 1,
+    MirrorStep.PLANNED: 2,
+    MirrorStep.COPIED: 3,
+    MirrorStep.PROVEN: 4,
+    MirrorStep.COMMITTED: 5,
+}
+IN_A_TASK: dict[Step, int] = {
+    MirrorStep.FETCHED: 6,
+    ParticipantStep.STARTED: 9,
+    ParticipantStep.SENT: 10,
+    ParticipantStep.ACKNOWLEDGED: 11,
+    ParticipantStep.RECEIPT: 12,
+}
+
+
+class Writer:
+    """Writes numbered rows to a source topic, in transactions of which each third is aborted, until it is told that it
+    is enough.
+    """
+
+    def __init__(self, a: Sandbox, topic: str) -> None:
+        self._topic, self._enough = topic, threading.Event()
+        self._producer = Producer({"bootstrap.servers": a.bootstrap_servers, "transactional.id": topic, "linger.ms": 2})
+        self._producer.init_transactions(60)
+        self._thread = threading.Thread(target=self._write)
+        self.rows = 0
+        self.done = False
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._enough.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        lot = 0
+        while not self._enough.wait(0.02):
+            aborted = lot % 3 == 2
+            self._producer.begin_transaction()
+            for index in range(self.rows, self.rows + 30):
+                row = {"id": -1 - index if aborted else index, "lot": lot}
+                self._producer.produce(self._topic, json.dumps(row), key=f"k{index % 7}", partition=index % PARTITIONS)
+            if aborted:
+                self._producer.flush(60)
+                self._producer.abort_transaction(60)
+            else:
+                self._producer.commit_transaction(60)
+                self.rows += 30
+            lot += 1
+
+
+@contextmanager
+def written(a: Sandbox, topic: str) -> Iterator[Writer]:
+    with Writer(a, topic) as writer:
+        yield writer
+
+
+def new(a: Sandbox, b: Sandbox, directory: Path, name: str, **keys: str) -> tuple[Path, str, str]:
+    """A file, its source topic and its target topic."""
+    topic = topics.create(a.bootstrap_servers, unique(name), PARTITIONS)
+    file = mm2(directory, a, b, topic, **keys)
+    return file, topic, f"{alias_of(file)}.{topic}"
+
+
+def run(cluster: SparkCluster, a: Sandbox, b: Sandbox, file: Path, topic: str, target: str, plan: CrashPlan) -> None:
+    """Run the mirror under a plan, with a writer at work until all points have struck; then until all is copied."""
+    with written(a, topic) as writer:
+
+        def caught_up() -> bool:
+            if not all(plan.struck(point) for point in plan.points):
+                return False
+            writer.stop()
+            return sum(map(len, records(b, target).values())) >= writer.rows
+
+        print(cluster.run_until(program(file), plan, caught_up, len(plan.points) + 1), "restarts,", writer.rows, "rows")
+
+
+def assert_the_same(a: Sandbox, b: Sandbox, topic: str, target: str) -> None:
+    """By an independent client: record by record, and by the ids; and no transaction is left open."""
+    assert records(b, target) == records(a, topic)
+    print(
+        assert_exactly_once(
+            b.bootstrap_servers,
+            target,
+            source=topic,
+            source_cluster=a.bootstrap_servers,
+            id="json:$.id",
+            batch="json:$.lot",
+        )
+    )
+    with Client(ClientConfig.parse({"bootstrap.servers": b.bootstrap_servers})) as client:
+        wanted = {(target, index): LATEST for index in range(PARTITIONS)}
+        ends, stable = (list_offsets(client, wanted, read_committed=committed) for committed in (False, True))
+        assert {p: row.offset for p, row in ends.items()} == {p: row.offset for p, row in stable.items()}
+
+
+def test_every_step_is_struck() -> None:
+    assert {*IN_THE_DRIVER, *IN_A_TASK} == {*MirrorStep, *ParticipantStep}
+
+
+def test_the_driver_is_killed_at_each_step(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:
+    file, topic, target = new(a, b, tmp_path, "driver", refresh__topics__interval__seconds="1")
+    points = [CrashPoint(step, n, Action.DRIVER) for step, n in IN_THE_DRIVER.items()]
+    workers = [CrashPoint(step, n, Action.KILL) for step, n in IN_A_TASK.items()]
+    plan = CrashPlan(tmp_path / "plan", *points, *workers)
+    run(SparkCluster(LOCAL), a, b, file, topic, target, plan)
+    assert_the_same(a, b, topic, target)
+    told = replay(plan.passed())  # each step that was logged is one that the protocol allows there
+    assert (told.ids, told.owners >= len(points)) == (1, True)
+
+
+def test_executors_are_killed_at_each_step_of_a_task(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:
+    """The driver lives on, until a signal ends it behind its round."""
+    file, topic, target = new(a, b, tmp_path, "executors")
+    points = [CrashPoint(step, 2 + 3 * turn, Action.EXECUTOR) for turn, step in enumerate(IN_A_TASK)]
+    plan = CrashPlan(tmp_path / "plan", *points)
+    with SparkCluster(LOCAL_CLUSTER).driver(program(file), plan) as driver:
+        with written(a, topic) as writer:
+            for point in points:
+                wait_for(partial(plan.struck, point), driver.tail)
+        wait_for(lambda: sum(map(len, records(b, target).values())) >= writer.rows, driver.tail)
+        driver.process.send_signal(signal.SIGTERM)
+        assert driver.wait(PATIENCE_S) == 0, driver.tail()
+        assert driver.said("tried again in") >= len(points)
+        assert driver.said("these keys change nothing here: tasks.max") == 1
+        assert driver.said("this version does not: ") == 1
+    assert_the_same(a, b, topic, target)
+
+
+def test_control_at_least_once_doubles(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:
+    """The same file but for the guarantee, and one kill, between the rows and their positions."""
+    file, topic, target = new(a, b, tmp_path, "control", B__exactly__once__source__support="disabled")
+    plan = CrashPlan(tmp_path / "plan", CrashPoint(MirrorStep.COPIED, 2, Action.DRIVER))
+    run(SparkCluster(LOCAL), a, b, file, topic, target, plan)
+    found = check(b.bootstrap_servers, target, source=topic, source_cluster=a.bootstrap_servers, id="json:$.id")
+    print(found)
+    assert found.lost == 0
+    assert found.duplicated > 0

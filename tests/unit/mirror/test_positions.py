@@ -1,0 +1,69 @@
+"""Positions survive their record, and another cluster or policy is not gone on with."""
+
+from __future__ import annotations
+
+import pytest
+
+from semel.errors import ConfigError, DataLoss
+from semel.mirror.policy import ReplicationPolicy
+from semel.mirror.positions import OffsetAndEpoch, Positions, flow_id
+from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, TopicEnd
+
+NAMES = ReplicationPolicy("A", "B")
+
+
+def some() -> Positions:
+    begun = Positions.begin("cluster", NAMES).begun(
+        {("orders", 0): OffsetAndEpoch(5), ("orders", 1): OffsetAndEpoch(0), ("eu", 0): OffsetAndEpoch(7)},
+        {"orders": "id-1", "eu": "id-2"},
+        {"orders": ("A.orders", "id-3"), "eu": ("A.eu", "id-4")},
+    )
+    return begun.moved({("orders", 1): OffsetAndEpoch(12, 4)})
+
+
+def read(positions: Positions) -> Positions:
+    return Positions.of(Progress.decode(positions.progress().encode(), "here"), flow_id("A", "B"))
+
+
+def test_they_survive_their_record() -> None:
+    assert read(some()) == some()
+    assert some().round == 1
+    assert some().at == {
+        ("orders", 0): OffsetAndEpoch(5),
+        ("orders", 1): OffsetAndEpoch(12, 4),
+        ("eu", 0): OffsetAndEpoch(7),
+    }
+    assert read(Positions.begin("cluster", NAMES)) == Positions.begin("cluster", NAMES)
+
+
+def test_another_cluster_or_policy() -> None:
+    some().refuse_other("cluster", NAMES)
+    with pytest.raises(
+        ConfigError, match=r"OTHER_CLUSTER. A was cluster cluster until now, and A.bootstrap.servers leads to other"
+    ):
+        some().refuse_other("other", NAMES)
+    with pytest.raises(
+        ConfigError, match=r"OTHER_POLICY. mirror.A.B has copied with default. until now, and the file says default_"
+    ):
+        some().refuse_other("cluster", ReplicationPolicy("A", "B", separator="_"))
+    with pytest.raises(ConfigError, match=r"the file says identity"):
+        some().refuse_other("cluster", ReplicationPolicy("A", "B", identity=True))
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        Progress(),
+        Progress(batch=1, sources=(OpaqueSource("x"),), extra={"mirror": {}}),
+        Progress(batch=1, sources=(KafkaSource("c", {"t": TopicEnd("id", {0: 1})}),)),
+        Progress(
+            batch=1,
+            sources=(KafkaSource("c", {"t": TopicEnd("id", {0: 1})}),),
+            extra={"mirror": {"policy": "x", "targets": {}, "epochs": {}}},
+        ),
+        Progress(sources=(KafkaSource("c", {}),), extra={"mirror": {"policy": "x", "targets": {}, "epochs": {}}}),
+    ],
+)
+def test_what_is_no_mirrors_progress(progress: Progress) -> None:
+    with pytest.raises(DataLoss, match=r"PROGRESS_DAMAGED. the progress of mirror.A.B is not that of a mirror"):
+        Positions.of(progress, flow_id("A", "B"))

@@ -1,0 +1,233 @@
+"""The file of MirrorMaker 2: what it means, and mistakes in it, each with its message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from semel.errors import ConfigError, SemelError
+from semel.mirror.properties import FlowConfig, MirrorConfig, read_properties
+
+PLAIN = """
+clusters = A, B
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+A->B.enabled = true
+A->B.topics = orders, .*-eu
+"""
+JAVA = "org.apache.kafka.connect.mirror."
+
+
+def read(directory: Path, more: str = "", *targets: str, start: str = PLAIN) -> MirrorConfig:
+    path = directory / "mm2.properties"
+    path.write_text(start + more)
+    return read_properties(path, targets)
+
+
+def flow(directory: Path, more: str = "") -> FlowConfig:
+    (found,) = read(directory, more).flows
+    return found
+
+
+def test_the_least_file(tmp_path: Path) -> None:
+    found = read(tmp_path)
+    (one,) = found.flows
+    assert one.title == "A->B"
+    assert (one.policy.remote_topic("orders"), one.start, one.replication_factor, one.refresh_s, one.exactly_once) == (
+        "A.orders",
+        "earliest",
+        2,
+        600,
+        True,
+    )
+    assert [name for name in ("orders", "x-eu", "orders-us", "x-eu.replica", "__x-eu") if one.topics.matches(name)] == [
+        "orders",
+        "x-eu",
+    ]
+    assert (one.source, one.target) == ({"bootstrap.servers": "a:9092"}, {"bootstrap.servers": "b:9092"})
+    assert found.accepted == ()
+    assert len(found.not_done) == 4
+    assert "a:9092" not in repr(one), "properties hold secrets"
+
+
+def test_the_nearer_key_wins(tmp_path: Path) -> None:
+    more = """
+        replication.factor = 3
+        A->B.replication.factor = 1
+        refresh.topics.enabled = false
+        topics.exclude = y.*
+        replication.policy.separator = _
+        security.protocol = SSL
+        A.security.protocol = PLAINTEXT
+        consumer.fetch.max.bytes = 1
+        source.consumer.fetch.max.wait.ms = 2
+        A.consumer.fetch.max.bytes = 3
+        A->B.consumer.fetch.min.bytes = 4
+        A->B.source.consumer.fetch.min.bytes = 5
+        A.admin.retry.backoff.ms = 6
+        A.consumer.auto.offset.reset = latest
+        A.consumer.group.id = mine
+        B.producer.request.timeout.ms = 7000
+        B.producer.compression.type = zstd
+    """
+    one = flow(tmp_path, more)
+    assert (one.replication_factor, one.refresh_s, one.start, one.policy.remote_topic("t")) == (1, 0, "latest", "A_t")
+    assert one.source == {
+        "bootstrap.servers": "a:9092",
+        "security.protocol": "PLAINTEXT",
+        "retry.backoff.ms": "6",
+        "fetch.max.bytes": "3",
+        "fetch.max.wait.ms": "2",
+        "fetch.min.bytes": "5",
+    }
+    assert one.target == {"bootstrap.servers": "b:9092", "security.protocol": "SSL", "request.timeout.ms": "7000"}
+
+
+def test_what_changes_nothing_is_listed_once(tmp_path: Path) -> None:
+    more = """
+        tasks.max = 10
+        A->B.tasks.max = 10
+        B.offset.storage.replication.factor = 1
+        status.storage.topic = x
+        dedicated.mode.enable.internal.rest = true
+        listeners = http://localhost:8080
+        emit.heartbeats.enabled = false
+        emit.checkpoints.enabled = false
+        sync.topic.configs.enabled = false
+        sync.topic.acls.enabled = false
+        sync.group.offsets.enabled = false
+        groups = .*
+        key.converter = org.apache.kafka.connect.converters.ByteArrayConverter
+        topic.filter.class = org.apache.kafka.connect.mirror.DefaultTopicFilter
+    """
+    found = read(tmp_path, more)
+    assert found.accepted == (
+        "A->B.tasks.max",
+        "B.offset.storage.replication.factor",
+        "dedicated.mode.enable.internal.rest",
+        "groups",
+        "key.converter",
+        "listeners",
+        "status.storage.topic",
+        "tasks.max",
+        "topic.filter.class",
+    )
+    assert found.not_done == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "exactly_once"),
+    [
+        ("B.exactly.once.source.support = enabled", True),
+        ("B.exactly.once.source.support = disabled", False),
+        ("connector.type = sink\ntransaction.producer = true", True),
+        ("transaction.producer = false", False),
+        ("B.exactly.once.source.support = enabled\ntransaction.producer = true", True),
+        ("A.exactly.once.source.support = disabled", True),
+    ],
+)
+def test_the_guarantee(tmp_path: Path, line: str, exactly_once: bool) -> None:
+    assert flow(tmp_path, line).exactly_once is exactly_once
+
+
+def test_an_alias_with_dots(tmp_path: Path) -> None:
+    start = PLAIN.replace("A", "eu.west")
+    (one,) = read(tmp_path, "eu.west.consumer.fetch.max.bytes = 9", start=start).flows
+    assert one.title == "eu.west->B"
+    assert one.source == {"bootstrap.servers": "a:9092", "fetch.max.bytes": "9"}
+
+
+def test_one_of_several_flows_is_chosen(tmp_path: Path) -> None:
+    more = "B->A.enabled = true\n"
+    with pytest.raises(ConfigError, match=r"NOT_THERE_YET. A->B, B->A are enabled"):
+        read(tmp_path, more)
+    (one,) = read(tmp_path, more, "A").flows
+    assert one.title == "B->A"
+    assert one.back is None
+    (one,) = read(tmp_path, more + f"replication.policy.class = {JAVA}IdentityReplicationPolicy", "A").flows
+    assert one.back is not None
+    assert one.back.matches("orders")
+    with pytest.raises(ConfigError, match=r"UNKNOWN_CLUSTER. --clusters C"):
+        read(tmp_path, more, "C")
+    with pytest.raises(ConfigError, match=r"NO_FLOW. no flow is enabled into A"):
+        read(tmp_path, "", "A")
+
+
+MISTAKES = [
+    ("clusters = A", "CLUSTERS] clusters names fewer than two clusters"),
+    ("clusters = A, A", "CLUSTERS] clusters: an alias is there twice"),
+    ("clusters = A, B, C D", "CLUSTERS] clusters: 'C D' is no alias"),
+    ("A->B.enabled = yes", "BOOLEAN] A->B.enabled=yes is neither true nor false"),
+    ("A->B.enabled = false", "NO_FLOW] no flow is enabled, so there is nothing to do"),
+    ("A->B.topics = orders, (", "PATTERN] A->B.topics holds the pattern '('"),
+    (r"topics.exclude = \\p{Alpha}", r"PATTERN] topics.exclude holds the pattern '\\p{Alpha}'"),
+    ("C->B.enabled = true", "UNKNOWN_CLUSTER] C->B.enabled names a cluster that clusters does not: it has A, B"),
+    ("C.bootstrap.servers = c:1", "UNKNOWN_CLUSTER] C.bootstrap.servers names a cluster"),
+    ("A.bootstrap.servers =", "BOOTSTRAP_SERVERS] A.bootstrap.servers is missing"),
+    ("A.bootstrap.servers = a", "cluster A: bootstrap.servers holds 'a', which is not host:port"),
+    ("A->B.topic = orders", "UNKNOWN_OPTION] A->B.topic is not a known key; did you mean topics?"),
+    (
+        "replication.facter = 3",
+        "UNKNOWN_OPTION] replication.facter is not a known key; did you mean replication.factor?",
+    ),
+    (
+        "A.consumer.fetch.max.byte = 3",
+        "cluster A: fetch.max.byte is not a known property; did you mean fetch.max.bytes?",
+    ),
+    ("A->B.security.protocol = SSL", "UNKNOWN_OPTION] A->B.security.protocol is not a known key"),
+    ("auto.offset.reset = latest", "did you mean source.consumer.auto.offset.reset?"),
+    ("source.consumer.auto.offset.reset = none", "AUTO_OFFSET_RESET] auto.offset.reset=none of A"),
+    ("replication.factor = 0", "NUMBER] replication.factor=0 is no whole number above 0"),
+    (
+        "replication.policy.class = com.example.Mine",
+        "POLICY_CLASS] replication.policy.class=com.example.Mine is a class of Java's",
+    ),
+    (
+        "replication.policy.separator = /",
+        "SEPARATOR] replication.policy.separator='/' cannot stand in the name of a topic",
+    ),
+    ("transforms = route", "MIRROR_REFUSED] transforms=route would change records by classes of Java's"),
+    ("A->B.transforms.route.type = X", "MIRROR_REFUSED] A->B.transforms.route.type=X would change records"),
+    ("value.converter = org.apache.kafka.connect.json.JsonConverter", "MIRROR_REFUSED] value.converter="),
+    (
+        "topic.filter.class = com.example.Mine",
+        "MIRROR_REFUSED] topic.filter.class=com.example.Mine is a class of Java's",
+    ),
+    (
+        "config.providers = file",
+        "MIRROR_REFUSED] config.providers=file stands for values that this version does not look up",
+    ),
+    (
+        "A->B.sync.topic.acls.enabled = true",
+        "NOT_THERE_YET] A->B.sync.topic.acls.enabled=true asks for what this version of the mirror does not",
+    ),
+    ("sync.group.offsets.enabled = true", "NOT_THERE_YET] sync.group.offsets.enabled=true"),
+    (
+        "A.consumer.isolation.level = read_uncommitted",
+        "READ_UNCOMMITTED] isolation.level=read_uncommitted of A contradicts exactly once",
+    ),
+    ("B.producer.acks = 1", "cluster B: acks=1 contradicts exactly-once"),
+    ("B.exactly.once.source.support = maybe", "GUARANTEE] B.exactly.once.source.support=maybe is none of enabled"),
+    (
+        "B.exactly.once.source.support = enabled\ntransaction.producer = false",
+        "GUARANTEE] B.exactly.once.source.support=enabled and transaction.producer=false contradict each other",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), MISTAKES, ids=[line.partition(" ")[0] for line, _ in MISTAKES])
+def test_a_mistake_has_its_message(tmp_path: Path, line: str, words: str) -> None:
+    with pytest.raises(SemelError) as refused:
+        read(tmp_path, line)
+    assert words in str(refused.value)
+    assert "Nothing was" in refused.value.message
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="MIRROR_FILE"):
+        read_properties(tmp_path / "none.properties")
+    (tmp_path / "bad.properties").write_bytes(b"a = \xff\xfe secret")
+    with pytest.raises(ConfigError, match="UnicodeDecodeError") as refused:
+        read_properties(tmp_path / "bad.properties")
+    assert "secret" not in str(refused.value)
