@@ -28,6 +28,8 @@ from semel.transaction.ticket import TicketTopic
 __all__ = ["batches", "whole"]
 
 _RECORD = ["key", "value", "timestamp", "headers"]
+#: Of a record before compression: its producer was allowed to write it, and only the target topic counts.
+_ANY_SIZE = 2**31
 
 
 def batches(taken: Taken, target: TicketTopic, name: str) -> Iterator[memoryview]:
@@ -57,7 +59,7 @@ def _encoded_again(taken: Taken, header: BatchHeader, limit: int, name: str) -> 
     rows = decode(taken.records, [header], start=taken.start, end=taken.end, headers=True, where=where)
     records = rows.select(_RECORD)
     try:
-        encoded = encode(records, codec=header.codec, max_bytes=limit, where=name)
+        encoded = encode(records, codec=header.codec, max_bytes=limit, max_record=_ANY_SIZE, where=name)
     except ConfigError as error:
         raise _refused(rows, records, header.codec, limit, where, name) or error from None
     for batch in encoded:
@@ -70,7 +72,7 @@ def _refused(
     """Find the record that cannot be encoded, for the message: this is the end of the flow, so it may take its time."""
     for row in range(records.num_rows):
         try:
-            encode(records.slice(row, 1), codec=codec, max_bytes=limit, where=name)
+            encode(records.slice(row, 1), codec=codec, max_bytes=limit, max_record=_ANY_SIZE, where=name)
         except ConfigError as error:
             offset = rows.column("offset")[row].as_py()
             return ConfigError(
