@@ -7,6 +7,7 @@
 - ``columns``: decoded records in the columns of Spark's ``kafka`` source.
 - ``cursor``: the position of one partition on its way through its range.
 - ``reader``: ranges in, Arrow record batches out.
+- ``row_presence``: whether ranges hold any row.
 - ``raw_log``: one partition raw, records and markers, for reading progress.
 """
 

@@ -323,6 +323,42 @@ def test_a_pattern_leaves_out_kafkas_topics_and_our_own_progress(servers: str, t
     assert not {name for name in names if name.startswith("__") or name == "semel-progress"}
 
 
+def test_markers_and_aborted_rows_alone_are_no_batch(servers: str, topic: str, run: Start) -> None:
+    """They take offsets, and nobody waits for them; the next row comes with its batch."""
+    create(servers, topic, 2)
+    add(servers, topic, 0, 10, partitions=2)
+    query = run([], subscribe=topic, startingOffsets="earliest")
+    seen = query.rest()
+    assert numbers(seen) == texts(0, 10)
+    writer = Transactional(servers, topic)
+    for number in range(30):
+        writer.write(topic, values(1, f"aborted-{number}-", partition=number % 2))
+        writer.end(commit=False)
+        assert query.batch() is None, "rows of an aborted transaction, and its markers"
+    writer.write(topic, [{"value": b"v10", "partition": 1}])
+    writer.end(commit=True)
+    wait_for(lambda: len(more(seen, query.rest())) == 11, "the row behind them")
+    assert numbers(seen) == texts(0, 11)
+    assert query.batch() is None, "the marker behind that"
+    log = list(query.log)
+    assert numbers([row for number in range(len(log)) for row in run(log, subscribe=topic).read(number)]) == texts(
+        0, 11
+    )
+
+
+def test_more_offsets_than_are_looked_at_are_a_batch(servers: str, topic: str, run: Start) -> None:
+    """Whatever they hold: it costs one empty batch, and moves on."""
+    create(servers, topic)
+    query = run([], subscribe=topic, startingOffsets="earliest")
+    assert query.batch() == []
+    writer = Transactional(servers, topic)
+    for _ in range(12):
+        writer.write(topic, values(1, "aborted"))
+        writer.end(commit=False)
+    wait_for(lambda: query.batch() == [], "an empty batch")
+    assert query.batch() is None
+
+
 def test_a_pattern_leaves_out_every_progress_topic_whatever_its_name(servers: str, topic: str, run: Start) -> None:
     """Also one that is empty yet; a topic of rows with as many partitions is read, from its first row on."""
     progress, later, rows = f"{topic}.progress", f"{topic}.later", f"{topic}.rows"

@@ -18,6 +18,7 @@ from dataclasses import replace
 from semel.errors import ConfigError
 from semel.read import NO_END, Loss, Range, check_ranges
 from semel.read.data_loss import ends_of_epochs, report
+from semel.read.row_presence import hold_rows
 from semel.spark.source.batch_ranges import (
     PartitionPlan,
     apply_rate_limit,
@@ -34,6 +35,9 @@ from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["StreamPlan"]
+
+#: New offsets of a partition that are looked at before they are taken for rows: more are, unseen.
+_FEW = 16
 
 
 class StreamPlan:
@@ -52,6 +56,8 @@ class StreamPlan:
         self._paused: set[TopicPartition] = set()
         #: The leader epochs in which logs were seen to hold still what was read.
         self._vouched: dict[TopicPartition, int] = {}
+        #: Up to where partitions were seen to hold no row behind their position.
+        self._rowless: dict[tuple[TopicPartition, str, int], int] = {}
         #: Where all that is there now would end, for the query's progress; None before the first batch was planned.
         self.reported: SourceOffset | None = None
 
@@ -83,6 +89,8 @@ class StreamPlan:
         """Where a batch from ``start`` ends: ``start`` itself if there is nothing to read, or too little yet."""
         self._check_cluster(start)
         parts = self._parts(start)
+        if not start.initial:
+            parts = self._without_markers_alone(parts)
         self.reported = topic_ranges(
             start.cluster, parts, {partition: part.latest for partition, part in parts.items()}
         )
@@ -103,6 +111,25 @@ class StreamPlan:
             ranges = check_ranges(self._client, ranges, fail_on_data_loss=self._options.fail_on_data_loss).ranges
             self._checked = True
         return split_into_tasks(ranges, self._options.min_partitions, self._options.max_records)
+
+    def _without_markers_alone(self, parts: dict[TopicPartition, PartitionPlan]) -> dict[TopicPartition, PartitionPlan]:
+        """The same partitions, with nothing new where all that is new are markers and aborted rows.
+
+        Each end of a transaction leaves a marker on every partition that it added. Two queries that feed each other
+        would else make batches of each other's markers for ever. Positions move over markers with the next rows.
+        """
+        waiting = {partition: part for partition, part in parts.items() if part.waiting}
+        # what was seen counts for the very log: another leader may have cut it, another topic may have its name
+        known = {p: self._rowless.get((p, part.topic_id, part.latest_epoch), 0) for p, part in waiting.items()}
+        unseen = {p: max(part.position, known[p]) for p, part in waiting.items() if part.latest > known[p]}
+        if any(waiting[p].latest - first > _FEW for p, first in unseen.items()):
+            return parts
+        ranges = [Range(p[0], waiting[p].topic_id, p[1], first, waiting[p].latest) for p, first in unseen.items()]
+        if hold_rows(self._client, ranges, read_committed=self._options.read_committed):
+            self._rowless.clear()
+            return parts
+        self._rowless = {(p, part.topic_id, part.latest_epoch): part.latest for p, part in waiting.items()}
+        return parts | {p: part.up_to(part.position, part.epoch) for p, part in waiting.items()}
 
     # ---- from one batch to the next
 
