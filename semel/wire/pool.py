@@ -111,7 +111,15 @@ class ConnectionPool:
                 self._idle.setdefault(node, []).append(connection)
 
     def _open(self, broker: Broker) -> Connection:
-        return Connection(broker.host, broker.port, self._config)
+        try:
+            return Connection(broker.host, broker.port, self._config)
+        except Retriable as error:
+            if broker.node < 0:
+                raise
+            # a bootstrap server that answers hides what does not: the address that the cluster itself gives
+            raise Retriable(
+                f"{error.message} Broker {broker.node} advertises that address (advertised.listeners).", tag=error.tag
+            ) from None
 
     def _keep(self, key: tuple[int, str], connection: Connection) -> Connection:
         self._unreachable = False

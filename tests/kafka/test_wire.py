@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ from semel.wire.api import topics
 from semel.wire.api.offsets import EARLIEST, LATEST, committed, end_of_epoch, list_offsets, live_members
 from semel.wire.api.transactions import describe, fence, list_transactions, open_transactions
 from semel.wire.client import Client
+from semel.wire.metadata import Metadata
 from semel.wire.metadata_cache import newest_leaders
 from semel.wire.target import ANY
 from tests.topics import create
@@ -176,3 +179,21 @@ def test_nothing_is_left_where_a_transaction_has_nothing_in_it(client: Client, c
         with producer.transaction():
             pass
         assert producer.progress is None
+
+
+def test_an_address_that_is_advertised_and_leads_nowhere_is_named(
+    kafka: Sandbox, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bootstrap server answers, and is not to blame."""
+    plain = Metadata.read
+
+    def elsewhere(answer: Any) -> Metadata:
+        found = plain(answer)
+        moved = {node: replace(broker, host="127.0.0.1", port=1) for node, broker in found.brokers.items()}
+        return replace(found, brokers=moved)
+
+    monkeypatch.setattr(Metadata, "read", elsewhere)
+    with Cluster({"bootstrap.servers": kafka.bootstrap_servers, "default.api.timeout.ms": "500"}) as cluster:
+        named = r"127\.0\.0\.1:1 could not be reached.*Broker \d+ advertises that address \(advertised\.listeners\)"
+        with pytest.raises(Retriable, match=named):
+            cluster.read(topic)

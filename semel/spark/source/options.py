@@ -65,6 +65,9 @@ _FETCH_BYTES = 4 << 20
 _LATEST, _EARLIEST = -1, -2
 #: Longer ones take seconds to be understood, in each process that makes the source.
 _LONGEST_PATTERN = 10_000
+#: What counts in a regular expression for where its classes begin and end; a ] right behind the beginning is a
+#: character.
+_CLASS_MARKS = re.compile(r"\\.|\[\^?\]?|\]|&&", re.DOTALL)
 _DELAY_MS = 15 * 60 * 1000
 _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -255,6 +258,7 @@ def _pattern(text: str) -> str:
             f"subscribePattern is longer than {_LONGEST_PATTERN} characters. Nothing was read. List the topics with"
             " subscribe."
         )
+    _check_flat_classes(text)
     try:
         re.compile(text)
     except (
@@ -271,6 +275,27 @@ def _pattern(text: str) -> str:
             "subscribePattern is empty. Nothing was read. Give a regular expression that matches whole topic names."
         )
     return text
+
+
+def _check_flat_classes(pattern: str) -> None:
+    """Check that a pattern means in Python what it means in Java, as users of Spark's own source write it.
+
+    Raises :class:`ConfigError` for a class within a class and for ``&&`` in one: Python takes both as characters.
+    """
+    inside = False
+    for found in _CLASS_MARKS.finditer(pattern):
+        mark = found[0]
+        if inside and (mark.startswith("[") or mark == "&&"):
+            raise ConfigError(
+                f"subscribePattern={pattern:.200} has {mark!r} within [...], which Java takes for classes that are"
+                " joined or cut, and Python, which reads it here, for characters. Nothing was read. Write one class"
+                r" without others in it, or \[ and \& for the characters.",
+                tag="PATTERN_SYNTAX",
+            )
+        if mark.startswith("["):
+            inside = True
+        elif mark == "]":
+            inside = False
 
 
 def _assigned(text: str) -> tuple[tuple[str, int], ...]:

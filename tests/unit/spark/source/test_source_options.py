@@ -285,3 +285,15 @@ def test_values_that_break_a_reader_are_refused(given: dict[str, str]) -> None:
     """Found by the fuzzers: errors of Python's own, and patterns that take seconds."""
     with pytest.raises(ConfigError):
         SourceOptions.parse({"kafka.bootstrap.servers": "localhost:9092", **given})
+
+
+@pytest.mark.parametrize("pattern", ["x[a-z&&[am]]", "x[a-c[x-z]]", "x[^a[b]]", "[a&&b]", r"(?:\[[a[b]])"])
+def test_classes_that_only_java_reads_so_are_refused(pattern: str) -> None:
+    """Spark's own source matches topics by them, and Python's would match none, without a word."""
+    with pytest.raises(ConfigError, match=r"PATTERN_SYNTAX.*Java.*Nothing was read"):
+        SourceOptions.parse({**SERVERS, "subscribePattern": pattern})
+
+
+@pytest.mark.parametrize("pattern", ["x[a-z]", r"x[a\[b]", "a&&b", r"[\]a]b[c]", "[]a]", "[^]a]", r"team\..*", "[&]"])
+def test_classes_that_both_read_alike_are_taken(pattern: str) -> None:
+    assert SourceOptions.parse({**SERVERS, "subscribePattern": pattern}).selection == SubscribePattern(pattern)
