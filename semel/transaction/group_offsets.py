@@ -49,21 +49,22 @@ def await_group_offsets(
     """
     deadline = own.deadline()
     unseen = ""
-    patience = Deadline(min(_PATIENCE_MS, deadline.timeout_ms), backoff_ms=2, backoff_max_ms=50)
-    try:
+    while True:
+        patience = Deadline(min(_PATIENCE_MS, deadline.remaining * 1000 + 1), backoff_ms=2, backoff_max_ms=50)
         try:
             found = committed(own.client, group, partitions, require_stable=True, deadline=patience)
-        except Retriable:
+        except Retriable as error:
+            if deadline.passed:
+                raise AbortAndRetry(
+                    f"offsets of group {group!r} are held by a transaction that has not ended: {briefly(error.message)}"
+                    f" Nothing new was written. If no other program commits to this group, run again.{unseen}",
+                    tag="OFFSETS_PENDING",
+                ) from None
+            # each time: while brokers restart, one that has just taken the partition over may have shown nothing open
             unseen = _settle_offsets_partition(own, group, heal, former)
-            found = committed(own.client, group, partitions, require_stable=True, deadline=deadline)
-    except Retriable as error:
-        raise AbortAndRetry(
-            f"offsets of group {group!r} are held by a transaction that has not ended: {briefly(error.message)}"
-            f" Nothing new was written. If no other program commits to this group, run again.{unseen}",
-            tag="OFFSETS_PENDING",
-        ) from None
-    own.checked_groups.update((group, partition) for partition in partitions)
-    return found
+        else:
+            own.checked_groups.update((group, partition) for partition in partitions)
+            return found
 
 
 def await_groups(own: Ownership, wanted: Mapping[str, Collection[TopicPartition]]) -> None:
