@@ -21,7 +21,12 @@ from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Retriable
-from semel.mirror.losses import refuse_gone_targets, refuse_lost, refuse_rows_without_position, refuse_targets_made_anew
+from semel.mirror.losses import (
+    check_no_rows_without_position,
+    check_not_lost,
+    check_targets_exist,
+    check_targets_unchanged,
+)
 from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions, flow_id
 from semel.mirror.properties import FlowConfig
 from semel.mirror.task import Assignment, Copied, copy
@@ -70,7 +75,7 @@ class Flow:
         source or the target are gone, :class:`~semel.errors.Fenced` if another mirror has taken over. What may pass is
         waited for, and raised with ``once`` after a few tries.
         """
-        _refuse_speculation(self._spark)
+        _check_speculation_off(self._spark)
         tries = _Tries(self._config.title, self._stop, most=_TRIES if once else None)
         while not self._stop.is_set():
             try:
@@ -179,9 +184,9 @@ class _Session:
                 f" ({self._source.cluster}). Nothing was copied. Correct the bootstrap.servers of one of them.",
                 tag="ONE_CLUSTER",
             )
-        self._refuse_other(self._last_known())  # before anybody is fenced
+        self._check_same_flow(self._last_known())  # before anybody is fenced
         self._producer.take_over()
-        self._refuse_other(self._positions)
+        self._check_same_flow(self._positions)
 
     def _last_known(self) -> Positions | None:
         """The newest committed positions, read as anybody may."""
@@ -192,9 +197,9 @@ class _Session:
         newest = topic.read(topic.write_read_barrier(), deadline).newest
         return None if newest is None else Positions.of(newest.progress, self._id)
 
-    def _refuse_other(self, positions: Positions | None) -> None:
+    def _check_same_flow(self, positions: Positions | None) -> None:
         if positions is not None:
-            positions.refuse_other(self._source.cluster, self._config.policy)
+            positions.check_same_flow(self._source.cluster, self._config.policy)
 
     def _refresh_is_due(self) -> bool:
         return self._followed is None or 0 < self._config.refresh_s < time.monotonic() - self._followed
@@ -209,11 +214,11 @@ class _Session:
         same = {name for name, topic in found.items() if positions.ids.get(name) == id_text(topic.id)}
         doubtful = {name for name in positions.ids.keys() - same if wants(self._config, name)}
         if doubtful:
-            refuse_lost(self._source, {p: at for p, at in positions.at.items() if p[0] in doubtful}, positions)
+            check_not_lost(self._source, {p: at for p, at in positions.at.items() if p[0] in doubtful}, positions)
             raise Retriable(f"{min(doubtful)} seemed to be another topic, or gone, for a moment. Nothing was copied.")
-        refuse_gone_targets(self._target, alias, {name: positions.targets[name][0] for name in same})
+        check_targets_exist(self._target, alias, {name: positions.targets[name][0] for name in same})
         self._topics = follow(self._source, self._target, self._config, found, before)
-        refuse_targets_made_anew(alias, self._topics, positions)
+        check_targets_unchanged(alias, self._topics, positions)
         reached(MirrorStep.TOPICS_FOLLOWED, self._id)
         self._begin(positions)
         if self._followed is None or self._topics != before:
@@ -226,7 +231,7 @@ class _Session:
         if not found:
             return
         written = {self._partitions()[partition]: partition for partition in found}
-        refuse_rows_without_position(self._target, self._config.policy.target, self._topics, written)
+        check_no_rows_without_position(self._target, self._config.policy.target, self._topics, written)
         begins = self._beginnings(found, anew=self._producer.progress is None)
         topics = {topic: self._topics[topic] for topic, _ in found}
         ids = {name: topic.id for name, topic in topics.items()}
@@ -262,7 +267,7 @@ class _Session:
             if error.tag not in _GONE:
                 raise
             positions = self._positions
-            refuse_lost(self._source, {p: positions.at[p] for p in partitions if p in positions.at}, positions)
+            check_not_lost(self._source, {p: positions.at[p] for p in partitions if p in positions.at}, positions)
             raise Retriable(
                 "a topic seemed to be gone for a moment, and is there. Nothing was copied by this round."
             ) from None
@@ -314,7 +319,7 @@ class _Session:
                     topic, index = partition
                     planned = Range(topic, positions.ids[topic], index, at.offset, end, listed.leader_epoch)
                     parts.append(Assignment(planned, at.epoch, targets[partition]))
-        refuse_lost(self._source, behind, positions)
+        check_not_lost(self._source, behind, positions)
         return parts
 
     def _copy_in_transaction(self, shares: Sequence[Sequence[Assignment]], positions: Positions) -> Copied:
@@ -384,7 +389,7 @@ def spark_session(master: str, settings: Mapping[str, str]) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _refuse_speculation(spark: SparkSession) -> None:
+def _check_speculation_off(spark: SparkSession) -> None:
     if (spark.sparkContext.getConf().get("spark.speculation") or "false").strip().lower() == "true":
         raise ConfigError(
             "spark.speculation is on: it runs two attempts of a task at once, and both would write into one"

@@ -18,7 +18,13 @@ from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["ADVICE", "refuse_gone_targets", "refuse_lost", "refuse_rows_without_position", "refuse_targets_made_anew"]
+__all__ = [
+    "ADVICE",
+    "check_no_rows_without_position",
+    "check_not_lost",
+    "check_targets_exist",
+    "check_targets_unchanged",
+]
 
 #: What can be done where rows of the source are gone.
 ADVICE = (
@@ -31,7 +37,7 @@ _WITHOUT_RESOLVE = (
 )
 
 
-def refuse_lost(source: Client, doubtful: Mapping[TopicPartition, OffsetAndEpoch], positions: Positions) -> None:
+def check_not_lost(source: Client, doubtful: Mapping[TopicPartition, OffsetAndEpoch], positions: Positions) -> None:
     """Raise :class:`DataLoss` where the source really has not what was copied up to there, and not only a broker is
     behind.
     """
@@ -43,7 +49,7 @@ def refuse_lost(source: Client, doubtful: Mapping[TopicPartition, OffsetAndEpoch
         check_ranges(source, ranges, fail_on_data_loss=True, advice=ADVICE)
 
 
-def refuse_gone_targets(target: Client, alias: str, known: Mapping[str, str]) -> None:
+def check_targets_exist(target: Client, alias: str, known: Mapping[str, str]) -> None:
     """A target topic that was deleted is not made again: it would lack what was copied into it.
 
     ``known`` are the target topics of source topics that are mirrored.
@@ -57,7 +63,7 @@ def refuse_gone_targets(target: Client, alias: str, known: Mapping[str, str]) ->
         )
 
 
-def refuse_targets_made_anew(alias: str, topics: Mapping[str, MirroredTopic], positions: Positions) -> None:
+def check_targets_unchanged(alias: str, topics: Mapping[str, MirroredTopic], positions: Positions) -> None:
     """A target topic that was deleted, and made again since, lacks what was copied into it."""
     for name, (target, id) in positions.targets.items():
         known = topics.get(name)
@@ -69,7 +75,7 @@ def refuse_targets_made_anew(alias: str, topics: Mapping[str, MirroredTopic], po
             )
 
 
-def refuse_rows_without_position(
+def check_no_rows_without_position(
     target: Client, alias: str, topics: Mapping[str, MirroredTopic], found: Mapping[TopicPartition, TopicPartition]
 ) -> None:
     """Without a position nobody knows which of the source's rows a target partition has; one that shows none has none.

@@ -111,7 +111,7 @@ class Positions:
         """With the beginnings of partitions that were found, and what their topics are."""
         return replace(self.moved(found), ids={**self.ids, **ids}, targets={**self.targets, **targets})
 
-    def refuse_other(self, cluster: str, policy: ReplicationPolicy) -> None:
+    def check_same_flow(self, cluster: str, policy: ReplicationPolicy) -> None:
         """Raise :class:`ConfigError` where the file leads to another source cluster, or names topics another way."""
         if cluster != self.cluster:
             raise ConfigError(

@@ -328,7 +328,7 @@ class _File:
             ]
             for row in rows:
                 merged.update({name: value for name, value in row.items() if not is_accepted(f"{each}.{name}")})
-        self._refuse_uncommitted(alias, merged)
+        self._check_committed(alias, merged)
         if not merged.get("bootstrap.servers"):
             raise ConfigError(
                 f"{alias}.bootstrap.servers is missing, so there is no way to cluster {alias}. Nothing was copied."
@@ -342,7 +342,7 @@ class _File:
             raise type(error)(f"cluster {alias}: {error.message}", tag=error.tag) from None
         return {**merged, **start}
 
-    def _refuse_uncommitted(self, alias: str, merged: Mapping[str, str]) -> None:
+    def _check_committed(self, alias: str, merged: Mapping[str, str]) -> None:
         if merged.get("isolation.level", "read_committed").lower() == "read_uncommitted":
             raise ConfigError(
                 f"isolation.level=read_uncommitted of {alias} contradicts exactly once: rows that were aborted there"

@@ -90,7 +90,7 @@ def follow(
     Raises :class:`ConfigError` for one that the target refuses to make, and where the identity policy would send
     records back and forth.
     """
-    _refuse_both_ways(config, found)
+    _check_one_way(config, found)
     remote = {name: config.policy.remote_topic(name) for name in found}
     there = target.refresh(None).topics
     for name, topic in found.items():
@@ -141,7 +141,7 @@ def _max_bytes(target: Client, name: str) -> int:
     return int(told or _DEFAULT_MAX_BYTES)
 
 
-def _refuse_both_ways(config: FlowConfig, found: Mapping[str, Topic]) -> None:
+def _check_one_way(config: FlowConfig, found: Mapping[str, Topic]) -> None:
     """Topics keep their names in both directions: what comes from there would be sent back, and come again."""
     back = config.back
     both = [name for name in found if back is not None and back.matches(name)]

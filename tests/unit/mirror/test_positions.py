@@ -37,17 +37,17 @@ def test_they_survive_their_record() -> None:
 
 
 def test_another_cluster_or_policy() -> None:
-    some().refuse_other("cluster", NAMES)
+    some().check_same_flow("cluster", NAMES)
     with pytest.raises(
         ConfigError, match=r"OTHER_CLUSTER. A was cluster cluster until now, and A.bootstrap.servers leads to other"
     ):
-        some().refuse_other("other", NAMES)
+        some().check_same_flow("other", NAMES)
     with pytest.raises(
         ConfigError, match=r"OTHER_POLICY. mirror.A.B has copied with default. until now, and the file says default_"
     ):
-        some().refuse_other("cluster", ReplicationPolicy("A", "B", separator="_"))
+        some().check_same_flow("cluster", ReplicationPolicy("A", "B", separator="_"))
     with pytest.raises(ConfigError, match=r"the file says identity"):
-        some().refuse_other("cluster", ReplicationPolicy("A", "B", identity=True))
+        some().check_same_flow("cluster", ReplicationPolicy("A", "B", identity=True))
 
 
 @pytest.mark.parametrize(
