@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from semel.cluster import Cluster
     from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError, Unsupported
     from semel.transaction.ticket import GroupMetadata, Receipt, Ticket
+    from semel.transaction.two_phase.prepared import Prepared
 
 __all__ = [
     "AbortAndRetry",
@@ -22,6 +23,7 @@ __all__ = [
     "DataLoss",
     "Fenced",
     "GroupMetadata",
+    "Prepared",
     "Receipt",
     "Retriable",
     "SemelError",
@@ -33,6 +35,7 @@ __all__ = [
 _HOME = {
     "Cluster": "semel.cluster",
     "GroupMetadata": "semel.transaction.ticket",
+    "Prepared": "semel.transaction.two_phase.prepared",
     "Receipt": "semel.transaction.ticket",
     "Ticket": "semel.transaction.ticket",
 }

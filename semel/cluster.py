@@ -11,18 +11,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, overload
 
 from semel.config import ClientConfig
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, Reader, StartSpec, check_ranges, topic_ranges
 from semel.records.timestamps import TimestampOverflow
 from semel.transaction.participant import Participant
 from semel.transaction.producer import Producer
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.ticket import Ticket
+from semel.transaction.two_phase import completion, recovery
+from semel.transaction.two_phase.prepared import Prepared
+from semel.transaction.two_phase.producer import Mode, TwoPhaseProducer
+from semel.transaction.two_phase.recovery import Recovered
+from semel.wire.api.transactions import TransactionDescription
 from semel.wire.client import Client
 
 __all__ = ["Cluster", "End", "Start"]
@@ -48,24 +53,60 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @overload
     def producer(
-        self,
-        transactional_id: str,
-        *,
-        two_phase: bool = False,
-        progress_topic: str = DEFAULT_TOPIC,
-    ) -> Producer:
+        self, transactional_id: str, *, two_phase: Literal[False] = False, progress_topic: str = DEFAULT_TOPIC
+    ) -> Producer: ...
+
+    @overload
+    def producer(self, transactional_id: str, *, two_phase: Mode) -> TwoPhaseProducer: ...
+
+    def producer(
+        self, transactional_id: str, *, two_phase: bool | str = False, progress_topic: str = DEFAULT_TOPIC
+    ) -> Producer | TwoPhaseProducer:
         """The owner of ``transactional_id``. Its first transaction fences whoever owned the id before (PROTOCOL 2).
 
-        Sends nothing. Raises :class:`~semel.errors.ConfigError` for an id that cannot be one,
-        :class:`~semel.errors.Unsupported` for ``two_phase``.
+        With ``two_phase`` its transactions are prepared, and end by a decision of yours: ``True`` needs two settings of
+        the brokers, which then never abort them; ``"bounded"`` needs none, and the brokers abort them after
+        ``transaction.timeout.ms``. Nobody is fenced then: see :meth:`recover`.
+
+        Sends nothing. Raises :class:`~semel.errors.ConfigError` for an id that cannot be one.
         """
-        if two_phase:
-            raise Unsupported(
-                "prepared transactions (two_phase=True) are not there yet. Nothing was sent. Leave two_phase out for"
-                " a shared transaction."
+        if two_phase is False:
+            return Producer(self._client, transactional_id, progress_topic=progress_topic)
+        if two_phase is not True and two_phase != "bounded":
+            raise ConfigError(
+                f'two_phase={two_phase!r} is none of True, "bounded" and False. Nothing was sent. Give one of them.',
+                tag="TWO_PHASE_MODE",
             )
-        return Producer(self._client, transactional_id, progress_topic=progress_topic)
+        return TwoPhaseProducer(self._client, transactional_id, "bounded" if two_phase == "bounded" else True)
+
+    def commit(self, prepared: Prepared) -> None:
+        """Commit what was prepared, from any process, as often as you like. Returns when readers see its rows.
+
+        Raises :class:`~semel.errors.DataLoss` where it was aborted before, also by its timeout, or its rows were
+        deleted; :class:`~semel.errors.ConfigError` for one of another cluster, :class:`~semel.errors.Retriable` where
+        brokers do not answer: call it again.
+        """
+        completion.commit(self._client, prepared)
+
+    def abort(self, prepared: Prepared) -> None:
+        """Abort what was prepared, from any process, as often as you like.
+
+        Raises :class:`~semel.errors.ConfigError` where it was committed before, or is of another cluster, and
+        :class:`~semel.errors.Retriable` where brokers do not answer: call it again.
+        """
+        completion.abort(self._client, prepared)
+
+    def recover(
+        self, prefix: str, decide: Callable[[Sequence[TransactionDescription]], Iterable[Prepared]]
+    ) -> Recovered:
+        """Settle what an earlier process left under ``prefix``: the first call of the next start.
+
+        Lists its open transactions, then calls ``decide`` with them, commits all that it returns, and aborts the other
+        ones listed. ``decide`` returns the decided ones from your store, found or not.
+        """
+        return recovery.recover(self._client, prefix, decide)
 
     def participant(self, ticket: Ticket, attempt: int = 0) -> Participant:
         """Whoever writes with ``ticket``, in any process.

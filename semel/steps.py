@@ -25,6 +25,7 @@ __all__ = [
     "ParticipantStep",
     "SinkStep",
     "Step",
+    "TwoPhaseStep",
     "keep_timing_in_thread",
     "reached",
     "timed",
@@ -78,6 +79,20 @@ class SinkStep(Step):
     JOB_DONE = "job_done"
     PROVEN = "proven"
     RETURNING = "returning"
+
+
+class TwoPhaseStep(Step):
+    """Steps of a prepared transaction: of the process that prepares it, and of whoever ends it."""
+
+    INITIALISED = "initialised"
+    SENT = "sent"
+    PREPARED = "prepared"
+    COMMIT_SENT = "commit_sent"
+    COMMIT_ANSWERED = "commit_answered"
+    ABORT_SENT = "abort_sent"
+    ABORT_ANSWERED = "abort_answered"
+    LISTED = "listed"
+    DECIDED = "decided"
 
 
 class MirrorStep(Step):

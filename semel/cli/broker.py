@@ -43,6 +43,9 @@ def start(
         Path | None,
         typer.Option(help="Keep the data there, for the next start; without it they are gone with the broker."),
     ] = None,
+    two_phase_commit: Annotated[
+        bool, typer.Option("--two-phase-commit", help="Take transactions that are prepared, and wait for a decision.")
+    ] = False,
 ) -> None:
     """Start it on 127.0.0.1 and leave it running.
 
@@ -53,7 +56,9 @@ def start(
     wanted = [_topic(text) for text in topic or []]
     install(version, progress=True)
     with console.status("starting Apache Kafka ..."):
-        broker = background.start(port=port, nodes=nodes, version=version, directory=directory)
+        broker = background.start(
+            port=port, nodes=nodes, version=version, directory=directory, two_phase_commit=two_phase_commit
+        )
         _create(broker.bootstrap_servers, wanted)
     _show(console, broker)
 

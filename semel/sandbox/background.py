@@ -22,6 +22,7 @@ from semel.errors import ConfigError
 from semel.sandbox.cluster import PLAIN_JVM, Sandbox
 from semel.sandbox.jars import cache_directory, chosen_version
 from semel.sandbox.processes import command
+from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.strict_json import is_version, of_kind, read_object, write_object
 
 __all__ = ["Background", "start", "status", "stop"]
@@ -65,7 +66,14 @@ class Background:
         return cls(**known)
 
 
-def start(*, port: int = 9092, nodes: int = 1, version: str | None = None, directory: Path | None = None) -> Background:
+def start(
+    *,
+    port: int = 9092,
+    nodes: int = 1,
+    version: str | None = None,
+    directory: Path | None = None,
+    two_phase_commit: bool = False,
+) -> Background:
     """Start it, on this port and the ones after it, and return when it serves."""
     version = version or chosen_version()
     with _locked() as folder:
@@ -85,7 +93,7 @@ def start(*, port: int = 9092, nodes: int = 1, version: str | None = None, direc
         ports = range(port, port + nodes)
         jvm = (*PLAIN_JVM, f"-XX:ErrorFile={home}/crash.log")
         # Kafka's own default: what is meant for users should not surprise those who know Kafka.
-        settings = {"auto.create.topics.enable": "true"}
+        settings = {"auto.create.topics.enable": "true", **(TWO_PHASE_COMMIT if two_phase_commit else {})}
         sandbox = Sandbox.start(
             nodes=nodes, version=version, directory=home, ports=ports, settings=settings, jvm=jvm, keep_running=True
         )

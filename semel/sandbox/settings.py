@@ -15,6 +15,7 @@ from pathlib import Path
 __all__ = [
     "LOG4J",
     "META",
+    "TWO_PHASE_COMMIT",
     "meta_properties",
     "new_cluster_id",
     "parse_properties",
@@ -22,6 +23,8 @@ __all__ = [
     "server_properties",
 ]
 
+#: What brokers need to take transactions that are prepared (KIP-939).
+TWO_PHASE_COMMIT = {"transaction.two.phase.commit.enable": "true", "unstable.api.versions.enable": "true"}
 #: The file that says whose directory it is.
 META = "meta.properties"
 

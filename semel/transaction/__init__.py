@@ -17,5 +17,6 @@
 ``transactional_id``  transactional ids, parsed from the right
 ``markers``           the end of a transaction on each partition: waited for, and written where brokers lost it
 ``progress``          the record that says what a transaction did, and the topic that keeps it
+``two_phase``         prepared transactions: rows first, then a decision of the caller's, then the end
 ====================  ================================================================================================
 """

@@ -27,7 +27,7 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["progress_presence", "read_progress", "take_over"]
+__all__ = ["check_brokers", "progress_presence", "read_progress", "take_over"]
 
 log = logging.getLogger("semel.transaction")
 
@@ -54,7 +54,7 @@ def take_over(own: Ownership, outputs: Collection[str], group: str | None) -> No
 def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> None:
     deadline = own.deadline()
     client = own.client
-    _check_brokers(own, deadline)
+    check_brokers(client, deadline)
     own.settle_timeout(deadline)
     _find_progress(own, deadline)
     check_no_live_members(own, group, deadline)
@@ -82,16 +82,16 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
     log.info("%r is taken over%s", own.transactional_id, left)
 
 
-def _check_brokers(own: Ownership, deadline: Deadline) -> None:
+def check_brokers(client: Client, deadline: Deadline) -> None:
     """Refuse a cluster that cannot share transactions: each broker is asked, since in a rolling upgrade some are older
     than others.
 
     One that cannot be reached leads nothing now; in an upgrade it comes back newer, not older.
     """
-    own.client.versions(deadline)  # repeated until any of them answers
-    for node in own.client.brokers(deadline):
+    client.versions(deadline)  # repeated until any of them answers
+    for node in client.brokers(deadline):
         with suppress(Retriable):
-            own.client.connect(node, deadline).versions.check_shared_transactions()
+            client.connect(node, deadline).versions.check_shared_transactions()
 
 
 def _find_progress(own: Ownership, deadline: Deadline) -> None:

@@ -26,6 +26,7 @@ from semel.read import id_text
 from semel.steps import OwnerStep
 from semel.transaction.progress.reader import committed_progress
 from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
+from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.wire.client import Client
 from tests import topics
 from tests.kafka.support.killed_commands import STEPS, killing
@@ -71,7 +72,8 @@ class Worker:
 
     def progress(self, **options: Any) -> Progress | None:
         """As the next owner finds it."""
-        with self.cluster.producer(self.prefix, **options) as producer:
+        kept = options.get("progress_topic", DEFAULT_TOPIC)
+        with self.cluster.producer(self.prefix, progress_topic=kept) as producer:
             return producer.take_over()
 
     def command(self, *arguments: str) -> list[str]:

@@ -5,6 +5,7 @@
 ``fetch``                  record batches from partitions
 ``offsets``                offsets of partitions and of consumer groups
 ``transactions``           identities, partitions, offsets, ends, descriptions
+``two_phase``              InitProducerId for an id that may hold a prepared transaction, sent once
 ``topics``                 create and describe topics, read configurations
 ``authorized_operations``  what the caller may do, asked without writing (KIP-430)
 ``cluster_clock``          the cluster's time against ours

@@ -1,0 +1,132 @@
+"""The producer of prepared transactions: an id of this process alone for each that is open (DESIGN rule 13).
+
+Ids are ``<prefix>.unit.<uuid>.<k>``. One is used again once its last transaction has ended everywhere; until then the
+next transaction takes another ``k``. After a fork, and where an answer was lost, the names are new ones.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+from semel.errors import ConfigError, Retriable
+from semel.steps import TwoPhaseStep, reached
+from semel.transaction.takeover import check_brokers
+from semel.transaction.transactional_id import check_prefix
+from semel.transaction.two_phase.unit import Unit
+from semel.wire.api import topics
+from semel.wire.api.transactions import Identity, describe, open_transactions
+from semel.wire.api.two_phase import ANSWER_LOST, init_unit
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["Mode", "TwoPhaseProducer"]
+
+Mode = Literal[True, "bounded"]
+
+_ENDED = ("CompleteCommit", "CompleteAbort", "Empty")
+_DEFAULT_TIMEOUT_MS = 900_000
+#: So many ids that were not free yet are looked at before a new one is taken.
+_LOOKS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    identity: Identity
+    partitions: frozenset[TopicPartition]
+
+
+class TwoPhaseProducer:
+    """Begins prepared transactions under a prefix. Creating it sends nothing. One thread at a time."""
+
+    def __init__(self, client: Client, prefix: str, mode: Mode) -> None:
+        self._client = client
+        self._prefix = check_prefix(prefix)
+        self._two_phase = mode is True
+        self._process = -1
+        self._uuid = ""
+        self._next = 0
+        self._used: deque[_Used] = deque()
+        self._checked = False
+
+    def __enter__(self) -> TwoPhaseProducer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def transaction(self) -> Unit:
+        """Begin a transaction. Raises :class:`ConfigError` or :class:`~semel.errors.Unsupported` where the brokers do
+        not take two-phase commit, :class:`Retriable` if they do not answer.
+        """
+        if self._process != os.getpid():
+            self._process, self._uuid, self._next = os.getpid(), str(uuid.uuid4()), 0
+            self._used.clear()
+        deadline = self._deadline()
+        if not self._checked:
+            check_brokers(self._client, deadline)
+            self._checked = True
+        timeout_ms = self._timeout_ms(deadline)
+        began_ms = int(time.time() * 1000)
+        while True:
+            transactional_id = self._free_id(deadline)
+            try:
+                identity = init_unit(self._client, transactional_id, timeout_ms, deadline, two_phase=self._two_phase)
+            except Retriable as error:
+                if error.tag != ANSWER_LOST or deadline.passed:
+                    raise
+                deadline.pause()  # that name may be taken at any later moment: never again
+                continue
+            break
+        reached(TwoPhaseStep.INITIALISED, transactional_id)
+
+        def ended(partitions: set[TopicPartition]) -> None:
+            self._used.append(_Used(identity, frozenset(partitions)))
+
+        until_ms = None if self._two_phase else began_ms + timeout_ms
+        return Unit(self._client, identity, until_ms, self._deadline, ended)
+
+    def close(self) -> None:
+        """Let go. What is prepared stays prepared."""
+
+    def _free_id(self, deadline: Deadline) -> str:
+        for _ in range(min(_LOOKS, len(self._used))):
+            used = self._used.popleft()
+            if self._is_free(used, deadline):
+                return used.identity.transactional_id
+            self._used.append(used)
+        self._next += 1
+        return f"{self._prefix}.unit.{self._uuid}.{self._next - 1}"
+
+    def _is_free(self, used: _Used, deadline: Deadline) -> bool:
+        """Whether its last transaction has ended, by the coordinator's word and on each partition."""
+        told = describe(self._client, used.identity.transactional_id, deadline)
+        if told is None or told.state not in _ENDED or (used.partitions and told.epoch <= used.identity.epoch):
+            return False
+        opened = open_transactions(self._client, used.partitions, deadline) if used.partitions else {}
+        return not any(one.producer_id == used.identity.producer_id for rows in opened.values() for one in rows)
+
+    def _timeout_ms(self, deadline: Deadline) -> int:
+        """What was set, or 15 minutes, or the brokers' maximum where that is less (DESIGN rule 10)."""
+        try:
+            told = topics.broker_config(self._client, ["transaction.max.timeout.ms"], deadline)
+        except ConfigError:  # no right to read it: the broker refuses what is too long, by name
+            told = {}
+        most = int(told.get("transaction.max.timeout.ms") or _DEFAULT_TIMEOUT_MS)
+        given = self._client.config.transaction_timeout_ms
+        if given is not None and given > most:
+            raise ConfigError(
+                f"transaction.timeout.ms={given} is above the brokers' transaction.max.timeout.ms={most}. Nothing was"
+                " written. Lower the first, or raise the second.",
+                tag="TIMEOUT_TOO_LONG",
+            )
+        return given or min(_DEFAULT_TIMEOUT_MS, most)
+
+    def _deadline(self) -> Deadline:
+        config = self._client.config
+        return Deadline(config.delivery_timeout_ms, backoff_ms=min(2, config.retry_backoff_ms), backoff_max_ms=100)

@@ -1,0 +1,63 @@
+"""Recovery: commit what was decided, abort the rest. The first call of the next start (DESIGN rule 13).
+
+The order is the point. First list what is open, then ask for the decisions, then end only what was listed, by the
+epochs listed. A recovery that froze in between cannot end what its successor prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from semel.errors import ConfigError
+from semel.steps import TwoPhaseStep, reached
+from semel.transaction.transactional_id import IdKind, check_prefix, parse
+from semel.transaction.two_phase.completion import commit
+from semel.transaction.two_phase.prepared import Prepared
+from semel.wire.api.transactions import Identity, TransactionDescription, describe_all, end
+from semel.wire.client import Client
+
+__all__ = ["Recovered", "recover"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a recovery has ended: the prepared transactions that were committed, the ids that were aborted."""
+
+    committed: Sequence[Prepared]
+    aborted: Sequence[str]
+
+
+def recover(
+    client: Client, prefix: str, decide: Callable[[Sequence[TransactionDescription]], Iterable[Prepared]]
+) -> Recovered:
+    """List the open transactions of ``prefix``, commit all that ``decide`` returns, and abort the others listed.
+
+    ``decide`` gets what was found and returns the decided ones from the caller's store, found or not: what has expired
+    is in no list. It is the place to stop a predecessor from deciding any more, before it reads. Raises
+    :class:`ConfigError` for a prepared transaction of another prefix, and what committing raises.
+    """
+    check_prefix(prefix)
+    found = [
+        told
+        for told in describe_all(client, states=("Ongoing",))
+        if (name := parse(told.transactional_id)).prefix == prefix and name.kind is IdKind.UNIT
+    ]
+    reached(TwoPhaseStep.LISTED, prefix)
+    decided = list(decide(found))
+    for prepared in decided:
+        if parse(prepared.transactional_id).prefix != prefix:
+            raise ConfigError(
+                f"{prepared.transactional_id!r} is no transaction of {prefix!r}. Nothing was changed. Return only what"
+                " was decided under this prefix.",
+                tag="OTHER_PREFIX",
+            )
+    reached(TwoPhaseStep.DECIDED, prefix)
+    for prepared in decided:
+        commit(client, prepared)
+    listed = {Identity(told.transactional_id, told.producer_id, told.epoch) for told in found}
+    rest = listed - {prepared.identity for prepared in decided}
+    for identity in rest:
+        # any answer will do: what was listed is aborted now, or has ended meanwhile
+        end(client, identity, commit=False, deadline=client.deadline())
+    return Recovered(decided, sorted(identity.transactional_id for identity in rest))

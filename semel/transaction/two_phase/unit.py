@@ -1,0 +1,166 @@
+"""One transaction that is prepared: rows are written and acknowledged, then only a decision ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+
+from semel.errors import ConfigError, SemelError
+from semel.read.ranges import id_text
+from semel.records.arrays import array
+from semel.steps import TwoPhaseStep, reached
+from semel.transaction.data_loss import check_rows_present
+from semel.transaction.output_topics import describe_output_topics
+from semel.transaction.participant import Participant
+from semel.transaction.routing import check_columns, plain_columns, targets
+from semel.transaction.ticket import Tickets, TicketTopic, Written
+from semel.transaction.two_phase.prepared import Prepared
+from semel.wire.api.transactions import Identity, add_partitions, end
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.error_codes import error
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["Unit"]
+
+
+class Unit:
+    """A transaction of one process. As a context manager it is aborted unless it was prepared.
+
+    ``until_ms`` is when the brokers abort it (bounded), or None. ``on_end`` is called with what it has written when it
+    was prepared or aborted.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        identity: Identity,
+        until_ms: int | None,
+        deadline: Callable[[], Deadline],
+        on_end: Callable[[set[TopicPartition]], None],
+    ) -> None:
+        self._client = client
+        self._identity = identity
+        self._until_ms = until_ms
+        self._deadline = deadline
+        self._on_end = on_end
+        self._topics: dict[str, TicketTopic] = {}
+        self._writers: dict[str, Participant] = {}
+        self._tickets = Tickets()
+        self._added: set[TopicPartition] = set()
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+        self._sticky = 0
+        self._prepared: Prepared | None = None
+        self._ended = False
+
+    def __enter__(self) -> Unit:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, _: TracebackType | None) -> None:
+        if self._ended:
+            return
+        if raised is None:
+            self.abort()
+            raise ConfigError(
+                f"the transaction {self._identity.transactional_id!r} was left without prepare(), so nobody could have"
+                " decided it. It is aborted, and nothing of it is visible. Call prepare(), write the decision down,"
+                " then commit.",
+                tag="NOT_PREPARED",
+            )
+        try:
+            self.abort()
+        except SemelError as second:
+            raised.add_note(f"The transaction could not be aborted either: {second}")
+
+    def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
+        """Write rows, acknowledged when it returns. Columns as for ``Transaction.send``.
+
+        Only the partitions that rows go to are added. Raises :class:`ConfigError` for rows that cannot be written,
+        before any of these is sent, and :class:`~semel.errors.AbortAndRetry` where the transaction has ended.
+        """
+        self._check_open()
+        check_columns(rows)
+        if not rows.num_rows:
+            return
+        writer = self._writer(topic)
+        rows = plain_columns(rows)
+        self._sticky += 1
+        partitions = self._topics[topic].partitions
+        target = targets(topic, rows, partitions, self._sticky % partitions)
+        self._add({(topic, index) for index in np.unique(target).tolist()})
+        placed = array(target.astype(np.int32), pa.int32())
+        if "partition" in rows.schema.names:
+            rows = rows.set_column(rows.schema.get_field_index("partition"), "partition", placed)
+        else:
+            rows = rows.append_column("partition", placed)
+        writer.send(topic, rows)
+        reached(TwoPhaseStep.SENT, topic)
+
+    def _writer(self, topic: str) -> Participant:
+        if topic not in self._writers:
+            self._topics |= describe_output_topics(self._client, {topic}, self._deadline())
+            share = tuple((topic, index) for index in range(self._topics[topic].partitions))
+            self._writers[topic] = Participant(
+                self._client, self._tickets.issue(self._identity, share, {topic: self._topics[topic]})
+            )
+        return self._writers[topic]
+
+    def _add(self, wanted: set[TopicPartition]) -> None:
+        new = wanted - self._added
+        if not new:
+            return
+        self._leaders |= self._client.leaders(new, self._deadline())
+        code = add_partitions(self._client, self._identity, new, self._deadline())
+        if code:
+            subject = f"adding partitions to the transaction {self._identity.transactional_id!r}"
+            raise error("AddPartitionsToTxn", code, subject, "Nothing of this transaction is visible.")
+        self._added |= new
+
+    def prepare(self) -> Prepared:
+        """Return what ends it, once all rows are acknowledged and there. Nothing more can be written then.
+
+        From here on only :meth:`Cluster.commit` or :meth:`Cluster.abort` ends it: write the text of it down with your
+        decision first. Raises what :meth:`send` raises, and :class:`~semel.errors.DataLoss` for rows that are gone.
+        """
+        self._check_open()
+        wrote: dict[TopicPartition, Written] = {}
+        for writer in self._writers.values():
+            wrote |= writer.receipt.wrote
+        check_rows_present(self._client, self._identity, wrote, self._leaders, self._deadline())
+        self._prepared = Prepared(
+            self._client.cluster,
+            self._identity.transactional_id,
+            self._identity.producer_id,
+            self._identity.epoch,
+            {partition: (one.first, one.records) for partition, one in wrote.items()},
+            {topic: id_text(self._topics[topic].id) for topic, _ in wrote},
+            int(time.time() * 1000),
+            self._until_ms,
+        )
+        self._end()
+        reached(TwoPhaseStep.PREPARED, self._identity.transactional_id)
+        return self._prepared
+
+    def abort(self) -> None:
+        """Abort it. Nothing of it becomes visible. Raises :class:`ConfigError` once it is prepared."""
+        self._check_open()
+        self._end()
+        if self._added:
+            end(self._client, self._identity, commit=False, deadline=self._deadline())
+
+    def _end(self) -> None:
+        self._ended = True
+        self._on_end(self._added)
+
+    def _check_open(self) -> None:
+        if self._ended:
+            done = "prepared" if self._prepared is not None else "aborted"
+            raise ConfigError(
+                f"the transaction {self._identity.transactional_id!r} is {done} already. Nothing was changed. Begin"
+                " another one; what is prepared, the cluster commits or aborts: cluster.commit(prepared).",
+                tag="ILLEGAL_STATE",
+            )

@@ -1,0 +1,226 @@
+"""Prepared transactions on a real broker: ended from anywhere, as often as needed, and never twice in two ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import pyarrow as pa
+import pytest
+
+import semel
+from semel.sandbox import Sandbox
+from semel.sandbox.settings import TWO_PHASE_COMMIT
+from semel.testing.records import read
+from semel.transaction.two_phase.prepared import Prepared
+from semel.wire.api.transactions import TransactionDescription, describe, list_transactions
+from tests.topics import create
+from tests.waiting import wait_for
+
+_numbers = count(1)
+ROWS = pa.table({"value": ["a", "b", "c"], "key": ["1", "2", "3"]})
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Sandbox]:
+    soon = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    with Sandbox.start(settings={**TWO_PHASE_COMMIT, **soon}) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def cluster(brokers: Sandbox) -> Iterator[semel.Cluster]:
+    with semel.Cluster({"bootstrap.servers": brokers.bootstrap_servers}) as opened:
+        yield opened
+
+
+@pytest.fixture
+def topic(brokers: Sandbox) -> str:
+    return create(brokers.bootstrap_servers, f"two-phase-{next(_numbers)}", 2)
+
+
+def prepare(cluster: semel.Cluster, topic: str, rows: pa.Table = ROWS) -> Prepared:
+    with cluster.producer(topic, two_phase=True) as producer, producer.transaction() as txn:
+        txn.send(topic, rows)
+        return txn.prepare()
+
+
+def values(brokers: Sandbox, topic: str) -> list[str]:
+    return sorted(str(v) for v in read(brokers.bootstrap_servers, [topic], {"value": "value"})["value"].to_pylist())
+
+
+def test_it_is_committed_from_another_process_by_its_text(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    prepared = prepare(cluster, topic)
+    assert prepared.until_ms is None
+    assert sum(rows for _, rows in prepared.rows.values()) == 3
+    with semel.Cluster({"bootstrap.servers": brokers.bootstrap_servers}) as other:
+        read_again = semel.Prepared.parse(str(prepared))
+        assert read_again == prepared
+        assert (read_again.rows, read_again.topics) == (prepared.rows, prepared.topics)
+        for _ in range(3):
+            other.commit(read_again)
+        with pytest.raises(semel.ConfigError, match=r"COMMITTED_BEFORE.*visible"):
+            other.abort(read_again)
+    assert values(brokers, topic) == ["a", "b", "c"]
+
+
+def test_aborted_it_cannot_be_committed(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    prepared = prepare(cluster, topic)
+    for _ in range(3):
+        cluster.abort(prepared)
+    with pytest.raises(semel.DataLoss, match=r"PREPARED_LOST.*3 rows"):
+        cluster.commit(prepared)
+    assert values(brokers, topic) == []
+
+
+def test_with_nothing_in_it_both_ends_do_nothing(cluster: semel.Cluster, topic: str) -> None:
+    with cluster.producer(topic, two_phase=True) as producer, producer.transaction() as txn:
+        prepared = txn.prepare()
+    cluster.commit(prepared)
+    cluster.abort(prepared)
+
+
+def test_how_it_ended_is_told_by_the_log_once_its_id_was_used_again(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    """One id serves one transaction after the other; an old text still ends nothing but its own."""
+    with cluster.producer(topic, two_phase=True) as producer:
+        ends: list[Prepared] = []
+        for commit in (True, False, True):
+            with producer.transaction() as txn:
+                txn.send(topic, ROWS)
+                ends.append(txn.prepare())
+            (cluster.commit if commit else cluster.abort)(ends[-1])
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            last = txn.prepare()
+    assert {one.transactional_id for one in ends} == {last.transactional_id}, "used again once it has ended"
+    cluster.commit(ends[0])
+    cluster.abort(ends[1])
+    with pytest.raises(semel.DataLoss, match="PREPARED_LOST"):
+        cluster.commit(ends[1])
+    with pytest.raises(semel.ConfigError, match="COMMITTED_BEFORE"):
+        cluster.abort(ends[2])
+    cluster.commit(last)
+    assert len(values(brokers, topic)) == 9
+
+
+def test_prepared_it_outlives_a_restart_of_the_broker(cluster: semel.Cluster, brokers: Sandbox, topic: str) -> None:
+    prepared = prepare(cluster, topic)
+    (node,) = brokers.nodes
+    node.kill()
+    node.start()
+    node.wait_ready(60, nodes=1)
+    cluster.commit(prepared)
+    assert values(brokers, topic) == ["a", "b", "c"]
+
+
+def test_bounded_it_expires_and_that_is_loud(brokers: Sandbox, topic: str) -> None:
+    short = {"bootstrap.servers": brokers.bootstrap_servers, "transaction.timeout.ms": "1000"}
+    with semel.Cluster(short) as cluster:
+        with cluster.producer(topic, two_phase="bounded") as producer, producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            prepared = txn.prepare()
+        assert prepared.until_ms is not None
+
+        def expired() -> bool:
+            told = describe(cluster._client, prepared.transactional_id)
+            return told is not None and told.state == "CompleteAbort"
+
+        wait_for(expired, "the brokers have aborted it")
+        with pytest.raises(semel.DataLoss, match=r"PREPARED_LOST.*It expired \(bounded\)"):
+            cluster.commit(prepared)
+        cluster.abort(prepared)
+    assert values(brokers, topic) == []
+
+
+def test_two_phase_it_is_not_aborted_by_any_timeout(brokers: Sandbox, topic: str) -> None:
+    short = {"bootstrap.servers": brokers.bootstrap_servers, "transaction.timeout.ms": "1000"}
+    with semel.Cluster(short) as cluster:
+        kept = prepare(cluster, topic)
+        with cluster.producer(f"{topic}-b", two_phase="bounded") as producer, producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            control = txn.prepare()
+
+        def expired() -> bool:
+            told = describe(cluster._client, control.transactional_id)
+            return told is not None and told.state == "CompleteAbort"
+
+        wait_for(expired, "the control has expired")
+        cluster.commit(kept)
+    assert values(brokers, topic) == ["a", "b", "c"]
+
+
+def test_recovery_commits_what_was_decided_and_aborts_the_rest(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    decided, undecided, other = prepare(cluster, topic), prepare(cluster, topic), prepare(cluster, f"{topic}")
+    elsewhere = create(brokers.bootstrap_servers, f"{topic}-eu", 1)
+    theirs = prepare(cluster, elsewhere)
+    found: list[TransactionDescription] = []
+
+    def decide(listed: list[TransactionDescription] | object) -> list[Prepared]:
+        assert isinstance(listed, list)
+        found.extend(listed)
+        return [decided, other]
+
+    recovered = cluster.recover(topic, decide)
+    assert {one.transactional_id for one in found} == {p.transactional_id for p in (decided, undecided, other)}
+    assert (recovered.committed, recovered.aborted) == ([decided, other], [undecided.transactional_id])
+    assert len(values(brokers, topic)) == 6
+    assert theirs.transactional_id in list_transactions(cluster._client, ["Ongoing"]), "a prefix that begins alike"
+    cluster.abort(theirs)
+    with pytest.raises(semel.ConfigError, match="OTHER_PREFIX"):
+        cluster.recover(topic, lambda found: [theirs])
+
+
+def test_a_block_that_is_left_without_prepare_is_aborted(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    with cluster.producer(topic, two_phase=True) as producer:
+        with pytest.raises(semel.ConfigError, match=r"NOT_PREPARED.*aborted"), producer.transaction() as txn:
+            txn.send(topic, ROWS)
+        with pytest.raises(semel.ConfigError, match="EXTRA_COLUMN"), producer.transaction() as txn:
+            txn.send(topic, ROWS.append_column("other", ROWS["key"]))
+        with producer.transaction() as txn:
+            prepared = txn.prepare()
+            with pytest.raises(semel.ConfigError, match="is prepared already"):
+                txn.send(topic, ROWS)
+            with pytest.raises(semel.ConfigError, match="is prepared already"):
+                txn.abort()
+        cluster.commit(prepared)
+    assert values(brokers, topic) == []
+    assert not [id for id in list_transactions(cluster._client, ["Ongoing"]) if id.startswith(f"{topic}.unit.")]
+
+
+def test_rows_that_are_deleted_before_the_commit_are_missed(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    prepared = prepare(cluster, topic)
+    other = replace(prepared, topics=dict.fromkeys(prepared.topics, "A" * 22))
+    with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*nothing of it is visible"):
+        cluster.commit(other)
+    cluster.abort(prepared)
+
+
+def test_what_is_refused(kafka: Sandbox, brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    prepared = prepare(cluster, topic)
+    create(kafka.bootstrap_servers, topic, 1)
+    with semel.Cluster({"bootstrap.servers": kafka.bootstrap_servers}) as plain:
+        with pytest.raises(semel.Unsupported, match=r"TWO_PHASE_OFF.*unstable\.api\.versions\.enable.*bounded"):
+            plain.producer(topic, two_phase=True).transaction()
+        with pytest.raises(semel.ConfigError, match="OTHER_CLUSTER"):
+            plain.commit(prepared)
+        with plain.producer(topic, two_phase="bounded") as producer, producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            bounded = txn.prepare()
+        plain.commit(bounded)
+        assert values(kafka, topic) == ["a", "b", "c"]
+    long = {"bootstrap.servers": kafka.bootstrap_servers, "transaction.timeout.ms": "90000000"}
+    with semel.Cluster(long) as cluster_long, pytest.raises(semel.ConfigError, match="TIMEOUT_TOO_LONG"):
+        cluster_long.producer(topic, two_phase="bounded").transaction()
+    with pytest.raises(semel.ConfigError, match="TWO_PHASE_MODE"):
+        cluster.producer(topic, two_phase="both")  # type: ignore[call-overload]
+    for text in ("", "{}", "orders", '{"v":2}', str(prepared)[:-1]):
+        with pytest.raises(semel.ConfigError, match="NO_PREPARED"):
+            semel.Prepared.parse(text)
+    cluster.abort(prepared)
