@@ -28,6 +28,7 @@ from semel.transaction.progress import record
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, RecordedOutcome, TopicEnd
 from semel.transaction.ticket import Receipt, Ticket, TicketTopic, Written
 from semel.transaction.transactional_id import IdKind, Name
+from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.transactions import Identity
 
 WRITTEN = Path(__file__).parent / "written"
@@ -129,6 +130,16 @@ TICKET = Ticket(
     {"out": TicketTopic(UUID(int=5), 4, 1_048_588), "ä": TicketTopic(UUID(int=6), 2, 900)},
 )
 RECEIPT = Receipt(3, IDENTITY, {("out", 0): Written(10, 12, 3, 120), ("out", 2): Written(7, 7, 1, 70)}, 8, 1, 0)
+PREPARED = Prepared(
+    CLUSTER,
+    f"orders.unit.{QUERY}.0",
+    4001,
+    7,
+    {("out", 0): (100, 42), ("out", 10): (7, 1), ("ä", 2): (0, 3)},
+    {"out": TOPIC_ID, "ä": TOPIC_ID},
+    1_795_700_000_123,
+    1_795_700_900_123,
+)
 START, END = (KafkaSource(CLUSTER, {"in": TopicEnd(TOPIC_ID, {0: end}, {0: 0})}) for end in (90, 130))
 PLANNED = PlannedBatch(QUERY, 42, False, (SourceBatch(None, START, END, None),))
 FOREIGN = Ticket(-1, Identity("", -1, -1), (), {}, OTHER)
@@ -228,6 +239,7 @@ FORMS = [
     Form(
         "ticket-pickled", ticket.VERSION, partial(pickled, FOREIGN), lambda text: pickle.loads(text).version, {1: OTHER}
     ),
+    Form("prepared", 1, lambda: str(PREPARED).encode(), Prepared.parse, {1: PREPARED}),
     Form("receipt", ticket.VERSION, RECEIPT.encode, ticket.read_receipt, {1: RECEIPT}),
     Form("answer", task_result.VERSION, partial(answer, RECEIPT), task_result.decode_result, {1: RECEIPT}),
     Form(
