@@ -66,7 +66,7 @@ def run(
     its last round was committed.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    log.setLevel(logging.INFO)
+    logging.getLogger("semel").setLevel(logging.INFO)
     settings = _settings(conf or [])
     config = read_properties(file, _aliases(clusters))
     _say(config)
