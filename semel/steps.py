@@ -18,7 +18,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
 
-__all__ = ["HEALING", "OwnerStep", "ParticipantStep", "SinkStep", "Step", "keep_timing_in_thread", "reached", "timed"]
+__all__ = [
+    "HEALING",
+    "ConnectStep",
+    "OwnerStep",
+    "ParticipantStep",
+    "SinkStep",
+    "Step",
+    "keep_timing_in_thread",
+    "reached",
+    "timed",
+]
 
 
 class Step(Enum):
@@ -68,6 +78,20 @@ class SinkStep(Step):
     JOB_DONE = "job_done"
     PROVEN = "proven"
     RETURNING = "returning"
+
+
+class ConnectStep(Step):
+    """Steps of a source task of Connect: of its start (KIP-618's order), then of each transaction."""
+
+    TASK_ASSIGNED = "task_assigned"
+    PRODUCER_READY = "producer_ready"
+    OFFSETS_CLAIMED = "offsets_claimed"
+    OFFSETS_READ = "offsets_read"
+    TASK_STARTED = "task_started"
+    POLLED = "polled"
+    RECORDS_SENT = "records_sent"
+    OFFSETS_SENT = "offsets_sent"
+    COMMITTED = "committed"
 
 
 Observer = Callable[[Step, str], None]

@@ -1,9 +1,9 @@
 """The command line ``semel``: one file a command, imported when it is asked for.
 
-A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``doctor``, ``progress``, ``txn``
-and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``txn_heal`` and ``progress_import`` are parts of
-``txn`` and ``progress``. ``options`` has what all commands take that ask a cluster; ``local_checks`` looks at this
-machine. What a command knows is in the module of ``semel.admin`` with its name.
+A command is a module with a typer application named ``app``: ``demo``, ``connect``, ``broker``, ``doctor``,
+``progress``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``txn_heal`` and
+``progress_import`` are parts of ``txn`` and ``progress``. ``options`` has what all commands take that ask a cluster;
+``local_checks`` looks at this machine. What a command knows is in the module of ``semel.admin`` with its name.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = ["COMMANDS", "app", "main"]
 
 COMMANDS = {
     "demo": "semel.cli.demo",
+    "connect": "semel.cli.connect",
     "broker": "semel.cli.broker",
     "doctor": "semel.cli.doctor",
     "progress": "semel.cli.progress",

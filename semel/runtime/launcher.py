@@ -48,6 +48,7 @@ def spark_session(name: str, master: str | None, settings: Mapping[str, str]) ->
             tag="SPARK_CONNECT",
         )
     builder = SparkSession.builder.appName(name).config("spark.log.level", "OFF")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     if master is not None:
         builder = builder.master(master)
     elif "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", "") and "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -62,7 +63,7 @@ class Launcher:
     """Runs processes as jobs of one Spark session. Raises :class:`ConfigError` for speculation, which would run two."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._context = session.sparkContext
+        self._session, self._context = session, session.sparkContext
         conf = self._context.getConf()
         if conf.get("spark.speculation", "false") == "true":
             raise ConfigError(
@@ -95,6 +96,10 @@ class Launcher:
                     " committed. Start again."
                 ) from error
             raise JobFailed(f"the job {group} ended: {type(error).__name__}. What it had committed stays.") from error
+
+    def stop(self) -> None:
+        """Stop Spark."""
+        self._session.stop()
 
     def cancel(self, group: str) -> None:
         """Cancel the job of a process; the process may live for some seconds."""

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from semel.runtime.channel import Channel, Ended, Launch
 from semel.runtime.launcher import JobFailed, Launcher, SparkGone
 
@@ -63,7 +61,7 @@ class _Supervised:
 
 
 class Supervisor:
-    """Keeps processes running on one Spark session.
+    """Keeps processes running where a launcher puts them.
 
     ``on_change`` hears of each new status, ``on_message`` of what a process tells; both from other threads, and they
     must not wait.
@@ -71,13 +69,13 @@ class Supervisor:
 
     def __init__(
         self,
-        session: SparkSession,
+        launcher: Launcher,
         *,
         on_change: Callable[[Status], None] = lambda _: None,
         on_message: Callable[[str, Mapping[str, Any]], None] = lambda _name, _message: None,
         silent_s: float = 10.0,
     ) -> None:
-        self._launcher = Launcher(session)
+        self._launcher = launcher
         self._channel = Channel(self._launcher.host, self._launcher.bind, silent_s)
         self._on_change, self._on_message, self._silent_s = on_change, on_message, silent_s
         self._all: dict[str, _Supervised] = {}
@@ -124,7 +122,7 @@ class Supervisor:
         return not one.thread.is_alive() and one.status.state in (State.STOPPED, State.FAILED)
 
     def close(self) -> None:
-        """End what still runs, and stop listening. The session stays."""
+        """End what still runs, and stop listening. Spark stays."""
         self._closed.set()
         for one in self._all.values():
             one.stopping.set()

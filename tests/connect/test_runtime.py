@@ -17,6 +17,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from semel.runtime.channel import Channel, Launch
+from semel.runtime.launcher import Launcher
 from semel.runtime.supervisor import State, Status, Supervisor
 from semel.sandbox.processes import alive, parents
 from semel.testing.crash import SPARK, CrashPlan
@@ -37,7 +38,7 @@ class Watched:
         self.states: list[Status] = []
         self.told: list[Any] = []
         self.supervisor = Supervisor(
-            spark,
+            Launcher(spark),
             on_change=self.states.append,
             on_message=lambda _, message: self.told.append(message),
             silent_s=SILENT_S,

@@ -53,13 +53,13 @@ def pids(directory: Path, name: str = "") -> list[int]:
 
 def main(directory: str, names: str) -> None:
     """Keep processes running for ever."""
-    from semel.runtime.launcher import spark_session
+    from semel.runtime.launcher import Launcher, spark_session
     from semel.runtime.supervisor import Status, Supervisor
 
     def see(status: Status) -> None:
         print(json.dumps([status.name, status.state.name, status.where, status.reason]), flush=True)
 
-    supervisor = Supervisor(spark_session("beating", None, {}), on_change=see)
+    supervisor = Supervisor(Launcher(spark_session("beating", None, {})), on_change=see)
     for name in names.split(","):
         supervisor.start(name, "tests.connect.support.beating:beat", {"directory": directory, "name": name})
     threading.Event().wait()
