@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import javaproperties
 
@@ -20,7 +20,9 @@ from semel.connect.converters import Converter
 from semel.connect.plugins import connector_class, converter
 from semel.errors import ConfigError, SemelError, Unsupported
 
-__all__ = ["ConnectorConfig", "WorkerConfig", "read_properties"]
+__all__ = ["ConnectorConfig", "WorkerConfig", "ask_connector", "read_properties"]
+
+T = TypeVar("T")
 
 log = logging.getLogger("semel.connect")
 
@@ -179,7 +181,7 @@ class ConnectorConfig:
         given = {name: value for name, value in properties.items() if name not in _OF_CONVERTERS}
         name = _required(given, "name")
         where = f"connector {name!r}: "
-        connector = connector_class(_required(given, "connector.class", where))()
+        connector = ask_connector(name, "its constructor", connector_class(_required(given, "connector.class", where)))
         settings = {key: one if isinstance(one, Setting) else Setting(one) for key, one in connector.config.items()}
         rest = {key: value for key, value in given.items() if key not in settings and key not in _CONNECTOR_OWN}
         _check_later(rest, _CONNECTOR_LATER, _CONNECTOR_LATER_PREFIXES, where)
@@ -202,6 +204,20 @@ class ConnectorConfig:
             value=converter(given.get("value.converter", worker.value_converter).strip(), "value.converter"),
             own=own,
         )
+
+
+def ask_connector(name: str, what: str, ask: Callable[[], T]) -> T:
+    """Call a connector's own code. Raises :class:`ConfigError`, with what it raised as the cause."""
+    try:
+        return ask()
+    except SemelError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"connector {name!r}: {what} raised {type(error).__name__}: {error}. Nothing was started. Correct its"
+            " properties, or the connector.",
+            tag="CONNECTOR_RAISED",
+        ) from error
 
 
 def _check_later(given: Iterable[str], later: Mapping[str, str], prefixes: tuple[str, ...], where: str) -> None:
@@ -306,7 +322,7 @@ def _check_support(
             " exactly.once.source.support=enabled for the worker."
         )
     else:
-        supported = connector.exactly_once_support(own)
+        supported = ask_connector(given["name"], "exactly_once_support", lambda: connector.exactly_once_support(own))
         if supported:
             return
         why = (

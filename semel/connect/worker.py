@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from semel.config import ClientConfig
-from semel.connect.config import ConnectorConfig, WorkerConfig
+from semel.connect.config import ConnectorConfig, WorkerConfig, ask_connector
 from semel.connect.stores.offsets import ensure_offsets_topic
 from semel.connect.tasks.loop import transactional_id
 from semel.errors import ConfigError, SemelError, Unsupported
@@ -102,7 +102,7 @@ class Worker:
 
 def _single_task(config: ConnectorConfig) -> Mapping[str, Any]:
     """The configuration of the one task. Several need fencing by generation, which is not there yet."""
-    tasks = list(config.connector.tasks(config.own, config.max_tasks))
+    tasks = ask_connector(config.name, "tasks", lambda: list(config.connector.tasks(config.own, config.max_tasks)))
     if len(tasks) > 1:
         raise Unsupported(
             f"connector {config.name!r} has {len(tasks)} tasks, and more than one task is not there yet. Nothing was"

@@ -151,7 +151,7 @@ class Channel:
     def _admit(self, launch: Launch, connection: ServerConnection, attempt: int, where: str) -> bool:
         """Take it for the process of its launch, unless a later attempt is there. An earlier one is told to end."""
         with self._lock:
-            if launch.over or attempt < launch.attempt:
+            if launch.over or launch.ended is not None or attempt < launch.attempt:
                 return False
             earlier = launch.connection
             launch.attempt, launch.where, launch.silent_since, launch.connection = attempt, where, None, connection

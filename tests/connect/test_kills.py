@@ -83,9 +83,9 @@ def test_at_least_once_doubles(kafka: Sandbox, tmp_path: Path) -> None:
     plan = CrashPlan(tmp_path / "plan", CrashPoint(ConnectStep.RECORDS_SENT, 5))
     with LOCAL.driver(lines.argv, plan) as driver:
         _wait_struck(plan, driver)
-        wait_for(lambda: len(lines.written(lines.names[0])) >= LINES + 500, driver.tail)
+        wait_for(lambda: len(lines.written(lines.names[0])) >= LINES + 800, driver.tail)
     written = lines.written(lines.names[0])
-    assert written[:500] == written[500:1000]
+    assert written[:800] == written[1000:1800]
     assert set(written) == set(lines.expected(lines.names[0]))
 
 

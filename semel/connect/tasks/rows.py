@@ -48,8 +48,6 @@ def rows_of(polled: object, config: ConnectorConfig, task: int) -> Rows | None:
             " Return a SourceBatch, a list of SourceRecord, or None.",
             tag="POLL_RESULT",
         )
-    if not offsets:
-        return None
     for topic, table in tables:
         if (
             not isinstance(topic, str)
@@ -62,7 +60,8 @@ def rows_of(polled: object, config: ConnectorConfig, task: int) -> Rows | None:
                 " poll is visible. Name the topic, and give a pyarrow Table.",
                 tag="POLL_RESULT",
             )
-    return Rows([(topic, _bytes(table, config)) for topic, table in tables if table.num_rows], offsets)
+    made = [(topic, _bytes(table, config)) for topic, table in tables if table.num_rows]
+    return Rows(made, offsets) if made else None
 
 
 def _offsets(config: ConnectorConfig, parts: Sequence[Any]) -> dict[str, tuple[Partition, Offset]]:

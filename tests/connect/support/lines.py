@@ -58,7 +58,7 @@ class Lines:
                 "tasks.max": "1",
                 "file": str(made.file(name)),
                 "topic": name,
-                "batch.size": "100",
+                "batch.size": "200",
             }
             _write(made.properties(name), connector)
         return made
