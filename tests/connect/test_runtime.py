@@ -1,4 +1,4 @@
-"""Long-running processes on Spark: killed, frozen, told to end, and left by their driver."""
+"""Long-running processes on Spark: killed, frozen, told to end. Executors and drivers are killed in test_kills."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,7 @@ from websockets.sync.client import connect
 from semel.runtime.channel import Channel, Launch
 from semel.runtime.launcher import Launcher
 from semel.runtime.supervisor import State, Status, Supervisor
-from semel.sandbox.processes import alive, parents
-from semel.testing.crash import SPARK, CrashPlan
-from semel.testing.program import Program
-from semel.testing.spark.spark_cluster import SparkCluster
+from semel.sandbox.processes import alive
 from tests.connect.support.beating import pids
 from tests.waiting import wait_for
 
@@ -180,31 +176,3 @@ def test_of_two_attempts_the_later_one_works(channel: Channel) -> None:
     assert json.loads(too_late.recv(10))["type"] == "end"
     for connection in (earlier, later, too_late):
         connection.close()
-
-
-# ---- executors and drivers
-
-
-def test_executor_and_driver_are_killed(tmp_path: Path) -> None:
-    """One driver on an executor of its own: the executor is killed, then the driver, whose processes must not stay."""
-    cluster = SparkCluster("local-cluster[1,2,1024]", workers=sys.executable)
-    plan, directory = CrashPlan(tmp_path / "plan"), tmp_path / "pids"
-    directory.mkdir()
-    with cluster.driver([sys.executable, "-m", BEATING, str(directory), "a,b"], plan) as driver:
-        wait_for(lambda: pids(directory, "a") and pids(directory, "b"), driver.tail)
-        first = [pids(directory, name)[0] for name in ("a", "b")]
-        os.kill(_executor(first[0]), signal.SIGKILL)
-        wait_for(lambda: len(pids(directory, "a")) == len(pids(directory, "b")) == 2, driver.tail)
-        wait_for(lambda: not any(map(alive, first)), "the end of the processes of the executor")
-        second = [pids(directory, name)[1] for name in ("a", "b")]
-        _kill_python_alone(driver)
-        wait_for(lambda: not any(map(alive, second)), "the end of the processes without a driver")
-
-
-def _executor(pid: int) -> int:
-    return next(above for above, command in parents(pid) if SPARK in command)
-
-
-def _kill_python_alone(driver: Program) -> None:
-    driver.process.send_signal(signal.SIGKILL)
-    driver.wait(30)

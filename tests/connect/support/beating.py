@@ -1,11 +1,8 @@
-"""A process for the tests of the runtime, and a driver program that keeps some of it running."""
+"""Processes for the tests of the runtime."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-import threading
 import time
 from pathlib import Path
 
@@ -49,21 +46,3 @@ def pids(directory: Path, name: str = "") -> list[int]:
     """All processes that have been there, in the order in which they came."""
     files = sorted(directory.glob(f"{name}*-*"), key=lambda path: path.stat().st_mtime_ns)
     return [int(path.name.rpartition("-")[2]) for path in files]
-
-
-def main(directory: str, names: str) -> None:
-    """Keep processes running for ever."""
-    from semel.runtime.launcher import Launcher, spark_session
-    from semel.runtime.supervisor import Status, Supervisor
-
-    def see(status: Status) -> None:
-        print(json.dumps([status.name, status.state.name, status.where, status.reason]), flush=True)
-
-    supervisor = Supervisor(Launcher(spark_session("beating", None, {})), on_change=see)
-    for name in names.split(","):
-        supervisor.start(name, "tests.connect.support.beating:beat", {"directory": directory, "name": name})
-    threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
