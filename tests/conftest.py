@@ -21,6 +21,7 @@ _LONGEST = [
     "test_proof",
     "test_storm",
     "test_driver_steps",
+    "test_kills",
     "test_stateful",
     "test_examples",
     "test_precedence_rows",
@@ -34,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     wait for a broker.
     """
     files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
-    on_spark = [*_within("spark", files), *_within("storm", files)]
+    on_spark = [*_within("spark", files), *_within("storm", files), *_within("connect", files)]
     spark = sorted(
         on_spark, key=lambda tests: _LONGEST.index(name) if (name := tests[0].path.stem) in _LONGEST else len(_LONGEST)
     )
