@@ -16,36 +16,19 @@ from pyspark.sql import SparkSession
 from semel.connect.worker import Worker
 from semel.errors import ConfigError
 from semel.records.partitioner import murmur2, partition_for
-from semel.runtime.launcher import Launcher
-from semel.runtime.supervisor import State, Status
+from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
 from semel.sandbox.processes import alive
 from semel.testing.records import arrived, read
 from tests import topics
 from tests.connect.support.lines import STRING
+from tests.connect.support.running import Running
 from tests.kafka.support.other_client import Transactional
 from tests.waiting import wait_for
 
 NUMBERS = "tests.connect.support.numbers.Numbers"
 PARTITIONS = 5
 _numbers = count(1)
-
-
-class Running:
-    """A worker whose tasks run, and what became of them."""
-
-    def __init__(self, spark: SparkSession, worker: dict[str, str], connectors: list[dict[str, str]]) -> None:
-        self.states: dict[str, Status] = {}
-        self.worker = Worker(worker, connectors)
-        self.worker.prepare()
-        self.worker.start(Launcher(spark), self._change, lambda _name, _message: None)
-
-    def _change(self, status: Status) -> None:
-        self.states[status.name] = status
-
-    def wait_state(self, task: str, state: State) -> Status:
-        wait_for(lambda: task in self.states and self.states[task].state is state, lambda: str(self.states), 60)
-        return self.states[task]
 
 
 class Place:
