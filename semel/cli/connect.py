@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -54,16 +55,16 @@ def connect(
         ) from None
 
     console = Console(soft_wrap=True)
+    settings, files = _settings(conf or []), [path for path in (py_files or "").split(",") if path]
+    # the driver looks at the connectors before it starts Spark
+    sys.path[:0] = [str(Path(path).absolute().parent) if path.endswith(".py") else path for path in files]
     made = Worker(read_properties(worker), [read_properties(path) for path in connectors])
     made.prepare()
     console.print(
         f"worker of group {made.config.group_id}: offsets in {made.config.offsets_topic},"
         f" exactly once {'enabled' if made.config.exactly_once else 'disabled: records may come twice'}; starting Spark"
     )
-    settings = _settings(conf or [])
-    if py_files:
-        settings["spark.submit.pyFiles"] = py_files
-    launcher = Launcher(spark_session("semel connect", master, settings))
+    launcher = Launcher(spark_session("semel connect", master, settings, files))
     asked_to_end = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):  # after Spark, which sets one of its own
         signal.signal(number, lambda *_: asked_to_end.set())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from pyspark import InheritableThread
@@ -35,10 +35,13 @@ class SparkGone(Retriable):
     default_tag = "SPARK_GONE"
 
 
-def spark_session(name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:
+def spark_session(
+    name: str, master: str | None, settings: Mapping[str, str], py_files: Sequence[str] = ()
+) -> SparkSession:
     """A classic session for processes.
 
-    ``master`` left out is what the environment says, else :data:`DEFAULT_MASTER`. Raises :class:`Unsupported` for Spark
+    ``master`` left out is what the environment says, else :data:`DEFAULT_MASTER`. ``py_files`` are sent to executors,
+    and can be imported there. Raises :class:`Unsupported` for Spark
     Connect.
     """
     if (master or "").startswith("sc://") or os.environ.get("SPARK_REMOTE"):
@@ -56,7 +59,10 @@ def spark_session(name: str, master: str | None, settings: Mapping[str, str]) ->
     for key, value in settings.items():
         builder = builder.config(key, value)
     # a process that has ended leaves globals and threads behind: the next one begins in a new Python
-    return builder.config("spark.python.worker.reuse", "false").getOrCreate()
+    session = builder.config("spark.python.worker.reuse", "false").getOrCreate()
+    for path in py_files:
+        session.sparkContext.addPyFile(path)
+    return session
 
 
 class Launcher:

@@ -50,12 +50,17 @@ def test_drivers_and_processes(kafka: Sandbox, tmp_path: Path) -> None:
         kafka.bootstrap_servers, tmp_path / "files", CONNECTORS, LINES, exactly_once_source_support="enabled"
     )
     with Appending(lines) as appending:
-        for points in (AT_START, IN_A_TRANSACTION):
-            plan = CrashPlan(tmp_path / "plan", *points)
-            with LOCAL.driver(lines.argv, plan) as driver:
-                held = _held(plan, driver)
-                driver.process.send_signal(signal.SIGKILL)
-                wait_for(partial(_all_dead, held), "the end of the processes without their driver")
+        plan = CrashPlan(tmp_path / "plan", *AT_START)
+        with LOCAL.driver(lines.argv, plan) as driver:
+            held = _held(plan, driver)
+            driver.process.send_signal(signal.SIGKILL)
+            wait_for(partial(_all_dead, held), "the end of the processes without their driver")
+        plan = CrashPlan(tmp_path / "plan", *IN_A_TRANSACTION)
+        with LOCAL.driver(lines.argv, plan) as driver:
+            held = _held(plan, driver)
+            os.kill(_java(driver), signal.SIGKILL)
+            assert driver.wait(60) == 1, "a worker whose Spark is gone ends"
+            wait_for(partial(_all_dead, held), "the end of the processes without Spark")
         plan = CrashPlan(tmp_path / "plan", *PROCESSES)
         with LOCAL.driver(lines.argv, plan) as driver:
             _wait_struck(plan, driver)
@@ -107,10 +112,13 @@ def _held(plan: CrashPlan, driver: Program) -> list[int]:
 
 def _executor(driver: Program) -> int:
     """The Java of the one executor: below Spark's own."""
+    below = _descendants(_java(driver))
+    return next(pid for pid, command in below if "CoarseGrainedExecutorBackend" in command and SPARK in command)
+
+
+def _java(driver: Program) -> int:
     (java,) = [pid for pid, command in children(driver.process.pid) if SPARK in command]
-    return next(
-        pid for pid, command in _descendants(java) if "CoarseGrainedExecutorBackend" in command and SPARK in command
-    )
+    return java
 
 
 def _descendants(pid: int) -> list[tuple[int, str]]:

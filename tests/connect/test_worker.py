@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from semel.connect.worker import Worker
@@ -23,7 +23,7 @@ from semel.testing.records import arrived, read
 from tests import topics
 from tests.connect.support.lines import STRING
 from tests.connect.support.running import Running
-from tests.kafka.support.other_client import Transactional
+from tests.kafka.support.other_client import Transactional, produce
 from tests.waiting import wait_for
 
 NUMBERS = "tests.connect.support.numbers.Numbers"
@@ -101,14 +101,21 @@ def test_a_connector_of_ones_own_goes_on_where_it_stopped(place: Place) -> None:
     assert message.timestamp()[1] == 1_000 + int(message.value())
 
 
-def test_offsets_that_kafka_connect_wrote(place: Place) -> None:
-    """A plain record in its form counts, and its own spelling of a source partition is kept."""
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_offsets_that_kafka_connect_wrote(place: Place, exactly_once: bool) -> None:
+    """Its record counts, written in a transaction of the same id or in none, and its spelling of a source partition is
+    kept.
+    """
     key = b'["%s",{"base":10,"name":"numbers"}]' % place.name.encode()
     with place.running(place.lines()):  # has the topic made
         pass
-    other = Producer({"bootstrap.servers": place.servers})
-    other.produce(place.offsets, key=key, value=b'{"next":40}', partition=place.place_of(key))
-    other.flush(30)
+    row = {"key": key, "value": b'{"next":40}', "partition": place.place_of(key)}
+    if exactly_once:
+        other = Transactional(place.servers, f"{place.worker['group.id']}-{place.name}-0")
+        other.write(place.offsets, [row])
+        other.end(commit=True)
+    else:
+        produce(place.servers, place.offsets, [row])
     with place.running(place.numbers(60)):
         place.wait_arrived(20)
     assert sorted(map(int, place.values())) == list(range(40, 60))

@@ -60,7 +60,9 @@ def prepare_readme(page: Page) -> None:
     """
     page.create("orders", "priced", "daily-report")
     page.produce("orders", "a", "b")
-    page.instead[PIPELINE] = f"{sys.executable} {ROOT}/tests/docs/support/press_ctrl_c.py {page.servers} priced 2004 {PIPELINE}"
+    page.instead[PIPELINE] = (
+        f"{sys.executable} {ROOT}/tests/docs/support/press_ctrl_c.py {page.servers} priced 2004 {PIPELINE}"
+    )
     page.instead["pip install"] = "pip install --dry-run"  # .venv is active
     page.instead["/tmp/priced-checkpoint"] = f"{page.folder}priced"
 

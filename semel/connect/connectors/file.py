@@ -24,7 +24,7 @@ __all__ = ["FileStreamSource", "FileStreamSourceTask", "split_lines"]
 
 _NEWLINE, _RETURN = 10, 13
 #: Read in one go; more only where one line is longer.
-_CHUNK = 1 << 20
+_CHUNK = 4 << 20
 _LONGEST_LINE = 64 << 20
 
 _Ints = NDArray[np.int64]

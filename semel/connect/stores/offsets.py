@@ -11,6 +11,7 @@ is fenced.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,8 @@ from semel.wire.deadline import Deadline
 
 __all__ = ["OffsetStore", "ensure_offsets_topic"]
 
+log = logging.getLogger("semel.connect")
+
 _REPLICATION = 3
 
 
@@ -55,7 +58,11 @@ def ensure_offsets_topic(client: Client, name: str, partitions: int, replication
             config={"cleanup.policy": "compact"},
             deadline=deadline,
         )
-    policy = topics.topic_config(client, name, ["cleanup.policy"], deadline).get("cleanup.policy")
+    try:
+        policy = topics.topic_config(client, name, ["cleanup.policy"], deadline).get("cleanup.policy")
+    except ConfigError as error:
+        log.warning("the settings of the offsets topic %s are not checked: %s", name, error.message)
+        return
     if policy != "compact":
         raise ConfigError(
             f"offset.storage.topic={name} has cleanup.policy={policy}, and would lose offsets. Nothing was read or"
@@ -99,8 +106,7 @@ class OffsetStore:
             self._found[name] = key, offset
             keys.append(key)
             values.append(encode_value(self._connector, offset))
-        places = [(murmur2(key) & 0x7FFFFFFF) % self._partitions for key in keys]
-        return _table(keys, values, places)
+        return _table(keys, values, [self._place(key) for key in keys])
 
     def _claim(self, partitions: Collection[int]) -> dict[int, int]:
         """Write a claim to each of these partitions: the offset of each."""
@@ -155,7 +161,14 @@ class OffsetStore:
                 " its own.",
                 tag="OFFSET_DAMAGED",
             ) from None
-        self._found[canonical(parsed[1])] = record.key, offset
+        name = canonical(parsed[1])
+        # a topic that was given more partitions has an older record elsewhere
+        if name not in self._found or index == self._place(record.key):
+            self._found[name] = record.key, offset
+
+    def _place(self, key: bytes) -> int:
+        """The partition that Kafka Connect's producer chooses for a key."""
+        return (murmur2(key) & 0x7FFFFFFF) % self._partitions
 
 
 def _table(keys: Sequence[bytes], values: Sequence[bytes | None], partitions: Sequence[int]) -> pa.Table:
