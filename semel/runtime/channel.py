@@ -10,6 +10,7 @@ From the process: ``hello`` (attempt, host, pid), ``told`` (a message for the ow
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import threading
 import time
@@ -27,6 +28,9 @@ from semel._version import __version__
 
 __all__ = ["Channel", "Ended", "Launch"]
 
+#: Whoever knocks and is not let in would be told with a stack of calls.
+_KNOCKS = logging.getLogger("semel.runtime.websockets")
+_KNOCKS.setLevel(logging.CRITICAL)
 _SCHEME = "Bearer "
 #: Settings of a process travel in one message.
 _MAX_BYTES = 16 << 20
@@ -84,6 +88,7 @@ class Channel:
             close_timeout=1,
             compression=None,
             max_size=_MAX_BYTES,
+            logger=_KNOCKS,
         )
         self.address = f"{host}:{self._server.socket.getsockname()[1]}"
         threading.Thread(target=self._server.serve_forever, name="semel-channel", daemon=True).start()
