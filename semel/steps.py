@@ -20,6 +20,7 @@ from enum import Enum
 
 __all__ = [
     "HEALING",
+    "ConnectStep",
     "MirrorStep",
     "OwnerStep",
     "ParticipantStep",
@@ -104,6 +105,20 @@ class MirrorStep(Step):
     FETCHED = "fetched"
     COPIED = "copied"
     PROVEN = "proven"
+    COMMITTED = "committed"
+
+
+class ConnectStep(Step):
+    """Steps of a source task of Connect: of its start (KIP-618's order), then of each transaction."""
+
+    TASK_ASSIGNED = "task_assigned"
+    PRODUCER_READY = "producer_ready"
+    OFFSETS_CLAIMED = "offsets_claimed"
+    OFFSETS_READ = "offsets_read"
+    TASK_STARTED = "task_started"
+    POLLED = "polled"
+    RECORDS_SENT = "records_sent"
+    OFFSETS_SENT = "offsets_sent"
     COMMITTED = "committed"
 
 

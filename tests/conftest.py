@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     wait for a broker.
     """
     files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
-    on_spark = [*_within("spark", files), *_within("mirror", files), *_within("storm", files)]
+    on_spark = [tests for folder in ("spark", "mirror", "connect", "storm") for tests in _within(folder, files)]
     spark = sorted(
         on_spark, key=lambda tests: _LONGEST.index(name) if (name := tests[0].path.stem) in _LONGEST else len(_LONGEST)
     )

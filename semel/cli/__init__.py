@@ -1,7 +1,7 @@
 """The command line ``semel``: one file a command, imported when it is asked for.
 
-A command is a module with a typer application named ``app``: ``demo``, ``broker``, ``doctor``, ``mirror``,
-``progress``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``txn_heal``,
+A command is a module with a typer application named ``app``: ``demo``, ``connect``, ``broker``, ``doctor``,
+``mirror``, ``progress``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``txn_heal``,
 ``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``. ``options`` has what all commands
 take that ask a cluster; ``local_checks`` looks at this machine. What a command knows is in the module of
 ``semel.admin`` with its name.
@@ -23,6 +23,7 @@ __all__ = ["COMMANDS", "app", "main"]
 
 COMMANDS = {
     "demo": "semel.cli.demo",
+    "connect": "semel.cli.connect",
     "broker": "semel.cli.broker",
     "doctor": "semel.cli.doctor",
     "mirror": "semel.cli.mirror",

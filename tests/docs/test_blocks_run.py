@@ -60,7 +60,9 @@ def prepare_readme(page: Page) -> None:
     """
     page.create("orders", "priced", "daily-report")
     page.produce("orders", "a", "b")
-    page.instead[PIPELINE] = f"{sys.executable} {ROOT}/tests/docs/press_ctrl_c.py {page.servers} priced 2004 {PIPELINE}"
+    page.instead[PIPELINE] = (
+        f"{sys.executable} {ROOT}/tests/docs/support/press_ctrl_c.py {page.servers} priced 2004 {PIPELINE}"
+    )
     page.instead["pip install"] = "pip install --dry-run"  # .venv is active
     page.instead["/tmp/priced-checkpoint"] = f"{page.folder}priced"
 
@@ -156,7 +158,7 @@ def test_every_fence_is_of_a_language_that_is_run_or_of_one_that_is_shown() -> N
                 if inside:
                     languages.setdefault(line.removeprefix("```"), []).append(path.name)
     shown = {name for name in languages if name not in ("python", *SHELL)}
-    assert shown == {"", "diff", "json", "text", "yaml"}
+    assert shown == {"", "diff", "json", "mermaid", "text", "yaml"}
     bare = [
         match
         for path in DOCUMENTS

@@ -1,0 +1,125 @@
+"""``semel connect``: a worker of Kafka Connect, with connectors in Python, on Spark."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from semel.errors import ConfigError
+
+app = typer.Typer(add_completion=False)
+
+_POLL_S = 0.2
+#: How often the records of a running task are told.
+_TELL_S = 10.0
+
+
+@app.command()
+def connect(
+    worker: Annotated[Path, typer.Argument(metavar="WORKER.properties", help="The worker's properties.")],
+    connectors: Annotated[
+        list[Path], typer.Argument(metavar="CONNECTOR.properties...", help="The properties of each connector.")
+    ],
+    master: Annotated[
+        str | None, typer.Option("--master", help="Spark's master, as for spark-submit; local[64,4] unless set.")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark, as for spark-submit.")
+    ] = None,
+    py_files: Annotated[
+        str | None, typer.Option("--py-files", help="Files that executors need, separated by commas.")
+    ] = None,
+) -> None:
+    """Run source connectors until Ctrl-C. With exactly.once.source.support=enabled each record arrives once.
+
+    Takes the properties files of Kafka Connect. There is no REST yet: connectors are those of the files.
+    """
+    try:
+        from semel.connect.config import read_properties
+        from semel.connect.worker import Worker
+        from semel.runtime.launcher import Launcher, spark_session
+    except ImportError as missing:
+        raise ConfigError(
+            f"semel connect needs {missing.name}, which is not installed. Nothing was started. Run, in semel's"
+            " checkout: pip install '.[spark,connect]'",
+            tag="CONNECT_EXTRA",
+        ) from None
+
+    console = Console(soft_wrap=True)
+    settings, files = _settings(conf or []), [path for path in (py_files or "").split(",") if path]
+    # the driver looks at the connectors before it starts Spark
+    sys.path[:0] = [str(Path(path).absolute().parent) if path.endswith(".py") else path for path in files]
+    made = Worker(read_properties(worker), [read_properties(path) for path in connectors])
+    made.prepare()
+    console.print(
+        f"worker of group {made.config.group_id}: offsets in {made.config.offsets_topic},"
+        f" exactly once {'enabled' if made.config.exactly_once else 'disabled: records may come twice'}; starting Spark"
+    )
+    launcher = Launcher(spark_session("semel connect", master, settings, files))
+    asked_to_end = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):  # after Spark, which sets one of its own
+        signal.signal(number, lambda *_: asked_to_end.set())
+    shown = _Shown(console)
+    made.start(launcher, shown.change, shown.message)
+    while made.running and not asked_to_end.wait(_POLL_S):
+        pass
+    ended_well = asked_to_end.is_set()
+    made.stop()
+    if not ended_well:
+        console.print("nothing runs any more", style="red")
+        raise typer.Exit(1)
+    launcher.stop()
+    console.print("stopped")
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    pairs = [one.partition("=") for one in given]
+    wrong = next((name for name, equals, _ in pairs if not equals or not name), None)
+    if wrong is not None:
+        raise typer.BadParameter(f"{wrong!r} is not NAME=VALUE", param_hint="--conf")
+    return {name: value for name, _, value in pairs}
+
+
+class _Shown:
+    """What the terminal shows: each change of a task, and how far it is now and then."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lock = threading.Lock()
+        self._last: dict[str, tuple[str, ...]] = {}
+        self._told: dict[str, tuple[float, int]] = {}
+
+    def change(self, status: Any) -> None:
+        """Print a new state, once."""
+        state = (status.state.name, status.where, status.reason)
+        with self._lock:
+            if self._last.get(status.name) == state:
+                return
+            self._last[status.name] = state
+            self._told.pop(status.name, None)
+            where = f" on {status.where}" if status.where else ""
+            self._console.print(
+                Text(f"{status.name} {status.state.name}{where}{f': {status.reason}' if status.reason else ''}")
+            )
+            if status.trace and status.state.name == "FAILED":
+                self._console.print(Text(status.trace.rstrip(), style="dim"))
+
+    def message(self, name: str, message: Mapping[str, Any]) -> None:
+        """Print how many records a task has written since it started, now and then."""
+        now, records = time.monotonic(), int(message["records"])
+        with self._lock:
+            at, before = self._told.get(name, (0.0, 0))
+            if records > before and now - at >= _TELL_S:
+                self._told[name] = now, records
+                self._console.print(
+                    Text(f"{name} {records:,} records in {int(message['polls']):,} polls since its start")
+                )

@@ -1,0 +1,137 @@
+"""What the author of a connector imports.
+
+::
+
+    class Numbers(SourceConnector):
+        config = {"topic": str, "limit": Setting(int, default=100)}
+        def task(self): return NumbersTask()
+
+    class NumbersTask(SourceTask):
+        def start(self, config, context):
+            self.topic, self.limit = config["topic"], config["limit"]
+            self.next = (context.offset({"id": "numbers"}) or {"next": 0})["next"]
+        def poll(self):
+            if self.next >= self.limit:
+                return None
+            self.next += 1
+            return [SourceRecord(self.topic, str(self.next), {"id": "numbers"}, {"next": self.next})]
+
+The task asks where it stands when it starts, and remembers it by itself from then on. Records and the offsets that come
+with them are committed together, or not at all; after a crash a new task asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+__all__ = [
+    "REQUIRED",
+    "Offset",
+    "Partition",
+    "Polled",
+    "Setting",
+    "SourceBatch",
+    "SourceConnector",
+    "SourceRecord",
+    "SourceTask",
+    "TaskContext",
+]
+
+#: Which part of a source: flat, with text as keys. Equal ones share one offset.
+Partition = Mapping[str, Any]
+#: How far that part was read: flat, with text as keys. None forgets it.
+Offset = Mapping[str, Any] | None
+REQUIRED: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a connector. ``kind`` is str, int, float or bool."""
+
+    kind: type
+    default: Any = REQUIRED
+    at_least: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """One record, and the offset of its source partition once it is written.
+
+    ``timestamp`` is in milliseconds; without ``kafka_partition`` the key decides, by Kafka's own rule.
+    """
+
+    topic: str
+    value: Any
+    partition: Partition
+    offset: Offset
+    key: Any = None
+    kafka_partition: int | None = None
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """Many records as a table: ``value``, and maybe ``key``, ``partition``, ``timestamp`` and ``headers``.
+
+    The one ``offset`` counts once all of them are written.
+    """
+
+    topic: str
+    table: pa.Table
+    partition: Partition
+    offset: Offset
+
+
+Polled = SourceBatch | Sequence[SourceRecord] | None
+
+
+class TaskContext:
+    """What a task may ask."""
+
+    def __init__(self, find: Callable[[Partition], Offset]) -> None:
+        self._find = find
+
+    def offset(self, partition: Partition) -> Offset:
+        """The committed offset of a source partition, as it was when this task started; None without one."""
+        return self._find(partition)
+
+
+class SourceTask:
+    """Reads one share of a source. All calls come from one thread."""
+
+    def start(self, config: Mapping[str, Any], context: TaskContext) -> None:
+        """Open the source where the offsets say."""
+        raise NotImplementedError(f"{type(self).__name__} has no method start")
+
+    def poll(self) -> Polled:
+        """Give what is there; None, or nothing in it, when there is nothing now. May wait for about a second."""
+        raise NotImplementedError(f"{type(self).__name__} has no method poll")
+
+    def commit(self) -> None:
+        """Hear that all that was polled so far is committed. Called after each commit."""
+
+    def stop(self) -> None:
+        """Close the source."""
+
+
+class SourceConnector:
+    """Says what a connector can be told, and makes its tasks."""
+
+    #: Names and kinds of its own settings: a type for one that must be given, or a :class:`Setting`.
+    config: ClassVar[Mapping[str, type | Setting]] = {}
+
+    def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
+        """The configuration of each task, at most ``max_tasks`` of them. A single task with all of it, unless told."""
+        return [config]
+
+    def task(self) -> SourceTask:
+        """Make a task."""
+        raise NotImplementedError(f"{type(self).__name__} has no method task")
+
+    def exactly_once_support(self, config: Mapping[str, Any]) -> bool | None:
+        """Say whether records come exactly once with this configuration; None where it is not known."""
+        return None

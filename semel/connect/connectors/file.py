@@ -1,0 +1,173 @@
+"""``FileStreamSource``: the lines of a growing file, by the names and offsets of Kafka Connect's own.
+
+A line ends with ``\\n``, ``\\r\\n`` or ``\\r``; a last line waits until its end has been written. The source partition
+is ``{"filename": file}``, its offset ``{"position": bytes}``. A file that was truncated or replaced while the task runs
+stops it. Not seen: a file replaced by a longer one while nothing ran, since the offset knows only a position.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from semel.connect.api import Polled, Setting, SourceBatch, SourceConnector, SourceTask, TaskContext
+from semel.errors import ConfigError, DataLoss
+from semel.records.arrays import joined
+
+__all__ = ["FileStreamSource", "FileStreamSourceTask", "split_lines"]
+
+_NEWLINE, _RETURN = 10, 13
+#: Read in one go; more only where one line is longer.
+_CHUNK = 4 << 20
+_LONGEST_LINE = 64 << 20
+
+_Ints = NDArray[np.int64]
+
+
+class FileStreamSource(SourceConnector):
+    """Reads the lines of one file, in one task."""
+
+    config: ClassVar[Mapping[str, type | Setting]] = {
+        "file": str,
+        "topic": str,
+        "batch.size": Setting(int, default=2000, at_least=1),
+    }
+
+    def task(self) -> SourceTask:
+        """Make its task."""
+        return FileStreamSourceTask()
+
+    def exactly_once_support(self, config: Mapping[str, Any]) -> bool:
+        """Say yes: a position says all of a file."""
+        return True
+
+
+class FileStreamSourceTask(SourceTask):
+    """Follows the file."""
+
+    def start(self, config: Mapping[str, Any], context: TaskContext) -> None:
+        """Begin where the offset says; the file may come later."""
+        self._path, self._topic, self._most = config["file"], config["topic"], config["batch.size"]
+        self._partition = {"filename": self._path}
+        offset = context.offset(self._partition)
+        self._position = _position(offset, self._path)
+        self._file = -1
+        self._lines: Any = joined([], pa.binary())
+        self._ends: _Ints = np.zeros(0, np.int64)
+        self._next = 0
+        #: How far the file reached when no whole line was there: until it grows, there is none.
+        self._seen = -1
+
+    def poll(self) -> Polled:
+        """Give the next lines."""
+        if self._next == len(self._lines) and not self._read():
+            return None
+        last = min(self._next + self._most, len(self._lines))
+        lines, position = self._lines.slice(self._next, last - self._next), int(self._ends[last - 1])
+        self._next = last
+        return SourceBatch(
+            self._topic, pa.Table.from_arrays([lines], ["value"]), self._partition, {"position": position}
+        )
+
+    def stop(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _read(self) -> bool:
+        """Read the next whole lines, if there are any."""
+        if self._file < 0 and not self._open():
+            return False
+        size = os.fstat(self._file).st_size
+        if size < self._position:
+            raise self._lost("FILE_TRUNCATED", f"it has {size} bytes now, and {self._position} were read")
+        length = _CHUNK
+        while size > self._position and size != self._seen:
+            data = os.pread(self._file, length, self._position)
+            lines, ends = split_lines(data)
+            if len(lines):
+                self._lines, self._ends, self._next = lines, ends + self._position, 0
+                self._position += int(ends[-1])
+                return True
+            if len(data) < length:
+                self._seen = size
+            elif length >= _LONGEST_LINE:
+                raise ConfigError(
+                    f"the line of {self._path} at byte {self._position} is longer than {_LONGEST_LINE} bytes. Nothing"
+                    " of it was written. Is it a text file?",
+                    tag="LINE_TOO_LONG",
+                )
+            length *= 2
+        self._check_not_replaced()
+        return False
+
+    def _open(self) -> bool:
+        try:
+            self._file = os.open(self._path, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise ConfigError(
+                f"{self._path} cannot be read: {error.strerror}. Nothing was written. It must be a file that the"
+                " executors can read.",
+                tag="FILE_UNREADABLE",
+            ) from error
+        return True
+
+    def _check_not_replaced(self) -> None:
+        """Ask at the end of the file only: all of its lines are read by then."""
+        try:
+            there = Path(self._path).stat()
+        except FileNotFoundError:  # maybe about to be replaced; what is appended to the old one is still read
+            return
+        if (there.st_dev, there.st_ino) != (os.fstat(self._file).st_dev, os.fstat(self._file).st_ino):
+            raise self._lost("FILE_REPLACED", "another file has its name now")
+
+    def _lost(self, tag: str, what: str) -> DataLoss:
+        return DataLoss(
+            f"{self._path} was truncated or replaced: {what}. All lines that were read before are written. To read the"
+            " new file from its beginning, give it another name, and the connector that name.",
+            tag=tag,
+        )
+
+
+def _position(offset: Mapping[str, Any] | None, path: str) -> int:
+    if offset is None:
+        return 0
+    found = offset.get("position")
+    if type(found) is not int or found < 0:
+        raise DataLoss(
+            f"the offset of {path} has {found!r:.100} as its position, which is none. Nothing was read. Another"
+            " connector may have used this name: give this one a name of its own.",
+            tag="OFFSET_DAMAGED",
+        )
+    return found
+
+
+def split_lines(data: bytes) -> tuple[Any, _Ints]:
+    """The whole lines in ``data`` as a binary array without their ends, and for each where the next one begins.
+
+    A ``\\r`` at the very end is not taken for an end yet: a ``\\n`` may follow.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    newline = raw == _NEWLINE
+    returned = np.flatnonzero(raw == _RETURN)
+    ends = np.flatnonzero(newline)
+    if len(returned):
+        following = returned[returned + 1 < len(raw)]
+        ends = np.union1d(ends, following[~newline[following + 1]])
+    if not len(ends):
+        return joined([], pa.binary()), np.zeros(0, np.int64)
+    whole = raw[: ends[-1] + 1]
+    kept = (whole != _NEWLINE) & (whole != _RETURN)
+    offsets = np.zeros(len(ends) + 1, np.int32)
+    offsets[1:] = np.cumsum(kept, dtype=np.int32)[ends]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(whole[kept])]
+    return pa.Array.from_buffers(pa.binary(), len(ends), buffers), (ends + 1).astype(np.int64)

@@ -1,0 +1,9 @@
+"""Values to bytes, a column at a time, by the rules of Kafka Connect's converters. ``plain`` has those for text and
+bytes.
+"""
+
+from __future__ import annotations
+
+from semel.connect.converters.plain import BYTES, STRING, Converter
+
+__all__ = ["BYTES", "STRING", "Converter"]

@@ -1,0 +1,74 @@
+"""Classes of connectors and converters, by Python's names (``package.module.Class``) and by Kafka Connect's."""
+
+from __future__ import annotations
+
+import importlib
+
+from semel.config import nearest
+from semel.connect.api import SourceConnector
+from semel.connect.converters import BYTES, STRING, Converter
+from semel.errors import ConfigError, Unsupported
+
+__all__ = ["connector_class", "converter"]
+
+_FILE = "semel.connect.connectors.file.FileStreamSource"
+#: Kafka Connect's names, whole and short, of what semel brings.
+_CONNECTORS = dict.fromkeys(
+    ("FileStreamSource", "FileStreamSourceConnector", "org.apache.kafka.connect.file.FileStreamSourceConnector"), _FILE
+)
+_CONVERTERS = {
+    **dict.fromkeys(("StringConverter", "String", "org.apache.kafka.connect.storage.StringConverter"), STRING),
+    **dict.fromkeys(
+        ("ByteArrayConverter", "ByteArray", "org.apache.kafka.connect.converters.ByteArrayConverter"), BYTES
+    ),
+}
+_JAVA = ("org.", "com.", "io.", "net.")
+
+
+def connector_class(name: str) -> type[SourceConnector]:
+    """The class of ``connector.class``.
+
+    Raises :class:`ConfigError` for one that cannot be imported or is no connector, :class:`Unsupported` for Java's.
+    """
+    path = _CONNECTORS.get(name, name).replace(":", ".")
+    module, _, attribute = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), attribute) if module else None
+    except (ImportError, AttributeError) as missing:
+        if path.startswith(_JAVA):
+            raise Unsupported(
+                f"connector.class={name} is a Java class, and connectors here are Python classes. Nothing was started."
+                " Name a subclass of semel.connect.SourceConnector, as package.module.Class.",
+                tag="JAVA_CONNECTOR",
+            ) from None
+        raise ConfigError(
+            f"connector.class={name} cannot be imported ({missing}). Nothing was read or written. Install it on the"
+            " driver and on the executors, or send it with --py-files.",
+            tag="CONNECTOR_MISSING",
+        ) from missing
+    if not (isinstance(found, type) and issubclass(found, SourceConnector)):
+        hint = nearest(name, _CONNECTORS) or "."
+        raise ConfigError(
+            f"connector.class={name} is not a source connector{hint} Nothing was read or written. Name a subclass of"
+            " semel.connect.SourceConnector, as package.module.Class.",
+            tag="CONNECTOR_MISSING",
+        )
+    return found
+
+
+def converter(name: str, setting: str) -> Converter:
+    """The converter of ``key.converter`` or ``value.converter``. Raises :class:`Unsupported`, :class:`ConfigError`."""
+    if name in _CONVERTERS:
+        return _CONVERTERS[name]
+    if name.startswith((*_JAVA, "Json", "Avro", "Protobuf")):
+        raise Unsupported(
+            f"{setting}={name} is not there yet. Nothing was read or written. Use StringConverter or"
+            " ByteArrayConverter.",
+            tag="CONVERTER",
+        )
+    hint = nearest(name, _CONVERTERS) or "."
+    raise ConfigError(
+        f"{setting}={name} is not a known converter{hint} Nothing was read or written. Use StringConverter or"
+        " ByteArrayConverter.",
+        tag="CONVERTER",
+    )

@@ -1,0 +1,89 @@
+"""The records of an offsets topic, byte for byte as Kafka Connect's JsonConverter writes them.
+
+The key is ``["connector",{source partition}]``, the value ``{offset}``, both without blanks and with nothing escaped
+but what JSON must. An offset's place in the topic is the hash of its key's bytes, so another spelling would be another
+offset.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from semel.connect.api import Offset, Partition
+from semel.errors import ConfigError
+from semel.strict_json import read_object
+
+__all__ = ["canonical", "claim_key", "encode_key", "encode_value", "parse_key", "parse_value"]
+
+#: Python writes these in small letters, Jackson in capitals.
+_CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
+_CLAIM = "semel"
+
+
+def encode_key(connector: str, partition: Partition) -> bytes:
+    """The key of a source partition. Raises :class:`ConfigError` for one that is not flat."""
+    return _text([connector, _flat(connector, partition, "source partition")])
+
+
+def encode_value(connector: str, offset: Offset) -> bytes | None:
+    """The value of an offset; None removes it. Raises :class:`ConfigError` for one that is not flat."""
+    return None if offset is None else _text(_flat(connector, offset, "source offset"))
+
+
+def claim_key(connector: str) -> bytes:
+    """The key of this connector's claims. Their value is null, so that Kafka Connect shows nothing of them."""
+    return _text([connector, {_CLAIM: "claim"}])
+
+
+def parse_key(key: bytes | None) -> tuple[str, dict[str, Any]] | None:
+    """Connector and source partition; None for what is no offset's key, and for a claim's."""
+    try:
+        connector, partition = json.loads(key or b"")
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if not isinstance(connector, str) or not isinstance(partition, dict) or _CLAIM in partition:
+        return None
+    return connector, partition
+
+
+def parse_value(value: bytes | None) -> dict[str, Any] | None:
+    """The offset; None where it was removed. Raises ``ValueError`` for what is none."""
+    return None if value is None or value == b"null" else read_object(value)
+
+
+def canonical(partition: Partition) -> str:
+    """One text for all spellings of a source partition."""
+    return json.dumps(partition, sort_keys=True)
+
+
+def _text(value: object) -> bytes:
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _CONTROL.sub(lambda found: found[0][:2] + found[0][2:].upper(), text).encode()
+
+
+def _flat(connector: str, given: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """What Kafka Connect takes: text as keys, and values that are text, numbers, booleans or null."""
+    if not isinstance(given, Mapping):
+        raise _refused(connector, what, f"it is a {type(given).__name__}")
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise _refused(connector, what, f"the key {name!r:.100} is not text")
+        if not (value is None or isinstance(value, str | int | float)):
+            raise _refused(connector, what, f"the value of {name:.100} is a {type(value).__name__}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _refused(connector, what, f"the value of {name:.100} is {value}, which JSON does not have")
+        if "\ud800" <= max(name + (value if isinstance(value, str) else ""), default="") <= "\udfff":
+            raise _refused(connector, what, f"{name!r:.100} holds half a character")
+    return dict(given)
+
+
+def _refused(connector: str, what: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"connector {connector!r} gave a {what} that cannot be kept: {why}. Nothing of this poll is visible. It must be"
+        " flat, with text as keys; put what is nested into one text.",
+        tag="OFFSET_FORM",
+    )

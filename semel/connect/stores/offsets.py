@@ -1,0 +1,183 @@
+"""The offsets topic: one offset for each source partition, read by a claim.
+
+Kafka Connect reads such a topic up to an end that a broker names. That end may be old, and then records come twice. So
+whoever reads here first writes a claim of its own to each partition, and reads up to that: all that was acknowledged
+before is below it, on every broker that can answer.
+
+Records are settled by the markers behind them. What is open under other connectors' keys is passed over. What is open
+under this connector's own is waited for: the marker of a fenced predecessor comes after its successor is told that it
+is fenced.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semel.connect.api import Offset, Partition
+from semel.connect.stores.offset_format import (
+    canonical,
+    claim_key,
+    encode_key,
+    encode_value,
+    parse_key,
+    parse_value,
+)
+from semel.errors import ConfigError, DataLoss, Retriable
+from semel.read.raw_log import EndMarker, LogRecord, read_raw
+from semel.records.arrays import array, joined, validity
+from semel.records.encode import encode
+from semel.records.partitioner import murmur2
+from semel.steps import ConnectStep, reached
+from semel.wire.api import topics
+from semel.wire.api.produce import Appender
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+
+__all__ = ["OffsetStore", "ensure_offsets_topic"]
+
+log = logging.getLogger("semel.connect")
+
+_REPLICATION = 3
+
+
+def ensure_offsets_topic(client: Client, name: str, partitions: int, replication: int | None) -> None:
+    """Have the topic: one that is missing is made. Raises :class:`ConfigError` for one that could lose offsets."""
+    deadline = client.deadline()
+    if name not in client.existing({name}, deadline):
+        wanted = replication if replication is not None else min(_REPLICATION, len(client.brokers(deadline)))
+        topics.create(
+            client,
+            name,
+            partitions=partitions,
+            replication=wanted,
+            config={"cleanup.policy": "compact"},
+            deadline=deadline,
+        )
+    try:
+        policy = topics.topic_config(client, name, ["cleanup.policy"], deadline).get("cleanup.policy")
+    except ConfigError as error:
+        log.warning("the settings of the offsets topic %s are not checked: %s", name, error.message)
+        return
+    if policy != "compact":
+        raise ConfigError(
+            f"offset.storage.topic={name} has cleanup.policy={policy}, and would lose offsets. Nothing was read or"
+            " written. Set its cleanup.policy to compact, or name another topic.",
+            tag="OFFSETS_TOPIC",
+        )
+
+
+class OffsetStore:
+    """The offsets of one connector."""
+
+    def __init__(self, client: Client, topic: str, connector: str) -> None:
+        self._client, self.topic, self._connector = client, topic, connector
+        self._partitions = 0
+        #: By the canonical text of a source partition: the bytes of its key, and its offset.
+        self._found: dict[str, tuple[bytes, Offset]] = {}
+
+    def read(self) -> None:
+        """Read all offsets of the connector, up to a claim. Raises :class:`Retriable` if one stays open."""
+        known = self._client.refresh({self.topic}).topics[self.topic]
+        self._partitions = len(known.partitions)
+        claims = self._claim(known.partitions)
+        reached(ConnectStep.OFFSETS_CLAIMED, self._connector)
+        deadline = self._client.deadline(self._client.config.delivery_timeout_ms)
+        for index, claim in claims.items():
+            for record in self._settled(index, claim, deadline):
+                self._keep(record, index)
+        reached(ConnectStep.OFFSETS_READ, self._connector)
+
+    def find(self, partition: Partition) -> Offset:
+        """The offset of a source partition, as it was read."""
+        encode_key(self._connector, partition)  # one that is not flat is told now
+        _, offset = self._found.get(canonical(partition), (b"", None))
+        return offset
+
+    def rows(self, offsets: Mapping[str, tuple[Partition, Offset]]) -> pa.Table:
+        """The records that keep these offsets, each in its partition of the topic."""
+        keys, values = [], []
+        for name, (partition, offset) in offsets.items():
+            key, _ = self._found.get(name) or (encode_key(self._connector, partition), None)
+            self._found[name] = key, offset
+            keys.append(key)
+            values.append(encode_value(self._connector, offset))
+        return _table(keys, values, [self._place(key) for key in keys])
+
+    def _claim(self, partitions: Collection[int]) -> dict[int, int]:
+        """Write a claim to each of these partitions: the offset of each."""
+        topic_id = self._client.topics({self.topic})[self.topic].id
+        row = _table([claim_key(self._connector)], [None], [0])
+        appender = Appender(self._client, {self.topic: topic_id})
+        appender.submit(((self.topic, index), batch) for index in partitions for batch in encode(row, where=self.topic))
+        appender.flush()
+        return {index: appender.acknowledged[self.topic, index][0].last for index in partitions}
+
+    def _settled(self, index: int, claim: int, deadline: Deadline) -> list[LogRecord]:
+        """The committed records of this connector below the claim, once none of them is open."""
+        end = claim
+        while True:
+            settled: list[LogRecord] = []
+            waiting: dict[int, list[LogRecord]] = {}
+            for event in read_raw(self._client, (self.topic, index), end, deadline):
+                if isinstance(event, EndMarker):
+                    ended = waiting.pop(event.producer_id, [])
+                    settled += ended if event.commit else []
+                elif event.offset < claim and self._is_ours(event):
+                    if event.transactional:
+                        waiting.setdefault(event.producer_id, []).append(event)
+                    else:
+                        settled.append(event)
+            if not waiting:
+                return sorted(settled, key=lambda record: record.offset)
+            if deadline.passed:
+                raise Retriable(
+                    f"an offset of connector {self._connector!r} in {self.topic}-{index} is in a transaction that"
+                    f" stays open for {deadline.timeout_ms:.0f} ms. Nothing was read from the source. Another program"
+                    " writes this connector's offsets: stop it, or wait for its transaction timeout.",
+                    tag="OFFSET_OPEN",
+                )
+            deadline.pause()
+            end = self._claim([index])[index]
+
+    def _is_ours(self, record: LogRecord) -> bool:
+        parsed = parse_key(record.key)
+        return parsed is not None and parsed[0] == self._connector
+
+    def _keep(self, record: LogRecord, index: int) -> None:
+        parsed = parse_key(record.key)
+        assert parsed is not None
+        assert record.key is not None
+        try:
+            offset: dict[str, Any] | None = parse_value(record.value)
+        except ValueError as error:
+            raise DataLoss(
+                f"the offset at {self.topic}-{index} offset {record.offset} cannot be read ({error}). Nothing was read"
+                f" from the source of {self._connector!r}. Another program writes into this topic: give Connect one of"
+                " its own.",
+                tag="OFFSET_DAMAGED",
+            ) from None
+        name = canonical(parsed[1])
+        # a topic that was given more partitions has an older record elsewhere
+        if name not in self._found or index == self._place(record.key):
+            self._found[name] = record.key, offset
+
+    def _place(self, key: bytes) -> int:
+        """The partition that Kafka Connect's producer chooses for a key."""
+        return (murmur2(key) & 0x7FFFFFFF) % self._partitions
+
+
+def _table(keys: Sequence[bytes], values: Sequence[bytes | None], partitions: Sequence[int]) -> pa.Table:
+    """Rows, by their buffers: pyarrow's own way loads pandas, and a task would start a second later."""
+    texts = joined([value or b"" for value in values], pa.binary())
+    present = validity(np.array([value is None for value in values]))
+    columns = [
+        joined(keys, pa.binary()),
+        pa.Array.from_buffers(texts.type, len(texts), [present, *texts.buffers()[1:]]),
+        array(np.array(partitions, np.int32), pa.int32()),
+    ]
+    return pa.Table.from_arrays(columns, ["key", "value", "partition"])

@@ -1,0 +1,120 @@
+"""A Spark job of one partition for each long-running process.
+
+Spark schedules and places it, and starts its task again while ``spark.task.maxFailures`` lasts. A process holds a slot
+for its whole life.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from semel.errors import ConfigError, Retriable, Unsupported
+from semel.runtime.process import run_in_task
+
+__all__ = ["DEFAULT_MASTER", "JobFailed", "Launcher", "SparkGone", "spark_session"]
+
+#: Slots for 64 processes that mostly wait; four attempts of a task, as on a cluster, where local mode has one.
+DEFAULT_MASTER = "local[64,4]"
+
+
+class JobFailed(Retriable):
+    """The job of a process has failed or was cancelled. What its process did is not known here."""
+
+    default_tag = "JOB_FAILED"
+
+
+class SparkGone(Retriable):
+    """Spark's driver has ended: no process can run any more."""
+
+    default_tag = "SPARK_GONE"
+
+
+def spark_session(
+    name: str, master: str | None, settings: Mapping[str, str], py_files: Sequence[str] = ()
+) -> SparkSession:
+    """A classic session for processes.
+
+    ``master`` left out is what the environment says, else :data:`DEFAULT_MASTER`. ``py_files`` are sent to executors,
+    and can be imported there. Raises :class:`Unsupported` for Spark
+    Connect.
+    """
+    if (master or "").startswith("sc://") or os.environ.get("SPARK_REMOTE"):
+        raise Unsupported(
+            "Spark Connect cannot hold long-running processes. Nothing was started. Give --master a classic Spark"
+            " cluster, and unset SPARK_REMOTE.",
+            tag="SPARK_CONNECT",
+        )
+    builder = SparkSession.builder.appName(name).config("spark.log.level", "OFF")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    if master is not None:
+        builder = builder.master(master)
+    elif "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", "") and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = builder.master(DEFAULT_MASTER)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    # a process that has ended leaves globals and threads behind: the next one begins in a new Python
+    session = builder.config("spark.python.worker.reuse", "false").getOrCreate()
+    for path in py_files:
+        session.sparkContext.addPyFile(path)
+    return session
+
+
+class Launcher:
+    """Runs processes as jobs of one Spark session. Raises :class:`ConfigError` for speculation, which would run two."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session, self._context = session, session.sparkContext
+        conf = self._context.getConf()
+        if conf.get("spark.speculation", "false") == "true":
+            raise ConfigError(
+                "spark.speculation=true would run each process twice. Nothing was started. Set it to false.",
+                tag="SPECULATION",
+            )
+        local = str(self._context.master).startswith("local")
+        #: Where executors find the driver, and where it listens for them.
+        self.host = "127.0.0.1" if local else str(conf.get("spark.driver.host"))
+        self.bind = "127.0.0.1" if local else str(conf.get("spark.driver.bindAddress", self.host))
+
+    def thread(self, work: Callable[[], None], name: str) -> threading.Thread:
+        """A started thread with a job group of its own; the program's end does not wait for it."""
+        thread = InheritableThread(target=work, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def run(self, group: str, description: str, address: str, token: str) -> None:
+        """Run one process, and return when its job has ended well.
+
+        Raises :class:`JobFailed` if it ended otherwise, :class:`SparkGone` if Spark has ended.
+        """
+        try:
+            self._context.setJobGroup(group, description, interruptOnCancel=True)
+            self._context.parallelize([0], 1).foreachPartition(partial(run_in_task, address, token))
+        except Exception as error:
+            if not self.alive:
+                raise SparkGone(
+                    "Spark's driver has ended, and with it every process. What their sources have committed stays"
+                    " committed. Start again."
+                ) from error
+            raise JobFailed(f"the job {group} ended: {type(error).__name__}. What it had committed stays.") from error
+
+    def stop(self) -> None:
+        """Stop Spark."""
+        self._session.stop()
+
+    def cancel(self, group: str) -> None:
+        """Cancel the job of a process; the process may live for some seconds."""
+        self._context.cancelJobGroup(group)
+
+    @property
+    def alive(self) -> bool:
+        """Whether Spark still runs."""
+        try:
+            return not self._context._jsc.sc().isStopped()
+        except Exception:  # whatever its gateway says: it does not answer
+            return False

@@ -1,0 +1,120 @@
+"""The side on the executor: connect to the driver, ask for work, do it, say how it ended.
+
+A process without its driver ends at once, and so does one that is told to: whatever it was doing is settled by whoever
+comes after it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import socket
+import threading
+import traceback
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from semel.errors import AbortAndRetry, ConfigError, Retriable, SemelError
+from semel.same_version import check_same_version
+
+__all__ = ["Process", "run_in_task"]
+
+_OPEN_S = 30.0
+#: How long to wait for the driver's word that it has heard how this process ended.
+_FAREWELL_S = 10.0
+_MAX_BYTES = 16 << 20
+
+
+class Process:
+    """What an entry function is given.
+
+    ``settings`` are its launch's. Once ``stopping`` is set, it should return soon.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], connection: ClientConnection) -> None:
+        self.settings = settings
+        self.stopping = threading.Event()
+        self._connection = connection
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Tell the owner something, as JSON. Does not wait for it to be heard."""
+        with suppress(ConnectionClosed):  # the process is about to end
+            self._connection.send(json.dumps({"type": "told", "message": message}))
+
+
+def run_in_task(address: str, token: str, _rows: Iterable[object] = ()) -> None:
+    """Be the process of one launch: what a Spark task runs."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    run(address, token, context.taskAttemptId() if context is not None else 0)
+
+
+def run(address: str, token: str, attempt: int) -> None:
+    """Connect, and do what the driver says. Ends the whole process if the driver is lost."""
+    with connect(
+        f"ws://{address}",
+        additional_headers={"Authorization": f"Bearer {token}"},
+        open_timeout=_OPEN_S,
+        compression=None,
+        max_size=_MAX_BYTES,
+        proxy=None,
+    ) as connection:
+        hello = {"type": "hello", "attempt": attempt, "host": socket.gethostname(), "pid": os.getpid()}
+        connection.send(json.dumps(hello))
+        work = json.loads(connection.recv(_OPEN_S))
+        if work["type"] != "run":  # a later attempt is at work, or nobody wants this launch any more
+            return
+        process = Process(work["settings"], connection)
+        finished, heard = threading.Event(), threading.Event()
+        threading.Thread(target=_listen, args=(process, finished, heard), name="semel-process", daemon=True).start()
+        outcome = _outcome(work, process)
+        finished.set()
+        with suppress(ConnectionClosed):
+            connection.send(json.dumps(outcome))
+            heard.wait(_FAREWELL_S)
+
+
+def _listen(process: Process, finished: threading.Event, heard: threading.Event) -> None:
+    kind = ""
+    while kind != "end":
+        try:
+            kind = json.loads(process._connection.recv())["type"]
+        except ConnectionClosed:
+            kind = "end"
+        if kind == "stop":
+            process.stopping.set()
+    if finished.is_set():
+        heard.set()
+    else:
+        os._exit(1)  # the main thread may be anywhere, and must not write any more
+
+
+def _outcome(work: Mapping[str, Any], process: Process) -> dict[str, Any]:
+    try:
+        check_same_version(work["version"], "this launch")
+        _entry(work["entry"])(process)
+    except BaseException as error:  # whatever it is, the driver is told
+        # traces of nested causes may be long, and the first lines say the least
+        trace = "".join(traceback.format_exception(error))[-100_000:]
+        text = str(error) if isinstance(error, SemelError) else f"{type(error).__name__}: {error}"
+        again = isinstance(error, Retriable | AbortAndRetry)
+        return {"type": "ended", "error": text or type(error).__name__, "trace": trace, "again": again}
+    return {"type": "ended", "error": "", "trace": "", "again": False}
+
+
+def _entry(name: str) -> Any:
+    module, _, function = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as missing:
+        raise ConfigError(
+            f"{name} cannot be imported on the executor ({missing}). Nothing was started. Install it there, or send it"
+            " with --py-files.",
+            tag="ENTRY_MISSING",
+        ) from missing

@@ -1,0 +1,210 @@
+"""What runs where: processes are launched, watched, and launched again when they are lost.
+
+A process whose connection breaks is waited for, since Spark starts its task again; one that stays away for
+``silent_s``, or answers no pings for so long, is lost: its job is cancelled, and after a back-off a new one is
+launched. Spark itself would wait two minutes. A process that says that it failed is not launched again, unless its
+error asks for it (:class:`~semel.errors.Retriable`, :class:`~semel.errors.AbortAndRetry`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from semel.runtime.channel import Channel, Ended, Launch
+from semel.runtime.launcher import JobFailed, Launcher, SparkGone
+
+__all__ = ["State", "Status", "Supervisor"]
+
+_WATCH_S = 0.2
+_FIRST_BACKOFF_S, _LAST_BACKOFF_S = 0.5, 30.0
+#: A process that was connected for so long has recovered: its next back-off is the first one again.
+_RECOVERED_S = 60.0
+
+
+class State(Enum):
+    """Where a process stands. The names are Kafka Connect's."""
+
+    UNASSIGNED = "waits for a slot"
+    RUNNING = "runs"
+    RESTARTING = "was lost, and is launched again"
+    STOPPED = "has ended, as it was asked to"
+    FAILED = "has failed, and is not launched again"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is known of a process. ``where`` is ``host:pid``; ``reason`` says why it is not running."""
+
+    name: str
+    state: State = State.UNASSIGNED
+    where: str = ""
+    launches: int = 0
+    reason: str = ""
+    trace: str = ""
+
+
+class _Supervised:
+    def __init__(self, name: str, entry: str, settings: Mapping[str, Any]) -> None:
+        self.name, self.entry, self.settings = name, entry, settings
+        self.status = Status(name)
+        self.launch: Launch | None = None
+        self.group = ""
+        self.stopping = threading.Event()
+        self.thread: threading.Thread | None = None
+        self.connected_at = 0.0
+
+
+class Supervisor:
+    """Keeps processes running where a launcher puts them.
+
+    ``on_change`` hears of each new status, ``on_message`` of what a process tells; both from other threads, and they
+    must not wait.
+    """
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        *,
+        on_change: Callable[[Status], None] = lambda _: None,
+        on_message: Callable[[str, Mapping[str, Any]], None] = lambda _name, _message: None,
+        silent_s: float = 10.0,
+    ) -> None:
+        self._launcher = launcher
+        self._channel = Channel(self._launcher.host, self._launcher.bind, silent_s)
+        self._on_change, self._on_message, self._silent_s = on_change, on_message, silent_s
+        self._all: dict[str, _Supervised] = {}
+        self._lock = threading.RLock()
+        self._closed = threading.Event()
+        #: Set when Spark itself has ended.
+        self.spark_gone = threading.Event()
+        threading.Thread(target=self._watch, name="semel-supervisor", daemon=True).start()
+
+    def start(self, name: str, entry: str, settings: Mapping[str, Any]) -> None:
+        """Keep ``entry`` (``module:function``) running under this name, which must be free."""
+        one = _Supervised(name, entry, settings)
+        with self._lock:
+            if name in self._all:
+                raise ValueError(f"a process named {name!r} is there already")
+            self._all[name] = one
+        one.thread = self._launcher.thread(lambda: self._supervise(one), f"semel-{name}")
+
+    @property
+    def statuses(self) -> list[Status]:
+        """What is known of all of them, in the order of their start."""
+        return [one.status for one in list(self._all.values())]
+
+    def stop(self, graceful_s: float) -> list[str]:
+        """Ask all to end, wait so long, then end them. Returns the names of those that did not end by themselves."""
+        for one in self._all.values():
+            one.stopping.set()
+            if one.launch is not None:
+                self._channel.stop(one.launch)
+        end = time.monotonic() + graceful_s
+        ended_by_force = [one for one in self._all.values() if not self._ends(one, end)]
+        for one in ended_by_force:
+            self._discard(one)
+        for one in ended_by_force:
+            self._ends(one, time.monotonic() + self._silent_s)
+        return [one.name for one in ended_by_force]
+
+    def _ends(self, one: _Supervised, end: float) -> bool:
+        """Wait for its end; True if nothing of it was lost on the way. What waits for a slot ends at once."""
+        if one.launch is not None and one.launch.attempt < 0:
+            self._discard(one)
+        assert one.thread is not None
+        one.thread.join(max(end - time.monotonic(), 0))
+        return not one.thread.is_alive() and one.status.state in (State.STOPPED, State.FAILED)
+
+    def close(self) -> None:
+        """End what still runs, and stop listening. Spark stays."""
+        self._closed.set()
+        for one in self._all.values():
+            one.stopping.set()
+            self._discard(one)
+        self._channel.close()
+
+    def _discard(self, one: _Supervised) -> None:
+        if one.launch is not None:
+            self._channel.discard(one.launch)
+            with suppress(Exception):  # Spark may have ended
+                self._launcher.cancel(one.group)
+
+    # ---- a thread for each process
+
+    def _supervise(self, one: _Supervised) -> None:
+        backoff = _FIRST_BACKOFF_S
+        while not one.stopping.is_set():
+            ended, reason = self._launch(one)
+            if self.spark_gone.is_set():
+                return
+            if ended is not None and not ended.error:
+                self._change(one, state=State.STOPPED, where="", reason="")
+                return
+            if ended is not None and not ended.again:
+                self._change(one, state=State.FAILED, where="", reason=ended.error, trace=ended.trace)
+                return
+            if one.connected_at and time.monotonic() - one.connected_at > _RECOVERED_S:
+                backoff = _FIRST_BACKOFF_S
+            reason = ended.error if ended is not None else reason
+            self._change(one, state=State.RESTARTING, where="", reason=reason)
+            one.stopping.wait(backoff)
+            backoff = min(2 * backoff, _LAST_BACKOFF_S)
+        if one.launch is None or one.launch.attempt < 0:  # it never ran: nothing of it is left anywhere
+            self._change(one, state=State.STOPPED, where="", reason="")
+
+    def _launch(self, one: _Supervised) -> tuple[Ended | None, str]:
+        """One launch, to its end: what the process said of it, and what Spark did."""
+        launch = Launch(
+            one.entry, one.settings, lambda: self._see(one, launch), lambda message: self._on_message(one.name, message)
+        )
+        number = one.status.launches + 1
+        one.group, one.launch, one.connected_at = f"semel-{one.name}-{number}", launch, 0.0
+        self._change(one, state=State.UNASSIGNED, where="", launches=number)
+        self._channel.open(launch)
+        reason = "its job ended, and the process has not said why"
+        try:
+            if one.stopping.is_set():
+                launch.over = True
+            self._launcher.run(one.group, one.name, self._channel.address, launch.token)
+        except JobFailed as failed:
+            reason = failed.message
+        except SparkGone as gone:
+            self._change(one, state=State.FAILED, where="", reason=gone.message)
+            self.spark_gone.set()
+        finally:
+            self._channel.forget(launch)
+        return launch.ended, reason
+
+    def _see(self, one: _Supervised, launch: Launch) -> None:
+        if one.launch is not launch:
+            return
+        if launch.where:
+            one.connected_at = one.connected_at or time.monotonic()
+            self._change(one, state=State.RUNNING, where=launch.where, reason="", trace="")
+            if one.stopping.is_set():
+                self._channel.stop(launch)
+        elif launch.ended is None and not launch.over:
+            self._change(one, state=State.RESTARTING, where="", reason="its process was lost")
+
+    def _change(self, one: _Supervised, **what: Any) -> None:
+        with self._lock:
+            one.status = replace(one.status, **what)
+            status = one.status
+        self._on_change(status)
+
+    # ---- one thread for all
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_WATCH_S):
+            for one in list(self._all.values()):
+                launch = one.launch
+                if launch is None or launch.over or launch.ended is not None or launch.silent_since is None:
+                    continue
+                if time.monotonic() - launch.silent_since >= self._silent_s:
+                    self._discard(one)

@@ -1,0 +1,27 @@
+"""A worker in the process of the test."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from semel.connect.worker import Worker
+from semel.runtime.launcher import Launcher
+from semel.runtime.supervisor import State, Status
+from tests.waiting import wait_for
+
+
+class Running:
+    """A worker whose tasks run, and what became of them."""
+
+    def __init__(self, spark: SparkSession, worker: dict[str, str], connectors: list[dict[str, str]]) -> None:
+        self.states: dict[str, Status] = {}
+        self.worker = Worker(worker, connectors)
+        self.worker.prepare()
+        self.worker.start(Launcher(spark), self._change, lambda _name, _message: None)
+
+    def _change(self, status: Status) -> None:
+        self.states[status.name] = status
+
+    def wait_state(self, task: str, state: State) -> Status:
+        wait_for(lambda: task in self.states and self.states[task].state is state, lambda: str(self.states), 60)
+        return self.states[task]

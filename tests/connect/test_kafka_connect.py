@@ -1,0 +1,49 @@
+"""Kafka's own Connect and semel's, one after the other, on the same offsets topic with the same file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from semel.sandbox import Sandbox
+from semel.testing.records import arrived
+from tests.connect.support.kafka_connect import kafka_connect
+from tests.connect.support.lines import Lines
+from tests.connect.support.running import Running
+from tests.waiting import wait_for
+
+
+def test_each_goes_on_where_the_other_stopped(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    lines = Lines.prepare(kafka.bootstrap_servers, tmp_path / "files", 1, 500, exactly_once_source_support="enabled")
+    (name,) = lines.names
+    worker, connector = _read(lines.worker), _read(lines.properties(name))
+
+    def wait_for_all() -> None:
+        wanted = len(lines.expected(name))
+        wait_for(lambda: arrived(lines.servers, name) >= wanted, f"{wanted} lines", 60)
+
+    def semel() -> None:
+        running = Running(spark, worker, [connector])
+        wait_for_all()
+        running.worker.stop()
+        lines.check_exact()
+
+    def append(text: str) -> None:
+        with lines.file(name).open("a") as file:
+            file.writelines(f"{text} {number}\n" for number in range(300))
+
+    semel()
+    append("for Kafka's own")
+    with kafka_connect(worker, tmp_path / "connect") as theirs:
+        theirs.ask("PUT", f"/connectors/{name}/config", connector)
+        wait_for_all()
+        shown = theirs.ask("GET", f"/connectors/{name}/offsets")["offsets"]
+        assert [one["partition"] for one in shown] == [{"filename": str(lines.file(name))}]
+    lines.check_exact()
+    append("for semel again")
+    semel()
+
+
+def _read(path: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in path.read_text().splitlines())

@@ -1,0 +1,172 @@
+"""A worker's and a connector's properties: what is taken, and how the rest is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+
+from semel.connect.api import Setting, SourceConnector, SourceTask
+from semel.connect.config import ConnectorConfig, WorkerConfig
+from semel.connect.plugins import connector_class
+from semel.connect.worker import Worker
+from semel.errors import ConfigError, SemelError, Unsupported
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+WORKER = {
+    "bootstrap.servers": "localhost:9092",
+    "group.id": "g",
+    "offset.storage.topic": "offsets",
+    "key.converter": STRING,
+    "value.converter": STRING,
+}
+LINES = {"name": "lines", "connector.class": "FileStreamSource", "file": "/f", "topic": "t"}
+HERE = "tests.unit.connect.test_config"
+
+
+class Numbers(SourceConnector):
+    config: ClassVar[Mapping[str, type | Setting]] = {
+        "limit": Setting(int, default=3, at_least=1),
+        "ratio": Setting(float, default=0.5),
+        "loud": bool,
+    }
+
+    def task(self) -> SourceTask:
+        return SourceTask()
+
+    def tasks(self, config: Any, max_tasks: int) -> Any:
+        return [config] * (0 if config["limit"] == 7 else max_tasks)
+
+    def exactly_once_support(self, config: Any) -> bool | None:
+        return None if config["loud"] else False
+
+
+class Broken(SourceConnector):
+    def tasks(self, config: Any, max_tasks: int) -> Any:
+        raise LookupError("no such schema")
+
+
+NUMBERS = {"name": "n", "connector.class": f"{HERE}.Numbers", "loud": "true"}
+
+
+def worker(**more: str) -> WorkerConfig:
+    return WorkerConfig.parse(WORKER | {name.replace("_", "."): value for name, value in more.items()})
+
+
+def test_defaults_are_kafkas() -> None:
+    config = worker()
+    assert (config.offsets_partitions, config.offsets_replication) == (25, None)
+    assert (config.flush_interval_ms, config.graceful_timeout_ms) == (60_000, 5_000)
+    assert not config.exactly_once
+    assert worker(exactly_once_source_support="enabled").exactly_once
+
+
+def test_the_clients_properties_and_the_producers() -> None:
+    config = worker(request_timeout_ms="5000", producer_compression_type="zstd")
+    assert config.client["request.timeout.ms"] == config.producer["request.timeout.ms"] == "5000"
+    assert config.producer["compression.type"] == "zstd"
+    assert "compression.type" not in config.client
+
+
+def test_what_belongs_to_a_jvm_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    worker(plugin_path="/plugins", rebalance_timeout_ms="1", consumer_fetch_min_bytes="7")
+    assert [record.getMessage() for record in caplog.records] == [
+        "these properties of the worker change nothing here: consumer.fetch.min.bytes, plugin.path,"
+        " rebalance.timeout.ms"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "tag", "text"),
+    [
+        ({"group.id": ""}, "MISSING_OPTION", "group.id is missing"),
+        ({"ofset.storage.topic": "x"}, "UNKNOWN_OPTION", "did you mean offset.storage.topic?"),
+        ({"config.storage.topic": "c"}, "NOT_YET", "config.storage.topic is not there yet"),
+        ({"rest.port": "8083"}, "NOT_YET", "rest.port is not there yet"),
+        ({"listeners": "http://:8083"}, "NOT_YET", "There is no REST yet"),
+        ({"rest.extension.classes": "a.B"}, "NOT_YET", "Java classes"),
+        ({"exactly.once.source.support": "preparing"}, "NOT_YET", "preparing is not there yet"),
+        ({"exactly.once.source.support": "Enabled"}, "WRONG_VALUE", "none of disabled, preparing, enabled"),
+        ({"offset.flush.interval.ms": "soon"}, "WRONG_VALUE", "offset.flush.interval.ms=soon"),
+        ({"offset.storage.partitions": "0"}, "WRONG_VALUE", "below 1"),
+        ({"value.converter": "org.apache.kafka.connect.json.JsonConverter"}, "CONVERTER", "is not there yet"),
+        ({"value.converter": "StrigConverter"}, "CONVERTER", "did you mean StringConverter?"),
+        ({"producer.acks": "1"}, "CONFIG", "acks=1 contradicts exactly-once"),
+    ],
+)
+def test_a_worker_that_is_refused(wrong: dict[str, str], tag: str, text: str) -> None:
+    with pytest.raises(SemelError) as refused:
+        WorkerConfig.parse(WORKER | wrong)
+    assert refused.value.tag == tag
+    assert text in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "FileStreamSource",
+        "FileStreamSourceConnector",
+        "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        "semel.connect.connectors.file.FileStreamSource",
+        "semel.connect.connectors.file:FileStreamSource",
+    ],
+)
+def test_names_of_a_connector(name: str) -> None:
+    assert connector_class(name).__name__ == "FileStreamSource"
+
+
+def test_a_connectors_own_settings_have_their_types() -> None:
+    assert ConnectorConfig.parse(LINES, worker()).own == {"file": "/f", "topic": "t", "batch.size": 2000}
+    config = ConnectorConfig.parse(NUMBERS | {"limit": "12", "ratio": "2", "tasks.max": "4"}, worker())
+    assert config.own == {"limit": 12, "ratio": 2.0, "loud": True}
+    assert config.max_tasks == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "tag", "text"),
+    [
+        (LINES | {"name": " "}, "MISSING_OPTION", "name is missing"),
+        ({"name": "lines", "file": "/f"}, "MISSING_OPTION", "connector.class is missing"),
+        ({**LINES, "file": ""} | {"fil": "/f"}, "UNKNOWN_OPTION", "did you mean file?"),
+        ({name: LINES[name] for name in LINES if name != "topic"}, "MISSING_OPTION", "topic is missing"),
+        (LINES | {"batch.size": "0"}, "WRONG_VALUE", "batch.size=0 is below 1"),
+        (NUMBERS | {"loud": "yes"}, "WRONG_VALUE", "loud=yes is not a value of type bool"),
+        (LINES | {"transforms": "a"}, "NOT_YET", "transforms is not there yet"),
+        (LINES | {"errors.tolerance": "all"}, "NOT_YET", "errors.tolerance is not there yet"),
+        (LINES | {"transaction.boundary": "INTERVAL"}, "NOT_YET", "transaction.boundary=interval"),
+        (LINES | {"transaction.boundary": "never"}, "WRONG_VALUE", "String must be one of (case insensitive)"),
+        (LINES | {"connector.class": "com.acme.Jdbc"}, "JAVA_CONNECTOR", "is a Java class"),
+        (LINES | {"connector.class": "no.such.Thing"}, "CONNECTOR_MISSING", "--py-files"),
+        (LINES | {"connector.class": "json.JSONDecoder"}, "CONNECTOR_MISSING", "is not a source connector"),
+    ],
+)
+def test_a_connector_that_is_refused(given: dict[str, str], tag: str, text: str) -> None:
+    with pytest.raises(SemelError) as refused:
+        ConnectorConfig.parse(given, worker())
+    assert refused.value.tag == tag
+    assert text in refused.value.message
+
+
+def test_required_exactly_once_is_checked_before_the_start() -> None:
+    required = {"exactly.once.support": "required"}
+    enabled = worker(exactly_once_source_support="enabled")
+    assert ConnectorConfig.parse(LINES | required, enabled).name == "lines"
+    with pytest.raises(ConfigError, match="does not have exactly-once source support enabled"):
+        ConnectorConfig.parse(LINES | required, worker())
+    with pytest.raises(ConfigError, match="does not implement the API for preflight validation"):
+        ConnectorConfig.parse(NUMBERS | required, enabled)
+    with pytest.raises(ConfigError, match="does not support exactly-once with this configuration"):
+        ConnectorConfig.parse(NUMBERS | required | {"loud": "false"}, enabled)
+
+
+def test_a_worker_checks_its_connectors() -> None:
+    assert [one.name for one in Worker(WORKER, [LINES, NUMBERS]).connectors] == ["lines", "n"]
+    with pytest.raises(ConfigError, match="two connectors are named 'lines'"):
+        Worker(WORKER, [LINES, LINES])
+    with pytest.raises(Unsupported, match="has 2 tasks"):
+        Worker(WORKER, [NUMBERS | {"tasks.max": "2"}])
+    with pytest.raises(ConfigError, match="has no tasks"):
+        Worker(WORKER, [NUMBERS | {"limit": "7"}])
+    with pytest.raises(ConfigError, match="tasks raised LookupError: no such schema"):
+        Worker(WORKER, [{"name": "b", "connector.class": f"{HERE}.Broken"}])
