@@ -13,6 +13,7 @@ from semel._version import __version__
 if TYPE_CHECKING:
     from semel.cluster import Cluster
     from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError, Unsupported
+    from semel.transaction.session import Session
     from semel.transaction.ticket import GroupMetadata, Receipt, Ticket
     from semel.transaction.two_phase.prepared import Prepared
 
@@ -27,6 +28,7 @@ __all__ = [
     "Receipt",
     "Retriable",
     "SemelError",
+    "Session",
     "Ticket",
     "Unsupported",
     "__version__",
@@ -37,6 +39,7 @@ _HOME = {
     "GroupMetadata": "semel.transaction.ticket",
     "Prepared": "semel.transaction.two_phase.prepared",
     "Receipt": "semel.transaction.ticket",
+    "Session": "semel.transaction.session",
     "Ticket": "semel.transaction.ticket",
 }
 

@@ -18,10 +18,12 @@ from typing import Literal, overload
 from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, Reader, StartSpec, check_ranges, topic_ranges
+from semel.read.reader import MAX_ROWS
 from semel.records.timestamps import TimestampOverflow
 from semel.transaction.participant import Participant
 from semel.transaction.producer import Producer
 from semel.transaction.progress.topic import DEFAULT_TOPIC
+from semel.transaction.session import Session
 from semel.transaction.ticket import Ticket
 from semel.transaction.two_phase import completion, recovery
 from semel.transaction.two_phase.prepared import Prepared
@@ -115,6 +117,42 @@ class Cluster:
         :class:`~semel.errors.ConfigError` for a ticket that another version of semel has made.
         """
         return Participant(self._client, ticket, attempt=attempt)
+
+    def session(
+        self,
+        name: str,
+        *,
+        group: str,
+        topics: Sequence[str],
+        group_instance_id: str | None = None,
+        auto_offset_reset: str = "earliest",
+        session_timeout_ms: int = 45_000,
+        max_poll_interval_ms: int = 300_000,
+        max_poll_records: int = MAX_ROWS,
+        headers: bool = False,
+    ) -> Session:
+        """A member of the consumer group ``group`` that reads ``topics`` and commits what it writes together with its
+        offsets (docs/streams.md).
+
+        Iterate over it: Arrow record batches of the partitions that are assigned to it, in the columns of :meth:`read`.
+        Where the group has committed nothing, ``auto_offset_reset`` says where it begins: ``"earliest"``, unless it is
+        ``"latest"``. With ``group_instance_id`` it is a static member, and fences the worker that had this id before.
+        ``transaction.timeout.ms`` is 10 s where it is not set. Sends nothing. Raises
+        :class:`~semel.errors.ConfigError` for arguments that cannot be, :class:`~semel.errors.Unsupported` for a login
+        by OAUTHBEARER.
+        """
+        return Session(
+            self._client,
+            name,
+            group=group,
+            topics=topics,
+            group_instance_id=group_instance_id,
+            auto_offset_reset=auto_offset_reset,
+            session_timeout_ms=session_timeout_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            max_poll_records=max_poll_records,
+            headers=headers,
+        )
 
     def read(
         self,

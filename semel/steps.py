@@ -24,6 +24,7 @@ __all__ = [
     "MirrorStep",
     "OwnerStep",
     "ParticipantStep",
+    "SessionStep",
     "SinkStep",
     "Step",
     "TwoPhaseStep",
@@ -120,6 +121,18 @@ class ConnectStep(Step):
     RECORDS_SENT = "records_sent"
     OFFSETS_SENT = "offsets_sent"
     COMMITTED = "committed"
+
+
+class SessionStep(Step):
+    """Steps of a session, a member of a consumer group: around the steps of its producer."""
+
+    ASSIGNED = "assigned"
+    POSITIONS_READ = "positions_read"
+    HANDED_OUT = "handed_out"
+    SENT = "sent"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ABANDONED = "abandoned"
 
 
 Observer = Callable[[Step, str], None]

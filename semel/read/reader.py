@@ -126,17 +126,19 @@ class Reader:
         finally:
             self.close()
 
-    def answers(self) -> Generator[list[Taken], None, None]:
+    def answers(self, *, idle: bool = False) -> Generator[list[Taken], None, None]:
         """What each answer brought, as it came off the wire: for who copies batches. :attr:`positions` stay where they
         were.
 
-        The next request is under way while an answer is worked on.
+        With ``idle`` also an empty list for each answer that brought nothing: for who has something else to do. The
+        next request is under way while an answer is worked on.
         """
         try:
             while self._pending:
                 self._send(patient=self._fetcher.oldest is None)
                 node = self._fetcher.oldest
-                if node is not None and (taken := self._receive(node)):
+                taken = [] if node is None else self._receive(node)
+                if taken or idle:
                     yield taken
                 if self._trouble is not None and self._trouble.parts:
                     self._back_off(self._trouble)

@@ -19,4 +19,7 @@
 ``progress``          the record that says what a transaction did, and the topic that keeps it
 ``two_phase``         prepared transactions: rows first, then a decision of the caller's, then the end
 ====================  ================================================================================================
+
+A session, a member of a consumer group, has its own: ``session``, and ``session_producer``, whose transactions keep no
+progress.
 """

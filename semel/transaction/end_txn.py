@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from semel.errors import AbortAndRetry, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
-from semel.transaction.ownership import Ownership
+from semel.transaction.ownership import SESSION, Ownership
 from semel.transaction.progress.record import ProgressLog
 from semel.transaction.states import Event
 from semel.wire.api.transactions import EndAnswer, Identity, end
@@ -190,6 +190,8 @@ def written_by_successor(identity: Identity, before: ProgressLog, now: ProgressL
 
 
 def _how_it_ended(own: Ownership, identity: Identity, *, asked: bool) -> str:
+    if own.scope == SESSION:  # its positions are the group's offsets, and it writes no progress
+        return "was committed together with its offsets of the group, or not at all"
     deadline = own.deadline()
     try:
         while True:

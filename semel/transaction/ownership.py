@@ -19,11 +19,13 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["Ownership", "synchronized"]
+__all__ = ["SESSION", "Ownership", "synchronized"]
 
 #: A whole batch is in one transaction, and a restarted query ends its predecessor's at once, so nothing speaks for a
 #: short one.
 DEFAULT_TIMEOUT_MS = 900_000
+#: The scope of an owner whose positions are a group's offsets alone: it keeps no progress.
+SESSION = "session"
 
 
 class Ownership:

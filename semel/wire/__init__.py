@@ -14,6 +14,7 @@
 ``pool``            connections: which are open, and who may use them
 ``deadline``        how long to repeat, and how long to pause
 ``error_codes``     what each error code asks for: one table
+``groups``          membership in a consumer group
 ``acl_hints``       which right is missing where a broker refuses for lack of one
 ``api``             one file for each family of requests
 ==================  ==================================================================================================

@@ -30,7 +30,7 @@ from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.security import Sasl, Tls
 from semel.wire.oauth import rejected, token
 
-__all__ = ["authenticate", "refused", "secure", "send_some"]
+__all__ = ["authenticate", "refused", "secure", "send_some", "tls_context"]
 
 #: Pieces below this are joined before they are encrypted: a record of TLS holds 16 KiB, and each costs a call.
 _JOINED: Final = 1 << 16
@@ -82,7 +82,7 @@ def secure(raw: socket.socket, host: str, address: str, config: ClientConfig) ->
         return raw
     try:
         raw.settimeout(config.connection_setup_timeout_ms / 1000)
-        return _newest(tls).wrap_socket(raw, server_hostname=host)
+        return tls_context(tls).wrap_socket(raw, server_hostname=host)
     except (OSError, SemelError) as error:
         raw.close()
         raise _broken_off(error, address) if isinstance(error, OSError) else error from None
@@ -128,7 +128,7 @@ def refused(error: OSError | ValueError, address: str) -> SemelError | None:
 _worked: dict[Tls, tuple[tuple[int, ...], ssl.SSLContext]] = {}
 
 
-def _newest(tls: Tls) -> ssl.SSLContext:
+def tls_context(tls: Tls) -> ssl.SSLContext:
     """By the files as they are now; where one of them is just being replaced, by what was in it before."""
     known = _worked.get(tls)
     try:

@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from semel.steps import ConnectStep, MirrorStep, OwnerStep, ParticipantStep, SinkStep, Step, TwoPhaseStep, reached
+from semel.steps import (
+    ConnectStep,
+    MirrorStep,
+    OwnerStep,
+    ParticipantStep,
+    SessionStep,
+    SinkStep,
+    Step,
+    TwoPhaseStep,
+    reached,
+)
 
 PROGRAM = "from semel.steps import OwnerStep, reached; reached(OwnerStep.BEGUN, 'orders'); print('done')"
 
@@ -64,6 +74,6 @@ def test_names_of_steps_are_the_protocols() -> None:
         "INITIALISED CLAIMED PROGRESS_READ MARKERS_CHECKED DECISION_WRITTEN HEALED BEGUN PARTITIONS_ADDED WRITTEN"
         " PROGRESS_WRITTEN OFFSETS_ADDED COMMIT_SENT COMMIT_ANSWERED MARKERS_SEEN ABORT_SENT ABORT_ANSWERED"
     ).split()
-    for protocol in (OwnerStep, ParticipantStep, SinkStep, MirrorStep, TwoPhaseStep, ConnectStep):
+    for protocol in (OwnerStep, ParticipantStep, SinkStep, MirrorStep, TwoPhaseStep, ConnectStep, SessionStep):
         assert issubclass(protocol, Step)
         assert [step.value for step in protocol] == [step.name.lower() for step in protocol]

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,13 +24,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semel.errors import Fenced
-from tests.crash.support.pipeline import FENCED, Job, run
+from tests.crash.support import pipeline, session_worker
+from tests.crash.support.pipeline import FENCED, Job
+from tests.crash.support.session_worker import SessionJob
 
 if TYPE_CHECKING:  # the program's own steps name that module as their observer: it must not be imported before them
     from semel.testing.crash import CrashPlan
 
 _ROOT = Path(__file__).parents[3]
 _POLL_S = 0.005
+#: What an order may start, by the name of its job.
+_PROGRAMS: dict[str, Callable[[Any], None]] = {
+    "Job": lambda job: pipeline.run(Job(**job)),
+    "SessionJob": lambda job: session_worker.run(SessionJob(**job)),
+}
 
 
 @dataclass(frozen=True)
@@ -76,11 +83,21 @@ class Nursery:
     def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
-    def start(self, job: Job, plan: CrashPlan, log: Path) -> Owner:
+    def start(self, job: Job | SessionJob, plan: CrashPlan, log: Path) -> Owner:
         """A new owner, under a plan."""
         return Owner(
             self,
-            int(self.order({"do": "start", "job": asdict(job), "plan": plan.environment(), "log": str(log)})["pid"]),
+            int(
+                self.order(
+                    {
+                        "do": "start",
+                        "program": type(job).__name__,
+                        "job": asdict(job),
+                        "plan": plan.environment(),
+                        "log": str(log),
+                    }
+                )["pid"]
+            ),
             log,
         )
 
@@ -92,7 +109,7 @@ class Nursery:
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer
 
-    def run_until_done(self, job: Job, plan: CrashPlan, max_restarts: int, log: Path) -> int:
+    def run_until_done(self, job: Job | SessionJob, plan: CrashPlan, max_restarts: int, log: Path) -> int:
         """Start owners until one ends well; each must have been killed by a point of the plan. Returns the restarts."""
         for restarts in range(max_restarts + 1):
             before = sum(map(plan.struck, plan.points))
@@ -122,7 +139,7 @@ def _start(what: Mapping[str, Any]) -> int:
     if pid == 0:
         status = 1
         try:
-            status = _be_owner(Job(**what["job"]), what["plan"], what["log"])
+            status = _be_owner(what["program"], what["job"], what["plan"], what["log"])
         except BaseException:
             traceback.print_exc()
         finally:
@@ -132,14 +149,14 @@ def _start(what: Mapping[str, Any]) -> int:
     return pid
 
 
-def _be_owner(job: Job, plan: Mapping[str, str], log: str) -> int:
+def _be_owner(program: str, job: Mapping[str, Any], plan: Mapping[str, str], log: str) -> int:
     os.environ.update(plan)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for target, source in ((0, nothing), (1, output), (2, output)):
         os.dup2(source, target)
     try:
-        run(job)
+        _PROGRAMS[program](job)
     except Fenced as error:
         print(error)
         return FENCED

@@ -1,0 +1,347 @@
+"""A session: a member of a consumer group that reads, and writes in transactions with its positions (KIP-447).
+
+::
+
+    with cluster.session("orders-app", group="orders", topics=["in"]) as session:
+        for batch in session:
+            session.send("out", transform(batch))
+            session.commit()
+
+Where it stands is what the group has committed, and nothing else. So a session never repairs: when the group
+rebalances, when a commit is refused or a transaction has timed out, all that was not committed is aborted, and reading
+begins again where the group stands. Rows are handed out again then, and are visible once.
+
+Not promised: that rows are kept between batches. What was made of a batch must be sent before the next one is asked
+for; what is only held in memory is made twice when the batch is handed out again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from semel.errors import AbortAndRetry, ConfigError, Fenced, SemelError
+from semel.read.data_loss import check_ranges
+from semel.read.ranges import NO_END, Range, id_text
+from semel.read.reader import MAX_ROWS, Reader
+from semel.read.start_offsets import Earliest, Latest, resolve
+from semel.steps import SessionStep, reached
+from semel.transaction.session_producer import SessionProducer
+from semel.transaction.ticket import GroupMetadata
+from semel.wire.api.offsets import committed
+from semel.wire.client import Client
+from semel.wire.groups import Assignment, GroupMember
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["Session"]
+
+log = logging.getLogger("semel.transaction")
+
+#: How long to wait between two looks where nothing is assigned to this member.
+_SPARE_S = 0.1
+_RESETS: dict[str, Earliest | Latest] = {"earliest": Earliest(), "latest": Latest()}
+#: What the group answers when it has gone on without this member.
+_NOT_A_MEMBER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
+_ADVICE = "Set the group's offsets where reading is to go on, on purpose, while none of its members runs."
+
+
+class Session:
+    """Iterate over it. One thread uses it; a context manager, which aborts at its end what was not committed."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        *,
+        group: str,
+        topics: Sequence[str],
+        group_instance_id: str | None = None,
+        auto_offset_reset: str = "earliest",
+        session_timeout_ms: int = 45_000,
+        max_poll_interval_ms: int = 300_000,
+        headers: bool = False,
+        max_poll_records: int = MAX_ROWS,
+    ) -> None:
+        _check(group, topics, auto_offset_reset)
+        self.group = group
+        self._client = client
+        self._topics = tuple(topics)
+        self._reset = _RESETS[auto_offset_reset]
+        self._headers, self._max_rows = headers, max_poll_records
+        self._transactional_id = f"{name}-{group_instance_id or uuid.uuid4()}"
+        self._producer = SessionProducer(client, self._transactional_id)
+        self._member = GroupMember(
+            client.config,
+            group,
+            topics,
+            instance=group_instance_id,
+            session_timeout_ms=session_timeout_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+        )
+        self._ready = False
+        self._assigned: Assignment | None = None
+        self._batches: Generator[pa.RecordBatch | None, None, None] | None = None
+        #: Behind what was handed out, and where the group stands.
+        self._read: dict[TopicPartition, int] = {}
+        self._stands: dict[TopicPartition, int] = {}
+        #: Whether something was handed out or sent since the last commit.
+        self._used = False
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        try:
+            self.close()
+        except SemelError as second:
+            if error is None:
+                raise
+            error.add_note(f"Closing the session did not go well either: {second}")
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that it reads now."""
+        return self._assigned.partitions if self._assigned is not None else frozenset()
+
+    @property
+    def transactional_id(self) -> str:
+        """The id of its transactions: the name, and the instance id or a random part."""
+        return self._transactional_id
+
+    # ---- reading
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            batch = self.poll(1.0)
+            if batch is not None:
+                yield batch
+
+    def poll(self, timeout: float) -> pa.RecordBatch | None:
+        """The next rows of what is assigned to it, or None if there are none within ``timeout`` seconds. Rebalances
+        happen in here, and are waited for beyond the timeout.
+
+        Raises :class:`Fenced` where another worker has come with its instance id, :class:`~semel.errors.DataLoss` for
+        rows that have gone before they were read, :class:`~semel.errors.Retriable` when brokers stay away, and
+        :class:`ConfigError` for what they refuse.
+        """
+        end = time.monotonic() + timeout
+        self._open()
+        while True:
+            self._follow()
+            batch = self._next()
+            if batch is not None:
+                reached(SessionStep.HANDED_OUT, self._transactional_id)
+                return batch
+            self._commit_empty()
+            if time.monotonic() >= end:
+                return None
+            if self._assigned is not None and not self._assigned.partitions:
+                time.sleep(min(_SPARE_S, timeout))
+
+    def _next(self) -> pa.RecordBatch | None:
+        try:
+            return next(self._batches) if self._batches is not None else None
+        except SemelError as error:
+            self._give_up(error)
+            raise
+
+    def _open(self) -> None:
+        if not self._ready:
+            self._client.topics(set(self._topics))  # a name that is not there is refused, not waited for
+            self._producer.take_over()
+            self._ready = True
+
+    def _follow(self) -> None:
+        """Take part in the group, and read what it assigns now, from where it stands."""
+        now = self._member.poll()
+        if now == self._assigned:
+            return
+        self._abandon("the group rebalances")
+        if now is not None:
+            reached(SessionStep.ASSIGNED, self._transactional_id)
+            self._begin_reading(now)
+
+    def _begin_reading(self, assigned: Assignment) -> None:
+        stands, known = self._positions(assigned), self._client.topics(set(self._topics))
+        ranges = [
+            Range(topic, id_text(known[topic].id), index, start, NO_END) for (topic, index), start in stands.items()
+        ]
+        check_ranges(self._client, ranges, fail_on_data_loss=True, advice=_ADVICE)
+        self._assigned, self._read = assigned, dict(stands)
+        reached(SessionStep.POSITIONS_READ, self._transactional_id)
+        if ranges:
+            reader = Reader(
+                self._client,
+                ranges,
+                read_committed=self._client.config.isolation_level == "read_committed",
+                headers=self._headers,
+                advice=_ADVICE,
+            )
+            self._batches = self._decoded(reader)
+        if self._reset is _RESETS["latest"]:
+            self._commit_empty()  # a later start would begin at a later end, and what lies between be read by nobody
+
+    def _positions(self, assigned: Assignment) -> dict[TopicPartition, int]:
+        """Where the group stands, once nothing is pending there any more: a predecessor's commit counts or does not."""
+        found = (
+            committed(self._client, self.group, assigned.partitions, require_stable=True)
+            if (assigned.partitions)
+            else {}
+        )
+        self._stands = dict(found)
+        missing = assigned.partitions - found.keys()
+        if missing:
+            committed_only = self._client.config.isolation_level == "read_committed"
+            found |= resolve(self._client, missing, self._reset, read_committed=committed_only)
+        return {partition: found[partition] for partition in sorted(assigned.partitions)}
+
+    def _decoded(self, reader: Reader) -> Generator[pa.RecordBatch | None, None, None]:
+        """Batches, and None for each answer that brought nothing. A position counts when its rows are handed out."""
+        for taken in reader.answers(idle=True):
+            for rows in taken:
+                partition = rows.part.range.topic_partition
+                for batch, position in rows.decode(headers=self._headers, max_rows=self._max_rows):
+                    self._read[partition], self._used = position, True
+                    yield batch
+                self._read[partition] = rows.end
+            if not taken:
+                yield None
+
+    # ---- writing
+
+    def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
+        """Write rows into the transaction. Columns as for :meth:`~semel.transaction.participant.Participant.send`.
+
+        Where the transaction is gone (it timed out, or the group has rebalanced), nothing is written: the next
+        :meth:`commit` says so, and the rows that these were made of are handed out again. Raises :class:`ConfigError`
+        for rows that cannot be written, and what :meth:`commit` raises.
+        """
+        if self._assigned is None:
+            self._check_begun()
+            return
+        self._used = True
+        try:
+            self._producer.send(topic, rows)
+        except AbortAndRetry as error:
+            self._lost(error)
+            return
+        except SemelError as error:
+            self._give_up(error)
+            raise
+        reached(SessionStep.SENT, topic)
+
+    def commit(self) -> bool:
+        """Commit what was sent and the positions behind all batches that were handed out, in one transaction.
+
+        Returns whether that is done. False: nothing of it is visible or ever will be, and the rows are handed out
+        again, to this worker or to another one. Raises :class:`Fenced` where another worker has come with the instance
+        id of this one, :class:`~semel.errors.DataLoss` for rows that were acknowledged and are gone,
+        :class:`~semel.errors.Retriable` tagged OUTCOME_UNKNOWN if nobody said how it ended: open the session again.
+        """
+        if self._assigned is None:
+            self._check_begun()
+            return False
+        assigned = self._assigned
+        offsets = {p: at for p, at in self._read.items() if self._stands.get(p) != at}
+        self._used = False
+        if not offsets and not self._producer.open:
+            return True
+        # the heartbeat may have lost the membership meanwhile: an offset without a member would not be fenced at all
+        if self._member.current() != assigned:
+            self._abandon("the group has gone on without this member")
+            return False
+        reached(SessionStep.COMMITTING, self._transactional_id)
+        try:
+            self._producer.commit(
+                offsets, GroupMetadata(assigned.id, assigned.generation, assigned.member, assigned.instance)
+            )
+        except AbortAndRetry as error:
+            self._lost(error)
+            return False
+        except SemelError as error:
+            self._give_up(error)
+            raise
+        self._stands.update(offsets)
+        reached(SessionStep.COMMITTED, self._transactional_id)
+        return True
+
+    def _commit_empty(self) -> None:
+        """Commit positions that moved over markers and aborted rows alone: nobody is handed a batch for them, and the
+        lag would never be 0. With ``latest`` also where a group without offsets begins.
+        """
+        if self._assigned is not None and not self._used and not self._producer.open and self._read != self._stands:
+            self.commit()
+
+    def _check_begun(self) -> None:
+        if not self._ready:
+            raise ConfigError(
+                "the session has handed out nothing yet, so there is nothing to write or to commit. Nothing was sent."
+                " Iterate over it first, or use cluster.producer().",
+                tag="ILLEGAL_STATE",
+            )
+
+    # ---- giving up
+
+    def _lost(self, error: AbortAndRetry) -> None:
+        """The transaction was aborted: begin again where the group stands."""
+        self._used = True
+        self._abandon(error.message)
+        if error.tag == "FENCED_INSTANCE_ID":
+            raise Fenced(
+                f"another worker has come with the instance id of this one: {error.message} Nothing of this"
+                " transaction is visible. Give each worker an instance id of its own, and stop one of the two.",
+                tag=error.tag,
+            ) from error
+        if error.tag in _NOT_A_MEMBER:
+            self._member.start_again()
+
+    def _give_up(self, error: SemelError) -> None:
+        """``error`` is the one to see: abort, so that nothing that is committed later holds a part of this."""
+        try:
+            self._abandon(error.message)
+        except SemelError as second:
+            error.add_note(f"What was open could not be aborted either: {second}")
+            self._forget()
+
+    def _abandon(self, reason: str) -> None:
+        """Abort what is open and forget what was read: all of it, never a part."""
+        if self._assigned is None:
+            return
+        if self._used or self._producer.open:
+            log.info("session %r aborts what it has not committed: %s", self._transactional_id, reason)
+        self._producer.abort()
+        if self._batches is not None:
+            self._batches.close()
+        self._forget()
+        reached(SessionStep.ABANDONED, self._transactional_id)
+
+    def _forget(self) -> None:
+        self._assigned = self._batches = None
+        self._read, self._stands, self._used = {}, {}, False
+
+    def close(self) -> None:
+        """Abort what was not committed, and leave the group (a static member stays until its session times out)."""
+        try:
+            if self._batches is not None:
+                self._batches.close()
+            self._producer.close()
+        finally:
+            self._forget()
+            self._member.close()
+
+
+def _check(group: Any, topics: Any, reset: str) -> None:
+    if not group or isinstance(topics, str) or not topics:
+        raise ConfigError(
+            'a session needs a group and a list of topics. Nothing was read. Give group="orders", topics=["in"].'
+        )
+    if reset not in _RESETS:
+        raise ConfigError(
+            f"auto_offset_reset={reset!r} is neither earliest nor latest. Nothing was read. Give one of them: it says"
+            " where a partition begins for which the group has committed nothing."
+        )

@@ -1,0 +1,216 @@
+"""The producer of a session: transactions whose positions are a group's offsets, and nothing else (KIP-447).
+
+It keeps no progress. Offsets are in the transaction with the rows, so whoever gets the partitions next reads where to
+go on, and the group's generation fences whoever had them before. What that leaves of PROTOCOL: take the id, add, write,
+look whether the rows are there, commit offsets, end, see the markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import pyarrow as pa
+
+from semel.errors import AbortAndRetry, Fenced
+from semel.steps import OwnerStep, reached
+from semel.transaction import end_txn
+from semel.transaction.data_loss import check_rows_present, check_topics_unchanged
+from semel.transaction.markers.wait import OFFSETS_TOPIC, wait_for_markers
+from semel.transaction.output_topics import describe_output_topics
+from semel.transaction.ownership import SESSION, Ownership
+from semel.transaction.participant import Participant
+from semel.transaction.states import Event, State
+from semel.transaction.takeover import check_brokers
+from semel.transaction.ticket import GroupMetadata, Tickets, TicketTopic
+from semel.wire.api.offsets import committed
+from semel.wire.api.transactions import OpenTransaction, add_partitions, commit_offsets, describe, init_producer_id
+from semel.wire.client import Client
+from semel.wire.error_codes import name
+from semel.wire.metadata import Leaders, TopicPartition
+
+__all__ = ["SessionProducer"]
+
+#: As in Kafka Streams: whoever gets the partitions of a dead worker waits for its transaction as long as this.
+_TIMEOUT_MS = 10_000
+
+
+class SessionProducer:
+    """One transactional id, owned by one worker. One thread uses it.
+
+    A transaction begins with the first rows, or with the commit of offsets alone.
+    """
+
+    def __init__(self, client: Client, transactional_id: str) -> None:
+        self._own = Ownership(client, transactional_id, scope=SESSION)
+        self._own.timeout_ms = client.config.transaction_timeout_ms or _TIMEOUT_MS
+        self._begin_empty()
+        #: Where markers of the last transaction are due, and its last rows.
+        self._due: tuple[set[TopicPartition], dict[TopicPartition, int]] | None = None
+        self._due_offsets: tuple[str, frozenset[TopicPartition]] | None = None
+
+    def _begin_empty(self) -> None:
+        self._added: set[TopicPartition] = set()
+        self._topics: dict[str, TicketTopic] = {}
+        self._tickets = Tickets()
+        self._leaders: Leaders = {}
+        self._sending: dict[str, Participant] = {}
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+        return self._own.states.now is State.OPEN
+
+    def take_over(self) -> None:
+        """Take the id: a predecessor with the same one is fenced, and what it left open aborted and seen to have ended.
+
+        Raises :class:`Fenced` if another owner is at work, :class:`~semel.errors.Unsupported` for a broker that is too
+        old, :class:`~semel.errors.DataLoss` where a predecessor's marker does not come.
+        """
+        own = self._own
+        own.states.move(Event.TAKING_OVER)
+        try:
+            self._take_over()
+        except Fenced:
+            own.states.move(Event.FENCED)
+            raise
+        own.states.move(Event.TAKEN_OVER)
+
+    def _take_over(self) -> None:
+        own, deadline = self._own, self._own.deadline()
+        check_brokers(own.client, deadline)
+        told = describe(own.client, own.transactional_id, deadline)
+        own.settle_timeout(deadline)
+        own.identity = init_producer_id(own.client, own.transactional_id, own.timeout_ms, deadline)
+        reached(OwnerStep.INITIALISED, own.transactional_id)
+        if told is not None:
+            own.previous_producer_ids = frozenset({told.producer_id})
+            self._see_markers({p for p in told.partitions if p[0] != OFFSETS_TOPIC}, {})
+            reached(OwnerStep.MARKERS_CHECKED, own.transactional_id)
+
+    def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
+        """Write rows; acknowledged when it returns. Raises what a participant raises.
+
+        After an :class:`AbortAndRetry` the transaction is aborted; after anything else :meth:`abort` is due.
+        """
+        own = self._own
+        self._begin()
+        try:
+            if topic not in self._sending:
+                self._topics.update(describe_output_topics(own.client, {topic}, own.deadline()))
+                share = tuple((topic, index) for index in range(self._topics[topic].partitions))
+                self._add(set(share))
+                ticket = self._tickets.issue(own.identity, share, self._topics)
+                self._sending[topic] = Participant(own.client, ticket)
+            self._sending[topic].send(topic, rows)
+        except AbortAndRetry as error:
+            if self.open:
+                self._refused(error.message, error.tag)
+            raise
+
+    def commit(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
+        """Commit what was sent, and the next offsets to read, fenced by the generation and the member of ``group``.
+
+        Raises :class:`AbortAndRetry` where it was aborted instead, tagged with the broker's word for why:
+        ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID where the group has gone on without this member.
+        :class:`Fenced` if another owner has the id, :class:`~semel.errors.Retriable` tagged OUTCOME_UNKNOWN if nobody
+        said how it ended.
+        """
+        own = self._own
+        self._begin()
+        for participant in self._sending.values():
+            self._tickets.accept(participant.receipt, own.identity)
+        wrote = self._tickets.wrote
+        reached(OwnerStep.WRITTEN, own.transactional_id)
+        if wrote:
+            check_topics_unchanged(own.client, wrote, self._topics, (), own.deadline())
+            check_rows_present(own.client, own.identity, wrote, self._leaders, own.deadline())
+        if offsets:
+            self._due_offsets = (group.id, frozenset(offsets))
+            code = commit_offsets(own.client, own.identity, group, offsets, own.deadline())
+            if code:
+                self._refused(f"TxnOffsetCommit of group {group.id!r} answered {name(code)}.", name(code))
+            reached(OwnerStep.OFFSETS_ADDED, own.transactional_id)
+        last = {partition: one.last for partition, one in wrote.items()}
+        self._due = (set(self._added), {})
+        end_txn.commit(own)
+        self._due = (set(self._added), last)
+
+    def abort(self) -> None:
+        """Abort what is open. Nothing of it becomes visible."""
+        if self.open:
+            self._due = (set(self._added), {})
+            with suppress(AbortAndRetry):
+                end_txn.abort(self._own)
+
+    def close(self) -> None:
+        """Abort what is open, see the last markers, and let go. Whoever has fenced this owner has done so already."""
+        try:
+            if not self._own.states.forked and self._own.states.now in (State.OPEN, State.READY):
+                with suppress(Fenced):
+                    self.abort()
+                    self.see_markers()
+        finally:
+            self._own.states.move(Event.CLOSED)
+
+    def see_markers(self) -> None:
+        """Wait until the markers of the last transaction have been seen. Nothing begins before that (PROTOCOL 3.8)."""
+        if self._due is None or self._own.states.now is not State.READY:
+            return
+        partitions, last = self._due
+        self._see_markers(partitions, last)
+        if self._due_offsets is not None:
+            group, offsets = self._due_offsets
+            committed(self._own.client, group, offsets, require_stable=True, deadline=self._own.deadline())
+        self._due = self._due_offsets = None
+        reached(OwnerStep.MARKERS_SEEN, self._own.transactional_id)
+
+    def _begin(self) -> None:
+        if self.open:
+            return
+        self.see_markers()
+        self._begin_empty()
+        self._own.begin()
+        reached(OwnerStep.BEGUN, self._own.transactional_id)
+
+    def _add(self, partitions: set[TopicPartition]) -> None:
+        own = self._own
+        self._leaders = {**self._leaders, **own.client.leaders(partitions, own.deadline())}
+        if own.previous_producer_ids:  # a new id has left nothing anywhere
+            self._see_markers(partitions - own.checked_partitions, {})
+        own.checked_partitions |= partitions
+        code = add_partitions(own.client, own.identity, partitions, own.deadline())
+        if code:
+            self._refused(f"AddPartitionsToTxn answered {name(code)}.", name(code))
+        self._added |= partitions
+        reached(OwnerStep.PARTITIONS_ADDED, own.transactional_id)
+
+    def _refused(self, text: str, tag: str) -> None:
+        self._due = (set(self._added), {})
+        end_txn.abort_after_refusal(self._own, text, tag)
+
+    def _see_markers(self, partitions: set[TopicPartition], last: Mapping[TopicPartition, int]) -> None:
+        own = self._own
+        wait_for_markers(
+            own.client,
+            partitions,
+            own.identity,
+            own.previous_producer_ids,
+            last_offsets=last,
+            deadline=own.deadline(),
+            heal=_no_healing,
+        )
+
+
+class _NoHealing:
+    """Looks on until the deadline: a marker that was lost stops the session, which names the partition. Its decision is
+    for an operator (``semel txn heal``): no progress tells it.
+    """
+
+    patience_s = float("inf")
+
+    def __call__(self, lost: Mapping[TopicPartition, OpenTransaction], leaders: Leaders) -> None:
+        """Never called."""
+
+
+_no_healing = _NoHealing()

@@ -1,0 +1,194 @@
+"""Membership in a consumer group of the classic protocol: kafka-python's consumer joins, keeps the heartbeat and
+rebalances. It reads nothing.
+
+Its partitions are paused, and its positions set to something, so that it neither fetches nor looks offsets up. The
+heartbeat runs in a thread of its own while other work is done. A rebalance is noticed at the next
+:meth:`GroupMember.poll`; one that does not come within ``max_poll_interval_ms`` costs the membership.
+
+The assignors are range and round-robin, which every client has. Both are eager: whoever takes part in a rebalance gives
+up all of its partitions, and is told of each generation by an assignment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaConsumer
+from kafka import errors as kafka_errors
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+
+from semel.config import ClientConfig
+from semel.errors import ConfigError, Fenced, Retriable, SemelError, Unsupported
+from semel.wire.metadata import TopicPartition
+from semel.wire.security import tls_context
+
+__all__ = ["Assignment", "GroupMember"]
+
+log = logging.getLogger("semel.wire")
+
+_HEARTBEAT_MS = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a member has got in one generation of its group, and who it is there: what offsets are fenced by
+    (KIP-447).
+    """
+
+    partitions: frozenset[TopicPartition]
+    id: str
+    generation: int
+    member: str
+    instance: str | None
+
+
+class GroupMember:
+    """A member of a group. One thread uses it. :meth:`close` leaves the group, unless the member is static."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        group: str,
+        topics: Collection[str],
+        *,
+        instance: str | None,
+        session_timeout_ms: int,
+        max_poll_interval_ms: int,
+    ) -> None:
+        self._topics = sorted(topics)
+        self._settings = {
+            **_connection(config),
+            "group_id": group,
+            "group_instance_id": instance,
+            "session_timeout_ms": session_timeout_ms,
+            "heartbeat_interval_ms": max(1, min(_HEARTBEAT_MS, session_timeout_ms // 3)),
+            "max_poll_interval_ms": max_poll_interval_ms,
+            "enable_auto_commit": False,
+            "allow_auto_create_topics": False,
+        }
+        self._consumer: Any = None
+        self._listener = _Listener()
+
+    def poll(self) -> Assignment | None:
+        """Take part in the group: join it, or rebalance, until all have joined. What is assigned now; None while
+        that is not known. At once where nothing has changed.
+
+        Two answers are equal only if nothing has changed between them. Raises :class:`Fenced` where another member has
+        this instance id now, :class:`ConfigError` where the brokers refuse it, :class:`Retriable` where they stay away.
+        """
+        try:
+            # of its coordinator alone: it returns as soon as the group is joined. The consumer's own poll would wait
+            # out its time, and a join that ends while nobody waits for it is thrown away and begun anew (3.0.12)
+            self._open()._coordinator.poll(timeout_ms=self._settings["max_poll_interval_ms"] + 5_000)
+            return self.current()
+        except kafka_errors.KafkaError as error:
+            raise self._translated(error) from error
+
+    def current(self) -> Assignment | None:
+        """What is assigned by all that is known at this moment, the heartbeat's news included. Asks nobody."""
+        got = self._listener.assigned
+        if got is None or self._consumer is None:
+            return None
+        now = self._consumer.group_metadata()
+        if now.generation_id < 0 or not now.member_id:  # the heartbeat has found that the group goes on without us
+            return None
+        return Assignment(got, now.group_id, now.generation_id, now.member_id, now.group_instance_id)
+
+    def start_again(self) -> None:
+        """Forget the membership: the next :meth:`poll` joins anew."""
+        self.close()
+
+    def close(self) -> None:
+        """Leave the group. A static member stays in it until its session times out, so that a restart moves nothing."""
+        consumer, self._consumer = self._consumer, None
+        self._listener = _Listener()
+        if consumer is not None:
+            try:
+                consumer.close(autocommit=False, timeout_ms=min(5_000, self._settings["request_timeout_ms"]))
+            except kafka_errors.KafkaError as error:
+                log.warning("leaving group %r did not go well: %s", self._settings["group_id"], error)
+
+    def _open(self) -> Any:
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(**self._settings)
+            self._listener = _Listener(self._consumer)
+            self._consumer.subscribe(topics=self._topics, listener=self._listener)
+        return self._consumer
+
+    def _translated(self, error: Exception) -> SemelError:
+        group, instance = self._settings["group_id"], self._settings["group_instance_id"]
+        if isinstance(error, kafka_errors.FencedInstanceIdError):
+            return Fenced(
+                f"another member of group {group!r} has come with group.instance.id {instance!r}. What this one had"
+                " not committed is not visible. Give each worker an instance id of its own, and stop one of the two.",
+                tag="FENCED_INSTANCE_ID",
+            )
+        text = f"taking part in group {group!r}: {type(error).__name__} {error}".rstrip()
+        if isinstance(error, kafka_errors.UnsupportedVersionError):
+            return Unsupported(f"{text}. Nothing was committed. Use brokers that semel supports.")
+        if getattr(error, "retriable", False) or isinstance(error, kafka_errors.NoBrokersAvailable):
+            return Retriable(f"{text}. Nothing was committed. Check that the brokers run, then start again.")
+        return ConfigError(
+            f"{text}. Nothing was committed. Check the group's name, its other members' assignors (range or"
+            " roundrobin), its session timeout, and the right to read it.",
+            tag="GROUP_REFUSED",
+        )
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python ships no types
+    """Keeps what is assigned, and keeps the consumer from reading it. Called in the consumer's own thread."""
+
+    def __init__(self, consumer: Any = None) -> None:
+        self._consumer = consumer
+        self.assigned: frozenset[TopicPartition] | None = None
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Before the member joins the next generation."""
+        self.assigned = None
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        """Behind a generation that went on without this member."""
+        self.assigned = None
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """In a new generation, also where nothing has changed hands."""
+        self._consumer.pause(*assigned)
+        for partition in assigned:
+            self._consumer.seek(partition, 0)  # with a position nobody looks one up; nothing is read from it
+        self.assigned = frozenset((partition.topic, partition.partition) for partition in assigned)
+
+
+def _connection(config: ClientConfig) -> dict[str, Any]:
+    security = config.security
+    settings: dict[str, Any] = {
+        "bootstrap_servers": [
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in config.bootstrap_servers
+        ],
+        "client_id": config.client_id,
+        "request_timeout_ms": config.request_timeout_ms,
+        "bootstrap_timeout_ms": config.default_api_timeout_ms,
+        "retry_backoff_ms": config.retry_backoff_ms,
+        "metadata_max_age_ms": config.metadata_max_age_ms,
+        "connections_max_idle_ms": max(540_000, config.request_timeout_ms + 1),
+        "fetch_max_wait_ms": min(500, config.request_timeout_ms - 1),
+        "isolation_level": "read_committed",
+        "security_protocol": security.protocol,
+        "metrics_enabled": False,
+    }
+    if security.tls is not None:
+        settings |= {"ssl_context": tls_context(security.tls), "ssl_check_hostname": security.tls.check_host_name}
+    if security.sasl is not None:
+        if security.sasl.mechanism == "OAUTHBEARER":
+            raise Unsupported(
+                "a session in a consumer group cannot log in by OAUTHBEARER yet. Nothing was sent. Use SCRAM-SHA-512,"
+                " PLAIN, or a client certificate."
+            )
+        settings |= {
+            "sasl_mechanism": security.sasl.mechanism,
+            "sasl_plain_username": security.sasl.username,
+            "sasl_plain_password": security.sasl.password,
+        }
+    return settings

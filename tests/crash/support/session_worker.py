@@ -1,0 +1,74 @@
+"""A worker: a session that copies a topic, until its group has committed all of it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import semel
+from semel.config import ClientConfig
+from semel.wire.api.offsets import committed
+from semel.wire.client import Client
+
+PARTITIONS = 4
+
+
+@dataclass(frozen=True)
+class SessionJob:
+    """What is copied where, and until where: the sum of the group's offsets.
+
+    ``mode`` is ``exact``, or ``ahead``: positions are committed before the rows that they belong to.
+    """
+
+    servers: str
+    group: str
+    source: str
+    target: str
+    total: int
+    instance: str | None = None
+    mode: str = "exact"
+    chunk: int = 50
+    session_timeout_ms: int = 2_000
+    transaction_timeout_ms: int = 2_000
+
+    def properties(self) -> dict[str, object]:
+        return {
+            "bootstrap.servers": self.servers,
+            "transaction.timeout.ms": self.transaction_timeout_ms,
+            "fetch.max.wait.ms": 50,
+        }
+
+
+def position(client: Client, job: SessionJob) -> int:
+    """How far the group has come, over all partitions."""
+    everything = [(job.source, index) for index in range(PARTITIONS)]
+    return sum(committed(client, job.group, everything, require_stable=True).values())
+
+
+def run(job: SessionJob) -> None:
+    """Copy until all is there."""
+    logging.basicConfig(level=logging.WARNING)
+    logging.getLogger("semel").setLevel(logging.INFO)
+    with (
+        Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client,
+        semel.Cluster(job.properties()) as cluster,
+        cluster.session(
+            job.group,
+            group=job.group,
+            topics=[job.source],
+            group_instance_id=job.instance,
+            session_timeout_ms=job.session_timeout_ms,
+            max_poll_records=job.chunk,
+        ) as session,
+    ):
+        while True:
+            batch = session.poll(0.1)
+            if batch is None:
+                if position(client, job) >= job.total:
+                    return
+                continue
+            if job.mode == "ahead":
+                session.commit()
+            session.send(job.target, batch.select(["value", "partition"]))
+            if not session.commit():
+                print("again", flush=True)
