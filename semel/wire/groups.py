@@ -12,6 +12,7 @@ up all of its partitions, and is told of each generation by an assignment.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,8 @@ __all__ = ["Assignment", "GroupMember"]
 log = logging.getLogger("semel.wire")
 
 _HEARTBEAT_MS = 3_000
+#: How long one answer about topics is waited for.
+_METADATA_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,30 @@ class GroupMember:
             self._consumer = KafkaConsumer(**self._settings)
             self._listener = _Listener(self._consumer)
             self._consumer.subscribe(topics=self._topics, listener=self._listener)
+            try:
+                self._learn_topics()
+            except BaseException:
+                self.close()
+                raise
         return self._consumer
+
+    def _learn_topics(self) -> None:
+        """Wait until the partitions are known: the leader of a group that does not know them assigns none to anybody.
+
+        It would see that later and join again, if it lived: where a static member is killed before, the one that
+        follows it is given the assignment of nothing, and nobody looks at it again (measured, 3.0.12).
+        """
+        end = time.monotonic() + self._settings["bootstrap_timeout_ms"] / 1000
+        cluster = self._consumer._cluster
+        while not all(cluster.partitions_for_topic(topic) for topic in self._topics):
+            if time.monotonic() > end:
+                raise Retriable(
+                    f"the partitions of {', '.join(self._topics)} were not told in"
+                    f" {self._settings['bootstrap_timeout_ms']} ms, so group {self._settings['group_id']!r} was not"
+                    " joined. Nothing was committed. Check that the brokers run, then start again.",
+                    tag="TIMEOUT",
+                )
+            self._consumer._net.run(self._consumer._manager.wait_for, cluster.request_update(), _METADATA_MS)
 
     def _translated(self, error: Exception) -> SemelError:
         group, instance = self._settings["group_id"], self._settings["group_instance_id"]
