@@ -132,7 +132,7 @@ class SessionProducer:
                 self._refused(f"TxnOffsetCommit of group {group.id!r} answered {name(code)}.", name(code))
             reached(OwnerStep.OFFSETS_ADDED, own.transactional_id)
         last = {partition: one.last for partition, one in wrote.items()}
-        self._due = (set(self._added), {})
+        self._due = (set(self._added), {})  # also where the commit raises
         end_txn.commit(own)
         self._due = (set(self._added), last)
 
