@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from semel.errors import DataLoss, Unsupported
@@ -197,15 +197,19 @@ def outcome(buffer: bytes) -> pa.RecordBatch | str:
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(list(Codec)), st.integers(0, 2**32), st.integers(1, 8))
+@example(Codec.SNAPPY, 145, 1)
 def test_any_bytes_changed_give_rows_or_a_clear_error(codec: Codec, seed: int, many: int) -> None:
-    """With the CRC made right again, so that all checks behind it are met."""
+    """With the CRC made right again, so that all checks behind it are met.
+
+    Of a length that is damaged nobody can say more than that so much cannot be held.
+    """
     chance = random.Random(seed)
     whole = appended(encode(table(SAMPLE), codec=codec))
     body = bytearray(whole[HEADER_SIZE:])
     for _ in range(many):
         body[chance.randrange(len(body))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
     found = outcome(changed(whole, body=bytes(body)))
-    assert found == "CORRUPT_RECORDS" or len(found) == len(SAMPLE)
+    assert found in ("CORRUPT_RECORDS", "BATCH_TOO_LARGE") if isinstance(found, str) else len(found) == len(SAMPLE)
 
 
 @settings(max_examples=100, deadline=None)
