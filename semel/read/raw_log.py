@@ -24,6 +24,9 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["EndMarker", "LogRecord", "aborted_from", "end_behind", "first_record", "read_raw", "written_by"]
 
+#: What one look for the first record fetches: some hundred markers, or the batch with that record.
+_LOOK_BYTES = 64 << 10
+
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
@@ -59,20 +62,18 @@ def read_raw(
         yield from (event for event in _events(buffer, header, start, partition) if event.offset < end)
 
 
-def first_record(client: Client, partition: TopicPartition, deadline: Deadline) -> LogRecord | None:
-    """The first record that the partition still has, committed or not; None where it has none, or begins with a marker.
+def first_record(
+    client: Client, partition: TopicPartition, start: int, end: int, deadline: Deadline
+) -> LogRecord | None:
+    """The first record from ``start`` to below ``end``, committed or not; None where there are markers alone.
 
-    Reads one batch. Raises :class:`Retriable` at the deadline.
+    A log may begin with markers: rows were deleted up to where a reader stands, which is before the marker behind them.
+    Raises :class:`Retriable` at the deadline.
     """
-    start = _start(client, partition, deadline)
-    end = list_offsets(client, {partition: LATEST}, read_committed=False, deadline=deadline)[partition].offset
-    if start >= end:
-        return None
-    topic_id = client.topics({partition[0]}, deadline)[partition[0]].id
-    fetched = _fetch(client, partition, Position(topic_id, start), deadline, max_bytes=1)
-    for header in scan(fetched.records, where=f"{partition[0]}-{partition[1]}")[:1]:
-        event = next(_events(fetched.records, header, start, partition), None)
-        return event if isinstance(event, LogRecord) else None
+    for buffer, header in _batches(client, partition, start, end, deadline, max_bytes=_LOOK_BYTES):
+        for event in _events(buffer, header, start, partition):
+            if isinstance(event, LogRecord):
+                return event
     return None
 
 
@@ -118,12 +119,18 @@ def _start(client: Client, partition: TopicPartition, deadline: Deadline) -> int
 
 
 def _batches(
-    client: Client, partition: TopicPartition, offset: int, end: int, deadline: Deadline
+    client: Client,
+    partition: TopicPartition,
+    offset: int,
+    end: int,
+    deadline: Deadline,
+    *,
+    max_bytes: int | None = None,
 ) -> Iterator[tuple[memoryview, BatchHeader]]:
     """The batches from the one that holds ``offset`` on, each with the buffer that it is in, up to offset ``end``."""
     topic_id = client.topics({partition[0]}, deadline)[partition[0]].id
     while offset < end:
-        fetched = _fetch(client, partition, Position(topic_id, offset), deadline)
+        fetched = _fetch(client, partition, Position(topic_id, offset), deadline, max_bytes=max_bytes)
         for header in scan(fetched.records, where=f"{partition[0]}-{partition[1]}"):
             if header.last_offset >= offset:
                 yield fetched.records, header

@@ -377,6 +377,29 @@ def test_a_pattern_leaves_out_every_progress_topic_whatever_its_name(servers: st
     assert {row[0] for row in batch_rows(servers, subscribePattern=re.escape(topic) + r"\..*")} == {rows}
 
 
+def test_a_pattern_reads_a_log_that_begins_with_a_marker(servers: str, topic: str, run: Start) -> None:
+    """Whoever deletes what was read deletes up to the marker behind it, where the reader stands. What retention has
+    emptied is read from its next row on, and nothing is missed of it.
+    """
+    create(servers, topic, 16)
+    pattern = re.escape(topic)
+    writer = Transactional(servers, topic)
+    for number in range(2):
+        writer.write(topic, values(1, f"t{number}-", partition=0))
+        writer.end(commit=True)
+    delete_records(servers, topic, 0, 1)
+    assert [row[:3] for row in batch_rows(servers, subscribePattern=pattern)] == [(topic, 0, 2)]
+    delete_records(servers, topic, 0, 3)
+    query = run([], subscribePattern=pattern, startingOffsets="earliest")
+    assert query.batch() == [], "a marker alone"
+    assert parse(query.log[-1]).topics.keys() == {topic}
+    writer.write(topic, values(1, "t2-", partition=0))
+    writer.end(commit=True)
+    seen: list[Row] = []
+    wait_for(lambda: len(more(seen, query.rest())) == 1, "the row behind it")
+    assert seen[0][:3] == (topic, 0, 4)
+
+
 def test_limits_of_a_trigger(servers: str, topic: str, run: Start) -> None:
     create(servers, topic, 2)
     produce(servers, topic, [{"value": b"v", "partition": int(i >= 300)} for i in range(400)])

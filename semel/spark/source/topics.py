@@ -60,6 +60,7 @@ class SourceTopics:
         self._resumed: Progress | None = None
         #: Of topics that a pattern matches, by id: whether they keep progress; None while they are empty.
         self._keeps_progress: dict[UUID, bool | None] = {}
+        self._looked_up_to: dict[UUID, dict[int, int]] = {}
         self._warned = False
 
     @property
@@ -113,7 +114,8 @@ class SourceTopics:
         empty, is left for the next look: nothing is missed of it.
         """
         if self._keeps_progress.get(topic.id) is None:
-            found = self._keeps_progress[topic.id] = holds_progress(self._client, topic)
+            looked = self._looked_up_to.setdefault(topic.id, {})
+            found = self._keeps_progress[topic.id] = holds_progress(self._client, topic, looked)
             if found:
                 log.info("%s keeps progress: subscribePattern leaves it out", topic.name)
         return self._keeps_progress[topic.id] is False

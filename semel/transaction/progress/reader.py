@@ -53,10 +53,14 @@ def committed_progress(
         deadline.pause()
 
 
-def holds_progress(client: Client, topic: Topic, deadline: Deadline | None = None) -> bool | None:
-    """Whether a topic keeps progress, whatever its name: told by its first record. None while that cannot be told.
+def holds_progress(
+    client: Client, topic: Topic, looked: dict[int, int], deadline: Deadline | None = None
+) -> bool | None:
+    """Whether a topic keeps progress, whatever its name: told by its first record. None where it never had one.
 
-    A topic of fewer partitions than a progress topic must have is none, and is not read.
+    A log that is empty and does not begin at 0 had rows, which retention took: a progress topic is compacted, and keeps
+    its beginning. ``looked`` is kept from look to look: up to where each partition holds markers alone, which are not
+    read again. A topic of fewer partitions than a progress topic must have is none, and is not read.
     """
     if len(topic.partitions) < PARTITIONS:
         return False
@@ -69,8 +73,9 @@ def holds_progress(client: Client, topic: Topic, deadline: Deadline | None = Non
         for which in (EARLIEST, LATEST)
     )
     for partition in partitions:
-        if starts[partition].offset < ends[partition].offset:
-            found = first_record(client, partition, deadline)
-            if found is not None:
-                return is_progress_key(found.key)
-    return None
+        start = max(starts[partition].offset, looked.get(partition[1], 0))
+        found = first_record(client, partition, start, ends[partition].offset, deadline)
+        if found is not None:
+            return is_progress_key(found.key)
+        looked[partition[1]] = ends[partition].offset
+    return False if any(row.offset for row in starts.values()) else None
