@@ -175,6 +175,16 @@ def test_recovery_commits_what_was_decided_and_aborts_the_rest(
         cluster.recover(topic, lambda found: [theirs])
 
 
+def test_recovery_goes_on_behind_one_that_is_lost(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    """A decided one that was aborted is told at the end: the other is committed, the undecided one aborted."""
+    lost, decided, undecided = prepare(cluster, topic), prepare(cluster, topic), prepare(cluster, topic)
+    cluster.abort(lost)
+    with pytest.raises(semel.DataLoss, match="PREPARED_LOST"):
+        cluster.recover(topic, lambda found: [lost, decided])
+    assert len(values(brokers, topic)) == 3
+    assert undecided.transactional_id not in list_transactions(cluster._client, ["Ongoing"])
+
+
 def test_a_block_that_is_left_without_prepare_is_aborted(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
     with cluster.producer(topic, two_phase=True) as producer:
         with pytest.raises(semel.ConfigError, match=r"NOT_PREPARED.*aborted"), producer.transaction() as txn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from semel.errors import ConfigError
+from semel.errors import ConfigError, DataLoss, SemelError
 from semel.steps import TwoPhaseStep, reached
 from semel.transaction.transactional_id import IdKind, check_prefix, parse
 from semel.transaction.two_phase.completion import commit
@@ -35,7 +35,8 @@ def recover(
 
     ``decide`` gets what was found and returns the decided ones from the caller's store, found or not: what has expired
     is in no list. It is the place to stop a predecessor from deciding any more, before it reads. Raises
-    :class:`ConfigError` for a prepared transaction of another prefix, and what committing raises.
+    :class:`ConfigError` for a prepared transaction of another prefix. What committing one raises is raised once
+    all others are ended, a :class:`DataLoss` before the rest.
     """
     check_prefix(prefix)
     found = [
@@ -53,11 +54,20 @@ def recover(
                 tag="OTHER_PREFIX",
             )
     reached(TwoPhaseStep.DECIDED, prefix)
+    failed: list[SemelError] = []
     for prepared in decided:
-        commit(client, prepared)
+        try:
+            commit(client, prepared)
+        except SemelError as error:  # the others are decided too, and may expire
+            failed.append(error)
     listed = {Identity(told.transactional_id, told.producer_id, told.epoch) for told in found}
     rest = listed - {prepared.identity for prepared in decided}
     for identity in rest:
         # any answer will do: what was listed is aborted now, or has ended meanwhile
         end(client, identity, commit=False, deadline=client.deadline())
+    if failed:
+        gravest, *others = sorted(failed, key=lambda error: not isinstance(error, DataLoss))
+        for other in others:
+            gravest.add_note(f"Another one could not be committed either: {other}")
+        raise gravest
     return Recovered(decided, sorted(identity.transactional_id for identity in rest))
