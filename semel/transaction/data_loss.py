@@ -21,7 +21,7 @@ from semel.wire.error_codes import briefly
 from semel.wire.metadata import Leaders, Topic, TopicPartition, named
 from semel.wire.metadata_cache import newest_leaders
 
-__all__ = ["check_rows_present", "check_topics_unchanged"]
+__all__ = ["check_rows_present", "check_topics_unchanged", "still_open"]
 
 
 def check_topics_unchanged(
@@ -102,7 +102,8 @@ def _verified_by_new_leaders(
     # asked second: a deposed leader says what it knew, but refuses this epoch
     seen = _verified_by_log_start(client, wrote, {partition: leaders[partition] for partition in told}, deadline)
     cut = {partition for partition in seen if not _has_all_rows(told[partition], identity, wrote[partition])}
-    if cut and _still_open(client, identity, deadline):
+    # asked last: rows of a transaction that has ended are not open anywhere
+    if cut and still_open(client, identity, deadline):
         raise DataLoss(
             f"rows of this transaction on {named(cut)} were acknowledged and are not there any more: the log was cut"
             " when its leader changed (unclean election, or a broker that lost what it had not written to its disk"
@@ -118,10 +119,8 @@ def _has_all_rows(opened: Collection[OpenTransaction], identity: Identity, wrote
     return any((one.producer_id, one.epoch, one.start_offset, one.last_sequence) == expected for one in opened)
 
 
-def _still_open(client: Client, identity: Identity, deadline: Deadline) -> bool:
-    """Whether the coordinator still has it open, asked last: rows of a transaction that has ended are not open
-    anywhere.
-    """
+def still_open(client: Client, identity: Identity, deadline: Deadline) -> bool:
+    """Whether the coordinator still has this very transaction open."""
     told = describe(client, identity.transactional_id, deadline)
     return told is not None and (told.state, told.producer_id, told.epoch) == (
         "Ongoing",

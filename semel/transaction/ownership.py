@@ -19,13 +19,34 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["SESSION", "Ownership", "synchronized"]
+__all__ = ["DEFAULT_TIMEOUT_MS", "SESSION", "Ownership", "longest_timeout_ms", "protocol_deadline", "synchronized"]
 
 #: A whole batch is in one transaction, and a restarted query ends its predecessor's at once, so nothing speaks for a
 #: short one.
 DEFAULT_TIMEOUT_MS = 900_000
 #: The scope of an owner whose positions are a group's offsets alone: it keeps no progress.
 SESSION = "session"
+
+
+def protocol_deadline(client: Client) -> Deadline:
+    """How long to repeat a request of the protocol: ``delivery.timeout.ms``, with short pauses, since most waits are
+    for a marker.
+    """
+    config = client.config
+    return Deadline(
+        config.delivery_timeout_ms,
+        backoff_ms=min(2, config.retry_backoff_ms),
+        backoff_max_ms=config.retry_backoff_ms,
+    )
+
+
+def longest_timeout_ms(client: Client, deadline: Deadline) -> int:
+    """How long the brokers let a transaction be open; 15 minutes, their default, where they do not tell."""
+    try:
+        told = topics.broker_config(client, ["transaction.max.timeout.ms"], deadline)
+    except ConfigError:  # no right to read it: the broker refuses what is too long, by name
+        told = {}
+    return int(told.get("transaction.max.timeout.ms") or DEFAULT_TIMEOUT_MS)
 
 
 class Ownership:
@@ -90,25 +111,14 @@ class Ownership:
         return (time.monotonic() - self._began) * 1000
 
     def deadline(self) -> Deadline:
-        """How long to repeat a request of the protocol: ``delivery.timeout.ms``, with short pauses, since most waits
-        are for a marker.
-        """
-        config = self.client.config
-        return Deadline(
-            config.delivery_timeout_ms,
-            backoff_ms=min(2, config.retry_backoff_ms),
-            backoff_max_ms=config.retry_backoff_ms,
-        )
+        """A new :func:`protocol_deadline`."""
+        return protocol_deadline(self.client)
 
     def settle_timeout(self, deadline: Deadline) -> None:
         """Find the transaction timeout: what was set, else 15 minutes, else the broker's maximum where that is less
         (DESIGN rule 10).
         """
-        try:
-            told = topics.broker_config(self.client, ["transaction.max.timeout.ms"], deadline)
-        except ConfigError:  # no right to read it: the broker refuses what is too long, by name
-            told = {}
-        self.max_timeout_ms = int(told.get("transaction.max.timeout.ms") or DEFAULT_TIMEOUT_MS)
+        self.max_timeout_ms = longest_timeout_ms(self.client, deadline)
         self.timeout_ms = self.timeout_ms or min(DEFAULT_TIMEOUT_MS, self.max_timeout_ms)
 
 

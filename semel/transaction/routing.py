@@ -14,7 +14,7 @@ from semel.errors import ConfigError
 from semel.records.arrays import array, nulls, numbers
 from semel.records.partitioner import partition_for
 
-__all__ = ["by_partition", "check_columns", "plain_columns", "targets"]
+__all__ = ["by_partition", "check_columns", "plain_columns", "targets", "with_partitions"]
 
 #: What rows may have; only ``value`` is a must.
 _COLUMNS = {"headers", "key", "partition", "timestamp", "value"}
@@ -88,6 +88,12 @@ def plain_columns(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
         kind = pa.binary() if pa.types.is_fixed_size_binary(kind) else kind
         schema = schema.set(index, schema.field(index).with_type(kind))
     return rows if schema is rows.schema else rows.cast(schema)
+
+
+def with_partitions(rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64]) -> pa.Table | pa.RecordBatch:
+    """The same rows, each with its partition in the column ``partition``."""
+    rest = rows.drop_columns(["partition"]) if "partition" in rows.schema.names else rows
+    return rest.append_column("partition", array(target.astype(np.int32), pa.int32()))
 
 
 def by_partition(

@@ -12,7 +12,7 @@ from enum import Enum
 
 from semel.errors import ConfigError
 
-__all__ = ["IdKind", "Name", "check_prefix", "parse"]
+__all__ = ["IdKind", "Name", "check_prefix", "parse", "unit_id"]
 
 _TAIL = re.compile(
     r"(?P<prefix>.+)\.(?P<kind>task|unit)\.(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(?P<index>0|[1-9][0-9]{0,17})",
@@ -46,6 +46,11 @@ def parse(transactional_id: str) -> Name:
     if match is None:
         return Name(transactional_id, IdKind.OWNER)
     return Name(match["prefix"], IdKind(match["kind"]), match["uuid"], int(match["index"]))
+
+
+def unit_id(prefix: str, uuid: str, index: int) -> str:
+    """The id of a prepared transaction. :func:`parse` takes it apart."""
+    return f"{prefix}.{IdKind.UNIT.value}.{uuid}.{index}"
 
 
 def check_prefix(prefix: str) -> str:

@@ -15,12 +15,11 @@ from semel.connect.api import Offset, Partition
 from semel.connect.stores.offsets import OffsetStore
 from semel.connect.tasks.rows import Rows
 from semel.errors import ConfigError
-from semel.records.arrays import array
 from semel.steps import ConnectStep, reached
 from semel.transaction.output_topics import describe_output_topics, non_transactional_tickets
 from semel.transaction.participant import Participant
 from semel.transaction.producer import Producer
-from semel.transaction.routing import targets
+from semel.transaction.routing import targets, with_partitions
 from semel.transaction.ticket import TicketTopic
 from semel.wire.client import Client
 
@@ -159,9 +158,7 @@ class _Outputs:
             count = self.topics[topic].partitions
             placed = targets(topic, table, count, self._sticky % count)
             indexes.setdefault(topic, set()).update(np.unique(placed).tolist())
-            rest = table.drop_columns("partition") if "partition" in table.schema.names else table
-            whole = rest.append_column("partition", array(placed.astype(np.int32), pa.int32()))
-            tables.setdefault(topic, []).append(whole)
+            tables.setdefault(topic, []).append(with_partitions(table, placed))
         return [
             _Part(topic, pa.concat_tables(some, promote_options="default"), sorted(indexes[topic]))
             for topic, some in tables.items()

@@ -12,10 +12,12 @@ from semel.errors import ConfigError, DataLoss, Retriable
 from semel.read.ranges import id_text
 from semel.read.raw_log import end_behind
 from semel.steps import TwoPhaseStep, reached
+from semel.transaction.data_loss import still_open
 from semel.transaction.markers.wait import wait_for_markers
+from semel.transaction.ownership import protocol_deadline
 from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.offsets import EARLIEST, list_offsets
-from semel.wire.api.transactions import Identity, OpenTransaction, describe, end, marker_of, write_markers
+from semel.wire.api.transactions import Identity, OpenTransaction, end, marker_of, write_markers
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.error_codes import name
@@ -36,13 +38,8 @@ def commit(client: Client, prepared: Prepared) -> None:
     _check_cluster(client, prepared)
     if not prepared.rows:
         return
-    deadline = _deadline(client)
-    told = describe(client, prepared.transactional_id, deadline)
-    if told is not None and (told.state, told.producer_id, told.epoch) == (
-        "Ongoing",
-        prepared.producer_id,
-        prepared.epoch,
-    ):
+    deadline = protocol_deadline(client)
+    if still_open(client, prepared.identity, deadline):
         _check_rows_present(client, prepared, deadline)
     reached(TwoPhaseStep.COMMIT_SENT, prepared.transactional_id)
     committed, following = _end(client, prepared, deadline, commit=True)
@@ -66,7 +63,7 @@ def abort(client: Client, prepared: Prepared) -> None:
     _check_cluster(client, prepared)
     if not prepared.rows:
         return
-    deadline = _deadline(client)
+    deadline = protocol_deadline(client)
     reached(TwoPhaseStep.ABORT_SENT, prepared.transactional_id)
     committed, following = _end(client, prepared, deadline, commit=False)
     reached(TwoPhaseStep.ABORT_ANSWERED, prepared.transactional_id)
@@ -77,11 +74,6 @@ def abort(client: Client, prepared: Prepared) -> None:
             tag="COMMITTED_BEFORE",
         )
     _await_markers(client, prepared, following, deadline, commit=False)
-
-
-def _deadline(client: Client) -> Deadline:
-    config = client.config
-    return Deadline(config.delivery_timeout_ms, backoff_ms=min(2, config.retry_backoff_ms), backoff_max_ms=100)
 
 
 def _check_cluster(client: Client, prepared: Prepared) -> None:
@@ -168,4 +160,4 @@ class _LostMarkers:
             if (opened.producer_id, opened.epoch) == (self._prepared.producer_id, self._prepared.epoch)
         }
         if mine:
-            write_markers(self._client, mine, leaders, _deadline(self._client))
+            write_markers(self._client, mine, leaders, protocol_deadline(self._client))

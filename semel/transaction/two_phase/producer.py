@@ -15,10 +15,10 @@ from typing import Literal
 
 from semel.errors import ConfigError, Retriable
 from semel.steps import TwoPhaseStep, reached
+from semel.transaction.ownership import DEFAULT_TIMEOUT_MS, longest_timeout_ms, protocol_deadline
 from semel.transaction.takeover import check_brokers
-from semel.transaction.transactional_id import check_prefix
+from semel.transaction.transactional_id import check_prefix, unit_id
 from semel.transaction.two_phase.unit import Unit
-from semel.wire.api import topics
 from semel.wire.api.transactions import Identity, describe, open_transactions
 from semel.wire.api.two_phase import ANSWER_LOST, init_unit
 from semel.wire.client import Client
@@ -30,7 +30,6 @@ __all__ = ["Mode", "TwoPhaseProducer"]
 Mode = Literal[True, "bounded"]
 
 _ENDED = ("CompleteCommit", "CompleteAbort", "Empty")
-_DEFAULT_TIMEOUT_MS = 900_000
 #: So many ids that were not free yet are looked at before a new one is taken.
 _LOOKS = 2
 
@@ -101,7 +100,7 @@ class TwoPhaseProducer:
                 return used.identity.transactional_id
             self._used.append(used)
         self._next += 1
-        return f"{self._prefix}.unit.{self._uuid}.{self._next - 1}"
+        return unit_id(self._prefix, self._uuid, self._next - 1)
 
     def _is_free(self, used: _Used, deadline: Deadline) -> bool:
         """Whether its last transaction has ended, by the coordinator's word and on each partition."""
@@ -113,11 +112,7 @@ class TwoPhaseProducer:
 
     def _timeout_ms(self, deadline: Deadline) -> int:
         """What was set, or 15 minutes, or the brokers' maximum where that is less (DESIGN rule 10)."""
-        try:
-            told = topics.broker_config(self._client, ["transaction.max.timeout.ms"], deadline)
-        except ConfigError:  # no right to read it: the broker refuses what is too long, by name
-            told = {}
-        most = int(told.get("transaction.max.timeout.ms") or _DEFAULT_TIMEOUT_MS)
+        most = longest_timeout_ms(self._client, deadline)
         given = self._client.config.transaction_timeout_ms
         if given is not None and given > most:
             raise ConfigError(
@@ -125,8 +120,7 @@ class TwoPhaseProducer:
                 " written. Lower the first, or raise the second.",
                 tag="TIMEOUT_TOO_LONG",
             )
-        return given or min(_DEFAULT_TIMEOUT_MS, most)
+        return given or min(DEFAULT_TIMEOUT_MS, most)
 
     def _deadline(self) -> Deadline:
-        config = self._client.config
-        return Deadline(config.delivery_timeout_ms, backoff_ms=min(2, config.retry_backoff_ms), backoff_max_ms=100)
+        return protocol_deadline(self._client)

@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from semel.errors import ConfigError, SemelError
 from semel.read.ranges import id_text
-from semel.records.arrays import array
 from semel.steps import TwoPhaseStep, reached
 from semel.transaction.data_loss import check_rows_present
 from semel.transaction.output_topics import describe_output_topics
 from semel.transaction.participant import Participant
-from semel.transaction.routing import check_columns, plain_columns, targets
+from semel.transaction.routing import check_columns, plain_columns, targets, with_partitions
 from semel.transaction.ticket import Tickets, TicketTopic, Written
 from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.transactions import Identity, add_partitions, end
@@ -92,12 +91,7 @@ class Unit:
         partitions = self._topics[topic].partitions
         target = targets(topic, rows, partitions, self._sticky % partitions)
         self._add({(topic, index) for index in np.unique(target).tolist()})
-        placed = array(target.astype(np.int32), pa.int32())
-        if "partition" in rows.schema.names:
-            rows = rows.set_column(rows.schema.get_field_index("partition"), "partition", placed)
-        else:
-            rows = rows.append_column("partition", placed)
-        writer.send(topic, rows)
+        writer.send(topic, with_partitions(rows, target))
         reached(TwoPhaseStep.SENT, topic)
 
     def _writer(self, topic: str) -> Participant:
