@@ -30,7 +30,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka warm test test-versions check lint format types layers documents demo model fuzz storm bench lock clean
+.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers documents demo model fuzz storm bench lock clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ warm: java setup
 # Kafka's other versions are fetched while tests run; what cannot be had is said by the tests that need it, which fetch what is not there yet.
 test: warm  ## run the whole test suite (ARGS are for pytest)
 	@$(BIN)/python -m semel.sandbox $(VERSIONS) $(REFUSED) > /dev/null 2>&1 & $(SUITE) $(ARGS)
+
+test-exhaustive: warm  ## run the whole suite and every case of its matrices: more than an hour (ARGS are for pytest)
+	@$(BIN)/python -m semel.sandbox $(VERSIONS) $(REFUSED) > /dev/null 2>&1 & $(SUITE) -m "exhaustive or not exhaustive" $(ARGS)
 
 test-versions: java setup  ## run tests/kafka, the kills and the rollover on the other versions of Kafka that are trusted (VERSIONS)
 	@for version in $(VERSIONS); do \
@@ -110,7 +113,7 @@ lock: setup  ## pin the newest packages that pyproject.toml allows
 	@export VIRTUAL_ENV="$(CURDIR)/$(VENV)"; \
 	options="--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --upgrade --quiet"; \
 	export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
-	$(BIN)/uv pip compile $$options --extra spark --extra connect --extra metrics --extra testing --group dev --output-file requirements.txt pyproject.toml && \
+	$(BIN)/uv pip compile $$options --extra spark --extra connect --extra database --extra metrics --extra streams --extra testing --group dev --output-file requirements.txt pyproject.toml && \
 	$(BIN)/uv pip compile $$options --constraint requirements.txt --group setup --output-file requirements-setup.txt
 
 clean:  ## remove .venv and everything that was built; the cache with Kafka stays

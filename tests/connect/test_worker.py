@@ -219,7 +219,7 @@ def test_of_two_workers_the_later_one_works(place: Place) -> None:
     with place.running(place.lines()) as first:
         place.wait_arrived(1)
         with place.running(place.lines()) as second:
-            second.wait_state("lines-0", State.RUNNING)
+            second.wait_started("lines-0")
             with place.file.open("a") as file:
                 file.write("two\n")
             place.wait_arrived(2)

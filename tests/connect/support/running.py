@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pyspark.sql import SparkSession
 
 from semel.connect.worker import Worker
@@ -15,9 +18,10 @@ class Running:
 
     def __init__(self, spark: SparkSession, worker: dict[str, str], connectors: list[dict[str, str]]) -> None:
         self.states: dict[str, Status] = {}
+        self.told: dict[str, Mapping[str, Any]] = {}
         self.worker = Worker(worker, connectors)
         self.worker.prepare()
-        self.worker.start(Launcher(spark), self._change, lambda _name, _message: None)
+        self.worker.start(Launcher(spark), self._change, self.told.__setitem__)
 
     def _change(self, status: Status) -> None:
         self.states[status.name] = status
@@ -25,3 +29,7 @@ class Running:
     def wait_state(self, task: str, state: State) -> Status:
         wait_for(lambda: task in self.states and self.states[task].state is state, lambda: str(self.states), 60)
         return self.states[task]
+
+    def wait_started(self, task: str) -> None:
+        """Return when the task has started: it owns its id, and has read its offsets. Only then does it tell anything."""
+        wait_for(lambda: task in self.told, lambda: str(self.states), 60)
