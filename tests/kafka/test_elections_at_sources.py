@@ -17,6 +17,7 @@ from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
+from semel.errors import Retriable
 from semel.sandbox import Sandbox
 from semel.wire.api.offsets import EARLIEST, list_offsets
 from semel.wire.client import Client
@@ -24,7 +25,7 @@ from semel.wire.metadata import Partition
 from semel.wire.target import ANY
 from tests.crash.support.broker_faults import wait_whole
 from tests.kafka.support.other_client import Transactional, delete_records, oracle, produce, ranges
-from tests.kafka.support.source_runs import Run, add, numbers, texts
+from tests.kafka.support.source_runs import Run, add, numbers, rows_of, source, texts
 from tests.topics import create
 from tests.waiting import wait_for
 
@@ -261,3 +262,26 @@ def test_rows_up_to_the_position_are_compacted_away(client: Client, servers: str
     assert_reads(topic, query, run, [b"a" * _LARGE, b"b" * _LARGE])
     produce(servers, topic.name, [{"key": b"key", "value": b"after"}])
     assert_reads(topic, query, run, [b"after"])
+
+
+def test_a_pattern_does_not_pass_over_a_topic_without_all_of_its_leaders(
+    three: Sandbox, client: Client, servers: str
+) -> None:
+    """Whether a topic of so many partitions keeps progress is told by its records: a batch query that cannot see all of
+    them fails, and does not read nothing.
+    """
+    name = create(servers, f"elections-{next(_numbers)}", 16, replication=1)
+    produce(servers, name, [{"value": b"row", "partition": index} for index in range(16)])
+    partitions = client.refresh({name}).topics[name].partitions
+    down = next(node for node in three.nodes if node.id != partitions[0].leader)
+    made = source(servers, {"subscribePattern": name, "kafka.default.api.timeout.ms": "3000"})
+    down.stop()
+    try:
+        with pytest.raises(Retriable):
+            made.reader(made.schema()).partitions()
+    finally:
+        down.start()
+        down.wait_ready(120, nodes=3)
+        wait_whole(three)
+    reader = made.reader(made.schema())
+    assert len(rows_of(reader, list(reader.partitions()))) == 16

@@ -377,6 +377,21 @@ def test_a_pattern_leaves_out_every_progress_topic_whatever_its_name(servers: st
     assert {row[0] for row in batch_rows(servers, subscribePattern=re.escape(topic) + r"\..*")} == {rows}
 
 
+def test_a_pattern_that_matches_progress_topics_alone_is_a_warning(
+    servers: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(servers, topic, 1)
+    with (
+        semel.Cluster({"bootstrap.servers": servers}) as cluster,
+        cluster.producer(topic, progress_topic=f"{topic}.progress") as producer,
+        producer.transaction() as txn,
+    ):
+        txn.send(topic, pa.table({"value": [b"x"]}))
+    with caplog.at_level(logging.WARNING, "semel"):
+        assert batch_rows(servers, subscribePattern=re.escape(topic) + r"\..*") == []
+    assert "matches no topic yet: those that it matches keep progress, and are never read" in caplog.text
+
+
 def test_a_pattern_reads_a_log_that_begins_with_a_marker(servers: str, topic: str, run: Start) -> None:
     """Whoever deletes what was read deletes up to the marker behind it, where the reader stands. What retention has
     emptied is read from its next row on, and nothing is missed of it.

@@ -268,7 +268,8 @@ def _pattern(text: str) -> str:
         ValueError,
     ) as error:  # the last of a number with thousands of digits
         raise ConfigError(
-            f"subscribePattern={text:.200} is no regular expression ({error}). Nothing was read. Correct it."
+            f"subscribePattern={text:.200} is no regular expression ({error}). Nothing was read. Correct it. Patterns"
+            r" are Python's, and lack some of Java's syntax: \Q...\E, \p{...}, \z."
         ) from None
     if not text:
         raise ConfigError(

@@ -75,7 +75,7 @@ class SourceTopics:
         With ``ready``, only these and others that have a leader: a partition that is being created is left for the next
         look.
         """
-        topics = self._topics()
+        topics = self._topics(ready)
         listed = self._options.selection.partitions if isinstance(self._options.selection, Assign) else _all_of(topics)
         selected: dict[TopicPartition, str] = {}
         for name, index in listed:
@@ -92,7 +92,7 @@ class SourceTopics:
         self._selected = selected
         return selected
 
-    def _topics(self) -> dict[str, Topic]:
+    def _topics(self, ready: Collection[TopicPartition] | None) -> dict[str, Topic]:
         selection = self._options.selection
         if isinstance(selection, SubscribePattern):
             known = self._client.refresh(None).topics
@@ -101,18 +101,29 @@ class SourceTopics:
                 for name, topic in known.items()
                 if not topic.error and not topic.internal and self.selects((name, 0))
             }
-            if not matched and not self._warned:
+            rows = {name: topic for name, topic in matched.items() if self._holds_rows(topic, ready)}
+            nothing = all(self._keeps_progress.get(topic.id) for topic in matched.values())
+            if not rows and nothing and not self._warned:
                 self._warned = True
-                log.warning("subscribePattern=%s matches no topic yet", selection.pattern)
-            return {name: topic for name, topic in matched.items() if self._holds_rows(topic)}
+                only = ": those that it matches keep progress, and are never read" if matched else ""
+                log.warning("subscribePattern=%s matches no topic yet%s", selection.pattern, only)
+            return rows
         names = selection.topics if isinstance(selection, Subscribe) else {name for name, _ in selection.partitions}
         known = self._client.refresh(set(names)).topics
         return {name: known[name] for name in names}
 
-    def _holds_rows(self, topic: Topic) -> bool:
-        """Whether a topic that a pattern matches is one of rows. One that may yet become a progress topic, since it is
-        empty, is left for the next look: nothing is missed of it.
+    def _holds_rows(self, topic: Topic, ready: Collection[TopicPartition] | None) -> bool:
+        """Whether a topic that a pattern matches is one of rows.
+
+        One that may yet become a progress topic, since it is empty, is left for the next look: nothing is missed of it.
+        One whose leaders are not there yet is left for the next look too, where there will be one. A first look, the
+        only one of a batch query, waits for them.
         """
+        if self._keeps_progress.get(topic.id) is None and ready is not None:
+            if any((topic.name, index) in ready for index in topic.partitions):
+                return True  # it was read before
+            if any(partition.leader < 0 for partition in topic.partitions.values()):
+                return False
         if self._keeps_progress.get(topic.id) is None:
             looked = self._looked_up_to.setdefault(topic.id, {})
             found = self._keeps_progress[topic.id] = holds_progress(self._client, topic, looked)

@@ -60,12 +60,11 @@ def holds_progress(
 
     A log that is empty and does not begin at 0 had rows, which retention took: a progress topic is compacted, and keeps
     its beginning. ``looked`` is kept from look to look: up to where each partition holds markers alone, which are not
-    read again. A topic of fewer partitions than a progress topic must have is none, and is not read.
+    read again. A topic of fewer partitions than a progress topic must have is none, and is not read. A partition
+    without a leader is waited for; raises :class:`~semel.errors.Retriable` if none comes.
     """
     if len(topic.partitions) < PARTITIONS:
         return False
-    if any(partition.leader < 0 for partition in topic.partitions.values()):
-        return None
     deadline = deadline or client.deadline()
     partitions = [(topic.name, index) for index in topic.partitions]
     starts, ends = (
