@@ -344,7 +344,7 @@ def _resumes(client: Client, prefix: str, progress_topic: str) -> Check:
         Range(name, at.id, index, end, NO_END)
         for source in here
         for name, at in source.topics.items()
-        for index, end in at.reading.items()
+        for index, end in at.end.items()
     ]
     try:
         check_ranges(client, ranges, fail_on_data_loss=True)

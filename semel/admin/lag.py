@@ -5,31 +5,16 @@ Both are counted in offsets, as brokers give them: markers and aborted rows are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from semel.read.ranges import id_text
-from semel.transaction.progress.record import KafkaSource, Progress
+from semel.transaction.progress.record import Progress
 from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import Topic, TopicPartition
+from semel.wire.metadata import TopicPartition
 
-__all__ = ["held_back", "lags", "paused", "positions"]
-
-
-def positions(progress: Progress | None) -> dict[TopicPartition, int]:
-    """The next offset to read of each partition of semel's own sources, in whatever cluster; of sources that read the
-    same one, the lowest.
-    """
-    return paused(progress) | _lowest(_own(progress))
-
-
-def paused(progress: Progress | None) -> dict[TopicPartition, int]:
-    """The next offset of each partition that the query's options leave out: nobody reads it, so it has no lag."""
-    read = _lowest(_own(progress))
-    return {
-        partition: offset for partition, offset in _lowest(_own(progress), paused=True).items() if partition not in read
-    }
+__all__ = ["held_back", "lags"]
 
 
 def lags(
@@ -41,12 +26,11 @@ def lags(
     What the log has no more (retention) is before nobody. Whether that was read before it went is told by the start of
     the reader, not by this.
     """
-    read = [[source for source in _own(progress) if source.cluster == client.cluster] for progress in found]
-    # topics that are left out are not asked for: the right to describe them may be gone
     known = client.existing(
-        {topic for sources in read for source in sources for topic, at in source.topics.items() if at.reading}, deadline
+        {topic for one in found if one is not None for topic, _ in one.positions(client.cluster)}, deadline
     )
-    here = [_comparable(sources, known) for sources in read]
+    ids = {name: id_text(topic.id) for name, topic in known.items()}
+    here = [one.positions(client.cluster, ids) if one is not None else {} for one in found]
     asked = {(topic, index) for read_to in here for topic, index in read_to if index in known[topic].partitions}
     if not asked:
         return [{} for _ in here]
@@ -77,26 +61,3 @@ def held_back(client: Client, topics: Collection[str], deadline: Deadline | None
 def _there(client: Client, topics: Collection[str], deadline: Deadline | None) -> list[TopicPartition]:
     known = client.existing(topics, deadline)
     return [(name, index) for name, topic in known.items() for index in topic.partitions]
-
-
-def _comparable(sources: Sequence[KafkaSource], known: Mapping[str, Topic]) -> dict[TopicPartition, int]:
-    """Of topics that are those that were read: offsets of one that was created again mean nothing."""
-    same = {
-        name
-        for source in sources
-        for name, end in source.topics.items()
-        if name in known and id_text(known[name].id) == end.id
-    }
-    return {(topic, index): offset for (topic, index), offset in _lowest(sources).items() if topic in same}
-
-
-def _own(progress: Progress | None) -> list[KafkaSource]:
-    return [source for source in (progress.sources if progress is not None else ()) if isinstance(source, KafkaSource)]
-
-
-def _lowest(sources: Iterable[KafkaSource], *, paused: bool = False) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
-    for name, topic in (row for source in sources for row in source.topics.items()):
-        for index, offset in (topic.end if paused else topic.reading).items():
-            found[name, index] = min(offset, found.get((name, index), offset))
-    return found

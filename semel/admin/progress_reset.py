@@ -150,9 +150,7 @@ def at_positions(client: Client, sources: Sequence[tuple[str | None, Mapping[str
 def _at(source: Source, cluster: str, ends: Mapping[str, TopicEnd]) -> Source:
     if not isinstance(source, KafkaSource) or source.cluster != cluster:
         return source
-    return replace(
-        source, topics={name: replace(ends.get(name, at), paused=at.paused) for name, at in source.topics.items()}
-    )
+    return replace(source, topics={name: ends.get(name, at) for name, at in source.topics.items()})
 
 
 def _check_in_log(client: Client, found: Mapping[TopicPartition, int]) -> None:

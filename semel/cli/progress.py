@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.admin.lag import lags, paused, positions
+from semel.admin.lag import lags
 from semel.admin.progress import PrefixProgress, list_progress
 from semel.admin.progress_reset import at_offsets, forget, is_lost, scope_of, set_to
 from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
@@ -250,8 +250,8 @@ def _meaning(scope: str, *, forgotten: bool) -> str:
 
 def _moves(before: PrefixProgress, after: Progress) -> Table:
     table = Table("reads", "now", "will be", box=None, header_style="bold", padding=(0, 2))
-    now = positions(before.progress)
-    for (topic, index), offset in sorted(positions(after).items()):
+    now = _positions(before.progress)
+    for (topic, index), offset in sorted(_positions(after).items()):
         table.add_row(f"{topic}-{index}", str(now.get((topic, index), "-")), str(offset))
     return table
 
@@ -290,15 +290,14 @@ def _show(console: Console, one: PrefixProgress, lag: Mapping[TopicPartition, in
         facts.add_row("query, run", f"{one.progress.query}, {one.progress.run}")
     facts.add_row("at work", "a transaction of it is open" if one.open else "nothing of it is open")
     print_table(console, facts)
-    if positions(one.progress):
+    if _positions(one.progress):
         table = Table("reads", "next offset", "lag", box=None, header_style="bold", padding=(0, 2))
-        unread = "left out by the options", "gone, or created again"
-        for (topic, index), offset in sorted(positions(one.progress).items()):
+        for (topic, index), offset in sorted(_positions(one.progress).items()):
             behind = lag.get((topic, index))
             table.add_row(
                 f"{topic}-{index}",
                 str(offset),
-                unread[(topic, index) not in paused(one.progress)] if behind is None else f"{behind:,}",
+                "gone, or created again" if behind is None else f"{behind:,}",
             )
         print_table(console, table)
     wrote = Table("wrote last", "first offset", "last offset", box=None, header_style="bold", padding=(0, 2))
@@ -307,6 +306,10 @@ def _show(console: Console, one: PrefixProgress, lag: Mapping[TopicPartition, in
             wrote.add_row(f"{topic}-{index}", str(first), str(last))
     if wrote.row_count:
         print_table(console, wrote)
+
+
+def _positions(progress: Progress | None) -> dict[TopicPartition, int]:
+    return progress.positions() if progress is not None else {}
 
 
 def _batch(one: PrefixProgress) -> str:
@@ -346,9 +349,8 @@ def _value(one: PrefixProgress, lag: Mapping[TopicPartition, int]) -> dict[str, 
                 "partition": at[1],
                 "next_offset": offset,
                 "lag": lag.get(at),
-                "paused": at in paused(one.progress),
             }
-            for at, offset in sorted(positions(one.progress).items())
+            for at, offset in sorted(_positions(one.progress).items())
         ],
         "wrote": [
             {"topic": topic, "partition": index, "first_offset": first, "last_offset": last}

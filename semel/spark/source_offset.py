@@ -5,10 +5,9 @@
 ``began`` is the offset at which this source first started a partition, unchanged in every later offset; a partition
 that is found later begins at its earliest. ``epochs`` names the leader epoch in which the log was seen to reach
 ``end``: a log that was cut below it since, and written anew, is told by that alone. It changes with ``end`` only, and
-is added where it was missing when another ``end`` changes; version 1 has none. Where the options leave out partitions
-that were read, their topic has ``"paused":[0]`` too: they stay at their ``end``. ``"initial":true`` stands in the
-answer of ``initialOffset`` only, where ``began`` equals ``end``: Spark asks for that answer several times and logs none
-of them, so a reader that is given such a start reads from the end's ``began`` instead.
+is added where it was missing when another ``end`` changes; version 1 has none. ``"initial":true`` stands in the answer
+of ``initialOffset`` only, where ``began`` equals ``end``: Spark asks for that answer several times and logs none of
+them, so a reader that is given such a start reads from the end's ``began`` instead.
 
 The form is canonical, always the same keys in the same order: Spark compares offsets as text, and a key that comes or
 goes makes an extra, empty batch. Python sources hand dictionaries to Spark, which prints them with its own spaces:
@@ -32,16 +31,13 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class TopicOffset:
-    """One topic: its id, where each partition began, and the next offset to read of each; ``paused`` are those that are
-    not read for now.
-
-    ``epochs`` has the leader epochs that are known.
+    """One topic: its id, where each partition began, and the next offset to read of each. ``epochs`` has the leader
+    epochs that are known.
     """
 
     id: str
     began: Mapping[int, int]
     end: Mapping[int, int]
-    paused: frozenset[int] = frozenset()
     epochs: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -93,13 +89,11 @@ def parse(text: str, where: str = "Spark's offset log") -> SourceOffset:
 
 def _topic_dict(topic: TopicOffset) -> dict[str, Any]:
     epochs = {"epochs": _partitions_dict(topic.epochs)} if topic.epochs else {}
-    mark = {"paused": sorted(topic.paused)} if topic.paused else {}
     return {
         "began": _partitions_dict(topic.began),
         "end": _partitions_dict(topic.end),
         **epochs,
         "id": topic.id,
-        **mark,
     }
 
 
@@ -145,11 +139,10 @@ def _source(value: Mapping[str, Any]) -> SourceOffset:
 
 
 def _topic(name: str, row: Mapping[str, Any]) -> TopicOffset:
-    if row.keys() - {"paused", "epochs"} != {"id", "began", "end"} or not isinstance(row["id"], str):
+    if row.keys() - {"epochs"} != {"id", "began", "end"} or not isinstance(row["id"], str):
         raise ValueError(f"topic {name!r} is {row!r}")
-    paused = frozenset(of_kind(int, index) for index in of_kind(list, row.get("paused", [])))
     return TopicOffset(
-        row["id"], _partitions(row["began"]), _partitions(row["end"]), paused, _partitions(row.get("epochs", {}))
+        row["id"], _partitions(row["began"]), _partitions(row["end"]), _partitions(row.get("epochs", {}))
     )
 
 
@@ -166,8 +159,6 @@ def _checked(offset: SourceOffset, where: str) -> SourceOffset:
             raise _damaged(
                 where, f"{name}-{wrong[0]} ends at {topic.end[wrong[0]]} and began at {topic.began[wrong[0]]}"
             )
-        if not topic.paused <= topic.end.keys():
-            raise _damaged(where, f"topic {name!r} has partitions in paused that end does not have")
         if not topic.epochs.keys() <= topic.end.keys() or any(epoch < 0 for epoch in topic.epochs.values()):
             raise _damaged(where, f"topic {name!r} has epochs that are none, or of partitions that end does not have")
         if offset.initial and topic.began != topic.end:

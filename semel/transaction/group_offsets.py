@@ -15,7 +15,7 @@ from semel.read.ranges import id_text
 from semel.transaction.markers.heal import MarkerHealer
 from semel.transaction.markers.wait import OFFSETS_TOPIC, HealCallback, wait_for_markers
 from semel.transaction.ownership import Ownership
-from semel.transaction.progress.record import KafkaSource, Progress
+from semel.transaction.progress.record import Progress
 from semel.wire.api.offsets import committed, live_members
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
@@ -134,18 +134,15 @@ def group_view(progress: Progress, client: Client) -> dict[TopicPartition, int]:
     5).
 
     Partitions that the cluster has lost, or has anew under the same name, are left out: the group is a view, and of
-    these there is nothing to see. So are those that nobody reads for now, of whose topics the right may be gone.
+    these there is nothing to see.
     """
-    offsets: dict[TopicPartition, int] = {}
-    sources = [
-        source for source in progress.sources if isinstance(source, KafkaSource) and source.cluster == client.cluster
-    ]
-    known = _existing(client, {topic for source in sources for topic, at in source.topics.items() if at.reading})
-    for topic, at in (row for source in sources for row in source.topics.items()):
-        if topic in known and id_text(known[topic].id) == at.id:
-            for index in at.reading.keys() & known[topic].partitions.keys():
-                offsets[topic, index] = min(at.end[index], offsets.get((topic, index), at.end[index]))
-    return offsets
+    known = _existing(client, {topic for topic, _ in progress.positions(client.cluster)})
+    ids = {name: id_text(topic.id) for name, topic in known.items()}
+    return {
+        (name, index): offset
+        for (name, index), offset in progress.positions(client.cluster, ids).items()
+        if index in known[name].partitions
+    }
 
 
 def _existing(client: Client, names: Collection[str]) -> Mapping[str, Topic]:

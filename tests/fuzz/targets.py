@@ -376,13 +376,13 @@ TARGETS = {
         Target("proxy", make_frame, read_frames, factor=200, slack=256 * KIB, allowed=(ConnectionError, ValueError)),
         json_target(
             "offsets",
-            written("source-offset.v1", "source-offset-initial.v1", "source-offset-paused.v1"),
+            written("source-offset.v1", "source-offset-initial.v1"),
             read_offset,
             lambda offset: source_offset.dump(offset).encode(),
         ),
         json_target(
             "progress",
-            written("progress.v1", "progress-groups.v1", "progress-paused.v1"),
+            written("progress.v1", "progress-groups.v1"),
             lambda data: Progress.decode(data, "p-0 offset 1"),
             Progress.encode,
         ),

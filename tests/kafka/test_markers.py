@@ -360,7 +360,6 @@ def test_of_several_sources_that_read_one_partition_the_group_shows_the_lowest(r
     ends = (
         TopicEnd(ident, {0: 7}),
         TopicEnd(ident, {0: 4}),
-        TopicEnd(ident, {0: 2}, None, frozenset({0})),
         TopicEnd(ident, {0: 9}),
     )
     sources = tuple(KafkaSource(raw.client.cluster, {raw.topic: end}) for end in ends)

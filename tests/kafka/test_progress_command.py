@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from itertools import count
 from typing import Any
 
@@ -36,10 +35,10 @@ class Worker:
             other.produce(self.source, str(number), partition=number % 2)
         assert other.flush(30) == 0
 
-    def read_to(self, offset: int, batch: int, *, commit: bool = True, paused: Collection[int] = ()) -> None:
+    def read_to(self, offset: int, batch: int, *, commit: bool = True) -> None:
         client = self.cluster._client
         topic = client.topics({self.source})[self.source]
-        at = TopicEnd(id_text(topic.id), {0: offset, 1: 5}, None, frozenset(paused))
+        at = TopicEnd(id_text(topic.id), {0: offset, 1: 5})
         progress = Progress(
             query="the-query", run="the-run", batch=batch, sources=(KafkaSource(client.cluster, {self.source: at}),)
         )
@@ -81,8 +80,8 @@ def test_the_last_committed_batch_and_how_far_the_source_is_ahead(worker: Worker
     )
     assert found["lag"] == 2
     assert found["reads"] == [
-        {"topic": worker.source, "partition": 0, "next_offset": 3, "lag": 2, "paused": False},
-        {"topic": worker.source, "partition": 1, "next_offset": 5, "lag": 0, "paused": False},
+        {"topic": worker.source, "partition": 0, "next_offset": 3, "lag": 2},
+        {"topic": worker.source, "partition": 1, "next_offset": 5, "lag": 0},
     ]
     (wrote,) = found["wrote"]
     assert (wrote["topic"], wrote["partition"], wrote["first_offset"] == wrote["last_offset"]) == (
@@ -122,14 +121,6 @@ def test_a_source_that_is_gone_is_said(worker: Worker) -> None:
     delete(worker.servers, worker.source)
     assert [row["lag"] for row in worker.value()["reads"]] == [None, None]
     assert "gone" in worker.shown("describe", worker.prefix)
-
-
-def test_what_the_options_leave_out_has_no_lag(worker: Worker) -> None:
-    worker.read_to(3, 7, paused=[0])
-    left_out, read = worker.value()["reads"]
-    assert (left_out["next_offset"], left_out["lag"], left_out["paused"]) == (3, None, True)
-    assert (read["next_offset"], read["lag"], read["paused"]) == (5, 0, False)
-    assert "left out" in worker.shown("describe", worker.prefix)
 
 
 def test_a_source_that_was_created_again_has_no_lag(worker: Worker) -> None:

@@ -270,10 +270,7 @@ def test_it_is_set_where_there_was_none(worker: Worker) -> None:
     told = json.loads(done.output)
     assert (told["before"]["scope"], told["before"]["reads"]) == (
         "producer",
-        [
-            {"topic": worker.source, "partition": index, "next_offset": 3 + index, "lag": None, "paused": False}
-            for index in (0, 1)
-        ],
+        [{"topic": worker.source, "partition": index, "next_offset": 3 + index, "lag": None} for index in (0, 1)],
     )
 
 

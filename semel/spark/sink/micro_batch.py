@@ -200,10 +200,7 @@ def _position(info: SourceInfo, text: str | None, where: str) -> Source | None:
 
 
 def _end(info: SourceInfo, offset: SourceOffset) -> KafkaSource:
-    topics = {
-        name: TopicEnd(topic.id, dict(topic.end), dict(topic.began), topic.paused)
-        for name, topic in offset.topics.items()
-    }
+    topics = {name: TopicEnd(topic.id, dict(topic.end), dict(topic.began)) for name, topic in offset.topics.items()}
     return KafkaSource(offset.cluster, topics, info.name)
 
 

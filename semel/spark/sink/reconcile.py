@@ -218,16 +218,11 @@ def _moved(planned: PlannedBatch, progress: Progress, match: _Match) -> list[Dif
     readers = [(source, planned.sources[index].end) for index, source in match.pairs] + [
         (source, None) for _, source in match.gone
     ]
-    given_up = [
-        place
-        for source, now in readers
-        for place in _places(source).items()
-        if place[0] not in _places(now, reading=True)
-    ]
+    given_up = [place for source, now in readers for place in _places(source).items() if place[0] not in _places(now)]
     findings: list[Difference] = []
     for index, source in enumerate(planned.sources):
         starts = _places(source.start)
-        new = _places(source.end, reading=True).keys() & starts.keys() - _places(recorded.get(index)).keys()
+        new = _places(source.end).keys() & starts.keys() - _places(recorded.get(index)).keys()
         label = progress_mismatch.source_label(source.name, index)
         findings += [
             progress_mismatch.moved_finding(label, place[1], place[3], starts[place], end)
@@ -237,14 +232,14 @@ def _moved(planned: PlannedBatch, progress: Progress, match: _Match) -> list[Dif
     return [finding for finding in findings if finding.repeated or finding.missed]
 
 
-def _places(source: Source | None, *, reading: bool = False) -> dict[tuple[str, str, str, int], int]:
+def _places(source: Source | None) -> dict[tuple[str, str, str, int], int]:
     """The offsets of a source's partitions by cluster, topic, the topic's id and number; of sources that are not
     semel's nothing is known.
     """
     if not isinstance(source, KafkaSource):
         return {}
-    rows = [(name, topic, topic.reading if reading else topic.end) for name, topic in source.topics.items()]
-    return {(source.cluster, name, topic.id, p): offset for name, topic, ends in rows for p, offset in ends.items()}
+    rows = [(name, topic) for name, topic in source.topics.items()]
+    return {(source.cluster, name, topic.id, p): offset for name, topic in rows for p, offset in topic.end.items()}
 
 
 def _begins_earlier(source: SourceBatch, index: int, recorded: Source) -> list[Difference]:

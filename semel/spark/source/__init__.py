@@ -6,6 +6,6 @@
 ``stream``        where the batches of a streaming query start and end
 ``batch_ranges``  the arithmetic of batches: positions, limits, ranges
 ``topics``        what the cluster has of the topics that are read
-``unsubscribed``  what was read, and the options no longer include: refused, or paused
+``unsubscribed``  what was read, and the options no longer include: refused, or dropped
 ================  ====================================================================================================
 """

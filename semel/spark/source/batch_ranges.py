@@ -20,8 +20,7 @@ __all__ = ["PartitionPlan", "apply_rate_limit", "between", "parts_of", "split_in
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """One partition of a source: where it began, the next offset to read, where what is there now ends, and whether the
-    options leave it out.
+    """One partition of a source: where it began, the next offset to read, and where what is there now ends.
 
     ``epoch`` and ``latest_epoch`` are the leader epochs in which the log was seen to reach ``position`` and ``latest``,
     or -1.
@@ -31,7 +30,6 @@ class PartitionPlan:
     began: int
     position: int
     latest: int
-    paused: bool = False
     epoch: int = -1
     latest_epoch: int = -1
 
@@ -48,7 +46,7 @@ class PartitionPlan:
         """
         if 0 <= epoch < self.epoch:
             latest, epoch = self.position, self.epoch
-        return replace(self, latest=latest, latest_epoch=epoch, paused=False)
+        return replace(self, latest=latest, latest_epoch=epoch)
 
     def epoch_at(self, end: int, *, moves: bool) -> int:
         """That of a batch's end. Where nothing is read it stays, and is named where none was if the offset ``moves``
@@ -63,9 +61,7 @@ def parts_of(offset: SourceOffset) -> dict[TopicPartition, PartitionPlan]:
     """The partitions of an offset; what is there now is not known to it, so ``latest`` is the position."""
     rows = ((name, index, topic) for name, topic in offset.topics.items() for index in topic.end)
     return {
-        (name, i): PartitionPlan(
-            topic.id, topic.began[i], topic.end[i], topic.end[i], i in topic.paused, topic.epochs.get(i, -1)
-        )
+        (name, i): PartitionPlan(topic.id, topic.began[i], topic.end[i], topic.end[i], topic.epochs.get(i, -1))
         for name, i, topic in rows
     }
 
@@ -86,10 +82,9 @@ def topic_ranges(
     moves |= any(ends[partition] != part.position for partition, part in parts.items())
     for name, topic_id in {topic: part.topic_id for (topic, _), part in parts.items()}.items():
         mine = {index: part for (topic, index), part in parts.items() if topic == name}
-        paused = frozenset(i for i, part in mine.items() if part.paused)
         epochs = {i: epoch for i, part in mine.items() if (epoch := part.epoch_at(ends[name, i], moves=moves)) >= 0}
         topics[name] = TopicOffset(
-            topic_id, {i: part.began for i, part in mine.items()}, {i: ends[name, i] for i in mine}, paused, epochs
+            topic_id, {i: part.began for i, part in mine.items()}, {i: ends[name, i] for i in mine}, epochs
         )
     return SourceOffset(cluster, topics, initial)
 

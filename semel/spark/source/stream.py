@@ -1,8 +1,8 @@
 """Where the micro-batches of a streaming query start and end (PROTOCOL 6).
 
 ``began`` goes from offset to offset unchanged. A partition that is found later begins at its earliest offset, which is
-0 unless something is lost. One that the options ask for no more is paused: it stays where it is, and is read on from
-there when they do. What the start names and the cluster lacks is looked at again before it counts as lost: see
+0 unless something is lost. One that the options no longer include is dropped, and begins as new when they include it
+again. What the start names and the cluster lacks is looked at again before it counts as lost: see
 :mod:`semel.read.data_loss`. Losses are judged here, before the offset goes into Spark's log: with failOnDataLoss
 nothing is logged, without it the log holds what is left, and a replay does not judge anew.
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 
 from semel.errors import ConfigError
 from semel.read import NO_END, Loss, Range, check_ranges
@@ -29,7 +28,7 @@ from semel.spark.source.batch_ranges import (
 )
 from semel.spark.source.options import Limits, SourceOptions
 from semel.spark.source.topics import GONE, LatestOffset, SourceTopics
-from semel.spark.source.unsubscribed import check_still_subscribed, warn_paused
+from semel.spark.source.unsubscribed import drop_unsubscribed
 from semel.spark.source_offset import SourceOffset
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -53,7 +52,7 @@ class StreamPlan:
         self._freezing = False
         self._last_trigger: float | None = None
         self._checked = False
-        self._paused: set[TopicPartition] = set()
+        self._dropped: set[TopicPartition] = set()
         #: The leader epochs in which logs were seen to hold still what was read.
         self._vouched: dict[TopicPartition, int] = {}
         #: Up to where partitions were seen to hold no row behind their position.
@@ -150,7 +149,10 @@ class StreamPlan:
         if left_out:
             # an initial offset is the progress that is resumed: what it has must be in the first batch, be it there or
             # not
-            kept |= left_out if start.initial else self._still_paused(left_out, seen)
+            if start.initial:
+                kept |= left_out
+            else:
+                self._drop(left_out)
         if doubtful.keys() - left_out.keys():
             kept |= self._looked_at_again({p: part for p, part in doubtful.items() if p not in left_out}, seen)
         ids = {topic: part.topic_id for (topic, _), part in kept.items()}
@@ -201,25 +203,11 @@ class StreamPlan:
                 )
         return kept
 
-    def _still_paused(
-        self, left_out: Mapping[TopicPartition, PartitionPlan], seen: Mapping[TopicPartition, LatestOffset]
-    ) -> dict[TopicPartition, PartitionPlan]:
-        """Of what the options ask for no more, all that is there. Once a run it is said, and looked whether it is."""
-        unknown = {partition: part for partition, part in left_out.items() if partition not in self._paused}
-        if unknown:
-            news = {p: part.position for p, part in unknown.items() if not part.paused}
-            check_still_subscribed(news, fail_on_data_loss=self._options.fail_on_data_loss)
-            there = self._topics.there({p: part.topic_id for p, part in unknown.items()})
-            warn_paused(
-                {p: unknown[p].position for p in there}, {p: unknown[p].position for p in unknown.keys() - there}
-            )
-            self._paused |= there
-        ids = {topic: now.topic_id for (topic, _), now in seen.items()}
-        return {
-            p: replace(part, paused=True)
-            for p, part in left_out.items()
-            if p in self._paused and ids.get(p[0], part.topic_id) == part.topic_id
-        }
+    def _drop(self, left_out: Mapping[TopicPartition, PartitionPlan]) -> None:
+        """Consent to leaving these out is asked for, and what is dropped is said, once a run."""
+        new = {p: part.position for p, part in left_out.items() if p not in self._dropped}
+        drop_unsubscribed(new, fail_on_data_loss=self._options.fail_on_data_loss)
+        self._dropped |= new.keys()
 
     def _found(
         self, found: Mapping[TopicPartition, LatestOffset], lost: set[TopicPartition]

@@ -18,7 +18,7 @@ from semel.read import NO_END, Committed, Earliest, EndSpec, Loss, id_text, reso
 from semel.read.data_loss import report
 from semel.spark.source.batch_ranges import PartitionPlan
 from semel.spark.source.options import Assign, Resume, SourceOptions, Start, Subscribe, SubscribePattern
-from semel.spark.source.unsubscribed import check_still_subscribed, warn_paused
+from semel.spark.source.unsubscribed import drop_unsubscribed
 from semel.transaction.progress.reader import committed_progress, holds_progress
 from semel.transaction.progress.record import KafkaSource, Progress
 from semel.wire.api.offsets import LATEST, list_offsets
@@ -142,25 +142,6 @@ class SourceTopics:
                 # its own progress would be new input for a query that reads everything, for ever
                 return partition[0] != self._options.progress_topic and re.fullmatch(pattern, partition[0]) is not None
 
-    def there(self, ids: Mapping[TopicPartition, str]) -> set[TopicPartition]:
-        """Which of these partitions exist in the topics of these ids, be they asked for or not.
-
-        What may not be looked at counts as there.
-        """
-        return {partition for name in {name for name, _ in ids} for partition in self._partitions_there(name, ids)}
-
-    def _partitions_there(self, name: str, ids: Mapping[TopicPartition, str]) -> list[TopicPartition]:
-        mine = [partition for partition in ids if partition[0] == name]
-        try:
-            topic = self._client.existing({name}).get(name)
-        except ConfigError:  # the right to describe what is not read may be gone
-            return mine
-        return [
-            (name, index)
-            for _, index in mine
-            if topic and index in topic.partitions and id_text(topic.id) == ids[name, index]
-        ]
-
     def latest(self, known: Collection[TopicPartition], *, fresh: bool = False) -> dict[TopicPartition, LatestOffset]:
         """The partitions to read and where they end now.
 
@@ -246,10 +227,10 @@ class SourceTopics:
 
     def left_out(self, selected: Mapping[TopicPartition, str]) -> dict[TopicPartition, PartitionPlan]:
         """What the progress that was resumed has and the options do not ask for, be it there or not: the sink compares
-        all of it.
+        all of it with the first batch.
 
         Nothing of a progress of several sources, which does not say which of them this one is. Raises :class:`DataLoss`
-        as :func:`~semel.spark.source.unsubscribed.check_still_subscribed` for what was not paused before.
+        as :func:`~semel.spark.source.unsubscribed.drop_unsubscribed`.
         """
         sources = self._resumed.sources if self._resumed is not None else ()
         if len(sources) != 1 or not isinstance(sources[0], KafkaSource) or sources[0].cluster != self.cluster:
@@ -261,13 +242,10 @@ class SourceTopics:
         }
         rows = [(name, at, index) for name, at in sources[0].topics.items() if name not in anew for index in at.end]
         unread = {(name, index): at for name, at, index in rows if not self.selects((name, index))}
-        news = {(name, index): at.end[index] for (name, index), at in unread.items() if index not in at.paused}
-        check_still_subscribed(news, fail_on_data_loss=self._options.fail_on_data_loss)
-        warn_paused({(name, index): at.end[index] for (name, index), at in unread.items()}, {})
-        return {
-            (name, index): PartitionPlan(at.id, at.end[index], at.end[index], at.end[index], paused=True)
-            for (name, index), at in unread.items()
-        }
+        ends = {(name, index): at.end[index] for (name, index), at in unread.items()}
+        if self._options.fail_on_data_loss:
+            drop_unsubscribed(ends, fail_on_data_loss=True)
+        return {p: PartitionPlan(at.id, ends[p], ends[p], ends[p]) for p, at in unread.items()}
 
     def _positions(
         self, progress: Progress, selected: Mapping[TopicPartition, str]
@@ -275,22 +253,24 @@ class SourceTopics:
         """The lowest position of each partition among the sources that read it; None if none of them read any of these
         topics.
         """
-        found: dict[TopicPartition, int] = {}
-        lost: list[Loss] = []
-        here = [
-            source for source in progress.sources if isinstance(source, KafkaSource) and source.cluster == self.cluster
+        ids = {name: topic_id for (name, _), topic_id in selected.items()}
+        positions = progress.positions(self.cluster, ids)
+        found = {partition: end for partition, end in positions.items() if partition in selected}
+        lost = [
+            Loss(
+                name,
+                index,
+                end,
+                NO_END,
+                f"the topic was deleted and created again: its id was {at.id} and is {now}",
+                anew=True,
+            )
+            for source in progress.sources
+            if isinstance(source, KafkaSource) and source.cluster == self.cluster
+            for name, at in source.topics.items()
+            for index, end in at.end.items()
+            if (now := selected.get((name, index), at.id)) != at.id
         ]
-        rows = [row for source in here for row in source.topics.items()]
-        read = {(name, index) for name, at in rows for index in at.reading}
-        for name, at in rows:
-            for index, end in at.end.items():
-                # where another source reads it on, the place of one that has left it out is an old one
-                topic_id = selected.get((name, index)) if index not in at.paused or (name, index) not in read else None
-                if topic_id is not None and topic_id != at.id:
-                    reason = f"the topic was deleted and created again: its id was {at.id} and is {topic_id}"
-                    lost.append(Loss(name, index, end, NO_END, reason, anew=True))
-                elif topic_id is not None:
-                    found[name, index] = min(end, found.get((name, index), end))
         report(lost, fail_on_data_loss=self._options.fail_on_data_loss)
         return found if found or lost else None
 

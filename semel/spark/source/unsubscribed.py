@@ -2,9 +2,8 @@
 of ``assign``.
 
 With ``failOnDataLoss`` the query stops, as with Spark's own source: most often somebody has mistyped a name, or moved
-topics between the sources of a query. Without, they are paused: they stay in the offset where they stand, and named
-again they are read on from there (docs/decisions/0009). What is paused already needs no second consent, and what of it
-is gone is dropped.
+topics between the sources of a query. Without, they are dropped with a warning, and begin as new when they are named
+again (docs/decisions/0014).
 """
 
 from __future__ import annotations
@@ -15,33 +14,28 @@ from collections.abc import Mapping
 from semel.errors import DataLoss
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["check_still_subscribed", "warn_paused"]
+__all__ = ["drop_unsubscribed"]
 
 log = logging.getLogger("semel.spark")
 
 
-def check_still_subscribed(ends: Mapping[TopicPartition, int], *, fail_on_data_loss: bool) -> None:
-    """Raise :class:`DataLoss` for partitions that are left out, given with their next offsets.
-
-    None, or consent by the option: nothing done.
+def drop_unsubscribed(ends: Mapping[TopicPartition, int], *, fail_on_data_loss: bool) -> None:
+    """Warn of partitions that are dropped, given with their next offsets; with ``failOnDataLoss``, raise
+    :class:`DataLoss` for them. Nothing is done for none.
     """
     if ends and fail_on_data_loss:
         raise DataLoss(
-            f"the options ask no more for what this query was reading: {_places(ends)}. Nothing was read. Correct"
-            " subscribe, assign or subscribePattern; where topics were moved between the sources of a query, move"
-            " them back. To leave them out on purpose, start once with failOnDataLoss=false: they stay where they"
-            " are, none of their rows is read, and named again they are read on from there. What is new to the query"
-            " is read from its beginning.",
+            f"the options no longer include what this query was reading: {_places(ends)}. Nothing was read. (1) If that"
+            " is a mistake, correct subscribe, assign or subscribePattern; where topics were moved between the sources"
+            " of a query, move them back. (2) To leave them out on purpose, start once with failOnDataLoss=false: they"
+            " are dropped, and named again they are read from their beginning.",
             tag="LEFT_OUT",
         )
-
-
-def warn_paused(paused: Mapping[TopicPartition, int], gone: Mapping[TopicPartition, int]) -> None:
-    """Warn of what is not read for now, and of what of it is not there any more."""
-    if paused:
-        log.warning("paused, as the options leave it out (named again, it is read on from there): %s", _places(paused))
-    if gone:
-        log.warning("forgotten, as the options leave it out, and it was deleted or created again: %s", _places(gone))
+    if ends:
+        log.warning(
+            "dropped, since the options no longer include it: %s. Named again, it is read from its beginning",
+            _places(ends),
+        )
 
 
 def _places(ends: Mapping[TopicPartition, int]) -> str:

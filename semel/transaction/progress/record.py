@@ -50,19 +50,12 @@ class TopicEnd:
     """How far one topic was read: the topic's id, and for each partition the next offset to read.
 
     ``began`` is where the query first started each partition. It says nothing of how far it was read, and is not
-    compared; None where nobody knows. ``paused`` are partitions that were read once and that the query's options leave
-    out: they stay where they are.
+    compared; None where nobody knows.
     """
 
     id: str
     end: Mapping[int, int]
     began: Mapping[int, int] | None = field(default=None, compare=False)
-    paused: frozenset[int] = field(default=frozenset(), compare=False)
-
-    @property
-    def reading(self) -> dict[int, int]:
-        """The next offsets of the partitions that are read on."""
-        return {partition: offset for partition, offset in self.end.items() if partition not in self.paused}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +99,23 @@ class Progress:
     moved: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     forgotten: bool = False
+
+    def positions(self, cluster: str | None = None, ids: Mapping[str, str] | None = None) -> dict[tuple[str, int], int]:
+        """The next offset to read of each topic and partition of semel's own sources; of several sources that read the
+        same one, the lowest.
+
+        With ``cluster``, of sources that read that one; with ``ids``, of topics that still have this id: offsets of one
+        that was created again mean nothing.
+        """
+        found: dict[tuple[str, int], int] = {}
+        for source in self.sources:
+            if not isinstance(source, KafkaSource) or cluster not in (None, source.cluster):
+                continue
+            for name, topic in source.topics.items():
+                if ids is None or ids.get(name) == topic.id:
+                    for index, offset in topic.end.items():
+                        found[name, index] = min(offset, found.get((name, index), offset))
+        return found
 
     def encode(self) -> bytes:
         """As JSON with sorted keys."""
@@ -203,8 +213,7 @@ def _source_value(source: Source) -> dict[str, Any]:
 
 def _topic_value(topic: TopicEnd) -> dict[str, Any]:
     began = {"began": _by_text(topic.began)} if topic.began is not None else {}
-    paused = {"paused": sorted(topic.paused)} if topic.paused else {}
-    return {"id": topic.id, "end": _by_text(topic.end), **began, **paused}
+    return {"id": topic.id, "end": _by_text(topic.end), **began}
 
 
 def _by_text(offsets: Mapping[int, int]) -> dict[str, int]:
@@ -233,7 +242,7 @@ def _source(row: dict[str, Any]) -> Source:
 
 def _topic(row: dict[str, Any]) -> TopicEnd:
     began = _by_number(row["began"]) if "began" in row else None
-    return TopicEnd(of_kind(str, row["id"]), _by_number(row["end"]), began, frozenset(_indexes(row.get("paused", []))))
+    return TopicEnd(of_kind(str, row["id"]), _by_number(row["end"]), began)
 
 
 def _by_number(offsets: Mapping[str, Any]) -> dict[int, int]:

@@ -113,15 +113,6 @@ OFFSET = SourceOffset(
         "ä": TopicOffset(TOPIC_ID, {0: 1}, {0: 2}),
     },
 )
-PAUSED_OFFSET = SourceOffset(
-    CLUSTER, {"in": TopicOffset(TOPIC_ID, {0: 5, 2: 0, 10: 0}, {0: 42, 2: 0, 10: 7}, frozenset({2, 10}))}
-)
-PAUSED = Progress(
-    batch=41,
-    sources=(
-        KafkaSource(CLUSTER, {"in": TopicEnd(TOPIC_ID, {0: 42, 2: 0, 10: 7}, {0: 5, 2: 0, 10: 0}, frozenset({2, 10}))}),
-    ),
-)
 IDENTITY = Identity("orders-out", 4001, 7)
 TICKET = Ticket(
     3,
@@ -177,13 +168,6 @@ FORMS = [
         {1: WITH_GROUPS},
     ),
     Form(
-        "progress-paused",
-        record.VERSION,
-        PAUSED.encode,
-        partial(Progress.decode, where="semel-progress-3 offset 7"),
-        {1: PAUSED},
-    ),
-    Form(
         "progress-key",
         1,
         partial(record.progress_key, "orders-out", "query"),
@@ -227,13 +211,6 @@ FORMS = [
         lambda: source_offset.dump(INITIAL).encode(),
         lambda text: source_offset.parse(text.decode()),
         {1: INITIAL, 2: INITIAL},
-    ),
-    Form(
-        "source-offset-paused",
-        source_offset.VERSION,
-        lambda: source_offset.dump(PAUSED_OFFSET).encode(),
-        lambda text: source_offset.parse(text.decode()),
-        {1: PAUSED_OFFSET, 2: PAUSED_OFFSET},
     ),
     Form("ticket", ticket.VERSION, TICKET.encode, ticket.read_ticket, {1: TICKET}),
     Form(

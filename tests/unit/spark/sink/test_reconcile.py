@@ -308,16 +308,9 @@ def test_source_used_twice_is_two_sources() -> None:
     )
 
 
-def both(*ends: tuple[str, int], paused: str = "", name: str | None = None) -> KafkaSource:
+def both(*ends: tuple[str, int], name: str | None = None) -> KafkaSource:
     """A source of several topics, each with one partition."""
-    return KafkaSource(
-        "c1",
-        {
-            topic: TopicEnd(f"id-{topic}", {0: end}, None, frozenset({0} if topic in paused else ()))
-            for topic, end in ends
-        },
-        name,
-    )
+    return KafkaSource("c1", {topic: TopicEnd(f"id-{topic}", {0: end}) for topic, end in ends}, name)
 
 
 A_AND_B = progress(41, both(("a", 100)), both(("b", 200)))
@@ -326,8 +319,8 @@ A_AND_B = progress(41, both(("a", 100)), both(("b", 200)))
 @pytest.mark.parametrize("stateful", [False, True])
 def test_two_sources_that_are_exchanged_are_refused_with_what_they_would_repeat(stateful: bool) -> None:
     """As where the two of a union are given in the other order: by position each reads on what the other has read."""
-    first = part(both(("a", 100), ("b", 0)), both(("a", 100), ("b", 50), paused="a"), both(("a", 0), ("b", 0)))
-    second = part(both(("b", 200), ("a", 0)), both(("b", 200), ("a", 50), paused="b"), both(("a", 0), ("b", 0)))
+    first = part(both(("a", 100), ("b", 0)), both(("b", 50)), both(("a", 0), ("b", 0)))
+    second = part(both(("b", 200), ("a", 0)), both(("a", 50)), both(("a", 0), ("b", 0)))
     found = refused(reconcile(plan(42, first, second, stateful=stateful), A_AND_B))
     assert (
         "source 0: b-0 was read up to 200 by another source of the query, which reads it no more, and starts at 0 here"
@@ -337,18 +330,12 @@ def test_two_sources_that_are_exchanged_are_refused_with_what_they_would_repeat(
     assert reconcile(plan(42, first, second, stateful=stateful), A_AND_B, override=found.token) == Run(overridden=found)
 
 
-@pytest.mark.parametrize("given_up", [{"paused": "b"}, {}], ids=["paused", "dropped"])
 @pytest.mark.parametrize(
     ("start", "repeated", "missed"), [(0, (Rows("b", 0, 0, 200),), ()), (250, (), (Rows("b", 0, 200, 250),))]
 )
-def test_a_topic_that_is_moved_to_a_new_source(
-    given_up: dict[str, str], start: int, repeated: tuple[Rows], missed: tuple[Rows]
-) -> None:
+def test_a_topic_that_is_moved_to_a_new_source(start: int, repeated: tuple[Rows], missed: tuple[Rows]) -> None:
     done = progress(41, both(("a", 100), ("b", 200), name="x"))
-    ends = [("a", 110), ("b", 200)] if given_up else [("a", 110)]
-    old = part(
-        both(("a", 100), ("b", 200), name="x"), both(*ends, **given_up, name="x"), both(("a", 0), ("b", 0), name="x")
-    )
+    old = part(both(("a", 100), ("b", 200), name="x"), both(("a", 110), name="x"), both(("a", 0), ("b", 0), name="x"))
 
     def taken_up_at(offset: int) -> PlannedBatch:
         began = both(("b", offset), name="y")
@@ -359,13 +346,6 @@ def test_a_topic_that_is_moved_to_a_new_source(
     assert reconcile(taken_up_at(200), done) == Run(), "exactly there nothing is read twice, and nothing is passed over"
 
 
-def test_a_topic_that_is_moved_from_a_paused_place_is_refused_too() -> None:
-    done = progress(41, both(("a", 100), ("b", 200), paused="b"), both(("c", 7)))
-    old = part(both(("a", 100), ("b", 200), paused="b"), both(("a", 110), ("b", 200), paused="b"))
-    new = part(both(("c", 7), ("b", 0)), both(("c", 7), ("b", 50)), both(("c", 0), ("b", 0)))
-    assert refused(reconcile(plan(42, old, new), done)).repeated == (Rows("b", 0, 0, 200),)
-
-
 def test_a_topic_that_two_sources_read_is_no_moved_one() -> None:
     old = part(both(("a", 100)), both(("a", 110)), both(("a", 0)))
     new = part(both(("b", 200), ("a", 0)), both(("b", 200), ("a", 50)), both(("b", 0), ("a", 0)))
@@ -374,7 +354,7 @@ def test_a_topic_that_two_sources_read_is_no_moved_one() -> None:
 
 def test_message_to_several_sources_of_which_one_lacks_something_gives_each_its_offsets() -> None:
     lacking = part(both(("b", 200)), both(("b", 210)), both(("b", 200)))
-    done = progress(41, both(("a", 100)), both(("b", 200), ("c", 5), paused="c"))
+    done = progress(41, both(("a", 100)), both(("b", 200), ("c", 5)))
     told = refused(reconcile(plan(0, part(both(("a", 100)), both(("a", 110))), lacking, query="other"), done)).message
     assert "startingOffsets=committed" not in told, "it does not know which source left c out"
     assert """source 1 {"b":{"0":200},"c":{"0":5}} (let each read all""" in told

@@ -93,13 +93,6 @@ def test_began_goes_from_offset_to_offset() -> None:
     assert after == offset({0: 3, 1: 0}, {0: 8, 1: 2})
 
 
-def test_a_paused_partition_goes_from_offset_to_offset() -> None:
-    before = SourceOffset("c", {"in": TopicOffset("id", {0: 3, 1: 0}, {0: 5, 1: 0}, frozenset({1}))})
-    after = topic_ranges("c", parts_of(before), {("in", 0): 8, ("in", 1): 0})
-    assert after == SourceOffset("c", {"in": TopicOffset("id", {0: 3, 1: 0}, {0: 8, 1: 0}, frozenset({1}))})
-    assert between(before, after) == [Range("in", "id", 0, 5, 8)]
-
-
 def test_one_task_for_each_partition_unless_more_were_asked_for() -> None:
     ranges = [Range("in", "id", 0, 0, 100), Range("in", "id", 1, 0, 7)]
     assert split_into_tasks(ranges, None, None) == ranges
@@ -136,7 +129,7 @@ def test_a_place_without_an_epoch_gets_one_when_the_offset_changes_anyway() -> N
     parts = {
         ("in", 0): PartitionPlan("id", 0, 5, 9, latest_epoch=4),
         ("in", 1): PartitionPlan("id", 0, 7, 7, latest_epoch=6),
-        ("in", 2): PartitionPlan("id", 0, 1, 1, paused=True),
+        ("in", 2): PartitionPlan("id", 0, 1, 1),
     }
     stays = {partition: part.position for partition, part in parts.items()}
     assert topic_ranges("c", parts, stays).topics["in"].epochs == {}
@@ -145,7 +138,7 @@ def test_a_place_without_an_epoch_gets_one_when_the_offset_changes_anyway() -> N
 
 
 def test_a_leader_of_an_older_epoch_than_the_positions_names_nothing_new() -> None:
-    part = PartitionPlan("id", 0, 5, 5, paused=True, epoch=3)
+    part = PartitionPlan("id", 0, 5, 5, epoch=3)
     assert part.up_to(9, 2) == PartitionPlan("id", 0, 5, 5, epoch=3, latest_epoch=3)
     assert part.up_to(9, 3) == PartitionPlan("id", 0, 5, 9, epoch=3, latest_epoch=3)
     assert part.up_to(9, -1) == PartitionPlan("id", 0, 5, 9, epoch=3), "a broker that does not say"

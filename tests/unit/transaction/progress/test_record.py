@@ -325,3 +325,14 @@ def test_a_key_of_progress_is_known(scope: str) -> None:
 @pytest.mark.parametrize("key", [None, b"", b"orders", b"[]", b'["lines",{"filename":"a"}]', b'["a","scope"]', b"\xff"])
 def test_a_key_of_others_is_none_of_progress(key: bytes | None) -> None:
     assert not is_progress_key(key)
+
+
+def test_of_sources_that_read_one_partition_the_lowest_position_counts() -> None:
+    one = KafkaSource("c", {"in": TopicEnd("id", {0: 7, 1: 3})})
+    two = KafkaSource("c", {"in": TopicEnd("id", {0: 5, 1: 4}), "more": TopicEnd("other", {0: 1})})
+    three = KafkaSource("d", {"in": TopicEnd("id", {0: 2})})
+    both = Progress(sources=(one, OpaqueSource("files"), two))
+    assert both.positions() == {("in", 0): 5, ("in", 1): 3, ("more", 0): 1}
+    assert both.positions(ids={"in": "id", "more": "anew"}) == {("in", 0): 5, ("in", 1): 3}
+    assert Progress(sources=(one, three)).positions("c") == {("in", 0): 7, ("in", 1): 3}
+    assert Progress(batch=3).positions() == {}
