@@ -35,7 +35,7 @@ from semel.errors import Fenced, Unsupported
 from semel.spark.errors import QueryStopped, error
 from semel.spark.jvm import status_store, streaming_query
 from semel.spark.jvm.values import Callback, Execution, Job, Plan, Settings, SourceInfo, Statefulness, Trigger
-from semel.spark.sink.micro_batch import MicroBatch, Query, observe, planned, positions_of
+from semel.spark.sink.micro_batch import MicroBatch, Query, observe
 from semel.spark.sink.reconcile import Run, Skip, reconcile
 from semel.spark.source_offset import SourceOffset, TopicOffset, as_dict, parse
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, TopicEnd
@@ -855,7 +855,8 @@ def test_batches_start_where_their_source_began_and_where_the_one_before_ended(
     known: list[Query] = []
 
     def ask(frame: DataFrame, batch: int) -> tuple[Query, MicroBatch]:
-        query, found = observe(frame, known[0] if known else None)
+        found = observe(frame, known[0] if known else None)
+        query = found.query
         known[:] = [query]
         return query, found
 
@@ -868,16 +869,14 @@ def test_batches_start_where_their_source_began_and_where_the_one_before_ended(
         position(ends) for ends in ({0: 5}, {0: 10}, {0: 15, 1: 3}, {0: 20, 1: 4})
     ]
     assert [part.end for part in parts] == [position(ends) for ends in ({0: 10}, {0: 15}, {0: 20, 1: 4}, {0: 25, 1: 5})]
-    assert [batch.positions for _, batch in found] == [(part.end,) for part in parts]
+    assert [batch.planned.ends for _, batch in found] == [(part.end,) for part in parts]
     assert found[1][1].starts == found[0][1].ends
 
 
 def test_stateful_query_is_told(spark: SparkSession) -> None:
-    _, [(query, batch)] = answers(
-        ours(spark).groupBy("key").count(), lambda frame, number: observe(frame), mode="update"
-    )
-    assert query.stateful
-    assert planned(query, batch).stateful
+    _, [batch] = answers(ours(spark).groupBy("key").count(), lambda frame, number: observe(frame), mode="update")
+    assert batch.query.stateful
+    assert batch.planned.stateful
 
 
 def test_batch_whose_commit_entry_is_lost_is_replayed_and_skipped(spark: SparkSession, tmp_path: Path) -> None:
@@ -886,12 +885,9 @@ def test_batch_whose_commit_entry_is_lost_is_replayed_and_skipped(spark: SparkSe
     """
 
     def ask(frame: DataFrame, batch: int) -> tuple[Query, MicroBatch, tuple[Any, ...]]:
-        query, found = observe(frame)
-        return (
-            query,
-            found,
-            tuple(positions_of(query, found, number) for number in (batch - 2, batch - 1, batch, batch + 1)),
-        )
+        found = observe(frame)
+        asked = (batch - 2, batch - 1, batch, batch + 1)
+        return found.query, found, tuple(found.positions(number) for number in asked)
 
     first, before = answers(ours(spark), ask, 3, checkpoint=tmp_path / "cp")
     newest = 1  # batch 2 was called, so this one is committed; how many came behind them until the stop is not known
@@ -906,21 +902,21 @@ def test_batch_whose_commit_entry_is_lost_is_replayed_and_skipped(spark: SparkSe
     assert done, "the batch was not seen in the first run"
     assert all(earlier.sources == batch.sources for earlier in done)
     (start,) = (part.start for part in batch.sources)
-    assert facts == (None, (start,), batch.positions, None)
+    assert facts == (None, (start,), batch.planned.ends, None)
     (_, first_batch, _), _, (_, _, third) = before
-    assert third[0] == first_batch.positions, "batch 2 asks the log itself for the end of batch 0"
-    committed = Progress(query=query.id, run=first.runId, batch=batch.number, sources=batch.positions)
-    assert reconcile(planned(query, batch), committed) == Skip()
+    assert third[0] == first_batch.planned.ends, "batch 2 asks the log itself for the end of batch 0"
+    committed = Progress(query=query.id, run=first.runId, batch=batch.number, sources=batch.planned.ends)
+    assert reconcile(batch.planned, committed) == Skip()
     earlier = Progress(
         query=query.id,
         batch=batch.number - 1,
         sources=tuple(part.start for part in batch.sources if part.start is not None),
     )
-    assert reconcile(planned(query, batch), earlier) == Run()
+    assert reconcile(batch.planned, earlier) == Run()
 
 
 def test_sources_that_are_not_ours_are_texts(spark: SparkSession) -> None:
-    _, [(_, batch)] = answers(numbers(spark), lambda frame, number: observe(frame))
+    _, [batch] = answers(numbers(spark), lambda frame, number: observe(frame))
     [part] = batch.sources
     assert (part.start, part.end, part.began) == (None, OpaqueSource('{"offset":10,"timestamp":5000}'), None)
     assert (batch.starts, batch.ends) == ((None,), ('{"offset":10,"timestamp":5000}',))

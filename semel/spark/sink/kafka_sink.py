@@ -26,9 +26,9 @@ from semel.spark.jvm.values import Settings, Trigger
 from semel.spark.metrics.meter import BatchMetrics, BatchOutcome, meter
 from semel.spark.sink import prefix_registry
 from semel.spark.sink.batch_writer import BatchResult, Work, write_plain, write_with_retries
-from semel.spark.sink.micro_batch import MicroBatch, Query, observe, planned, positions_of
+from semel.spark.sink.micro_batch import MicroBatch, Query, observe
 from semel.spark.sink.options import SinkOptions
-from semel.spark.sink.progress_mismatch import Refuse
+from semel.spark.sink.progress_mismatch import Mismatch
 from semel.spark.sink.reconcile import Rebuild, Run, Skip, reconcile
 from semel.spark.sink.stage_retries import sink_made
 from semel.steps import SinkStep, reached
@@ -96,11 +96,12 @@ class KafkaSink:
         """One micro-batch; what ``foreachBatch`` calls. Raises what stops the query (see ``docs/guarantees.md``)."""
         with self._meter.measure(batch_id) as measured:
             known = self._run.query if self._run else None
-            query, batch = observe(df, known)
+            batch = observe(df, known)
+            query = batch.query
             measured.number, measured.query, measured.run = batch.number, query.id, query.run
             reached(SinkStep.CALLED, str(batch.number))
             try:
-                self._micro_batch(df, query, batch, measured)
+                self._micro_batch(df, batch, measured)
             except BaseException as raised:
                 if not isinstance(raised, SemelError) and streaming_query.stopping(query.execution):
                     measured.outcome = BatchOutcome.STOPPED
@@ -113,13 +114,13 @@ class KafkaSink:
                 raise
             reached(SinkStep.RETURNING, str(batch.number))
 
-    def _micro_batch(self, df: DataFrame, query: Query, batch: MicroBatch, measured: BatchMetrics) -> None:
-        run = self._enter(query, batch)
-        work = self._work(df, query, batch)
+    def _micro_batch(self, df: DataFrame, batch: MicroBatch, measured: BatchMetrics) -> None:
+        run, query = self._enter(batch), batch.query
+        work = self._work(df, batch)
         if run.producer is None:
             self._note(measured, write_plain(self._client, self._options, work))
             return
-        decision = self._decide(query, batch, run.producer)
+        decision = self._decide(batch, run.producer)
         reached(SinkStep.DECIDED, f"{batch.number} {type(decision).__name__}")
         if isinstance(decision, Skip):
             log.info("batch %d of %r is committed already: skipped", batch.number, self._options.prefix)
@@ -164,12 +165,12 @@ class KafkaSink:
         self._expired = 0
         return totals
 
-    def _enter(self, query: Query, batch: MicroBatch) -> _Run:
+    def _enter(self, batch: MicroBatch) -> _Run:
         """The state of this run; a new run takes over. A second call for a batch is refused (DESIGN rule 2)."""
         with self._lock:
             run = self._run
-            if run is None or run.query.run != query.run:
-                run = self._run = self._start(query, batch)
+            if run is None or run.query.run != batch.query.run:
+                run = self._run = self._start(batch)
             if batch.number == run.last:
                 raise ConfigError(
                     f"the sink was called twice for batch {batch.number}. Nothing of the second call was written, and"
@@ -180,7 +181,8 @@ class KafkaSink:
             run.last = batch.number
             return run
 
-    def _start(self, query: Query, batch: MicroBatch) -> _Run:
+    def _start(self, batch: MicroBatch) -> _Run:
+        query = batch.query
         if not self._options.exactly_once:
             return _Run(query, None)
         _check_query(query)
@@ -221,24 +223,19 @@ class KafkaSink:
         self._meter.producer = producer
         return producer
 
-    def _decide(self, query: Query, batch: MicroBatch, producer: Producer) -> Run | Skip | Rebuild:
+    def _decide(self, batch: MicroBatch, producer: Producer) -> Run | Skip | Rebuild:
         progress = producer.progress
-        logged = (
-            positions_of(query, batch, progress.batch) if progress is not None and progress.batch is not None else None
-        )
+        logged = batch.positions(progress.batch) if progress is not None and progress.batch is not None else None
         decision = reconcile(
-            planned(query, batch),
-            progress,
-            logged=logged,
-            override=self._options.override,
-            prefix=self._options.prefix,
+            batch.planned, progress, logged=logged, override=self._options.override, prefix=self._options.prefix
         )
-        if isinstance(decision, Refuse):
+        if isinstance(decision, Mismatch):
             raise decision.error()
         return decision
 
-    def _work(self, df: DataFrame, query: Query, batch: MicroBatch) -> Work:
-        progress = Progress(query=query.id, run=query.run, batch=batch.number, sources=batch.positions)
+    def _work(self, df: DataFrame, batch: MicroBatch) -> Work:
+        query = batch.query
+        progress = Progress(query=query.id, run=query.run, batch=batch.number, sources=batch.planned.ends)
         group = self._group(query)
         offsets = group_view(progress, self._client) if group is not None else {}
         return Work(df, batch.number, progress, again=not query.stateful, group=group, offsets=offsets)

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame
 from semel.errors import DataLoss, Unsupported
 from semel.spark.jvm import streaming_query
 from semel.spark.jvm.values import Execution, OffsetLogEntry, Plan, Settings, SourceInfo, Statefulness, Trigger
-from semel.spark.sink.reconcile import PlannedBatch, SourceBatch
+from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
 from semel.spark.source_offset import SourceOffset, parse
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Source, TopicEnd
 
-__all__ = ["MicroBatch", "Query", "observe", "planned", "positions_of", "source_batch"]
+__all__ = ["MicroBatch", "Query", "observe", "source_batch"]
 
 #: What Spark itself writes into its offset log for a source that has no offset yet.
 NO_OFFSET = "-"
@@ -82,28 +82,44 @@ class MicroBatch:
     ``starts`` and ``ends`` are Spark's own texts, in the order of the sources; None where its log has nothing.
     """
 
+    query: Query
     number: int
     sources: tuple[SourceBatch, ...]
     starts: tuple[str | None, ...]
     ends: tuple[str | None, ...]
 
     @property
-    def positions(self) -> tuple[Source, ...]:
-        """How far the sources are read when this batch is done: the ``sources`` of its progress record."""
-        return tuple(source.end for source in self.sources if source.end is not None)
+    def planned(self) -> PlannedBatch:
+        """The batch in the words of :func:`semel.spark.sink.reconcile.reconcile`."""
+        return PlannedBatch(self.query.id, self.number, self.query.stateful, self.sources)
+
+    def positions(self, number: int) -> tuple[Source | None, ...] | None:
+        """The end of the batch of this number, if this checkpoint's offset log still has it, by source; None without an
+        entry.
+
+        The log is not asked for what this batch has brought along: its own end, and that of the one before.
+        """
+        texts = {self.number: self.ends, self.number - 1: self.starts if self.number > 0 else None}.get(number)
+        sources = self.query.sources
+        if texts is None:
+            entry = streaming_query.offset_log_entry(self.query.execution, number)
+            if entry is None:
+                return None
+            texts = _texts(entry, sources)
+        return tuple(_position(info, text, f"offsets/{number}") for info, text in zip(sources, texts, strict=True))
 
     def reads(self, cluster: str) -> set[str]:
         """The topics of this cluster that it reads."""
         return {
             topic
-            for end in self.positions
+            for end in self.planned.ends
             if isinstance(end, KafkaSource) and end.cluster == cluster
             for topic in end.topics
         }
 
 
-def observe(df: DataFrame, known: Query | None = None) -> tuple[Query, MicroBatch]:
-    """The query and the batch of the callback that this DataFrame was given to.
+def observe(df: DataFrame, known: Query | None = None) -> MicroBatch:
+    """The batch of the callback, with its query, that this DataFrame was given to.
 
     ``known``, the answer before, is used again within its run.
     """
@@ -125,27 +141,7 @@ def observe(df: DataFrame, known: Query | None = None) -> tuple[Query, MicroBatc
         execution = streaming_query.find_query(df, called.query)
         judged = streaming_query.judge_plan(df, execution, called.batch)
         known = Query(execution, judged, streaming_query.sources(execution), streaming_query.settings(df))
-    return known, _batch(known, called.batch)
-
-
-def planned(query: Query, batch: MicroBatch) -> PlannedBatch:
-    """The batch in the words of :func:`semel.spark.sink.reconcile.reconcile`."""
-    return PlannedBatch(query.id, batch.number, query.stateful, batch.sources)
-
-
-def positions_of(query: Query, batch: MicroBatch, number: int) -> tuple[Source | None, ...] | None:
-    """The end of the batch of this number, if this checkpoint's offset log still has it, by source; None without an
-    entry.
-
-    The log is not asked for what ``batch`` has brought along: its own end, and that of the one before.
-    """
-    texts = {batch.number: batch.ends, batch.number - 1: batch.starts if batch.number > 0 else None}.get(number)
-    if texts is None:
-        entry = streaming_query.offset_log_entry(query.execution, number)
-        if entry is None:
-            return None
-        texts = _texts(entry, query.sources)
-    return tuple(_position(info, text, f"offsets/{number}") for info, text in zip(query.sources, texts, strict=True))
+    return _batch(known, called.batch)
 
 
 def _batch(query: Query, number: int) -> MicroBatch:
@@ -156,7 +152,7 @@ def _batch(query: Query, number: int) -> MicroBatch:
     sources = tuple(
         source_batch(info, number, start, text) for info, start, text in zip(query.sources, starts, ends, strict=True)
     )
-    return MicroBatch(number, sources, starts, ends)
+    return MicroBatch(query, number, sources, starts, ends)
 
 
 def _entry(query: Query, batch: int) -> OffsetLogEntry:

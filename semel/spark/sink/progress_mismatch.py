@@ -10,34 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from semel.errors import DataLoss
+from semel.spark.sink.differences import NAMED, Difference, Rows, ranges_text, source_label
+from semel.spark.sink.planned_batch import PlannedBatch
 from semel.strict_json import write_object
-from semel.transaction.progress.record import KafkaSource, Progress, Source, TopicEnd
+from semel.transaction.progress.record import KafkaSource, Progress, Source
 
-__all__ = [
-    "Difference",
-    "Refuse",
-    "Rows",
-    "added_finding",
-    "began_finding",
-    "behind_finding",
-    "cluster_finding",
-    "gone_finding",
-    "kind_finding",
-    "moved_finding",
-    "other_finding",
-    "refuse",
-    "source_label",
-    "topic_findings",
-    "unknown_start_finding",
-]
-
-#: A message names so many findings; the ranges of all of them are in :class:`Refuse`.
-NAMED = 20
-
+__all__ = ["Mismatch"]
 
 #: What there is to do where the progress is right, and where there is none.
 _GO_ON = "start with another, empty checkpoint (this one holds the refused batch), and give"
@@ -50,260 +32,175 @@ _AS_SET = (
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows of one input partition: ``first`` and up to, without, ``end``."""
+class Mismatch:
+    """Stop: nobody but a person can say what is right.
 
-    topic: str
-    partition: int
-    first: int
-    end: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} {self.first} to {self.end - 1}"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One thing that keeps the batch from being run, in words and, for rows, as ranges.
-
-    ``lost``: rows may be gone from the input. ``apart``: where the progress ends means nothing for what the query reads
-    now. ``by_source``: it counts which of several sources stands where.
+    ``override`` is the token that the user gave, if any, and ``prefix`` is for the words.
     """
 
-    text: str
-    repeated: Rows | None = None
-    missed: Rows | None = None
-    lost: bool = False
-    apart: bool = False
-    by_source: bool = False
+    planned: PlannedBatch
+    progress: Progress | None
+    differences: tuple[Difference, ...]
+    prefix: str
+    override: str | None = field(default=None, compare=False)
 
+    @property
+    def token(self) -> str:
+        """A digest of P and N: what ``onProgressMismatch=checkpoint:<token>`` must say to run the batch all the same.
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """Stop: nobody but a person can say what is right. ``reason`` is what was found, and what running the batch as it
-    is would do.
+        The batch's own offsets are in it too: a token must not fit other data that is planned under the same number.
+        """
+        planned = [
+            Progress(query=self.planned.query, batch=self.planned.batch, sources=side).encode()
+            for side in (self.planned.starts, self.planned.ends)
+        ]
+        parts = [self.progress.encode() if self.progress is not None else b"none", *planned]
+        return hashlib.sha256(b"\n".join(parts)).hexdigest()[:16]
 
-    ``repeated`` and ``missed`` are the rows of that.
-    """
+    @property
+    def repeated(self) -> tuple[Rows, ...]:
+        """The rows that running the batch as it is would write once more."""
+        return tuple(one.repeated for one in self.differences if one.repeated is not None)
 
-    reason: str
-    advice: str
-    token: str
-    repeated: tuple[Rows, ...]
-    missed: tuple[Rows, ...]
-    tag: str
+    @property
+    def missed(self) -> tuple[Rows, ...]:
+        """The rows that running the batch as it is would leave out for good."""
+        return tuple(one.missed for one in self.differences if one.missed is not None)
+
+    @property
+    def tag(self) -> str:
+        """The tag of its error."""
+        return "DATA_LOSS" if any(one.lost for one in self.differences) else "PROGRESS_MISMATCH"
+
+    @property
+    def reason(self) -> str:
+        """What was found, and what running the batch as it is would do."""
+        found = (
+            f"batch {self.planned.batch} of query {self.planned.query} does not go on from the progress of"
+            f" transactionalIdPrefix {self.prefix!r}: {self._found()}{_listed(self.differences)}."
+            f" {_effect(self.repeated, self.missed)}"
+        )
+        if self.planned.stateful and self.progress is not None and not self._has_its_state:
+            found += (
+                " What the query keeps (sums, windows, rows of a join) would go on from what this checkpoint has of"
+                " it: a new one has nothing, so that each sum begins at 0, and is written in the place of the right"
+                " one."
+            )
+        return found
 
     @property
     def message(self) -> str:
         """What is said where the batch is not run."""
-        return f"{self.reason} {self.advice}"
+        spent = ""
+        if self.override is not None and self.override != self.token:
+            spent = f" The token that was given, {self.override!r}, is for another batch or another progress record."
+        return f"{self.reason} Nothing was written.{spent} Ways out: {'; '.join(self.ways_out)}."
 
     def error(self) -> DataLoss:
         """The exception that says it."""
         return DataLoss(self.message, tag=self.tag)
 
+    @property
+    def ways_out(self) -> list[str]:
+        """What the user can do, each in a sentence."""
+        if self.progress is None:
+            return self._ways_without_progress()
+        theirs = _topics(self.progress.sources)
+        ours = _topics([*self.planned.starts, *self.planned.ends])
+        strange = bool(self.progress.query != self.planned.query and ours and theirs and not ours & theirs)
+        return [
+            *self._ways_of_another_query(theirs, strange=strange),
+            *self._ways_to_go_on(self.progress, strange=strange),
+            self._by_hand + _by_hand_does(self.repeated, self.missed),
+            f"`semel progress reset {shlex.quote(self.prefix)}` forgets the progress, for another, empty checkpoint"
+            f" (this one holds the refused batch) that begins by its startingOffsets{self._anew}",
+        ]
 
-def other_finding(label: str, start: str, recorded: str) -> Difference:
-    """A source that is not semel's stands elsewhere."""
-    return Difference(
-        f"{label} (not semel's) starts at {start} and the progress ends at {recorded}: which rows lie between cannot"
-        " be told"
-    )
+    @property
+    def _by_hand(self) -> str:
+        return f"onProgressMismatch=checkpoint:{self.token} runs this one batch as the checkpoint has it"
 
-
-def kind_finding(label: str) -> Difference:
-    """A source was exchanged for one of another kind."""
-    return Difference(
-        f"{label} is of another kind than in the progress, so their positions cannot be compared", apart=True
-    )
-
-
-def source_label(name: str | None, index: int) -> str:
-    """A source in a message: by its name where it has one, else by its position."""
-    return f"source {name!r}" if name is not None else f"source {index}"
-
-
-def cluster_finding(label: str, found: str, recorded: str) -> Difference:
-    """A source reads another cluster now."""
-    return Difference(
-        f"{label} reads cluster {found} and the progress is of cluster {recorded}, so their offsets cannot be compared",
-        apart=True,
-    )
-
-
-def added_finding(label: str) -> Difference:
-    """The progress knows nothing of a source."""
-    return Difference(f"{label} is not in the progress, so which of its rows were written cannot be told")
-
-
-def behind_finding(label: str, rows: Sequence[Rows]) -> Difference:
-    """Without progress, nothing says what became of the rows in front of a batch."""
-    return Difference(f"{label} of the batch begins behind {_ranges(rows)}, and nothing says that they were written")
-
-
-def began_finding(label: str, topic: str, partition: int, now: int, before: int) -> Difference:
-    """A query begins in front of where it once began."""
-    return Difference(
-        f"{label}: {topic}-{partition} begins at {now} now and began at {before}: this query has never read the rows"
-        " between"
-    )
-
-
-def moved_finding(label: str, topic: str, partition: int, start: int, recorded: int) -> Difference:
-    """A source begins with what another one has read and reads no more. With no rows where it begins exactly there."""
-    text = (
-        f"{label}: {topic}-{partition} was read up to {recorded} by another source of the query, which reads it no"
-        f" more, and starts at {start} here"
-    )
-    repeated = Rows(topic, partition, start, recorded) if start < recorded else None
-    missed = Rows(topic, partition, recorded, start) if start > recorded else None
-    return Difference(text, repeated=repeated, missed=missed, by_source=True)
-
-
-def unknown_start_finding(label: str) -> Difference:
-    """Nothing says where the batch starts to read a source."""
-    return Difference(f"where the batch starts to read {label} is not in the checkpoint")
-
-
-def gone_finding(label: str) -> Difference:
-    """The query no longer has a source."""
-    return Difference(f"{label} of the progress is not in the query")
-
-
-def topic_findings(
-    label: str, topic: str, start: TopicEnd | None, end: TopicEnd | None, recorded: TopicEnd | None
-) -> list[Difference]:
-    """Compare one topic of one source: where the batch starts (and ends, for its id), and where the progress ends."""
-    ids = [position.id for position in (end, start, recorded) if position is not None]
-    before = next((id for id in ids if id != ids[0]), None)
-    if before is not None:
-        text = f"{label}: topic {topic!r} was deleted and created again (id {before}, now {ids[0]})"
-        if start is not None and end is not None and recorded is not None and recorded.id == end.id:
-            return _of_the_topic_before(text, topic, end, recorded)
-        return [Difference(f"{text}, so its offsets cannot be compared", lost=True, apart=True)]
-    starts = start.end if start is not None else {}
-    ends = recorded.end if recorded is not None else {}
-    found = [
-        _partition_finding(label, topic, p, starts.get(p), ends.get(p)) for p in sorted(starts.keys() | ends.keys())
-    ]
-    return [finding for finding in found if finding is not None]
-
-
-def _of_the_topic_before(text: str, topic: str, end: TopicEnd, recorded: TopicEnd) -> list[Difference]:
-    """An old checkpoint: since it was written, the query has read the new topic.
-
-    From here it would read that from its beginning.
-    """
-    found = [Difference(f"{text}, and the progress is of the new one: this checkpoint is older")]
-    for partition, reached in sorted(recorded.end.items()):
-        first = (end.began or {}).get(partition, 0)
-        if first < reached:
-            repeated = Rows(topic, partition, first, reached)
-            found.append(
-                Difference(f"{topic}-{partition} of the new one is committed up to {reached}", repeated=repeated)
+    @property
+    def _anew(self) -> str:
+        if self.planned.stateful:
+            return (
+                ": with earliest its state is made anew from all rows that are there, and their output is written once"
+                " more"
             )
-        elif first > reached:
-            told = f"{topic}-{partition} of the new one begins at {first}, and is committed only up to {reached}"
-            found.append(Difference(told, missed=Rows(topic, partition, reached, first), lost=True))
-    return found
+        return ": what it reads from there is written, also what is written already"
 
+    def _ways_without_progress(self) -> list[str]:
+        return [
+            "if the prefix was changed, and no sink uses the former one any more:"
+            f" `semel progress rename <former> {shlex.quote(self.prefix)}`",
+            f"{self._by_hand}: right where all in front of it was written, by another sink or without exactly-once, or"
+            " where there was nothing to write (foreachBatch left out empty batches: have it call the sink for every"
+            " batch from now on); what was not will be missing",
+            "another, empty checkpoint begins by its startingOffsets (earliest: with all that is there): right where"
+            " nothing was written yet; what was is written once more",
+        ]
 
-def _partition_finding(
-    label: str, topic: str, partition: int, start: int | None, recorded: int | None
-) -> Difference | None:
-    where = f"{label}: {topic}-{partition}"
-    if start is None:
-        return Difference(f"{where} is in the progress (up to {recorded}) and not in the batch", by_source=True)
-    if recorded is None:
-        if start == 0:
-            return None
-        gone = Rows(topic, partition, 0, start)
-        return Difference(f"{where} is not in the progress and starts at {start} instead of 0", missed=gone, lost=True)
-    if start < recorded:
-        return Difference(
-            f"{where} starts at {start} and is committed up to {recorded}",
-            repeated=Rows(topic, partition, start, recorded),
+    def _ways_of_another_query(self, theirs: set[str], *, strange: bool) -> list[str]:
+        if not strange:
+            return []
+        return [
+            f"if the progress is another query's (it reads {', '.join(sorted(theirs))}), give this one a"
+            " transactionalIdPrefix of its own: what follows would be done to that query"
+        ]
+
+    def _ways_to_go_on(self, progress: Progress, *, strange: bool) -> list[str]:
+        if strange:
+            return []
+        if self.planned.stateful:  # no other checkpoint has its state
+            if progress.batch is None:
+                return []
+            return [
+                f"start from a copy of the checkpoint of query {progress.query} that has reached batch"
+                f" {progress.batch} (its folder offsets has a file of that name before it is started), if there is one"
+            ]
+        if any(one.apart for one in self.differences):
+            return []
+        where = _AS_SET if progress.batch is None else _AS_WRITTEN
+        by_source = any(one.by_source for one in self.differences)
+        return [f"{where} {_GO_ON} {_go_on(progress, by_source=by_source)}"]
+
+    @property
+    def _has_its_state(self) -> bool:
+        """Whether the state of this checkpoint is that which belongs to the progress."""
+        progress, batch = self.progress, self.planned.batch
+        assert progress is not None
+        at_it = progress.batch is not None and batch in (progress.batch, progress.batch + 1)
+        return progress.query == self.planned.query and at_it
+
+    def _found(self) -> str:
+        progress, query, batch = self.progress, self.planned.query, self.planned.batch
+        if progress is None:
+            return (
+                f"the checkpoint plans batch {batch}, and there is no progress at all (this sink is new in the query,"
+                " or its progress is lost, forgotten by `semel progress reset`, or written under another prefix; this"
+                " query wrote without exactly-once before, or did not call the sink for the batches before, as it must"
+                " for empty ones too)"
+            )
+        whose = "the same query" if progress.query == query else f"query {progress.query}"
+        reached = (
+            f"is batch {progress.batch} of {whose}"
+            if progress.batch is not None
+            else "was set by hand (`semel progress reset --to-offsets`, or `import`)"
         )
-    if start > recorded:
-        return Difference(
-            f"{where} starts at {start} and is committed only up to {recorded}",
-            missed=Rows(topic, partition, recorded, start),
-        )
-    return None
-
-
-def refuse(
-    query: str,
-    batch: int,
-    stateful: bool,
-    starts: Sequence[Source | None],
-    ends: Sequence[Source | None],
-    progress: Progress | None,
-    findings: Sequence[Difference],
-    override: str | None,
-    prefix: str,
-) -> Refuse:
-    """Put a refusal together."""
-    token = _token(query, batch, starts, ends, progress)
-    repeated = tuple(finding.repeated for finding in findings if finding.repeated is not None)
-    missed = tuple(finding.missed for finding in findings if finding.missed is not None)
-    spent = ""
-    if override is not None and override != token:
-        spent = f" The token that was given, {override!r}, is for another batch or another progress record."
-    ways = "; ".join(_ways_out(token, query, prefix, stateful, _topics([*starts, *ends]), progress, findings))
-    reason = (
-        f"batch {batch} of query {query} does not go on from the progress of transactionalIdPrefix {prefix!r}:"
-        f" {_found(query, batch, stateful, progress)}{_listed(findings)}. {_effect(repeated, missed)}"
-    )
-    if stateful and progress is not None and not _has_its_state(query, batch, progress):
-        reason += (
-            " What the query keeps (sums, windows, rows of a join) would go on from what this checkpoint has of it: a"
-            " new one has nothing, so that each sum begins at 0, and is written in the place of the right one."
-        )
-    advice = f"Nothing was written.{spent} Ways out: {ways}."
-    return Refuse(
-        reason,
-        advice,
-        token,
-        repeated,
-        missed,
-        "DATA_LOSS" if any(finding.lost for finding in findings) else "PROGRESS_MISMATCH",
-    )
-
-
-def _has_its_state(query: str, batch: int, progress: Progress) -> bool:
-    """Whether the state of this checkpoint is that which belongs to the progress."""
-    return progress.query == query and progress.batch is not None and batch in (progress.batch, progress.batch + 1)
-
-
-def _found(query: str, batch: int, stateful: bool, progress: Progress | None) -> str:
-    if progress is None:
-        return (
-            f"the checkpoint plans batch {batch}, and there is no progress at all (this sink is new in the query, or"
-            " its progress is lost, forgotten by `semel progress reset`, or written under another prefix; this query"
-            " wrote without exactly-once before, or did not call the sink for the batches before, as it must for"
-            " empty ones too)"
-        )
-    whose = "the same query" if progress.query == query else f"query {progress.query}"
-    reached = (
-        f"is batch {progress.batch} of {whose}"
-        if progress.batch is not None
-        else "was set by hand (`semel progress reset --to-offsets`, or `import`)"
-    )
-    state = ""
-    if progress.query == query and progress.batch is not None and batch > progress.batch + 1:
-        state = (
-            "; the sink was not called for the batches between, or wrote them elsewhere: foreachBatch must call"
-            " it for every batch, empty or not"
-        )
-    elif progress.query == query and progress.batch is not None and batch <= progress.batch:
-        state = "; the checkpoint is behind it: an older copy, or one whose newest files are gone"
-    if stateful and not _has_its_state(query, batch, progress):
-        state += (
-            "; this query keeps state (or cannot be told stateless), and the state that belongs to that progress"
-            " is not in this checkpoint"
-        )
-    return f"the checkpoint plans batch {batch}, the progress {reached}{state}"
+        state = ""
+        if progress.query == query and progress.batch is not None and batch > progress.batch + 1:
+            state = (
+                "; the sink was not called for the batches between, or wrote them elsewhere: foreachBatch must call"
+                " it for every batch, empty or not"
+            )
+        elif progress.query == query and progress.batch is not None and batch <= progress.batch:
+            state = "; the checkpoint is behind it: an older copy, or one whose newest files are gone"
+        if self.planned.stateful and not self._has_its_state:
+            state += (
+                "; this query keeps state (or cannot be told stateless), and the state that belongs to that progress"
+                " is not in this checkpoint"
+            )
+        return f"the checkpoint plans batch {batch}, the progress {reached}{state}"
 
 
 def _listed(findings: Sequence[Difference]) -> str:
@@ -319,69 +216,12 @@ def _effect(repeated: Sequence[Rows], missed: Sequence[Rows]) -> str:
 
 
 def _rows(verb: str, ranges: Sequence[Rows]) -> str:
-    return f"{verb} {_ranges(ranges)}" if ranges else ""
+    return f"{verb} {ranges_text(ranges)}" if ranges else ""
 
 
-def _ranges(ranges: Sequence[Rows]) -> str:
-    more = f" and rows of {len(ranges) - NAMED} more partitions" if len(ranges) > NAMED else ""
-    return f"rows {', '.join(map(str, ranges[:NAMED]))}{more} ({sum(r.end - r.first for r in ranges)} offsets)"
-
-
-def _ways_out(
-    token: str,
-    query: str,
-    prefix: str,
-    stateful: bool,
-    topics: set[str],
-    progress: Progress | None,
-    findings: Sequence[Difference],
-) -> Iterator[str]:
-    by_hand = f"onProgressMismatch=checkpoint:{token} runs this one batch as the checkpoint has it"
-    if progress is None:
-        yield (
-            "if the prefix was changed, and no sink uses the former one any more:"
-            f" `semel progress rename <former> {shlex.quote(prefix)}`"
-        )
-        yield (
-            f"{by_hand}: right where all in front of it was written, by another sink or without exactly-once, or"
-            " where there was nothing to write (foreachBatch left out empty batches: have it call the sink for every"
-            " batch from now on); what was not will be missing"
-        )
-        yield (
-            "another, empty checkpoint begins by its startingOffsets (earliest: with all that is there): right where"
-            " nothing was written yet; what was is written once more"
-        )
-        return
-    theirs = _topics(progress.sources)
-    strange = progress.query != query and topics and theirs and not topics & theirs
-    if strange:
-        yield (
-            f"if the progress is another query's (it reads {', '.join(sorted(theirs))}), give this one a"
-            " transactionalIdPrefix of its own: what follows would be done to that query"
-        )
-    if stateful and not strange and progress.batch is not None:  # no other checkpoint has its state
-        yield (
-            f"start from a copy of the checkpoint of query {progress.query} that has reached batch {progress.batch}"
-            " (its folder offsets has a file of that name before it is started), if there is one"
-        )
-    elif not stateful and not strange and not any(finding.apart for finding in findings):
-        where = _AS_SET if progress.batch is None else _AS_WRITTEN
-        yield f"{where} {_GO_ON} {_go_on(progress, by_source=any(finding.by_source for finding in findings))}"
-    yield by_hand + _by_hand_does(findings)
-    anew = (
-        ": with earliest its state is made anew from all rows that are there, and their output is written once more"
-        if stateful
-        else ": what it reads from there is written, also what is written already"
-    )
-    yield (
-        f"`semel progress reset {shlex.quote(prefix)}` forgets the progress, for another, empty checkpoint (this one"
-        f" holds the refused batch) that begins by its startingOffsets{anew}"
-    )
-
-
-def _by_hand_does(findings: Sequence[Difference]) -> str:
-    does = ["writes the rows to repeat once more"] if any(finding.repeated for finding in findings) else []
-    does += ["leaves the rows to miss out for good"] if any(finding.missed for finding in findings) else []
+def _by_hand_does(repeated: Sequence[Rows], missed: Sequence[Rows]) -> str:
+    does = ["writes the rows to repeat once more"] if repeated else []
+    does += ["leaves the rows to miss out for good"] if missed else []
     return f", which {' and '.join(does)}" if does else ", whatever that repeats or misses"
 
 
@@ -416,18 +256,3 @@ def _offsets(source: KafkaSource) -> str:
 
 def _topics(sources: Iterable[Source | None]) -> set[str]:
     return {topic for source in sources if isinstance(source, KafkaSource) for topic in source.topics}
-
-
-def _token(
-    query: str, batch: int, starts: Sequence[Source | None], ends: Sequence[Source | None], progress: Progress | None
-) -> str:
-    """A digest of P and N.
-
-    The batch's own offsets are in it too: a token must not fit other data that is planned under the same number.
-    """
-    planned = [
-        Progress(query=query, batch=batch, sources=tuple(s for s in side if s is not None)).encode()
-        for side in (starts, ends)
-    ]
-    parts = [progress.encode() if progress is not None else b"none", *planned]
-    return hashlib.sha256(b"\n".join(parts)).hexdigest()[:16]

@@ -12,43 +12,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from semel.spark.sink import progress_mismatch
-from semel.spark.sink.progress_mismatch import Difference, Refuse, Rows
+from semel.spark.sink import differences
+from semel.spark.sink.differences import Difference, Rows
+from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
+from semel.spark.sink.progress_mismatch import Mismatch
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, Source
 
-__all__ = ["Decision", "PlannedBatch", "Rebuild", "Run", "Skip", "SourceBatch", "reconcile"]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceBatch:
-    """One source of the batch at hand.
-
-    ``start`` is the end of the batch before, and ``began`` for what that end lacks; None for a new source that is not
-    semel's. ``end`` is this batch's; None for a named source that this batch knows nothing of yet. ``began`` is None
-    for sources that are not semel's.
-    """
-
-    name: str | None
-    start: Source | None
-    end: Source | None
-    began: KafkaSource | None
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedBatch:
-    """The micro-batch that Spark has planned: N of a query, with its sources in the order of the query."""
-
-    query: str
-    batch: int
-    stateful: bool
-    sources: tuple[SourceBatch, ...]
+__all__ = ["Decision", "Rebuild", "Run", "Skip", "reconcile"]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Execute and write the batch. ``forced`` is the refusal that only the user's token has set aside."""
+    """Execute and write the batch. ``overridden`` is the refusal that only the user's token has set aside."""
 
-    overridden: Refuse | None = None
+    overridden: Mismatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +38,7 @@ class Rebuild:
     """The batch is committed and its state may not be: execute it where the plan needs that, write nothing."""
 
 
-Decision = Run | Skip | Rebuild | Refuse
+Decision = Run | Skip | Rebuild | Mismatch
 
 
 def reconcile(
@@ -90,8 +67,7 @@ def reconcile(
         ]
         findings += _moved(planned, progress, match)
         findings += [
-            progress_mismatch.gone_finding(progress_mismatch.source_label(recorded.name, index))
-            for index, recorded in match.gone
+            differences.gone_finding(differences.source_label(recorded.name, index)) for index, recorded in match.gone
         ]
         # where another query began says nothing of this one
         ours = match.pairs if progress.query == planned.query else []
@@ -104,14 +80,10 @@ def reconcile(
         if allowed is not None:
             return allowed
         findings += [
-            progress_mismatch.added_finding(progress_mismatch.source_label(planned.sources[index].name, index))
+            differences.added_finding(differences.source_label(planned.sources[index].name, index))
             for index in match.added
         ] + earlier
-    ends = [source.end for source in planned.sources]
-    starts = [source.start for source in planned.sources]
-    refused = progress_mismatch.refuse(
-        planned.query, planned.batch, planned.stateful, starts, ends, progress, findings, override, prefix
-    )
+    refused = Mismatch(planned, progress, tuple(findings), prefix, override)
     return Run(overridden=refused) if override == refused.token else refused
 
 
@@ -184,27 +156,25 @@ def _behind(source: SourceBatch, index: int) -> list[Difference]:
         for p, end in sorted(topic.end.items())
     )
     rows = [Rows(name, p, first, end) for name, p, first, end in ends if first < end]
-    return [progress_mismatch.behind_finding(progress_mismatch.source_label(source.name, index), rows)] if rows else []
+    return [differences.behind_finding(differences.source_label(source.name, index), rows)] if rows else []
 
 
 def _compare_start(source: SourceBatch, index: int, recorded: Source) -> list[Difference]:
     """All that keeps a source's start from being exactly where the progress ends."""
-    label, start = progress_mismatch.source_label(source.name, index), source.start
+    label, start = differences.source_label(source.name, index), source.start
     if start is None:
-        return [progress_mismatch.unknown_start_finding(label)]
+        return [differences.unknown_start_finding(label)]
     if isinstance(start, OpaqueSource) and isinstance(recorded, OpaqueSource):
-        return (
-            [] if start.text == recorded.text else [progress_mismatch.other_finding(label, start.text, recorded.text)]
-        )
+        return [] if start.text == recorded.text else [differences.other_finding(label, start.text, recorded.text)]
     if isinstance(start, OpaqueSource) or isinstance(recorded, OpaqueSource):
-        return [progress_mismatch.kind_finding(label)]
+        return [differences.kind_finding(label)]
     end = source.end if isinstance(source.end, KafkaSource) else start
     elsewhere = next((cluster for cluster in (start.cluster, end.cluster) if cluster != recorded.cluster), None)
     if elsewhere is not None:
-        return [progress_mismatch.cluster_finding(label, elsewhere, recorded.cluster)]
+        return [differences.cluster_finding(label, elsewhere, recorded.cluster)]
     findings: list[Difference] = []
     for topic in sorted(start.topics.keys() | recorded.topics.keys()):
-        findings += progress_mismatch.topic_findings(
+        findings += differences.topic_findings(
             label, topic, start.topics.get(topic), end.topics.get(topic), recorded.topics.get(topic)
         )
     return findings
@@ -223,9 +193,9 @@ def _moved(planned: PlannedBatch, progress: Progress, match: _Match) -> list[Dif
     for index, source in enumerate(planned.sources):
         starts = _places(source.start)
         new = _places(source.end).keys() & starts.keys() - _places(recorded.get(index)).keys()
-        label = progress_mismatch.source_label(source.name, index)
+        label = differences.source_label(source.name, index)
         findings += [
-            progress_mismatch.moved_finding(label, place[1], place[3], starts[place], end)
+            differences.moved_finding(label, place[1], place[3], starts[place], end)
             for place, end in sorted(given_up)
             if place in new
         ]
@@ -248,10 +218,10 @@ def _begins_earlier(source: SourceBatch, index: int, recorded: Source) -> list[D
     """
     if source.began is None or not isinstance(recorded, KafkaSource):
         return []
-    label = progress_mismatch.source_label(source.name, index)
+    label = differences.source_label(source.name, index)
     known = {name: topic.began for name, topic in recorded.topics.items() if topic.began is not None}
     return [
-        progress_mismatch.began_finding(label, name, partition, offset, known[name][partition])
+        differences.began_finding(label, name, partition, offset, known[name][partition])
         for name, topic in source.began.topics.items()
         for partition, offset in topic.end.items()
         if name in known and offset < known[name].get(partition, 0)

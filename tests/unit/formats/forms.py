@@ -20,8 +20,9 @@ from semel import __version__
 from semel.errors import ConfigError, SemelError
 from semel.sandbox import background
 from semel.spark import source_offset, task_result, version_guard
-from semel.spark.sink.progress_mismatch import Refuse
-from semel.spark.sink.reconcile import PlannedBatch, SourceBatch, reconcile
+from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
+from semel.spark.sink.progress_mismatch import Mismatch
+from semel.spark.sink.reconcile import reconcile
 from semel.spark.source_offset import SourceOffset, TopicOffset
 from semel.transaction import ticket, transactional_id
 from semel.transaction.progress import record
@@ -73,7 +74,7 @@ def pickled(value: object) -> bytes:
 
 def token(planned: PlannedBatch) -> bytes:
     decided = reconcile(planned, PROGRESS)
-    assert isinstance(decided, Refuse)
+    assert isinstance(decided, Mismatch)
     return decided.token.encode()
 
 

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from semel.errors import DataLoss
-from semel.spark.sink.progress_mismatch import Refuse, Rows
-from semel.spark.sink.reconcile import Decision, PlannedBatch, Rebuild, Run, Skip, SourceBatch, reconcile
+from semel.spark.sink.differences import Rows
+from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
+from semel.spark.sink.progress_mismatch import Mismatch
+from semel.spark.sink.reconcile import Decision, Rebuild, Run, Skip, reconcile
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, Source, TopicEnd
 
 Q = "query-1"
@@ -40,8 +42,8 @@ def progress(batch: int | None, *sources: Source, query: str | None = Q, run: st
     return Progress(query=query, run=run, batch=batch, sources=sources)
 
 
-def refused(decision: Decision) -> Refuse:
-    assert isinstance(decision, Refuse), decision
+def refused(decision: Decision) -> Mismatch:
+    assert isinstance(decision, Mismatch), decision
     return decision
 
 
@@ -86,10 +88,10 @@ def test_stateful_does_not(batch: int, query: str) -> None:
     assert "keeps state" in found.message
     assert "cannot be told from offsets" in found.message
     assert "a new one has nothing, so that each sum begins at 0" in found.reason
-    assert "another, empty checkpoint (this one holds the refused batch) that begins" in found.advice
+    assert "another, empty checkpoint (this one holds the refused batch) that begins" in found.message
     assert "startingOffsets=committed" not in found.message, "an empty checkpoint has none of the state"
-    assert f"a copy of the checkpoint of query {Q} that has reached batch 41" in found.advice
-    assert "its state is made anew" in found.advice
+    assert f"a copy of the checkpoint of query {Q} that has reached batch 41" in found.message
+    assert "its state is made anew" in found.message
 
 
 @pytest.mark.parametrize(

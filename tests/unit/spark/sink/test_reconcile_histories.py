@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.spark.sink.progress_mismatch import Refuse
-from semel.spark.sink.reconcile import Decision, PlannedBatch, Rebuild, Run, Skip, SourceBatch, reconcile
+from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
+from semel.spark.sink.progress_mismatch import Mismatch
+from semel.spark.sink.reconcile import Decision, Rebuild, Run, Skip, reconcile
 from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
 
 Offsets = dict[int, int]
@@ -130,7 +131,7 @@ class World:
         decision = self.rule(PlannedBatch(self.checkpoint.query, number, self.stateful, (source,)), self.progress)
         rows = [(p, offset) for p in end for offset in range(start[p], end[p])]
         self.seen.add(type(decision).__name__)
-        if isinstance(decision, Refuse):
+        if isinstance(decision, Mismatch):
             return
         if isinstance(decision, Skip):
             assert not self.stateful
@@ -222,7 +223,7 @@ def long_histories(rule: Decide, stateful: bool) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("stateful", "reached"), [(False, {"Run", "Skip", "Refuse"}), (True, {"Run", "Rebuild", "Refuse"})]
+    ("stateful", "reached"), [(False, {"Run", "Skip", "Mismatch"}), (True, {"Run", "Rebuild", "Mismatch"})]
 )
 def test_histories_reach_every_decision(stateful: bool, reached: set[str]) -> None:
     assert long_histories(lambda planned, progress: reconcile(planned, progress), stateful) == reached
