@@ -161,21 +161,19 @@ def _write_down(client: Client, shown: OpenRows, topic: ProgressTopic, deadline:
 
 def _write_marker(client: Client, shown: OpenRows, deadline: Deadline, *, commit: bool) -> None:
     marker = marker_of(shown.opened, commit=commit)
-    while True:
+    for _ in deadline.attempts():
         leaders = newest_leaders(client, [shown.partition], deadline)
         if leaders[shown.partition][0] >= 0:
             write_markers(client, {shown.partition: marker}, leaders, deadline)
             if not _still_open(client, shown):
                 _check_no_other_end(client, shown, deadline, commit=commit)
                 return
-        if deadline.passed:
-            raise Retriable(
-                f"the marker was sent to {shown.partition[0]}-{shown.partition[1]}, and is not seen there after"
-                f" {deadline.timeout_ms:.0f} ms: readers wait still. Look again later with the same command; a second"
-                " marker does no harm.",
-                tag="MARKER_MISSING",
-            )
-        deadline.pause()
+    raise Retriable(
+        f"the marker was sent to {shown.partition[0]}-{shown.partition[1]}, and is not seen there after"
+        f" {deadline.timeout_ms:.0f} ms: readers wait still. Look again later with the same command; a second"
+        " marker does no harm.",
+        tag="MARKER_MISSING",
+    )
 
 
 def _check_no_other_end(client: Client, shown: OpenRows, deadline: Deadline, *, commit: bool) -> None:

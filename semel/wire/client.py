@@ -77,7 +77,7 @@ class Client(MetadataCache):
         deadline = deadline or self.deadline()
         api = type(request).__name__.removesuffix("Request")
         problem = ""
-        while True:
+        for _ in deadline.attempts():
             try:
                 connection = self.connect(target, deadline)
                 version = connection.versions.pick(type(request), *versions)
@@ -93,9 +93,7 @@ class Client(MetadataCache):
                 # a last try may have had no time to learn anything
                 problem = problem if problem and deadline.passed else error.message
                 self.forget(target)
-            if deadline.passed:
-                raise self._timeout(api, target, problem, deadline)
-            deadline.pause()
+        raise self._timeout(api, target, problem, deadline)
 
     def ask_leaders(
         self,
@@ -214,16 +212,15 @@ class Client(MetadataCache):
         Raises :class:`Retriable` at the deadline.
         """
         deadline = deadline or self.deadline()
-        while True:
+        for _ in deadline.attempts():
             try:
                 return self.connect(ANY, deadline).versions
             except Retriable as error:
-                if deadline.passed:
-                    subject = f"the cluster did not answer within {deadline.timeout_ms:.0f} ms"
-                    raise error_codes.given_up(
-                        subject, error.message, "Nothing was read or written by this request.", error.tag
-                    ) from None
-            deadline.pause()
+                problem = error
+        subject = f"the cluster did not answer within {deadline.timeout_ms:.0f} ms"
+        raise error_codes.given_up(
+            subject, problem.message, "Nothing was read or written by this request.", problem.tag
+        ) from None
 
     def lease(self, node: int, deadline: Deadline) -> Connection:
         """A connection that nobody else uses until it is given back: for whoever leaves answers on their way."""

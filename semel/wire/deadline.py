@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
 
 __all__ = ["Deadline"]
 
@@ -31,3 +32,12 @@ class Deadline:
         """Wait one back-off, but not beyond the end."""
         time.sleep(min(self._backoff * random.uniform(0.8, 1.2), self.remaining))
         self._backoff = min(self._backoff * 2, self._backoff_max)
+
+    def attempts(self) -> Iterator[None]:
+        """One pass through a loop at once, and one after each back-off until no time is left. What is behind the loop
+        says that it was in vain.
+        """
+        yield
+        while not self.passed:
+            self.pause()
+            yield

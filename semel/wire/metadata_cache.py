@@ -180,17 +180,14 @@ def newest_leaders(
 
 
 def _most(cache: MetadataCache, topics: Collection[str], deadline: Deadline) -> list[Metadata]:
-    while True:
+    for _ in deadline.attempts():
         brokers = cache.brokers(deadline)
         told = _told(cache, brokers, topics, deadline)
         if 2 * len(told) > len(brokers):
             return told
-        if deadline.passed:
-            raise Retriable(
-                f"only {len(told)} of {len(brokers)} brokers said who leads: whether that is still so, more of them"
-                " must say."
-            )
-        deadline.pause()
+    raise Retriable(
+        f"only {len(told)} of {len(brokers)} brokers said who leads: whether that is still so, more of them must say."
+    )
 
 
 def _known_to_any(cache: MetadataCache, topics: Collection[str], brokers: Collection[int], deadline: Deadline) -> bool:

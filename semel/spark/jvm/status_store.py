@@ -167,11 +167,7 @@ def wait_until_current(spark: SparkSession, seconds: float) -> bool:
         finally:
             context.setLocalProperty("spark.jobGroup.id", group)  # type: ignore[arg-type]  # None unsets it
         books, deadline = _books_of(context), poll_deadline(seconds)
-        while not _ids_of(books, behind):
-            if deadline.passed:
-                return False
-            deadline.pause()
-        return True
+        return any(_ids_of(books, behind) for _ in deadline.attempts())
 
 
 @dataclass(frozen=True, slots=True)

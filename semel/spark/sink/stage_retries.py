@@ -158,7 +158,7 @@ class Proof:
         is none.
         """
         deadline = status_store.poll_deadline(_SECONDS)
-        while True:
+        for _ in deadline.attempts():
             jobs = list(self._jobs())
             # those that it has read from have ended before it began; one that still runs is one that it did not need in
             # the end
@@ -166,9 +166,7 @@ class Proof:
                 stage is None and not self._awaited(jobs)
             ):
                 return jobs[::-1]
-            if deadline.passed:
-                raise self._late(f"Spark did not show within {_SECONDS:.0f} s how the jobs of the batch ended")
-            deadline.pause()
+        raise self._late(f"Spark did not show within {_SECONDS:.0f} s how the jobs of the batch ended")
 
     def _awaited(self, jobs: Sequence[Job]) -> bool:
         """Of this call alone: what of others still runs, nobody here has waited for."""
@@ -221,18 +219,16 @@ def prove_tasks(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
     """
     stage = _writing_stage(receipts)
     deadline = status_store.poll_deadline(_SECONDS)
-    while True:
+    for _ in deadline.attempts():
         jobs = [job for id in status_store.job_ids(spark) if (job := status_store.job(spark, id)) is not None]
         told = status_store.stage(spark, stage)
         if told is not None and any(stage in job.stages and not job.running for job in jobs):
             _check_written_once(told, receipts)
             return
-        if deadline.passed:
-            raise _unproven(
-                f"Spark did not show within {_SECONDS:.0f} s how the job of the tasks ended",
-                "Its driver has too much to do, or it keeps too few jobs (spark.ui.retainedJobs, 1000 by default).",
-            )
-        deadline.pause()
+    raise _unproven(
+        f"Spark did not show within {_SECONDS:.0f} s how the job of the tasks ended",
+        "Its driver has too much to do, or it keeps too few jobs (spark.ui.retainedJobs, 1000 by default).",
+    )
 
 
 def sink_made(prefix: str) -> None:

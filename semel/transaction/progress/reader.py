@@ -37,20 +37,18 @@ def committed_progress(
     progress = ProgressTopic(client, transactional_id, scope, progress_topic)
     if not progress.exists(deadline):
         return None
-    while True:
+    for _ in deadline.attempts():
         settled = progress.read(progress.write_read_barrier(), client.deadline())
         check_not_moved(settled, transactional_id)
         if not settled.open:
             return settled.newest.progress if settled.newest is not None else None
-        if deadline.passed:
-            raise Retriable(
-                f"a transaction of {transactional_id!r} is still open after {deadline.timeout_ms:.0f} ms, so where it"
-                " has got to is not settled. Nothing was read. Its owner may be at work: stop it. What one that has"
-                " died left open, the broker ends after that owner's transaction.timeout.ms: start again then. If it"
-                " stays for longer, its marker was lost: the next start of its owner heals that.",
-                tag="PROGRESS_OPEN",
-            )
-        deadline.pause()
+    raise Retriable(
+        f"a transaction of {transactional_id!r} is still open after {deadline.timeout_ms:.0f} ms, so where it"
+        " has got to is not settled. Nothing was read. Its owner may be at work: stop it. What one that has"
+        " died left open, the broker ends after that owner's transaction.timeout.ms: start again then. If it"
+        " stays for longer, its marker was lost: the next start of its owner heals that.",
+        tag="PROGRESS_OPEN",
+    )
 
 
 def holds_progress(

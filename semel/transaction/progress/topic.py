@@ -308,19 +308,17 @@ class ProgressTopic:
 
     def _all(self, deadline: Deadline) -> Iterator[LogRecord | EndMarker]:
         """Up to the end that the leader of the highest epoch names: a deposed one would name an older one."""
-        while True:
+        for _ in deadline.attempts():
             leaders = newest_leaders(self._client, [self.partition], deadline)
             found = list_offsets(
                 self._client, {self.partition: LATEST}, read_committed=False, leaders=leaders, deadline=deadline
             )
             if found:
                 return read_raw(self._client, self.partition, found[self.partition].offset, deadline)
-            if deadline.passed:
-                raise Retriable(
-                    f"no leader of {named([self.partition])} has said in {deadline.timeout_ms:.0f} ms where it ends."
-                    " Nothing was written."
-                )
-            deadline.pause()
+        raise Retriable(
+            f"no leader of {named([self.partition])} has said in {deadline.timeout_ms:.0f} ms where it ends."
+            " Nothing was written."
+        )
 
     def write(
         self, progress: Progress, identity: Identity, *, meanwhile: Callable[[], None] = lambda: None

@@ -66,16 +66,14 @@ def _await_leaders(client: Client, name: str, partitions: int, deadline: Deadlin
     """Wait until the cluster shows a topic with so many partitions, each with a leader, or until the deadline has
     passed.
     """
-    while True:
+    for _ in deadline.attempts():
         seen = client.existing({name}, deadline).get(name)
-        ready = (
+        if (
             seen is not None
             and len(seen.partitions) >= partitions
             and all(p.leader >= 0 for p in seen.partitions.values())
-        )
-        if ready or deadline.passed:
+        ):
             return
-        deadline.pause()
 
 
 def topic_config(
@@ -97,7 +95,7 @@ def own_config(client: Client, name: str, deadline: Deadline | None = None) -> d
 def broker_config(client: Client, keys: Collection[str], deadline: Deadline | None = None) -> dict[str, str | None]:
     """Settings of one broker of the cluster: whichever answers."""
     deadline = deadline or client.deadline()
-    while True:
+    for _ in deadline.attempts():
         problem = Retriable("the cluster names no broker at the moment.")
         for node in sorted(client.brokers(deadline)):
             try:
@@ -110,9 +108,7 @@ def broker_config(client: Client, keys: Collection[str], deadline: Deadline | No
                 )
             except Retriable as error:  # it is going down, or has gone: the others have the same settings
                 problem = error
-        if deadline.passed:
-            raise problem
-        deadline.pause()
+    raise problem
 
 
 def _describe(

@@ -54,3 +54,11 @@ def test_the_first_pause_keeps_to_the_longest_too(monkeypatch: pytest.MonkeyPatc
 
 def test_a_pause_does_not_reach_beyond_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(slept(monkeypatch, Deadline(30, backoff_ms=10_000, backoff_max_ms=10_000), 3)) <= 0.03
+
+
+@pytest.mark.parametrize("timeout", [0, 50])
+def test_attempts_are_one_at_least_and_end_with_the_time(timeout: float) -> None:
+    deadline = Deadline(timeout, backoff_ms=10, backoff_max_ms=10)
+    attempts = sum(1 for _ in deadline.attempts())
+    assert deadline.passed
+    assert attempts == 1 if timeout == 0 else 3 <= attempts <= 8
