@@ -15,13 +15,16 @@ from enum import Enum
 from semel.errors import ConfigError, DataLoss, SemelError, Unsupported
 from semel.read import NO_END, Range, check_ranges
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
-from semel.transaction.progress.record import KafkaSource, Progress, check_not_moved
-from semel.transaction.progress.topic import DEFAULT_TOPIC, Presence, ProgressTopic, find_faults
+from semel.transaction.progress.log import check_not_moved
+from semel.transaction.progress.reader import snapshot
+from semel.transaction.progress.record import KafkaSource, Progress
+from semel.transaction.progress.settings import look_for_faults
+from semel.transaction.progress.topic import DEFAULT_TOPIC, Presence, ProgressTopic
 from semel.transaction.takeover import progress_presence
 from semel.transaction.transactional_id import check_prefix
 from semel.wire.api import authorized_operations, topics
 from semel.wire.api.cluster_clock import Clock, controller_clock
-from semel.wire.api.offsets import LATEST, list_offsets, live_members
+from semel.wire.api.offsets import live_members
 from semel.wire.api.transactions import OPEN, describe
 from semel.wire.api_versions import Versions
 from semel.wire.client import Client
@@ -212,7 +215,7 @@ def _progress(client: Client, name: str) -> Iterator[Check]:
         yield _lacking(subject, able, ("Write", "Read"))
         return
     topic = client.topics({name}, deadline)[name]
-    faults, unchecked = find_faults(client, topic, deadline)
+    faults, unchecked = look_for_faults(client, topic, deadline)
     for fault in faults:
         yield Check(subject, fault, Result.REFUSED, "Change it, or name another with progressTopic.")
     for reason in unchecked:
@@ -360,8 +363,7 @@ def _resumes(client: Client, prefix: str, progress_topic: str) -> Check:
 
 
 def _newest(client: Client, topic: ProgressTopic, prefix: str) -> Progress | None:
-    end = list_offsets(client, {topic.partition: LATEST}, read_committed=False)[topic.partition].offset
-    settled = topic.read(end, client.deadline())
+    settled = snapshot(client, topic, client.deadline())
     check_not_moved(settled, prefix)
     return settled.newest.progress if settled.newest is not None else None
 

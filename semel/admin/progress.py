@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from semel.errors import ConfigError
 from semel.read.raw_log import EndMarker, LogRecord, read_raw
-from semel.transaction.progress.record import Progress, parse_progress_log
+from semel.transaction.progress.log import parse_progress_log
+from semel.transaction.progress.record import Progress
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.client import Client

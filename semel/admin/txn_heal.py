@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from semel.errors import ConfigError, Retriable
 from semel.read.raw_log import aborted_from
 from semel.transaction.markers.outcome import outcome_of_open_rows
-from semel.transaction.progress.record import ProgressLog, RecordedOutcome
+from semel.transaction.progress.log import ProgressLog
+from semel.transaction.progress.reader import read_everything
+from semel.transaction.progress.record import RecordedOutcome
 from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.transaction.transactional_id import parse
 from semel.wire.api.offsets import LATEST, list_offsets
@@ -270,7 +272,7 @@ def _check_not_open(found: TransactionDescription) -> None:
 def _progress(client: Client, transactional_id: str, progress_topic: str) -> ProgressLog:
     deadline = client.deadline()
     topic = ProgressTopic(client, parse(transactional_id).prefix, "query", progress_topic)
-    return topic.read(topic.write_read_barrier(), deadline) if topic.exists(deadline) else ProgressLog(())
+    return read_everything(topic, deadline) if topic.exists(deadline) else ProgressLog(())
 
 
 def _still_open(client: Client, shown: OpenRows) -> bool:

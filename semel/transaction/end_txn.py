@@ -12,7 +12,8 @@ from typing import NoReturn
 from semel.errors import AbortAndRetry, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
 from semel.transaction.ownership import SESSION, Ownership
-from semel.transaction.progress.record import ProgressLog
+from semel.transaction.progress.log import ProgressLog
+from semel.transaction.progress.reader import read_everything
 from semel.transaction.states import Event
 from semel.wire.api.transactions import EndAnswer, Identity, end
 from semel.wire.error_codes import briefly, name
@@ -195,7 +196,7 @@ def _how_it_ended(own: Ownership, identity: Identity, *, asked: bool) -> str:
     deadline = own.deadline()
     try:
         while True:
-            settled = own.progress.read(own.progress.write_read_barrier(), deadline)
+            settled = read_everything(own.progress, deadline)
             if not any((r.producer_id, r.epoch) == (identity.producer_id, identity.epoch) for r in settled.records):
                 if asked and written_by_successor(identity, own.progress_log, settled):
                     return "cannot be told any more: newer progress is there, and it drops what is older"

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from semel.errors import ConfigError
-from semel.transaction.progress.record import ProgressLog, ProgressRecord
+from semel.transaction.progress.log import ProgressLog, ProgressRecord
 from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.transaction.states import Event, States
 from semel.transaction.transactional_id import check_prefix

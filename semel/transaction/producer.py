@@ -22,7 +22,8 @@ from semel.transaction.group_offsets import await_group_offsets, group_view
 from semel.transaction.markers.heal import MarkerHealer
 from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
 from semel.transaction.ownership import Ownership, synchronized
-from semel.transaction.progress.record import Progress, ProgressRecord
+from semel.transaction.progress.log import ProgressRecord
+from semel.transaction.progress.record import Progress
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.states import Event, State
 from semel.transaction.takeover import take_over

@@ -19,7 +19,7 @@ from semel.transaction.group_offsets import check_no_live_members
 from semel.transaction.markers.heal import MarkerHealer
 from semel.transaction.markers.wait import OFFSETS_TOPIC, hanging_transactions, wait_for_markers
 from semel.transaction.ownership import Ownership
-from semel.transaction.progress.record import ProgressLog, check_not_moved
+from semel.transaction.progress.log import ProgressLog, check_not_moved
 from semel.transaction.progress.topic import Presence, ProgressTopic
 from semel.transaction.states import Event
 from semel.wire.api.transactions import describe, init_producer_id

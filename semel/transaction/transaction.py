@@ -20,7 +20,8 @@ from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
 from semel.transaction.output_topics import describe_output_topics
 from semel.transaction.ownership import Ownership, synchronized
 from semel.transaction.participant import Participant
-from semel.transaction.progress.record import Progress, ProgressRecord
+from semel.transaction.progress.log import ProgressRecord
+from semel.transaction.progress.record import Progress
 from semel.transaction.states import Event, State
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, Tickets, TicketTopic, Written
 from semel.transaction.validation import check_offsets, check_partitions

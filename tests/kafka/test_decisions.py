@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from semel.read.raw_log import LogRecord, read_raw
-from semel.transaction.progress.record import ProgressLog, RecordedOutcome, key_head
+from semel.transaction.progress.log import ProgressLog
+from semel.transaction.progress.record import RecordedOutcome, key_head
 from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.wire.api.produce import Appender, _Wave
 from semel.wire.client import Client

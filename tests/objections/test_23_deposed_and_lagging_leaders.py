@@ -20,7 +20,8 @@ import semel
 from semel.config import ClientConfig
 from semel.sandbox import Node, Sandbox
 from semel.transaction.markers.wait import wait_for_markers
-from semel.transaction.progress.topic import DEFAULT_TOPIC, PARTITIONS, ProgressTopic
+from semel.transaction.progress.settings import PARTITIONS
+from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.wire.api.transactions import Identity, open_transactions
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline

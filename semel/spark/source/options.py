@@ -13,28 +13,27 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from semel.config import MEANINGLESS, ClientConfig
 from semel.errors import ConfigError
 from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
 from semel.records.timestamps import TimestampOverflow
 from semel.spark.options import group_of, kafka_properties, known_names, number, one_of, truth
-from semel.strict_json import read_object
+from semel.spark.source.selection import SELECTIONS, Selection, malformed, read_json, selection_of
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.transactional_id import check_prefix
 
-__all__ = ["Assign", "Limits", "Resume", "Selection", "SourceOptions", "Start", "Subscribe", "SubscribePattern"]
+__all__ = ["Limits", "Resume", "SourceOptions", "Start"]
 
 log = logging.getLogger("semel.spark")
 
-_SELECTIONS = ("subscribe", "subscribePattern", "assign")
 _ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _TRIGGERS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 #: Retries, poll times and group names of Spark's own consumers: there are none here.
 _IGNORED = ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
 _KNOWN = (
-    *_SELECTIONS,
+    *SELECTIONS,
     "startingOffsets",
     "startingTimestamp",
     "startingOffsetsByTimestamp",
@@ -63,37 +62,8 @@ _REFUSED = {
 #: nothing more with 16).
 _FETCH_BYTES = 4 << 20
 _LATEST, _EARLIEST = -1, -2
-#: Longer ones take seconds to be understood, in each process that makes the source.
-_LONGEST_PATTERN = 10_000
-#: What counts in a regular expression for where its classes begin and end; a ] right behind the beginning is a
-#: character.
-_CLASS_MARKS = re.compile(r"\\.|\[\^?\]?|\]|&&", re.DOTALL)
 _DELAY_MS = 15 * 60 * 1000
 _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribe:
-    """These topics, with all their partitions."""
-
-    topics: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SubscribePattern:
-    """Every topic whose whole name matches, but Kafka's internal topics and semel's own progress."""
-
-    pattern: str
-
-
-@dataclass(frozen=True, slots=True)
-class Assign:
-    """These partitions and no others."""
-
-    partitions: tuple[tuple[str, int], ...]
-
-
-Selection = Subscribe | SubscribePattern | Assign
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +129,7 @@ class SourceOptions:
         return cls(
             config=ClientConfig.parse(properties),
             group=group,
-            selection=_selection(options),
+            selection=selection_of(options),
             starting=_starting(options, group, progress_topic),
             ending=_ending(options),
             progress_topic=progress_topic,
@@ -230,87 +200,6 @@ def _name_split(options: Mapping[str, str]) -> None:
         )
 
 
-# ---- what to read
-
-
-def _selection(options: Mapping[str, str]) -> Selection:
-    given = [name for name in _SELECTIONS if name in options]
-    if len(given) != 1:
-        found = f"{' and '.join(given)} were" if given else "none was"
-        raise ConfigError(
-            f"one of subscribe, subscribePattern and assign says what to read, and {found} given. Nothing was read."
-            " Give one of them."
-        )
-    name, text = given[0], options[given[0]].strip()
-    if name == "assign":
-        return Assign(_assigned(text))
-    if name == "subscribePattern":
-        return SubscribePattern(_pattern(text))
-    topics = tuple(dict.fromkeys(filter(None, (topic.strip() for topic in text.split(",")))))
-    if not topics:
-        raise ConfigError("subscribe names no topic. Nothing was read. Give it as topic[,topic].")
-    return Subscribe(topics)
-
-
-def _pattern(text: str) -> str:
-    if len(text) > _LONGEST_PATTERN:
-        raise ConfigError(
-            f"subscribePattern is longer than {_LONGEST_PATTERN} characters. Nothing was read. List the topics with"
-            " subscribe."
-        )
-    _check_flat_classes(text)
-    try:
-        re.compile(text)
-    except (
-        re.error,
-        RecursionError,
-        OverflowError,
-        ValueError,
-    ) as error:  # the last of a number with thousands of digits
-        raise ConfigError(
-            f"subscribePattern={text:.200} is no regular expression ({error}). Nothing was read. Correct it. Patterns"
-            r" are Python's, and lack some of Java's syntax: \Q...\E, \p{...}, \z."
-        ) from None
-    if not text:
-        raise ConfigError(
-            "subscribePattern is empty. Nothing was read. Give a regular expression that matches whole topic names."
-        )
-    return text
-
-
-def _check_flat_classes(pattern: str) -> None:
-    """Check that a pattern means in Python what it means in Java, as users of Spark's own source write it.
-
-    Raises :class:`ConfigError` for a class within a class and for ``&&`` in one: Python takes both as characters.
-    """
-    inside = False
-    for found in _CLASS_MARKS.finditer(pattern):
-        mark = found[0]
-        if inside and (mark.startswith("[") or mark == "&&"):
-            raise ConfigError(
-                f"subscribePattern={pattern:.200} has {mark!r} within [...], which Java takes for classes that are"
-                " joined or cut, and Python, which reads it here, for characters. Nothing was read. Write one class"
-                r" without others in it, or \[ and \& for the characters.",
-                tag="PATTERN_SYNTAX",
-            )
-        if mark.startswith("["):
-            inside = True
-        elif mark == "]":
-            inside = False
-
-
-def _assigned(text: str) -> tuple[tuple[str, int], ...]:
-    value = _json("assign", text, '{"topic":[0,1]}')
-    listed = [(topic, index) for topic, indexes in value.items() if isinstance(indexes, list) for index in indexes]
-    if (
-        not listed
-        or not all(isinstance(v, list) and v for v in value.values())
-        or not all(type(i) is int and i >= 0 for _, i in listed)
-    ):
-        raise _malformed("assign", text, '{"topic":[0,1]}')
-    return tuple(sorted(set(listed)))
-
-
 # ---- where to start and end
 
 
@@ -368,14 +257,14 @@ def _by_time(options: Mapping[str, str], side: str, no_match: Literal["error", "
 
 def _partitions(name: str, text: str, *, least: int) -> dict[str, dict[int, int]]:
     example = '{"topic":{"0":23,"1":-1}}' if least < 0 else '{"topic":{"0":1700000000000}}'
-    value = _json(name, text, example)
+    value = read_json(name, text, example)
     try:
         parsed = {topic: {int(index): number for index, number in row.items()} for topic, row in value.items()}
     except (AttributeError, ValueError):
-        raise _malformed(name, text, example) from None
+        raise malformed(name, text, example) from None
     flat = [(index, number) for row in parsed.values() for index, number in row.items()]
     if not flat or not all(index >= 0 and type(number) is int and number >= least for index, number in flat):
-        raise _malformed(name, text, example)
+        raise malformed(name, text, example)
     return parsed
 
 
@@ -436,15 +325,3 @@ def _duration_ms(text: str | None) -> float:
 
 def _positive(options: Mapping[str, str], name: str) -> int | None:
     return number(options, name, 1, 1) if name in options else None
-
-
-def _json(name: str, text: str, example: str) -> dict[str, Any]:
-    try:
-        return read_object(text)
-    except ValueError:
-        raise _malformed(name, text, example) from None
-
-
-def _malformed(name: str, text: str, example: str) -> ConfigError:
-    others = {"startingOffsets": " or earliest, latest, committed", "endingOffsets": " or latest"}.get(name, "")
-    return ConfigError(f"{name}={text:.1000} cannot be understood. Nothing was read. Give it like {example}{others}.")

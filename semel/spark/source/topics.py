@@ -17,7 +17,8 @@ from semel.errors import ConfigError
 from semel.read import NO_END, Committed, Earliest, EndSpec, Loss, id_text, resolve
 from semel.read.data_loss import report
 from semel.spark.source.batch_ranges import PartitionPlan
-from semel.spark.source.options import Assign, Resume, SourceOptions, Start, Subscribe, SubscribePattern
+from semel.spark.source.options import Resume, SourceOptions, Start
+from semel.spark.source.selection import Assign, Subscribe, SubscribePattern
 from semel.spark.source.unsubscribed import drop_unsubscribed
 from semel.transaction.progress.reader import committed_progress, holds_progress
 from semel.transaction.progress.record import KafkaSource, Progress

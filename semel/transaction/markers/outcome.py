@@ -11,7 +11,7 @@ it had ended them, nobody knows, and the caller stops.
 from __future__ import annotations
 
 from semel.read.raw_log import end_behind, written_by
-from semel.transaction.progress.record import ProgressLog, ProgressRecord
+from semel.transaction.progress.log import ProgressLog, ProgressRecord
 from semel.wire.api.transactions import OpenTransaction
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from semel.errors import Retriable
 from semel.read.raw_log import first_record
-from semel.transaction.progress.record import Progress, check_not_moved, is_progress_key
-from semel.transaction.progress.topic import DEFAULT_TOPIC, PARTITIONS, ProgressTopic
+from semel.transaction.progress.log import ProgressLog, check_not_moved
+from semel.transaction.progress.record import Progress, is_progress_key
+from semel.transaction.progress.settings import PARTITIONS
+from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import Topic
 
-__all__ = ["committed_progress", "holds_progress"]
+__all__ = ["committed_progress", "holds_progress", "read_everything", "snapshot"]
 
 
 def committed_progress(
@@ -38,7 +40,7 @@ def committed_progress(
     if not progress.exists(deadline):
         return None
     for _ in deadline.attempts():
-        settled = progress.read(progress.write_read_barrier(), client.deadline())
+        settled = read_everything(progress, client.deadline())
         check_not_moved(settled, transactional_id)
         if not settled.open:
             return settled.newest.progress if settled.newest is not None else None
@@ -49,6 +51,17 @@ def committed_progress(
         " stays for longer, its marker was lost: the next start of its owner heals that.",
         tag="PROGRESS_OPEN",
     )
+
+
+def read_everything(progress: ProgressTopic, deadline: Deadline) -> ProgressLog:
+    """All that was there when this was called: a plain record is written, and bounds the read (PROTOCOL 2)."""
+    return progress.read(progress.write_read_barrier(), deadline)
+
+
+def snapshot(client: Client, progress: ProgressTopic, deadline: Deadline) -> ProgressLog:
+    """What a broker shows now, for people to look at: a deposed leader may show an older end. Writes nothing."""
+    end = list_offsets(client, {progress.partition: LATEST}, read_committed=False, deadline=deadline)
+    return progress.read(end[progress.partition].offset, deadline)
 
 
 def holds_progress(

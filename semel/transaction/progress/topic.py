@@ -17,10 +17,10 @@ from semel.read.raw_log import EndMarker, LogRecord, read_raw
 from semel.records.arrays import joined, validity
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
+from semel.transaction.progress.log import ProgressLog, parse_progress_log
 from semel.transaction.progress.record import (
     LOOK,
     Progress,
-    ProgressLog,
     RecordedOutcome,
     claim_key,
     claim_value,
@@ -28,9 +28,9 @@ from semel.transaction.progress.record import (
     decided_key,
     key_head,
     look_key,
-    parse_progress_log,
     progress_key,
 )
+from semel.transaction.progress.settings import OF_THE_BROKERS, OF_THE_TOPIC, PARTITIONS, faults
 from semel.transaction.ticket import Written
 from semel.wire.api import topics
 from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
@@ -41,63 +41,13 @@ from semel.wire.deadline import Deadline
 from semel.wire.metadata import Topic, TopicPartition, named
 from semel.wire.metadata_cache import newest_leaders
 
-__all__ = ["DEFAULT_TOPIC", "PARTITIONS", "Presence", "ProgressTopic", "find_faults"]
+__all__ = ["DEFAULT_TOPIC", "Presence", "ProgressTopic"]
 
 DEFAULT_TOPIC = "semel-progress"
-#: A prefix lives on partition murmur2(prefix) mod this, however many partitions more the topic has: adding some moves
-#: nobody.
-PARTITIONS = 16
 #: What a claim names that says nothing of other scopes: no log begins there.
 _NOWHERE = -1
-_CHECKED = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.replicas")
-_BROKER = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 
 log = logging.getLogger("semel.transaction")
-
-
-def find_faults(client: Client, topic: Topic, deadline: Deadline) -> tuple[list[str], list[str]]:
-    """For who only looks: what is wrong with a progress topic, each to follow its name, and what could not be checked,
-    and why.
-    """
-    unchecked: list[str] = []
-
-    def read(ask: Callable[[], dict[str, str | None]]) -> dict[str, str | None]:
-        try:
-            return ask()
-        except ConfigError as error:
-            unchecked.append(error.message)
-            return {}
-
-    settings = read(lambda: topics.topic_config(client, topic.name, _CHECKED, deadline))
-    log_settings = read(lambda: topics.broker_config(client, _BROKER, deadline))
-    found = (
-        [f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed"]
-        if len(topic.partitions) < PARTITIONS
-        else []
-    )
-    return found + (_faults(_replication(topic), settings, log_settings) if settings else []), unchecked
-
-
-def _replication(topic: Topic) -> int:
-    return min(len(partition.replicas) for partition in topic.partitions.values())
-
-
-def _faults(replication: int, settings: Mapping[str, str | None], log_settings: Mapping[str, str | None]) -> list[str]:
-    """How a topic of these settings could lose progress.
-
-    What could not be read of the transaction log is passed over.
-    """
-    found = []
-    policy, unclean, min_isr = (settings.get(name) for name in _CHECKED)
-    if policy != "compact":
-        found.append(f"has cleanup.policy={policy}: progress would be deleted with time; it must be exactly compact")
-    if unclean == "true":
-        found.append("allows unclean leader election: committed progress could be lost")
-    if replication < int(log_settings.get(_BROKER[0]) or 0):
-        found.append(f"has replication {replication}, less than the transaction log's {log_settings[_BROKER[0]]}")
-    if int(min_isr or 1) < int(log_settings.get(_BROKER[1]) or 0):
-        found.append(f"has min.insync.replicas={min_isr}, less than the transaction log's {log_settings[_BROKER[1]]}")
-    return found
 
 
 class Presence(Enum):
@@ -167,9 +117,9 @@ class ProgressTopic:
         return True
 
     def _create(self, log_settings: dict[str, str | None], deadline: Deadline) -> None:
-        wanted = int(log_settings.get(_BROKER[0]) or 3)
+        wanted = int(log_settings.get(OF_THE_BROKERS[0]) or 3)
         replication = min(wanted, len(self._client.brokers(deadline)))
-        min_isr = min(int(log_settings.get(_BROKER[1]) or 1), replication)
+        min_isr = min(int(log_settings.get(OF_THE_BROKERS[1]) or 1), replication)
         config = {
             "cleanup.policy": "compact",
             "unclean.leader.election.enable": "false",
@@ -199,16 +149,16 @@ class ProgressTopic:
             raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
         self._checked = topic.id
         try:
-            settings = topics.topic_config(self._client, self.name, _CHECKED, deadline)
+            found = topics.topic_config(self._client, self.name, OF_THE_TOPIC, deadline)
         except ConfigError as error:
             log.warning("the settings of progress topic %s are not checked: %s", self.name, error.message)
             return
-        for fault in _faults(_replication(topic), settings, log_settings):
+        for fault in faults(topic, found, log_settings):
             raise self._refused(fault)
 
     def _readable_broker_settings(self, deadline: Deadline) -> dict[str, str | None]:
         try:
-            return topics.broker_config(self._client, _BROKER, deadline)
+            return topics.broker_config(self._client, OF_THE_BROKERS, deadline)
         except ConfigError as error:
             log.warning(
                 "the replication of progress topic %s is not checked against the transaction log's: %s",

@@ -20,7 +20,8 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceT
 from semel.config import ClientConfig
 from semel.sandbox import Node, Sandbox, Secured, jars
 from semel.transaction.group_offsets import offsets_partition
-from semel.transaction.progress.topic import DEFAULT_TOPIC, PARTITIONS, ProgressTopic
+from semel.transaction.progress.settings import PARTITIONS
+from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.wire.api.offsets import live_members
 from semel.wire.api.transactions import fence
 from semel.wire.client import Client

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from semel.transaction.end_txn import written_by_successor
-from semel.transaction.progress.record import Progress, ProgressLog, ProgressRecord
+from semel.transaction.progress.log import ProgressLog, ProgressRecord
+from semel.transaction.progress.record import Progress
 from semel.wire.api.transactions import Identity
 
 OURS = Identity("orders", 7, 3)

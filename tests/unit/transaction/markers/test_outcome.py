@@ -12,14 +12,8 @@ import pytest
 from semel.errors import DataLoss, Unsupported
 from semel.read.raw_log import EndMarker, LogRecord
 from semel.transaction.markers.outcome import transaction_outcome
-from semel.transaction.progress.record import (
-    Progress,
-    RecordedOutcome,
-    claim_key,
-    decided_key,
-    parse_progress_log,
-    progress_key,
-)
+from semel.transaction.progress.log import parse_progress_log
+from semel.transaction.progress.record import Progress, RecordedOutcome, claim_key, decided_key, progress_key
 from semel.wire.deadline import Deadline
 
 QUERY, BATCH = progress_key("orders-out", "query"), progress_key("orders-out", "batch")

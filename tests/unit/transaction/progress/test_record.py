@@ -12,18 +12,16 @@ from hypothesis import strategies as st
 
 from semel.errors import DataLoss, Unsupported
 from semel.read.raw_log import EndMarker, LogRecord
+from semel.transaction.progress.log import ProgressLog, ProgressRecord, parse_progress_log
 from semel.transaction.progress.record import (
     KafkaSource,
     OpaqueSource,
     Progress,
-    ProgressLog,
-    ProgressRecord,
     TopicEnd,
     claim_key,
     claim_value,
     decided_key,
     is_progress_key,
-    parse_progress_log,
     progress_key,
 )
 

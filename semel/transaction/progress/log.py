@@ -1,0 +1,156 @@
+"""The log of one prefix's progress: which records count, as the markers behind them say (PROTOCOL 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from semel.errors import ConfigError
+from semel.read.raw_log import EndMarker, LogRecord
+from semel.transaction.progress.record import Progress, RecordedOutcome, claimed_from, key_head
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["ProgressLog", "ProgressRecord", "check_not_moved", "parse_progress_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRecord:
+    """A progress record, with who wrote it and where. ``committed`` is None while it is open."""
+
+    offset: int
+    producer_id: int
+    epoch: int
+    progress: Progress
+    committed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressLog:
+    """All that is known of one key: its records in order, each with how it was settled.
+
+    ``others`` are the records of the same prefix in other scopes: one identity has written them all. ``decided`` is
+    what owners and operators wrote down when markers were lost, in the order of the log.
+    """
+
+    records: tuple[ProgressRecord, ...]
+    others: tuple[ProgressRecord, ...] = ()
+    decided: tuple[RecordedOutcome, ...] = ()
+
+    @property
+    def newest(self) -> ProgressRecord | None:
+        """The newest record that was committed: P. None where that one forgets."""
+        return None if self.forgotten else self._last
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the newest record that was committed says that there is no progress (``semel progress reset``)."""
+        return self._last is not None and self._last.progress.forgotten
+
+    @property
+    def _last(self) -> ProgressRecord | None:
+        return next((record for record in reversed(self.records) if record.committed), None)
+
+    @property
+    def open(self) -> tuple[ProgressRecord, ...]:
+        """Records that no marker has settled yet."""
+        return tuple(record for record in self.everything if record.committed is None)
+
+    @property
+    def everything(self) -> tuple[ProgressRecord, ...]:
+        """The records of all scopes."""
+        return self.records + self.others
+
+    @property
+    def groups(self) -> dict[str, set[TopicPartition]]:
+        """Of each group, where the newest committed transaction and those behind it have put offsets: the ones before
+        were seen to be settled.
+        """
+        own = [record for record in self.everything if not record.progress.moved]  # that one was written by another id
+        last = max((record.offset for record in own if record.committed), default=-1)
+        found: dict[str, set[TopicPartition]] = {}
+        for record in own:
+            if record.offset >= last:
+                for group, parts in record.progress.groups.items():
+                    found.setdefault(group, set()).update(
+                        (topic, index) for topic, indexes in parts.items() for index in indexes
+                    )
+        return found
+
+    def outcome_of(self, producer_id: int, epoch: int) -> bool | None:
+        """How the transaction of this identity ended, by its newest record: committed, aborted, or None where no record
+        tells.
+        """
+        return next(
+            (r.committed for r in reversed(self.everything) if (r.producer_id, r.epoch) == (producer_id, epoch)), None
+        )
+
+    def decided_of(self, producer_id: int, epoch: int) -> bool | None:
+        """How the transaction of this identity was ended, by what was written down first: whoever comes later and says
+        otherwise does not count.
+        """
+        return next((d.committed for d in self.decided if (d.producer_id, d.epoch) == (producer_id, epoch)), None)
+
+
+def parse_progress_log(events: Iterable[LogRecord | EndMarker], key: bytes, where: str) -> ProgressLog:
+    """Pick one key's transactional records, each settled by the next marker of its producer id behind it, whatever that
+    marker's epoch.
+
+    A tombstone of a transaction is such a record: what it forgets is as it was until its transaction is committed.
+    Older records stay in the log until compaction comes by, which removes them before the tombstone; so they count only
+    as long as none follows them.
+    """
+    head, claims, looks, decisions = _notes(key)
+    records: list[ProgressRecord] = []
+    ours: list[bool] = []
+    decided: list[RecordedOutcome] = []
+    waiting: dict[int, list[int]] = {}
+    for event in events:
+        if isinstance(event, EndMarker):
+            for index in waiting.pop(event.producer_id, ()):
+                records[index] = replace(records[index], committed=event.commit)
+        elif (
+            event.key is None
+            or not event.key.startswith(head)
+            or event.key == looks
+            or (event.value is None and not event.transactional)
+        ):
+            continue
+        elif event.key == claims:
+            claimed_from(
+                event.value or b"", f"{where} offset {event.offset}"
+            )  # a newer semel's is refused: it may mean another thing
+        elif event.key.startswith(decisions):  # in version 1 they had one key for all
+            if event.value is not None:
+                decided.append(RecordedOutcome.decode(event.value, f"{where} offset {event.offset}"))
+        elif event.transactional:
+            waiting.setdefault(event.producer_id, []).append(len(records))
+            progress = (
+                Progress.decode(event.value, f"{where} offset {event.offset}")
+                if event.value is not None
+                else Progress(forgotten=True)
+            )
+            records.append(ProgressRecord(event.offset, event.producer_id, event.epoch, progress, None))
+            ours.append(event.key == key)
+    mine, others = (tuple(r for r, own in zip(records, ours, strict=True) if own is wanted) for wanted in (True, False))
+    return ProgressLog(mine, others, tuple(decided))
+
+
+def check_not_moved(settled: ProgressLog, transactional_id: str) -> None:
+    """Check that this id was not renamed (``semel progress rename``).
+
+    Raises :class:`ConfigError` if it was: what is read or written under the old one would be done twice.
+    """
+    for record in settled.records:
+        if record.committed and record.progress.moved:
+            raise ConfigError(
+                f"{transactional_id!r} was renamed to {record.progress.moved!r}. Nothing was written. Use that prefix.",
+                tag="PREFIX_MOVED",
+            )
+
+
+def _notes(key: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """What the keys of one prefix begin with, the keys of its claims and its looks, and what those of its decisions
+    begin with.
+    """
+    head = key_head(key)
+    return head, head + b'"scope":"claim"}]', head + b'"scope":"look"}]', head + b'"scope":"decided"'

@@ -1,0 +1,63 @@
+"""What a progress topic must be set to, so that no progress is lost (PROTOCOL 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from semel.errors import ConfigError
+from semel.wire.api import topics
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import Topic
+
+__all__ = ["OF_THE_BROKERS", "OF_THE_TOPIC", "PARTITIONS", "faults", "look_for_faults"]
+
+#: A prefix lives on partition murmur2(prefix) mod this, however many partitions more the topic has: adding some moves
+#: nobody.
+PARTITIONS = 16
+OF_THE_TOPIC = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.replicas")
+#: The transaction log's: progress must be as safe as what says how its transaction ended.
+OF_THE_BROKERS = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
+
+
+def look_for_faults(client: Client, topic: Topic, deadline: Deadline) -> tuple[list[str], list[str]]:
+    """For who only looks: what is wrong with a progress topic, each to follow its name, and what could not be checked,
+    and why.
+    """
+    unchecked: list[str] = []
+
+    def read(ask: Callable[[], dict[str, str | None]]) -> dict[str, str | None]:
+        try:
+            return ask()
+        except ConfigError as error:
+            unchecked.append(error.message)
+            return {}
+
+    settings = read(lambda: topics.topic_config(client, topic.name, OF_THE_TOPIC, deadline))
+    log_settings = read(lambda: topics.broker_config(client, OF_THE_BROKERS, deadline))
+    found = (
+        [f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed"]
+        if len(topic.partitions) < PARTITIONS
+        else []
+    )
+    return found + (faults(topic, settings, log_settings) if settings else []), unchecked
+
+
+def faults(topic: Topic, settings: Mapping[str, str | None], log_settings: Mapping[str, str | None]) -> list[str]:
+    """How a topic of these settings could lose progress, each to follow its name.
+
+    What could not be read of the transaction log is passed over.
+    """
+    found = []
+    replication = min(len(partition.replicas) for partition in topic.partitions.values())
+    policy, unclean, min_isr = (settings.get(name) for name in OF_THE_TOPIC)
+    log_replication, log_min_isr = (log_settings.get(name) for name in OF_THE_BROKERS)
+    if policy != "compact":
+        found.append(f"has cleanup.policy={policy}: progress would be deleted with time; it must be exactly compact")
+    if unclean == "true":
+        found.append("allows unclean leader election: committed progress could be lost")
+    if replication < int(log_replication or 0):
+        found.append(f"has replication {replication}, less than the transaction log's {log_replication}")
+    if int(min_isr or 1) < int(log_min_isr or 0):
+        found.append(f"has min.insync.replicas={min_isr}, less than the transaction log's {log_min_isr}")
+    return found
