@@ -10,12 +10,17 @@ from math import ceil
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["semel.testing.fixtures", "tests.spark.support.session"]
 
 _ROOT = Path(__file__).parents[1]
 _PATHS = [str(_ROOT), str(_ROOT / "tests" / "spark" / "beside"), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
+
+# How fast examples are made says how loaded the machine is, and nothing of the product.
+settings.register_profile("semel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("semel")
 
 _LONGEST = [
     "test_proof",

@@ -195,7 +195,7 @@ def outcome(buffer: bytes) -> pa.RecordBatch | str:
     return decoded
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(list(Codec)), st.integers(0, 2**32), st.integers(1, 8))
 @example(Codec.SNAPPY, 145, 1)
 def test_any_bytes_changed_give_rows_or_a_clear_error(codec: Codec, seed: int, many: int) -> None:
@@ -212,7 +212,7 @@ def test_any_bytes_changed_give_rows_or_a_clear_error(codec: Codec, seed: int, m
     assert found in ("CORRUPT_RECORDS", "BATCH_TOO_LARGE") if isinstance(found, str) else len(found) == len(SAMPLE)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=400))
 def test_any_bytes_at_all(raw: bytes) -> None:
     whole = written(enumerate(SAMPLE))

@@ -30,7 +30,7 @@ def expected(keys: list[bytes | None], partitions: int, sticky: int) -> list[int
     return [sticky if key is None else (their_murmur2(key) & 0x7FFFFFFF) % partitions for key in keys]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.one_of(st.none(), st.binary(max_size=40), st.sampled_from(list(VECTORS))), max_size=80),
     st.integers(1, 2**31 - 1),

@@ -26,7 +26,7 @@ from tests.unit.records.test_property import rows
 MIB = 1 << 20
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(rows, min_size=1, max_size=40), min_size=1, max_size=6),
     st.sampled_from(list(Codec)),
@@ -126,7 +126,7 @@ def test_headers_of_any_sizes_are_joined_in_pieces_below_the_limit() -> None:
     assert pack_headers(lists).lengths.tolist() == pack_headers(lists.slice(0)).lengths.tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(rows, min_size=1, max_size=60), st.integers(1, 400))
 def test_what_is_written_is_read_by_portions(given_rows: list[Row], portion: int) -> None:
     buffer = memoryview(appended(encode(table(given_rows), codec=Codec.ZSTD, max_bytes=20_000)))

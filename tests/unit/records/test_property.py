@@ -26,7 +26,7 @@ rows = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(rows, min_size=1, max_size=150), st.sampled_from(list(Codec)), st.booleans())
 def test_kafka_python_reads_what_we_write(given_rows: list[Row], codec: Codec, headers: bool) -> None:
     source = table(given_rows)
@@ -42,7 +42,7 @@ def test_kafka_python_reads_what_we_write(given_rows: list[Row], codec: Codec, h
     assert offset == len(given_rows)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(1, 300), rows), min_size=1, max_size=150),
     st.sampled_from(list(Codec)),
@@ -57,7 +57,7 @@ def test_we_read_what_kafka_python_writes(steps: list[tuple[int, Row]], codec: C
     assert rows_of(decode(buffer, scan(buffer), headers=True)) == [(base + delta, row) for delta, row in deltas]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(rows, max_size=150), st.sampled_from(list(Codec)), st.integers(9_000, 60_000), st.data())
 def test_round_trip_and_offset_range(given_rows: list[Row], codec: Codec, max_bytes: int, draw: st.DataObject) -> None:
     buffer = memoryview(appended(encode(table(given_rows), codec=codec, max_bytes=max_bytes + 9_000), base=100))
@@ -88,7 +88,7 @@ loose = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(loose, min_size=1, max_size=30),
     st.sampled_from(list(Codec)),

@@ -29,7 +29,7 @@ def test_nanoseconds_are_named_with_their_record() -> None:
     assert decode(buffer, scan(buffer), start=43)["offset"].to_pylist() == [43]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.one_of(st.integers(0, 10**13), st.sampled_from([LATEST, LATEST + 1, NANOSECONDS, 2**63 - 1])),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.admin.verify.record_id import IdPlace, _by_arrow, _by_python
@@ -68,7 +68,6 @@ def test_an_index() -> None:
     assert ids("json:$[0]", "value", [b'["x"]', b'"x"']) == [b"x", None]
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.dictionaries(

@@ -205,7 +205,7 @@ HISTORIES = st.lists(st.sampled_from(WEIGHTED), min_size=5, max_size=60)
 SEEDS = st.integers(0, 2**32)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(HISTORIES, SEEDS, st.booleans())
 def test_no_history_repeats_or_leaves_out_a_row(
     events: list[Callable[[World], None]], seed: int, stateful: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.read import Range
@@ -49,7 +49,6 @@ def test_shares_of_huge_offsets_are_exact() -> None:
     assert apply_rate_limit(huge, 2) == {("in", 0): 2**60 + 2}
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=8), st.integers(1, 2**40))
 def test_every_batch_moves_on_and_none_goes_too_far(waiting: list[int], most: int) -> None:
     found = shares(apply_rate_limit(parts(*waiting), most))
@@ -102,7 +101,6 @@ def test_one_task_for_each_partition_unless_more_were_asked_for() -> None:
     assert len(split_into_tasks(ranges, 10, 60)) >= 10
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=5), st.integers(1, 40), st.integers(1, 400))
 def test_dividing_neither_loses_nor_doubles_an_offset(sizes: list[int], least: int, most: int) -> None:
     ranges = [Range("in", "id", index, 5, 5 + size) for index, size in enumerate(sizes)]
