@@ -106,6 +106,7 @@ class MirrorStep(Step):
     FETCHED = "fetched"
     COPIED = "copied"
     PROVEN = "proven"
+    SEGMENTS_WRITTEN = "segments_written"
     COMMITTED = "committed"
 
 

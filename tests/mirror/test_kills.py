@@ -37,10 +37,11 @@ IN_THE_DRIVER: dict[Step, int] = {
     MirrorStep.PLANNED: 2,
     MirrorStep.COPIED: 3,
     MirrorStep.PROVEN: 4,
-    MirrorStep.COMMITTED: 5,
+    MirrorStep.SEGMENTS_WRITTEN: 5,
+    MirrorStep.COMMITTED: 6,
 }
 IN_A_TASK: dict[Step, int] = {
-    MirrorStep.FETCHED: 6,
+    MirrorStep.FETCHED: 7,
     ParticipantStep.STARTED: 9,
     ParticipantStep.SENT: 10,
     ParticipantStep.ACKNOWLEDGED: 11,
