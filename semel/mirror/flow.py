@@ -7,20 +7,23 @@ waited for. A doubt about what is there, or should be, ends the flow.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
 from semel.errors import AbortAndRetry, ConfigError, Retriable
+from semel.mirror.config import FlowConfig
 from semel.mirror.positions import flow_id
-from semel.mirror.properties import FlowConfig
 from semel.mirror.session import Session
 from semel.mirror.tries import Tries
 
-__all__ = ["Flow", "spark_session"]
+__all__ = ["Flow", "run_flows", "spark_session"]
+
+log = logging.getLogger("semel.mirror")
 
 #: So often in a row ``once`` tries a round.
 _TRIES = 5
@@ -53,6 +56,30 @@ class Flow:
                 tries.failed(error)
             else:
                 return
+
+
+def run_flows(spark: SparkSession, flows: Sequence[FlowConfig], stop: threading.Event, *, once: bool = False) -> None:
+    """Run flows side by side, a thread each, until all have ended. One that fails leaves the others running.
+
+    Then the first error is raised.
+    """
+    failed: list[Exception] = []
+
+    def run(config: FlowConfig) -> None:
+        try:
+            Flow(spark, config, stop).run(once=once)
+        except Exception as error:  # of what kind it may be: it is raised when the others have ended
+            failed.append(error)
+            if len(flows) > 1:
+                log.warning("%s has stopped, and the other flows go on: %s", config.title, error)
+
+    threads = [threading.Thread(target=run, args=[flow], name=flow.title, daemon=True) for flow in flows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def spark_session(master: str, settings: Mapping[str, str]) -> SparkSession:

@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Retriable
+from semel.mirror.config import FlowConfig
+from semel.mirror.groups import GroupFollower
 from semel.mirror.losses import (
     check_no_rows_without_position,
     check_not_lost,
@@ -17,10 +19,10 @@ from semel.mirror.losses import (
     check_targets_unchanged,
 )
 from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions
-from semel.mirror.properties import FlowConfig
 from semel.mirror.round import Ends, Round, stable_ends
 from semel.mirror.segment_topic import SegmentTopic
-from semel.mirror.topics import MirroredTopic, find, follow, wants
+from semel.mirror.topics import MirroredTopic, find, follow, sync_configs, wants
+from semel.mirror.translation import segments_end
 from semel.mirror.tries import Tries
 from semel.read.ranges import id_text
 from semel.steps import MirrorStep, reached
@@ -50,14 +52,17 @@ class Session:
         self._producer = Producer(self._target, id, scope=SCOPE)
         self._segments = SegmentTopic(self._target, id)
         self._segment_ticket: TicketTopic | None = None
+        self._groups = GroupFollower(config, id)
         self._topics: dict[str, MirroredTopic] = {}
         self._followed: float | None = None
+        self._synced: float | None = None
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
+            self._groups.__exit__()
             self._producer.__exit__(kind, error, trace)
         finally:
             self._source.close()
@@ -74,11 +79,15 @@ class Session:
     def work(self, tries: Tries, *, once: bool) -> None:
         """Rounds, until it is stopped or, with ``once``, done."""
         self._take_over()
+        self._groups.__enter__()
         wanted: Ends | None = None
         while not self._stop.is_set():
             try:
                 if self._refresh_is_due():
                     self._follow()
+                if _is_due(self._synced, self._config.configs_s):
+                    self._synced = time.monotonic()
+                    sync_configs(self._source, self._target, self._config, self._topics.values())
                 if once and wanted is None:
                     wanted = self._ends()
                 moved = self._round().run(self._ends(), wanted) is not None
@@ -99,7 +108,11 @@ class Session:
                 tries.failed(error)
                 continue
             tries.succeeded()
+            self._tell_groups()
             if not moved and wanted is not None:
+                self._groups.follow(
+                    checkpoints=self._config.checkpoints_s > 0, sync=self._config.sync_groups_s > 0, own=True
+                )
                 return
             if not moved:
                 self._stop.wait(_IDLE_S)
@@ -133,7 +146,7 @@ class Session:
             positions.check_same_flow(self._source.cluster, self._config.policy)
 
     def _refresh_is_due(self) -> bool:
-        return self._followed is None or 0 < self._config.refresh_s < time.monotonic() - self._followed
+        return self._followed is None or _is_due(self._followed, self._config.refresh_s)
 
     def _follow(self) -> None:
         """Find topics and partitions, have them on the target, and commit where those begin that were not there before.
@@ -198,6 +211,10 @@ class Session:
     def _ends(self) -> Ends:
         return stable_ends(self._source, self._partitions(), self._positions)
 
+    def _tell_groups(self) -> None:
+        if self._producer.progress is not None:
+            self._groups.tell(self._positions, segments_end(self._producer.progress, self._segments))
+
     def _round(self) -> Round:
         if self._segment_ticket is None:
             self._segment_ticket = self._segments.ensure(self._config.replication_factor)
@@ -213,3 +230,8 @@ class Session:
             self._segment_ticket,
             self._positions,
         )
+
+
+def _is_due(last: float | None, interval_s: int) -> bool:
+    """Whether something that is done in intervals is to be done now. An interval of 0 is never."""
+    return interval_s > 0 and (last is None or time.monotonic() - last > interval_s)
