@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
+from semel.cli.mirror_resolve import resolve
 from semel.cli.mirror_translate import translate
 from semel.cli.options import print_table
 from semel.config import ClientConfig
@@ -166,6 +167,6 @@ def _not_there(name: str, what: str) -> None:
 
 
 app.command("translate")(translate)
+app.command("resolve")(resolve)
 _not_there("status", "Show position and lag of each partition.")
 _not_there("adopt", "Go on where MirrorMaker 2 has come to.")
-_not_there("resolve", "Decide how to go on after a loss.")

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from semel.errors import ConfigError, Retriable
 from semel.mirror.config import FlowConfig
 from semel.mirror.losses import check_not_lost
+from semel.mirror.policy import ReplicationPolicy
 from semel.mirror.positions import OffsetAndEpoch, Positions
 from semel.mirror.segment_topic import SEGMENTS, SegmentTopic
 from semel.mirror.task import Assignment, Copied, copy
@@ -53,7 +54,12 @@ class Done:
     copied: Mapping[TopicPartition, tuple[int, int]]
 
 
-def stable_ends(source: Client, partitions: Mapping[TopicPartition, TopicPartition], positions: Positions) -> Ends:
+def stable_ends(
+    source: Client,
+    partitions: Mapping[TopicPartition, TopicPartition],
+    positions: Positions,
+    policy: ReplicationPolicy,
+) -> Ends:
     """The last stable offset of each partition that is mirrored."""
     if not partitions:
         return {}
@@ -62,7 +68,7 @@ def stable_ends(source: Client, partitions: Mapping[TopicPartition, TopicPartiti
     except ConfigError as error:
         if error.tag not in _GONE:
             raise
-        check_not_lost(source, {p: positions.at[p] for p in partitions if p in positions.at}, positions)
+        check_not_lost(source, {p: positions.at[p] for p in partitions if p in positions.at}, positions, policy)
         raise Retriable(
             "a topic seemed to be gone for a moment, and is there. Nothing was copied by this round."
         ) from None
@@ -132,7 +138,7 @@ class Round:
                     topic, index = partition
                     planned = Range(topic, positions.ids[topic], index, at.offset, end, listed.leader_epoch)
                     parts.append(Assignment(planned, at.epoch, self.partitions[partition]))
-        check_not_lost(self.source, behind, positions)
+        check_not_lost(self.source, behind, positions, self.config.policy)
         return parts
 
     def _copy_in_transaction(self, shares: Sequence[Sequence[Assignment]]) -> Copied:
@@ -140,7 +146,7 @@ class Round:
             own = self.segments.partition
             *tickets, last = txn.tickets([*_targets(shares), [own]], {**self._tickets(), SEGMENTS: self.segment_ticket})
             with self._job(self.producer.timeout_ms - txn.age_ms):
-                copied = copy(self.spark.sparkContext, shares, tickets, self.config.source, self.config.target)
+                copied = copy(self.spark.sparkContext, shares, tickets, self.config)
                 reached(MirrorStep.COPIED, self.id)
                 prove_tasks(self.spark, copied.receipts)
             reached(MirrorStep.PROVEN, self.id)
@@ -155,7 +161,7 @@ class Round:
         """At least once: rows are visible as they come, and a round that dies in between writes them again."""
         tickets = non_transactional_tickets(_targets(shares), self._tickets())
         with self._job(self.producer.timeout_ms):
-            copied = copy(self.spark.sparkContext, shares, tickets, self.config.source, self.config.target)
+            copied = copy(self.spark.sparkContext, shares, tickets, self.config)
         reached(MirrorStep.COPIED, self.id)
         with self.producer.transaction() as txn:
             (last,) = txn.tickets([[self.segments.partition]], {SEGMENTS: self.segment_ticket})

@@ -19,6 +19,7 @@ from semel.mirror.losses import (
     check_targets_unchanged,
 )
 from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions
+from semel.mirror.resolution import skip_deleted
 from semel.mirror.round import Ends, Round, stable_ends
 from semel.mirror.segment_topic import SegmentTopic
 from semel.mirror.topics import MirroredTopic, find, follow, sync_configs, wants
@@ -39,7 +40,7 @@ log = logging.getLogger("semel.mirror")
 
 #: How long nothing is asked when nothing was new.
 _IDLE_S = 0.2
-_UNKNOWN, _ROWS_GONE = "OUTCOME_UNKNOWN", "ROWS_GONE"
+_UNKNOWN, _ROWS_GONE, _OFFSETS_GONE = "OUTCOME_UNKNOWN", "ROWS_GONE", "OFFSETS_GONE"
 
 
 class Session:
@@ -100,6 +101,8 @@ class Session:
                 tries.failed(error)
                 continue
             except DataLoss as error:
+                if error.tag == _OFFSETS_GONE and self._config.skips_deleted and self._skip_deleted():
+                    continue
                 if error.tag != _ROWS_GONE:
                     raise
                 # rows older than the target keeps them are deleted at each of its retention checks, in the round too;
@@ -153,16 +156,18 @@ class Session:
 
         Of topics that were mirrored, and are not there any more or others now, nobody knows whether all was copied.
         """
-        positions, before, alias = self._positions, self._topics, self._config.policy.target
+        positions, before, policy = self._positions, self._topics, self._config.policy
         found = find(self._source, self._config)
         same = {name for name, topic in found.items() if positions.ids.get(name) == id_text(topic.id)}
         doubtful = {name for name in positions.ids.keys() - same if wants(self._config, name)}
         if doubtful:
-            check_not_lost(self._source, {p: at for p, at in positions.at.items() if p[0] in doubtful}, positions)
+            check_not_lost(
+                self._source, {p: at for p, at in positions.at.items() if p[0] in doubtful}, positions, policy
+            )
             raise Retriable(f"{min(doubtful)} seemed to be another topic, or gone, for a moment. Nothing was copied.")
-        check_targets_exist(self._target, alias, {name: positions.targets[name][0] for name in same})
+        check_targets_exist(self._target, policy, {name: positions.targets[name][0] for name in same})
         self._topics = follow(self._source, self._target, self._config, found, before)
-        check_targets_unchanged(alias, self._topics, positions)
+        check_targets_unchanged(policy, self._topics, positions)
         reached(MirrorStep.TOPICS_FOLLOWED, self._id)
         self._begin(positions)
         if self._followed is None or self._topics != before:
@@ -206,10 +211,23 @@ class Session:
             for partition, row in listed.items()
         }
 
+    def _skip_deleted(self) -> bool:
+        """Commit positions after rows that retention has deleted, since the file asks for it. False if that is not all
+        that was lost.
+        """
+        moved, lost = skip_deleted(self._source, self._positions, self._topics)
+        for loss in lost:
+            count = loss.end - loss.start
+            log.warning("%s: %d offsets were not copied (on.data.loss=skip): %s", self._config.title, count, loss)
+        if lost:
+            with self._producer.transaction() as txn:
+                txn.commit(moved.progress())
+        return bool(lost)
+
     # ---- a round
 
     def _ends(self) -> Ends:
-        return stable_ends(self._source, self._partitions(), self._positions)
+        return stable_ends(self._source, self._partitions(), self._positions, self._config.policy)
 
     def _tell_groups(self) -> None:
         if self._producer.progress is not None:

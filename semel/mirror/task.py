@@ -24,8 +24,9 @@ from pyspark import SparkContext, TaskContext
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, DataLoss, SemelError
+from semel.mirror.config import FlowConfig
 from semel.mirror.copy import Piece, batches
-from semel.mirror.losses import ADVICE
+from semel.mirror.losses import advice
 from semel.mirror.positions import OffsetAndEpoch
 from semel.mirror.segments import Runs
 from semel.read.cursor import Taken
@@ -74,14 +75,20 @@ def copy(
     context: SparkContext,
     shares: Sequence[Sequence[Assignment]],
     tickets: Sequence[Ticket],
-    source: Mapping[str, str],
-    target: Mapping[str, str],
+    config: FlowConfig,
 ) -> Copied:
-    """Run the job: ``shares[i]`` is copied with ``tickets[i]``, by clients of these properties.
+    """Run the job: ``shares[i]`` is copied with ``tickets[i]``, by clients of the flow's properties.
 
     Raises the first error of ours that a task met, and :class:`AbortAndRetry` where Spark gave the job up.
     """
-    task = partial(_task, shares=list(shares), tickets=list(tickets), source=dict(source), target=dict(target))
+    task = partial(
+        _task,
+        shares=list(shares),
+        tickets=list(tickets),
+        source=dict(config.source),
+        target=dict(config.target),
+        ways_out=advice(config.policy),
+    )
     job = context.parallelize(range(len(shares)), len(shares)).mapPartitions(SealedWriting(*pack(task)))
     try:
         answers: list[pa.RecordBatch] = job.collect()
@@ -116,6 +123,7 @@ def _task(
     tickets: Sequence[Ticket],
     source: Mapping[str, str],
     target: Mapping[str, str],
+    ways_out: str,
 ) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     assert context is not None, "runs in a Spark task only"
@@ -123,7 +131,7 @@ def _task(
     try:
         writer = client(ClientConfig.parse(target))
         participant = Participant(writer, tickets[number], attempt=attempt, stage=stage, task=number)
-        reader = _reader(source, shares[number])
+        reader = _reader(source, shares[number], ways_out)
         share = _Share(
             participant, {part.range.topic_partition: part.target for part in shares[number]}, tickets[number]
         )
@@ -140,9 +148,9 @@ def _task(
     yield came
 
 
-def _reader(source: Mapping[str, str], share: Sequence[Assignment]) -> Reader:
+def _reader(source: Mapping[str, str], share: Sequence[Assignment], ways_out: str) -> Reader:
     epochs = {part.range.topic_partition: part.epoch for part in share}
-    return Reader(client(ClientConfig.parse(source)), [part.range for part in share], epochs=epochs, advice=ADVICE)
+    return Reader(client(ClientConfig.parse(source)), [part.range for part in share], epochs=epochs, advice=ways_out)
 
 
 class _Share:

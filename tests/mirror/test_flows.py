@@ -79,11 +79,10 @@ def test_both_directions_and_one_that_stops(a: Sandbox, b: Sandbox, spark: Spark
         admin = AdminClient({"bootstrap.servers": b.bootstrap_servers})
         admin.delete_topics([f"{alias}.{there}"])[f"{alias}.{there}"].result(30)
         wait_for(lambda: not partitions(b, f"{alias}.{there}"), "the target topic to be gone")
-        produce(a, there, [{"value": "nowhere to go"}])
+        wait_for(lambda: "has stopped, and the other flows go on" in flows.said(), "the flow that stops")
         produce(b, back, [{"value": "goes on", "partition": 0}] * 5)
         wait_for(lambda: copied(a, f"B.{back}", 105), "the flow that goes on")
         assert not flows.failed
-        wait_for(lambda: "has stopped, and the other flows go on" in flows.said(), "the flow that stops")
     (failed,) = flows.failed
     assert isinstance(failed, DataLoss)
     assert failed.tag == "TARGET_GONE"
