@@ -61,7 +61,11 @@ def batches(taken: Taken, target: TicketTopic, name: str) -> Iterator[Piece]:
     Raises :class:`~semel.errors.DataLoss` for a damaged batch, :class:`ConfigError` for a record that ``target``, which
     is called ``name``, does not take.
     """
-    wanted = [header for header in taken.batches if header.count and header.next_offset > taken.start]
+    wanted = [
+        header
+        for header in taken.batches
+        if header.count and header.next_offset > taken.start and header.base_offset < taken.end
+    ]
     for small, group in groupby(wanted, lambda header: _is_small(taken, header, target.max_bytes)):
         run = list(group)
         if small and len(run) > 1:
@@ -125,6 +129,8 @@ def _encoded_again(taken: Taken, header: BatchHeader, limit: int, name: str) -> 
 
 
 def _encoded(rows: pa.RecordBatch, codec: Codec, limit: int, name: str) -> list[Piece]:
+    if not rows.num_rows:
+        return []
     made = encode(rows.select(_RECORD), codec=codec, max_bytes=limit, max_record=_ANY_SIZE, where=name)
     offsets = numbers(rows.column("offset"))
     ends = np.cumsum([batch.count for batch in made])

@@ -155,6 +155,15 @@ def test_a_run_that_does_not_fit_stays_as_it_is() -> None:
     assert [len(one) for one in copied(text, most=300)] == [len(small), len(small), len(zeros)]
 
 
+def test_what_comes_after_the_end_is_left_out() -> None:
+    """An answer may bring more than the round was planned for, and a batch no record of what is wanted."""
+    text = in_a_row(batch(), batch(), batch())
+    assert records(copied(text, end=104)) == ALL
+    assert records(copied(text, end=106)) == ALL + ALL[:2]
+    gap = batch(last_offset_delta=9)
+    assert copied(gap, start=105) == []
+
+
 def test_damage_in_a_run_is_not_merged() -> None:
     text = bytearray(in_a_row(batch(), batch(), batch()))
     text[len(batch()) + HEADER_SIZE + 5] ^= 1
