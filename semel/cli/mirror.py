@@ -7,7 +7,7 @@ import signal
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,14 +15,19 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from semel.cli.mirror_resolve import resolve
+from semel.cli.mirror_status import status
 from semel.cli.mirror_translate import translate
 from semel.cli.options import print_table
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
 from semel.mirror.config import FlowConfig, MirrorConfig
+from semel.mirror.metrics import MirrorCollector
 from semel.mirror.properties import read_properties
 from semel.mirror.topics import preview
 from semel.wire.client import Client
+
+if TYPE_CHECKING:
+    from semel.spark.metrics.prometheus import MetricsServer
 
 __all__ = ["app"]
 
@@ -62,6 +67,9 @@ def run(
     conf: Annotated[
         list[str] | None, typer.Option(help="A setting of Spark's, as for spark-submit: NAME=VALUE.")
     ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve metrics for Prometheus on this port of this machine.", min=0, max=65535)
+    ] = None,
 ) -> None:
     """Run the flows that the file enables, until SIGTERM or Ctrl-C. `semel mirror FILE` means this.
 
@@ -82,10 +90,27 @@ def run(
             tag="MIRROR",
         ) from None
     spark = spark_session(master, settings)
+    server = None if metrics_port is None else _serve(metrics_port)
     try:
         run_flows(spark, config.flows, _stopped_by_signals(), once=once)
     finally:
         spark.stop()
+        if server is not None:
+            server.close()
+
+
+def _serve(port: int) -> MetricsServer:
+    from semel.spark.metrics.prometheus import serve_metrics
+
+    try:
+        from prometheus_client import CollectorRegistry
+    except ImportError:
+        return serve_metrics(port)  # says what is missing
+    registry = CollectorRegistry()
+    registry.register(MirrorCollector())
+    server = serve_metrics(port, registry=registry)
+    log.info("metrics: http://127.0.0.1:%d/metrics", server.port)
+    return server
 
 
 @app.command()
@@ -168,5 +193,5 @@ def _not_there(name: str, what: str) -> None:
 
 app.command("translate")(translate)
 app.command("resolve")(resolve)
-_not_there("status", "Show position and lag of each partition.")
+app.command("status")(status)
 _not_there("adopt", "Go on where MirrorMaker 2 has come to.")

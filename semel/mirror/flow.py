@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from semel.errors import AbortAndRetry, ConfigError, Retriable
 from semel.mirror.config import FlowConfig
+from semel.mirror.metrics import FlowMeter
 from semel.mirror.positions import flow_id
 from semel.mirror.session import Session
 from semel.mirror.tries import Tries
@@ -37,6 +38,7 @@ class Flow:
         self._config = config
         self._stop = stop
         self._id = flow_id(config.policy.source, config.policy.target)
+        self._meter = FlowMeter(config)
 
     def run(self, *, once: bool = False) -> None:
         """Copy until it is stopped; with ``once``, until what is there now is copied.
@@ -45,11 +47,17 @@ class Flow:
         source or the target are gone, :class:`~semel.errors.Fenced` if another mirror has taken over. What may pass is
         waited for, and raised with ``once`` after a few tries.
         """
+        try:
+            self._run(once=once)
+        finally:
+            self._meter.running = False
+
+    def _run(self, *, once: bool) -> None:
         _check_speculation_off(self._spark)
         tries = Tries(self._config.title, self._stop, most=_TRIES if once else None)
         while not self._stop.is_set():
             try:
-                with Session(self._spark, self._config, self._id, self._stop) as session:
+                with Session(self._spark, self._config, self._id, self._stop, self._meter) as session:
                     session.work(tries, once=once)
             except (AbortAndRetry, Retriable) as error:
                 # a cluster is away, or nobody said how the last round ended: taking over tells

@@ -49,7 +49,7 @@ Ends = Mapping[TopicPartition, Listed]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a round has copied of each source partition: records, and their bytes as they were written."""
+    """What a round has written to each target partition: records, and the bytes of their batches."""
 
     copied: Mapping[TopicPartition, tuple[int, int]]
 
@@ -99,11 +99,10 @@ class Round:
         reached(MirrorStep.PLANNED, self.id)
         copied = self._copy_in_transaction(shares) if self.config.exactly_once else self._copy_at_once(shares)
         reached(MirrorStep.COMMITTED, self.id)
-        sources = {target: source for source, target in self.partitions.items()}
         wrote = {
-            sources[target]: (one.records, one.size)
+            partition: (one.records, one.size)
             for receipt in copied.receipts
-            for target, one in receipt.wrote.items()
+            for partition, one in receipt.wrote.items()
         }
         log.info(
             "%s: round %d: %d records, %d bytes, %d of %d partitions, %.0f ms",

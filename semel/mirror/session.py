@@ -18,6 +18,7 @@ from semel.mirror.losses import (
     check_targets_exist,
     check_targets_unchanged,
 )
+from semel.mirror.metrics import FlowMeter
 from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions
 from semel.mirror.resolution import skip_deleted
 from semel.mirror.round import Ends, Round, stable_ends
@@ -46,7 +47,9 @@ _UNKNOWN, _ROWS_GONE, _OFFSETS_GONE = "OUTCOME_UNKNOWN", "ROWS_GONE", "OFFSETS_G
 class Session:
     """A flow between taking over and letting go."""
 
-    def __init__(self, spark: SparkSession, config: FlowConfig, id: str, stop: threading.Event) -> None:
+    def __init__(
+        self, spark: SparkSession, config: FlowConfig, id: str, stop: threading.Event, meter: FlowMeter
+    ) -> None:
         self._spark, self._config, self._stop, self._id = spark, config, stop, id
         self._source = Client(ClientConfig.parse(config.source))
         self._target = Client(ClientConfig.parse(config.target))
@@ -54,6 +57,7 @@ class Session:
         self._segments = SegmentTopic(self._target, id)
         self._segment_ticket: TicketTopic | None = None
         self._groups = GroupFollower(config, id)
+        self._meter = meter
         self._topics: dict[str, MirroredTopic] = {}
         self._followed: float | None = None
         self._synced: float | None = None
@@ -91,7 +95,7 @@ class Session:
                     sync_configs(self._source, self._target, self._config, self._topics.values())
                 if once and wanted is None:
                     wanted = self._ends()
-                moved = self._round().run(self._ends(), wanted) is not None
+                moved = self._copy(self._ends(), wanted)
             except AbortAndRetry as error:
                 tries.failed(error)
                 continue
@@ -218,6 +222,7 @@ class Session:
         moved, lost = skip_deleted(self._source, self._positions, self._topics)
         for loss in lost:
             count = loss.end - loss.start
+            self._meter.skipped += count
             log.warning("%s: %d offsets were not copied (on.data.loss=skip): %s", self._config.title, count, loss)
         if lost:
             with self._producer.transaction() as txn:
@@ -228,6 +233,15 @@ class Session:
 
     def _ends(self) -> Ends:
         return stable_ends(self._source, self._partitions(), self._positions, self._config.policy)
+
+    def _copy(self, ends: Ends, wanted: Ends | None) -> bool:
+        """Run a round. False if there was nothing to copy."""
+        done = self._round().run(ends, wanted)
+        at = self._positions.at
+        self._meter.set_lag({p: max(row.offset - at[p].offset, 0) for p, row in ends.items() if p in at})
+        if done is not None:
+            self._meter.add(done.copied)
+        return done is not None
 
     def _tell_groups(self) -> None:
         if self._producer.progress is not None:

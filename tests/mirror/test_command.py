@@ -34,7 +34,7 @@ def test_check_shows_what_would_be_done_and_does_nothing(a: Sandbox, b: Sandbox,
     assert topics_of(b) == before
 
 
-@pytest.mark.parametrize("command", ["status", "adopt"])
+@pytest.mark.parametrize("command", ["adopt"])
 def test_what_is_not_there_yet_says_so(command: str) -> None:
     arguments = ["mirror", command, "mm2.properties", "--source", "A"]
     refused = CliRunner().invoke(cli.app, arguments).exception
