@@ -20,9 +20,9 @@ from semel.cli.mirror_translate import translate
 from semel.cli.options import print_table
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
-from semel.mirror.config import FlowConfig, MirrorConfig
+from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
+from semel.mirror.config.properties import read_properties
 from semel.mirror.metrics import MirrorCollector
-from semel.mirror.properties import read_properties
 from semel.mirror.topics import preview
 from semel.wire.client import Client
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from semel.cli.options import confirm
 from semel.config import ClientConfig
 from semel.errors import ConfigError
-from semel.mirror.properties import read_properties
+from semel.mirror.config.properties import read_properties
 from semel.mirror.resolution import preview
 from semel.mirror.resolution import resolve as carry_out
 from semel.wire.client import Client

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from semel.cli.options import AsJson, print_json, print_table
 from semel.config import ClientConfig
-from semel.mirror.config import FlowConfig
-from semel.mirror.properties import read_properties
+from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.config.properties import read_properties
 from semel.mirror.status import PartitionStatus
 from semel.mirror.status import status as look
 from semel.wire.client import Client

@@ -13,11 +13,11 @@ from rich.table import Table
 from semel.cli.options import AsJson, print_json, print_table
 from semel.config import ClientConfig
 from semel.errors import ConfigError
-from semel.mirror.config import FlowConfig
+from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.config.properties import read_properties
+from semel.mirror.offsets.segments import Translated
+from semel.mirror.offsets.translation import Translator
 from semel.mirror.positions import flow_id
-from semel.mirror.properties import read_properties
-from semel.mirror.segments import Translated
-from semel.mirror.translation import Translator
 from semel.wire.api import groups
 from semel.wire.api.offsets import committed, live_members
 from semel.wire.client import Client

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from semel.errors import AbortAndRetry, ConfigError, Retriable
-from semel.mirror.config import FlowConfig
+from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.metrics import FlowMeter
 from semel.mirror.positions import flow_id
 from semel.mirror.session import Session

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from semel.errors import ConfigError
-from semel.mirror.config import FlowConfig
+from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.losses import check_no_rows_without_position
 from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions, flow_id
 from semel.mirror.topics import follow

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from semel.errors import ConfigError, Retriable
-from semel.mirror.config import FlowConfig
+from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.losses import check_not_lost
+from semel.mirror.offsets.segment_topic import SEGMENTS, SegmentTopic
 from semel.mirror.policy import ReplicationPolicy
 from semel.mirror.positions import OffsetAndEpoch, Positions
-from semel.mirror.segment_topic import SEGMENTS, SegmentTopic
 from semel.mirror.task import Assignment, Copied, copy
 from semel.mirror.topics import MirroredTopic
 from semel.read.ranges import Range

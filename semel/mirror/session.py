@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Retriable
-from semel.mirror.config import FlowConfig
-from semel.mirror.groups import GroupFollower
+from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.losses import (
     check_no_rows_without_position,
     check_not_lost,
@@ -19,12 +18,13 @@ from semel.mirror.losses import (
     check_targets_unchanged,
 )
 from semel.mirror.metrics import FlowMeter
+from semel.mirror.offsets.groups import GroupFollower
+from semel.mirror.offsets.segment_topic import SegmentTopic
+from semel.mirror.offsets.translation import segments_end
 from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions
 from semel.mirror.resolution import skip_deleted
 from semel.mirror.round import Ends, Round, stable_ends
-from semel.mirror.segment_topic import SegmentTopic
 from semel.mirror.topics import MirroredTopic, find, follow, sync_configs, wants
-from semel.mirror.translation import segments_end
 from semel.mirror.tries import Tries
 from semel.read.ranges import id_text
 from semel.steps import MirrorStep, reached

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from semel.admin.progress import list_progress
 from semel.errors import ConfigError, DataLoss
-from semel.mirror.config import FlowConfig
+from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.positions import SCOPE, Positions, flow_id
 from semel.mirror.topics import find
 from semel.read.data_loss import compare_ranges

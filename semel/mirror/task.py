@@ -24,11 +24,11 @@ from pyspark import SparkContext, TaskContext
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, DataLoss, SemelError
-from semel.mirror.config import FlowConfig
+from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.copy import Piece, batches
 from semel.mirror.losses import advice
+from semel.mirror.offsets.segments import Runs
 from semel.mirror.positions import OffsetAndEpoch
-from semel.mirror.segments import Runs
 from semel.read.cursor import Taken
 from semel.read.ranges import Range
 from semel.read.reader import Reader

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, Retriable
-from semel.mirror.config import FlowConfig
+from semel.mirror.config.flow_config import FlowConfig
 from semel.read.ranges import id_text
 from semel.transaction.ticket import TicketTopic
 from semel.wire.api import topics

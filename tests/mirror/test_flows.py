@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
 from semel.errors import DataLoss
+from semel.mirror.config.properties import read_properties
 from semel.mirror.flow import run_flows
-from semel.mirror.properties import read_properties
 from semel.sandbox import Sandbox
 from semel.wire.api.topics import own_config
 from semel.wire.client import Client

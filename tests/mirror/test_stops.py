@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from semel.errors import ConfigError, DataLoss, Fenced, SemelError
+from semel.mirror.config.properties import read_properties
 from semel.mirror.flow import Flow
-from semel.mirror.properties import read_properties
 from semel.sandbox import Sandbox
 from tests import topics
 from tests.mirror.support.harness import IDENTITY, alias_of, copy_once, mm2, partitions, produce, records, unique

@@ -17,8 +17,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from semel.mirror.config.properties import read_properties
 from semel.mirror.flow import Flow, run_flows
-from semel.mirror.properties import read_properties
 from semel.sandbox import Sandbox
 from tests.waiting import PATIENCE_S
 

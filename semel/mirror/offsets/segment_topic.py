@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError, Retriable
+from semel.mirror.offsets.segments import Runs, Segments, read_form, write_forms
 from semel.mirror.positions import Positions
-from semel.mirror.segments import Runs, Segments, read_form, write_forms
 from semel.read.ranges import Range, id_text
 from semel.read.reader import Reader
 from semel.records.partitioner import murmur2

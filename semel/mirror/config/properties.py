@@ -22,9 +22,8 @@ import javaproperties
 
 from semel.config import ClientConfig, nearest
 from semel.errors import ConfigError, SemelError
-from semel.mirror.config import FlowConfig, MirrorConfig
-from semel.mirror.config_providers import resolve
-from semel.mirror.keys import (
+from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
+from semel.mirror.config.keys import (
     ACCEPTED,
     CLIENT,
     FLOW,
@@ -37,6 +36,7 @@ from semel.mirror.keys import (
     is_shared,
     nothing,
 )
+from semel.mirror.config.providers import resolve
 from semel.mirror.policy import (
     DEFAULT_EXCLUDED,
     DEFAULT_EXCLUDED_CONFIGS,

@@ -8,9 +8,9 @@ import javaproperties
 import pytest
 
 from semel.errors import ConfigError, SemelError
-from semel.mirror.config import FlowConfig, MirrorConfig
-from semel.mirror.config_providers import resolve
-from semel.mirror.properties import read_properties
+from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
+from semel.mirror.config.properties import read_properties
+from semel.mirror.config.providers import resolve
 
 PLAIN = """
 clusters = A, B

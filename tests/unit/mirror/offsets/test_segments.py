@@ -10,8 +10,8 @@ import pytest
 
 from semel.errors import DataLoss
 from semel.mirror.copy import Piece
+from semel.mirror.offsets.segments import Runs, Segments, read_form, write_forms
 from semel.mirror.positions import OffsetAndEpoch, Positions
-from semel.mirror.segments import Runs, Segments, read_form, write_forms
 
 NO_BYTES = memoryview(b"")
 AT = ("t", 0)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from semel.errors import ConfigError
+from semel.mirror.offsets.segment_topic import SegmentTopic
+from semel.mirror.offsets.segments import Segments, Translated
 from semel.mirror.positions import SCOPE, Positions
-from semel.mirror.segment_topic import SegmentTopic
-from semel.mirror.segments import Segments, Translated
 from semel.transaction.progress.reader import committed_progress
 from semel.transaction.progress.record import Progress
 from semel.wire.api.offsets import EARLIEST, list_offsets

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from semel.config import ClientConfig
 from semel.errors import SemelError
-from semel.mirror.config import FlowConfig
-from semel.mirror.formats import Checkpoint, checkpoints_topic
+from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.offsets.formats import Checkpoint, checkpoints_topic
+from semel.mirror.offsets.segments import Translated
+from semel.mirror.offsets.translation import Translator
 from semel.mirror.positions import Positions
-from semel.mirror.segments import Translated
-from semel.mirror.translation import Translator
 from semel.steps import MirrorStep, reached
 from semel.transaction.output_topics import describe_output_topics, non_transactional_tickets
 from semel.transaction.participant import Participant
