@@ -19,6 +19,7 @@ from semel import cli
 from semel.sandbox import Sandbox
 from tests import topics
 from tests.mirror.support.harness import alias_of, copy_once, mm2, produce, records, transactions, unique
+from tests.mirror.support.mirror_maker import java
 
 
 def consume(sandbox: Sandbox, group: str, topic: str, count: int) -> list[bytes]:
@@ -134,6 +135,12 @@ def test_checkpoints_and_groups_that_follow(a: Sandbox, b: Sandbox, spark: Spark
     seen = checkpoints(b, f"{alias}.checkpoints.internal")
     assert seen == {(name, target, 0): (at, follows[target, 0], "") for name in (group, live)}
     assert offsets(b, excluded) == {}
+    with java() as jvm:  # Kafka's own reader of checkpoints
+        found = jvm.org.apache.kafka.connect.mirror.RemoteClusterUtils.translateOffsets(
+            {"bootstrap.servers": b.bootstrap_servers}, alias, group, jvm.java.time.Duration.ofSeconds(60)
+        )
+        told = {(one.topic(), one.partition()): found[one].offset() for one in found}
+    assert told == follows
     # KIP-656's group, and the one that lag tools read
     assert offsets(b, f"mirror.{alias}.B")[target, 0] == offsets(a, f"mirror.{alias}.B")[topic, 0]
 
