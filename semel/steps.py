@@ -98,7 +98,9 @@ class TwoPhaseStep(Step):
 
 
 class MirrorStep(Step):
-    """Steps of a flow of the mirror. ``FETCHED`` is passed in its tasks, the others in the driver."""
+    """Steps of a flow of the mirror. ``FETCHED`` is passed in its tasks, the others in the driver; the last two beside
+    its rounds, and only where there are groups.
+    """
 
     TOPICS_FOLLOWED = "topics_followed"
     BEGINNINGS_COMMITTED = "beginnings_committed"
@@ -106,7 +108,10 @@ class MirrorStep(Step):
     FETCHED = "fetched"
     COPIED = "copied"
     PROVEN = "proven"
+    SEGMENTS_WRITTEN = "segments_written"
     COMMITTED = "committed"
+    CHECKPOINTS_WRITTEN = "checkpoints_written"
+    GROUP_SYNCED = "group_synced"
 
 
 class ConnectStep(Step):

@@ -7,19 +7,27 @@ import signal
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
+from semel.cli.mirror_resolve import resolve
+from semel.cli.mirror_status import status
+from semel.cli.mirror_translate import translate
 from semel.cli.options import print_table
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
-from semel.mirror.properties import MirrorConfig, read_properties
+from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
+from semel.mirror.config.properties import read_properties
+from semel.mirror.metrics import MirrorCollector
 from semel.mirror.topics import preview
 from semel.wire.client import Client
+
+if TYPE_CHECKING:
+    from semel.spark.metrics.prometheus import MetricsServer
 
 __all__ = ["app"]
 
@@ -59,11 +67,14 @@ def run(
     conf: Annotated[
         list[str] | None, typer.Option(help="A setting of Spark's, as for spark-submit: NAME=VALUE.")
     ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve metrics for Prometheus on this port of this machine.", min=0, max=65535)
+    ] = None,
 ) -> None:
-    """Run the flow that the file enables, until SIGTERM or Ctrl-C. `semel mirror FILE` means this.
+    """Run the flows that the file enables, until SIGTERM or Ctrl-C. `semel mirror FILE` means this.
 
-    Ends with status 0 when it is stopped, or with --once done, and with 1 at an error. Started again, it goes on where
-    its last round was committed.
+    Ends with status 0 when it is stopped, or with --once done. A flow that fails leaves the others running; when none
+    runs, it ends with 1. Started again, it goes on where its last rounds were committed.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
@@ -71,7 +82,7 @@ def run(
     config = read_properties(file, _aliases(clusters))
     _say(config)
     try:
-        from semel.mirror.flow import Flow, spark_session
+        from semel.mirror.flow import run_flows, spark_session
     except ImportError as missing:
         raise ConfigError(
             f"the mirror needs {missing.name}, which is not installed. Nothing was copied. Run, in semel's checkout:"
@@ -79,10 +90,27 @@ def run(
             tag="MIRROR",
         ) from None
     spark = spark_session(master, settings)
+    server = None if metrics_port is None else _serve(metrics_port)
     try:
-        Flow(spark, config.flows[0], _stopped_by_signals()).run(once=once)
+        run_flows(spark, config.flows, _stopped_by_signals(), once=once)
     finally:
         spark.stop()
+        if server is not None:
+            server.close()
+
+
+def _serve(port: int) -> MetricsServer:
+    from semel.spark.metrics.prometheus import serve_metrics
+
+    try:
+        from prometheus_client import CollectorRegistry
+    except ImportError:
+        return serve_metrics(port)  # says what is missing
+    registry = CollectorRegistry()
+    registry.register(MirrorCollector())
+    server = serve_metrics(port, registry=registry)
+    log.info("metrics: http://127.0.0.1:%d/metrics", server.port)
+    return server
 
 
 @app.command()
@@ -92,10 +120,18 @@ def check(file: File, clusters: Clusters = "") -> None:
     Writes nothing, and needs no Spark.
     """
     config = read_properties(file, _aliases(clusters))
-    (flow,) = config.flows
+    console = Console(soft_wrap=True)
+    for flow in config.flows:
+        _check_flow(console, flow)
+    for key in config.accepted:
+        console.print(f"{key}: changes nothing here")
+    for what in config.not_done:
+        console.print(f"not done by this version: {what}")
+
+
+def _check_flow(console: Console, flow: FlowConfig) -> None:
     with Client(ClientConfig.parse(flow.source)) as source, Client(ClientConfig.parse(flow.target)) as target:
         rows = preview(source, target, flow)
-    console = Console(soft_wrap=True)
     console.print(
         f"{flow.title}, {'exactly once' if flow.exactly_once else 'AT LEAST ONCE'}, from the {flow.start} offset on"
     )
@@ -107,10 +143,6 @@ def check(file: File, clusters: Clusters = "") -> None:
             row.topic, str(row.partitions), row.target or "-", row.what if row.target else f"not mirrored: {row.what}"
         )
     print_table(console, table)
-    for key in config.accepted:
-        console.print(f"{key}: changes nothing here")
-    for what in config.not_done:
-        console.print(f"not done by this version: {what}")
 
 
 def _aliases(text: str) -> list[str]:
@@ -118,8 +150,8 @@ def _aliases(text: str) -> list[str]:
 
 
 def _say(config: MirrorConfig) -> None:
-    (flow,) = config.flows
-    log.info("%s: %s", flow.title, "exactly once" if flow.exactly_once else "AT LEAST ONCE, as the file says")
+    for flow in config.flows:
+        log.info("%s: %s", flow.title, "exactly once" if flow.exactly_once else "AT LEAST ONCE, as the file says")
     if config.accepted:
         log.warning("these keys change nothing here: %s", ", ".join(config.accepted))
     if config.not_done:
@@ -159,7 +191,7 @@ def _not_there(name: str, what: str) -> None:
         )
 
 
-_not_there("status", "Show position and lag of each partition.")
-_not_there("translate", "Translate the offsets of a group.")
+app.command("translate")(translate)
+app.command("resolve")(resolve)
+app.command("status")(status)
 _not_there("adopt", "Go on where MirrorMaker 2 has come to.")
-_not_there("resolve", "Decide how to go on after a loss.")

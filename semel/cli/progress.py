@@ -267,9 +267,9 @@ def _unknown(prefix: str, progress_topic: str, meaning: str = "") -> ConfigError
 def _of_a_mirror(prefix: str) -> ConfigError:
     return ConfigError(
         f"{prefix!r} is a flow of the mirror: its positions are offsets of another cluster, and cannot be set from"
-        " here. Nothing was changed. `semel mirror resolve` will set them, and is not there yet. Without"
-        " --to-offsets they are forgotten.",
-        tag="NOT_THERE_YET",
+        " here. Nothing was changed. After a loss, `semel mirror resolve` sets them. Without --to-offsets they are"
+        " forgotten.",
+        tag="OF_A_MIRROR",
     )
 
 

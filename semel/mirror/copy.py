@@ -9,43 +9,79 @@ by the same codec:
 - batches from which compaction has removed records;
 - batches with log-append time, whose records have no time of their own;
 - batches that are larger than the target topic allows.
+
+Runs of small batches are encoded again as few large ones. A Produce request carries one batch of each partition, so
+batches of one record would cost a request each. Where a run does not fit, its batches are copied whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
+import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError
 from semel.read.cursor import Taken
+from semel.records.arrays import numbers
 from semel.records.codecs import Codec
-from semel.records.decode import decode
+from semel.records.decode import decode, portions
 from semel.records.encode import encode
 from semel.records.header import BatchHeader, check_crc
+from semel.records.timestamps import LATEST
+from semel.records.varint import Ints
 from semel.transaction.ticket import TicketTopic
 
-__all__ = ["batches", "whole"]
+__all__ = ["SMALL", "Piece", "batches", "whole"]
 
 _RECORD = ["key", "value", "timestamp", "headers"]
 #: Of a record before compression: its producer was allowed to write it, and only the target topic counts.
 _ANY_SIZE = 2**31
+#: Batches below so many bytes are merged. Decoding and encoding cost more than a request does above it (measured).
+SMALL = 4096
 
 
-def batches(taken: Taken, target: TicketTopic, name: str) -> Iterator[memoryview]:
-    """The batches to write for what an answer brought of one partition, in order, without an identity.
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A batch to write, without an identity, and the source offset of each of its records: its ``first``, and where
+    they are not one after the other, all of them.
+    """
+
+    batch: memoryview
+    first: int
+    count: int
+    offsets: Ints | None = None
+
+
+def batches(taken: Taken, target: TicketTopic, name: str) -> Iterator[Piece]:
+    """The batches to write for what an answer brought of one partition, in order.
 
     Raises :class:`~semel.errors.DataLoss` for a damaged batch, :class:`ConfigError` for a record that ``target``, which
     is called ``name``, does not take.
     """
-    for header in taken.batches:
-        if not header.count or header.next_offset <= taken.start:
-            continue
-        if whole(header, taken.start, taken.end) and header.size <= target.max_bytes:
-            check_crc(taken.records, header, taken.part.range.name)
-            yield taken.records[header.position : header.position + header.size]
+    wanted = [
+        header
+        for header in taken.batches
+        if header.count and header.next_offset > taken.start and header.base_offset < taken.end
+    ]
+    for small, group in groupby(wanted, lambda header: _is_small(taken, header, target.max_bytes)):
+        run = list(group)
+        if small and len(run) > 1:
+            yield from _merged(taken, run, target.max_bytes, name)
         else:
-            yield from _encoded_again(taken, header, target.max_bytes, name)
+            for header in run:
+                yield from _one(taken, header, target.max_bytes, name)
+
+
+def _one(taken: Taken, header: BatchHeader, limit: int, name: str) -> Iterator[Piece]:
+    if whole(header, taken.start, taken.end) and header.size <= limit:
+        check_crc(taken.records, header, taken.part.range.name)
+        text = taken.records[header.position : header.position + header.size]
+        yield Piece(text, header.base_offset, header.count)
+    else:
+        yield from _encoded_again(taken, header, limit, name)
 
 
 def whole(header: BatchHeader, start: int, end: int) -> bool:
@@ -54,25 +90,62 @@ def whole(header: BatchHeader, start: int, end: int) -> bool:
     return wanted and header.count == header.last_offset_delta + 1 and not (header.control or header.log_append_time)
 
 
-def _encoded_again(taken: Taken, header: BatchHeader, limit: int, name: str) -> Iterator[memoryview]:
+def _is_small(taken: Taken, header: BatchHeader, limit: int) -> bool:
+    return (
+        header.size < SMALL
+        and header.size <= limit
+        and header.max_timestamp <= LATEST
+        and whole(header, taken.start, taken.end)
+    )
+
+
+def _merged(taken: Taken, run: Sequence[BatchHeader], limit: int, name: str) -> Iterator[Piece]:
+    """A run of small batches as few large ones, by the codec that most of its bytes have."""
+    sizes = {codec: sum(header.size for header in run if header.codec is codec) for codec in Codec}
+    codec = max(sizes, key=lambda codec: sizes[codec])
+    where = taken.part.range.name
+    for rows, _ in portions(taken.records, run, start=taken.start, end=taken.end, headers=True, where=where):
+        try:
+            yield from _encoded(rows, codec, limit, name)
+        except ConfigError:  # a record that fits by the codec that it has, and not by the common one
+            inside = _between(rows)
+            for header in run:
+                if header.next_offset > inside.start and header.base_offset < inside.stop:
+                    yield from _one(taken, header, limit, name)
+
+
+def _between(rows: pa.RecordBatch) -> range:
+    offsets = numbers(rows.column("offset"))
+    return range(int(offsets[0]), int(offsets[-1]) + 1)
+
+
+def _encoded_again(taken: Taken, header: BatchHeader, limit: int, name: str) -> Iterator[Piece]:
     where = taken.part.range.name
     rows = decode(taken.records, [header], start=taken.start, end=taken.end, headers=True, where=where)
-    records = rows.select(_RECORD)
     try:
-        encoded = encode(records, codec=header.codec, max_bytes=limit, max_record=_ANY_SIZE, where=name)
+        yield from _encoded(rows, header.codec, limit, name)
     except ConfigError as error:
-        raise _refused(rows, records, header.codec, limit, where, name) or error from None
-    for batch in encoded:
-        yield memoryview(b"".join(batch.chunks))
+        raise _refused(rows, header.codec, limit, where, name) or error from None
 
 
-def _refused(
-    rows: pa.RecordBatch, records: pa.RecordBatch, codec: Codec, limit: int, where: str, name: str
-) -> ConfigError | None:
+def _encoded(rows: pa.RecordBatch, codec: Codec, limit: int, name: str) -> list[Piece]:
+    if not rows.num_rows:
+        return []
+    made = encode(rows.select(_RECORD), codec=codec, max_bytes=limit, max_record=_ANY_SIZE, where=name)
+    offsets = numbers(rows.column("offset"))
+    ends = np.cumsum([batch.count for batch in made])
+    parts = np.split(offsets, ends[:-1])
+    return [
+        Piece(memoryview(b"".join(batch.chunks)), int(part[0]), batch.count, part)
+        for batch, part in zip(made, parts, strict=True)
+    ]
+
+
+def _refused(rows: pa.RecordBatch, codec: Codec, limit: int, where: str, name: str) -> ConfigError | None:
     """Find the record that cannot be encoded, for the message: this is the end of the flow, so it may take its time."""
-    for row in range(records.num_rows):
+    for row in range(rows.num_rows):
         try:
-            encode(records.slice(row, 1), codec=codec, max_bytes=limit, max_record=_ANY_SIZE, where=name)
+            _encoded(rows.slice(row, 1), codec, limit, name)
         except ConfigError as error:
             offset = rows.column("offset")[row].as_py()
             return ConfigError(

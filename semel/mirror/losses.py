@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from semel.errors import ConfigError, DataLoss
+from semel.mirror.policy import ReplicationPolicy
 from semel.mirror.positions import OffsetAndEpoch, Positions
 from semel.mirror.topics import MirroredTopic
 from semel.read.data_loss import check_ranges
@@ -19,25 +20,37 @@ from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
 __all__ = [
-    "ADVICE",
+    "advice",
     "check_no_rows_without_position",
     "check_not_lost",
     "check_targets_exist",
     "check_targets_unchanged",
 ]
 
-#: What can be done where rows of the source are gone.
-ADVICE = (
-    "nothing more is copied by this flow. To go on without them, its position has to be set behind them: `semel mirror"
-    " resolve` will do that, and is not there yet; without it, leave the topic out (topics.exclude)"
-)
-_WITHOUT_RESOLVE = (
-    "Nothing more is copied. `semel mirror resolve` will copy it again or leave it, and is not there yet; without it,"
-    " leave its source out (topics.exclude)."
-)
+
+def advice(policy: ReplicationPolicy) -> str:
+    """What can be done where rows of the source are gone."""
+    return (
+        "nothing more is copied by this flow. (1) To go on without them: `semel mirror resolve FILE --source"
+        f" {policy.source} --target {policy.target} --topic TOPIC --skip`. (2) To copy a topic again: delete its target"
+        " topic, then give --restart. (3) To leave it out: topics.exclude"
+    )
 
 
-def check_not_lost(source: Client, doubtful: Mapping[TopicPartition, OffsetAndEpoch], positions: Positions) -> None:
+def _ways_out(policy: ReplicationPolicy, topic: str) -> str:
+    command = f"`semel mirror resolve FILE --source {policy.source} --target {policy.target} --topic {topic}"
+    return (
+        f"Nothing more is copied. (1) To copy all of it again: {command} --restart`. (2) To go on with what is new:"
+        f" {command} --skip`. (3) To leave it out: topics.exclude."
+    )
+
+
+def check_not_lost(
+    source: Client,
+    doubtful: Mapping[TopicPartition, OffsetAndEpoch],
+    positions: Positions,
+    policy: ReplicationPolicy,
+) -> None:
     """Raise :class:`DataLoss` where the source really has not what was copied up to there, and not only a broker is
     behind.
     """
@@ -46,31 +59,35 @@ def check_not_lost(source: Client, doubtful: Mapping[TopicPartition, OffsetAndEp
         for (topic, index), at in sorted(doubtful.items())
     ]
     if ranges:
-        check_ranges(source, ranges, fail_on_data_loss=True, advice=ADVICE)
+        check_ranges(source, ranges, fail_on_data_loss=True, advice=advice(policy))
 
 
-def check_targets_exist(target: Client, alias: str, known: Mapping[str, str]) -> None:
+def check_targets_exist(target: Client, policy: ReplicationPolicy, known: Mapping[str, str]) -> None:
     """A target topic that was deleted is not made again: it would lack what was copied into it.
 
     ``known`` are the target topics of source topics that are mirrored.
     """
-    gone = sorted(set(known.values()) - target.existing(known.values()).keys())
+    there = target.existing(known.values())
+    gone = sorted(topic for topic, name in known.items() if name not in there)
     if gone:
         raise DataLoss(
-            f"topic {gone[0]} of {alias} is not there any more, and with it what was copied into it."
-            f" {_WITHOUT_RESOLVE}",
+            f"topic {known[gone[0]]} of {policy.target} is not there any more, and with it what was copied into it."
+            f" {_ways_out(policy, gone[0])}",
             tag="TARGET_GONE",
         )
 
 
-def check_targets_unchanged(alias: str, topics: Mapping[str, MirroredTopic], positions: Positions) -> None:
+def check_targets_unchanged(
+    policy: ReplicationPolicy, topics: Mapping[str, MirroredTopic], positions: Positions
+) -> None:
     """A target topic that was deleted, and made again since, lacks what was copied into it."""
     for name, (target, id) in positions.targets.items():
         known = topics.get(name)
         if known is not None and id_text(known.ticket.id) != id:
             raise DataLoss(
-                f"topic {target} of {alias} was created again: its id was {id}, and is {id_text(known.ticket.id)}. What"
-                f" was copied from {name} until now is not in it. {_WITHOUT_RESOLVE}",
+                f"topic {target} of {policy.target} was created again: its id was {id}, and is"
+                f" {id_text(known.ticket.id)}. What was copied from {name} until now is not in it."
+                f" {_ways_out(policy, name)}",
                 tag="TARGET_RECREATED",
             )
 

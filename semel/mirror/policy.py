@@ -16,10 +16,26 @@ from dataclasses import dataclass
 from semel.errors import ConfigError
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 
-__all__ = ["DEFAULT_EXCLUDED", "ReplicationPolicy", "TopicFilter"]
+__all__ = [
+    "DEFAULT_EXCLUDED",
+    "DEFAULT_EXCLUDED_CONFIGS",
+    "DEFAULT_EXCLUDED_GROUPS",
+    "ReplicationPolicy",
+    "TopicFilter",
+    "patterns",
+]
 
 #: MirrorMaker 2's default of ``topics.exclude``.
 DEFAULT_EXCLUDED = r"mm2.*\.internal, .*\.replica, __.*"
+#: And of ``groups.exclude``.
+DEFAULT_EXCLUDED_GROUPS = "console-consumer-.*, connect-.*, __.*"
+#: And of ``config.properties.exclude``: what a target topic does not take from its source.
+DEFAULT_EXCLUDED_CONFIGS = (
+    r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas,"
+    r" message\.timestamp\.difference\.max\.ms, message\.timestamp\.before\.max\.ms,"
+    r" message\.timestamp\.after\.max\.ms, message\.timestamp\.type, unclean\.leader\.election\.enable,"
+    r" min\.insync\.replicas"
+)
 _HEARTBEATS = "heartbeats"
 #: What the names of semel's own topics of the mirror begin with.
 _OWN = "semel-mirror-"
@@ -65,7 +81,7 @@ class ReplicationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """Topics by ``topics`` and ``topics.exclude``: names or patterns that match a whole name."""
+    """Topics by ``topics`` and ``topics.exclude``, or groups: names or patterns that match a whole name."""
 
     included: tuple[re.Pattern[str], ...]
     excluded: tuple[re.Pattern[str], ...]
@@ -73,7 +89,7 @@ class TopicFilter:
     @classmethod
     def parse(cls, included: tuple[str, str], excluded: tuple[str, str]) -> TopicFilter:
         """From two keys, each with its value. Raises :class:`ConfigError` for a pattern that Python cannot take."""
-        return cls(tuple(_patterns(*included)), tuple(_patterns(*excluded)))
+        return cls(tuple(patterns(*included)), tuple(patterns(*excluded)))
 
     def matches(self, topic: str) -> bool:
         """Whether a topic is asked for."""
@@ -84,7 +100,8 @@ def _any(patterns: Iterable[re.Pattern[str]], topic: str) -> bool:
     return any(pattern.fullmatch(topic) for pattern in patterns)
 
 
-def _patterns(key: str, value: str) -> Iterable[re.Pattern[str]]:
+def patterns(key: str, value: str) -> Iterable[re.Pattern[str]]:
+    """The patterns of a key. Raises :class:`ConfigError` for one that Python cannot take."""
     for text in filter(None, (part.strip() for part in value.split(","))):
         try:
             yield re.compile(text)

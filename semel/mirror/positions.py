@@ -2,8 +2,8 @@
 
 The record lies on the target cluster (DESIGN rule 5), under the id and scope that :func:`flow_id` and :data:`SCOPE`
 name. Beside the next offset of each partition it has what later rounds compare: the source cluster's id, each topic's
-id on both sides, the leader epoch of the last batch that was read, and how topics are named. Topics that the file no
-longer names keep their positions.
+id on both sides, the leader epoch of the last batch that was read, and how topics are named; and the target offset that
+each position stands for. Topics that the file no longer names keep their positions.
 """
 
 from __future__ import annotations
@@ -32,10 +32,14 @@ def flow_id(source: str, target: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndEpoch:
-    """The next offset to copy of one partition. ``epoch`` is the leader epoch of the last batch before it, or -1."""
+    """The next offset to copy of one partition. ``epoch`` is the leader epoch of the last batch before it, or -1.
+
+    ``target`` is the offset after the last record that was written to its target partition, or -1 where nobody knows.
+    """
 
     offset: int
     epoch: int = -1
+    target: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +69,12 @@ class Positions:
             if not isinstance(source, KafkaSource):
                 raise TypeError("its source is none of Kafka's")
             extra = of_kind(dict, progress.extra[_EXTRA])
-            epochs = {
-                topic: {int(i): of_kind(int, e) for i, e in row.items()} for topic, row in extra["epochs"].items()
-            }
+            epochs, ends = _by_topic(extra["epochs"]), _by_topic(extra.get("ends", {}))
             targets = {topic: _name_and_id(row) for topic, row in extra["targets"].items()}
             at = {
-                (topic, index): OffsetAndEpoch(offset, epochs.get(topic, {}).get(index, -1))
+                (topic, index): OffsetAndEpoch(
+                    offset, epochs.get(topic, {}).get(index, -1), ends.get(topic, {}).get(index, -1)
+                )
                 for topic, end in source.topics.items()
                 for index, offset in end.end.items()
             }
@@ -88,19 +92,27 @@ class Positions:
         """The record that a transaction is committed with."""
         topics = {topic: TopicEnd(id, self._offsets(topic)) for topic, id in sorted(self.ids.items())}
         epochs: dict[str, dict[str, int]] = {}
+        ends: dict[str, dict[str, int]] = {}
         for (topic, index), position in sorted(self.at.items()):
-            if position.epoch >= 0:
-                epochs.setdefault(topic, {})[str(index)] = position.epoch
+            for rows, number in ((epochs, position.epoch), (ends, position.target)):
+                if number >= 0:
+                    rows.setdefault(topic, {})[str(index)] = number
         targets = {topic: list(target) for topic, target in self.targets.items()}
-        extra = {_EXTRA: {"policy": self.policy, "targets": targets, "epochs": epochs}}
+        extra = {_EXTRA: {"policy": self.policy, "targets": targets, "epochs": epochs, "ends": ends}}
         return Progress(batch=self.round, sources=(KafkaSource(self.cluster, topics),), extra=extra)
 
     def _offsets(self, topic: str) -> dict[int, int]:
         return {index: position.offset for (name, index), position in sorted(self.at.items()) if name == topic}
 
     def moved(self, ends: Mapping[TopicPartition, OffsetAndEpoch]) -> Positions:
-        """The positions of the next round, which has copied up to these ends."""
-        return replace(self, at={**self.at, **ends}, round=self.round + 1)
+        """The positions of the next round, which has copied up to these ends. Where it has written nothing, the end on
+        the target stays.
+        """
+        kept = {
+            p: at if at.target >= 0 or p not in self.at else replace(at, target=self.at[p].target)
+            for p, at in ends.items()
+        }
+        return replace(self, at={**self.at, **kept}, round=self.round + 1)
 
     def begun(
         self,
@@ -131,6 +143,10 @@ class Positions:
 
 def _name(policy: ReplicationPolicy) -> str:
     return "identity" if policy.identity else f"default{policy.separator}"
+
+
+def _by_topic(rows: Any) -> dict[str, dict[int, int]]:
+    return {topic: {int(i): of_kind(int, number) for i, number in row.items()} for topic, row in rows.items()}
 
 
 def _name_and_id(row: Any) -> tuple[str, str]:

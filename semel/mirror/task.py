@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -24,8 +24,10 @@ from pyspark import SparkContext, TaskContext
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, DataLoss, SemelError
-from semel.mirror.copy import batches
-from semel.mirror.losses import ADVICE
+from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.copy import Piece, batches
+from semel.mirror.losses import advice
+from semel.mirror.offsets.segments import Runs
 from semel.mirror.positions import OffsetAndEpoch
 from semel.read.cursor import Taken
 from semel.read.ranges import Range
@@ -60,24 +62,33 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a round's tasks have done: their receipts, and how far each source partition was read."""
+    """What a round's tasks have done: their receipts, how far each source partition was read, and where its records
+    came to lie.
+    """
 
     receipts: Sequence[Receipt]
     ends: Mapping[TopicPartition, OffsetAndEpoch]
+    runs: Mapping[TopicPartition, Runs]
 
 
 def copy(
     context: SparkContext,
     shares: Sequence[Sequence[Assignment]],
     tickets: Sequence[Ticket],
-    source: Mapping[str, str],
-    target: Mapping[str, str],
+    config: FlowConfig,
 ) -> Copied:
-    """Run the job: ``shares[i]`` is copied with ``tickets[i]``, by clients of these properties.
+    """Run the job: ``shares[i]`` is copied with ``tickets[i]``, by clients of the flow's properties.
 
     Raises the first error of ours that a task met, and :class:`AbortAndRetry` where Spark gave the job up.
     """
-    task = partial(_task, shares=list(shares), tickets=list(tickets), source=dict(source), target=dict(target))
+    task = partial(
+        _task,
+        shares=list(shares),
+        tickets=list(tickets),
+        source=dict(config.source),
+        target=dict(config.target),
+        ways_out=advice(config.policy),
+    )
     job = context.parallelize(range(len(shares)), len(shares)).mapPartitions(SealedWriting(*pack(task)))
     try:
         answers: list[pa.RecordBatch] = job.collect()
@@ -92,10 +103,11 @@ def copy(
         ) from raised
     receipts = receipts_of(decode_result(_text(answer)) for answer in answers if answer.schema.names == [COLUMN])
     ends: dict[TopicPartition, OffsetAndEpoch] = {}
+    runs: dict[TopicPartition, Runs] = {}
     for answer in answers:
         if answer.schema.names == [_ENDS]:
-            ends.update(_read_ends(_text(answer)))
-    return Copied(receipts, ends)
+            _read_ends(_text(answer), ends, runs)
+    return Copied(receipts, ends, runs)
 
 
 def _first_line(raised: Py4JJavaError) -> str:
@@ -111,6 +123,7 @@ def _task(
     tickets: Sequence[Ticket],
     source: Mapping[str, str],
     target: Mapping[str, str],
+    ways_out: str,
 ) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     assert context is not None, "runs in a Spark task only"
@@ -118,11 +131,13 @@ def _task(
     try:
         writer = client(ClientConfig.parse(target))
         participant = Participant(writer, tickets[number], attempt=attempt, stage=stage, task=number)
-        reader = _reader(source, shares[number])
-        ends = _copy(
-            reader, participant, {part.range.topic_partition: part.target for part in shares[number]}, tickets[number]
+        reader = _reader(source, shares[number], ways_out)
+        share = _Share(
+            participant, {part.range.topic_partition: part.target for part in shares[number]}, tickets[number]
         )
+        share.copy(reader)
         receipt = participant.receipt
+        came = share.ends()
     except SemelError as refused:
         yield encode_result(refused)
         return
@@ -130,61 +145,72 @@ def _task(
         yield encode_result(task_broke(broken))
         return
     yield encode_result(receipt)
-    yield _ends(ends)
+    yield came
 
 
-def _reader(source: Mapping[str, str], share: Sequence[Assignment]) -> Reader:
+def _reader(source: Mapping[str, str], share: Sequence[Assignment], ways_out: str) -> Reader:
     epochs = {part.range.topic_partition: part.epoch for part in share}
-    return Reader(client(ClientConfig.parse(source)), [part.range for part in share], epochs=epochs, advice=ADVICE)
+    return Reader(client(ClientConfig.parse(source)), [part.range for part in share], epochs=epochs, advice=ways_out)
 
 
-def _copy(
-    reader: Reader, participant: Participant, targets: Mapping[TopicPartition, TopicPartition], ticket: Ticket
-) -> dict[TopicPartition, OffsetAndEpoch]:
-    """Copy answer by answer. Returns how far it came."""
-    ends: dict[TopicPartition, OffsetAndEpoch] = {}
-    latest = time.monotonic() + LONGEST_S
-    with reader:
-        for answer in reader.answers():
-            reached(MirrorStep.FETCHED, str(ticket.number))
-            _write(participant, answer, targets, ticket)
-            for taken in answer:
-                ends[taken.part.range.topic_partition] = OffsetAndEpoch(taken.end, taken.part.epoch)
-            if time.monotonic() > latest:
-                break
-    return ends
+class _Share:
+    """The partitions of one task: what was copied of them, and how far."""
+
+    def __init__(
+        self, participant: Participant, targets: Mapping[TopicPartition, TopicPartition], ticket: Ticket
+    ) -> None:
+        self._participant, self._targets, self._ticket = participant, targets, ticket
+        self._read: dict[TopicPartition, OffsetAndEpoch] = {}
+        self._pieces: dict[TopicPartition, list[Piece]] = defaultdict(list)
+
+    def copy(self, reader: Reader) -> None:
+        """Copy answer by answer."""
+        latest = time.monotonic() + LONGEST_S
+        with reader:
+            for answer in reader.answers():
+                reached(MirrorStep.FETCHED, str(self._ticket.number))
+                self._write(answer)
+                for taken in answer:
+                    self._read[taken.part.range.topic_partition] = OffsetAndEpoch(taken.end, taken.part.epoch)
+                if time.monotonic() > latest:
+                    break
+
+    def _write(self, answer: Sequence[Taken]) -> None:
+        """In turn, a batch of each partition: a request carries one of each, so that few requests carry them all."""
+        by_topic: dict[str, list[list[tuple[int, memoryview]]]] = defaultdict(list)
+        for taken in answer:
+            partition = taken.part.range.topic_partition
+            topic, index = self._targets[partition]
+            pieces = list(batches(taken, self._ticket.topics[topic], f"{topic}-{index}"))
+            by_topic[topic].append([(index, piece.batch) for piece in pieces])
+            # without its bytes: what is written is let go
+            self._pieces[partition] += [replace(piece, batch=memoryview(b"")) for piece in pieces]
+        for topic, columns in by_topic.items():
+            turns = [each for turn in zip_longest(*columns) for each in turn if each is not None]
+            if turns:
+                indexes = np.array([index for index, _ in turns], np.int64)
+                self._participant.write_encoded(topic, indexes, [batch for _, batch in turns])
+
+    def ends(self) -> pa.RecordBatch:
+        """How far it came and where records came to lie, as one row of JSON beside the receipt."""
+        done = self._participant.acknowledged
+        rows = []
+        for partition, at in self._read.items():
+            wrote = done.get(self._targets[partition], [])
+            runs = Runs.of_pieces(self._pieces[partition], [one.first for one in wrote])
+            last = wrote[-1].last + 1 if wrote else -1
+            rows.append([*partition, at.offset, at.epoch, last, runs.packed()])
+        return pa.RecordBatch.from_arrays([joined([write_object({"ends": rows})], pa.binary())], [_ENDS])
 
 
-def _write(
-    participant: Participant, answer: Sequence[Taken], targets: Mapping[TopicPartition, TopicPartition], ticket: Ticket
-) -> None:
-    """In turn, a batch of each partition: a request carries one of each, so that few requests carry them all."""
-    by_topic: dict[str, list[list[tuple[int, memoryview]]]] = defaultdict(list)
-    for taken in answer:
-        topic, index = targets[taken.part.range.topic_partition]
-        name = f"{topic}-{index}"
-        by_topic[topic].append([(index, batch) for batch in batches(taken, ticket.topics[topic], name)])
-    for topic, columns in by_topic.items():
-        turns = [each for turn in zip_longest(*columns) for each in turn if each is not None]
-        if turns:
-            indexes = np.array([index for index, _ in turns], np.int64)
-            participant.write_encoded(topic, indexes, [batch for _, batch in turns])
-
-
-# ---- how far it came, as one row of JSON beside the receipt
-
-
-def _ends(ends: Mapping[TopicPartition, OffsetAndEpoch]) -> pa.RecordBatch:
-    rows = [[topic, index, at.offset, at.epoch] for (topic, index), at in ends.items()]
-    return pa.RecordBatch.from_arrays([joined([write_object({"ends": rows})], pa.binary())], [_ENDS])
-
-
-def _read_ends(text: bytes) -> dict[TopicPartition, OffsetAndEpoch]:
+def _read_ends(text: bytes, ends: dict[TopicPartition, OffsetAndEpoch], runs: dict[TopicPartition, Runs]) -> None:
     try:
-        rows = of_kind(list, read_object(text)["ends"])
-        return {
-            (of_kind(str, t), of_kind(int, i)): OffsetAndEpoch(of_kind(int, o), of_kind(int, e)) for t, i, o, e in rows
-        }
+        for topic, index, *numbers, packed in of_kind(list, read_object(text)["ends"]):
+            partition = (of_kind(str, topic), of_kind(int, index))
+            offset, epoch, target = (of_kind(int, number) for number in numbers)
+            ends[partition] = OffsetAndEpoch(offset, epoch, target)
+            if packed:
+                runs[partition] = Runs.unpacked(of_kind(list, packed))
     except (ValueError, KeyError, TypeError) as wrong:
         raise DataLoss(
             f"what a task says of how far it came cannot be read ({wrong!r:.200}). Nothing of the round is visible."

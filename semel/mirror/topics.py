@@ -1,33 +1,27 @@
 """The topics of a flow: found on the source, made on the target with as many partitions, grown with the source's.
 
-A topic that is made gets the settings that were set on the source's topic itself, but for those that MirrorMaker 2
-leaves out too. Not promised: that settings follow later.
+A topic that is made gets the settings that were set on the source's topic itself, but for those that
+``config.properties.exclude`` names; :func:`sync_configs` keeps them so.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, Retriable
-from semel.mirror.properties import FlowConfig
+from semel.mirror.config.flow_config import FlowConfig
 from semel.read.ranges import id_text
 from semel.transaction.ticket import TicketTopic
 from semel.wire.api import topics
 from semel.wire.client import Client
 from semel.wire.metadata import Topic
 
-__all__ = ["MirroredTopic", "TopicPreview", "find", "follow", "preview", "wants"]
+__all__ = ["MirroredTopic", "TopicPreview", "find", "follow", "preview", "sync_configs", "wants"]
 
 log = logging.getLogger("semel.mirror")
 
-#: Settings that a target topic does not take from its source: MirrorMaker 2's default of ``config.properties.exclude``.
-_LEFT_OUT = frozenset(
-    """follower.replication.throttled.replicas leader.replication.throttled.replicas message.timestamp.difference.max.ms
-    message.timestamp.before.max.ms message.timestamp.after.max.ms message.timestamp.type unclean.leader.election.enable
-    min.insync.replicas""".split()
-)
 _MAX_BYTES = "max.message.bytes"
 #: The broker's default of it, where there is no right to read it.
 _DEFAULT_MAX_BYTES = 1_048_588
@@ -105,19 +99,45 @@ def follow(
 
 
 def _create(source: Client, target: Client, config: FlowConfig, topic: Topic, name: str) -> None:
-    settings = {key: value for key, value in _own(source, topic.name).items() if key not in _LEFT_OUT}
+    try:
+        settings = _wanted(source, config, topic.name)
+    except ConfigError as error:
+        log.warning("the topic that %s is copied to gets no settings of its own: %s", topic.name, error.message)
+        settings = {}
     log.info("%s: topic %s is made, with %d partitions", config.title, name, len(topic.partitions))
     topics.create(
         target, name, partitions=len(topic.partitions), replication=config.replication_factor, config=settings
     )
 
 
-def _own(source: Client, name: str) -> dict[str, str]:
-    try:
-        return topics.own_config(source, name)
-    except ConfigError as error:
-        log.warning("the topic that %s is copied to gets no settings of its own: %s", name, error.message)
-        return {}
+def _wanted(source: Client, config: FlowConfig, name: str) -> dict[str, str]:
+    """The settings of a source topic that its target has too."""
+    return {key: value for key, value in topics.own_config(source, name).items() if _is_synced(config, key)}
+
+
+def _is_synced(config: FlowConfig, key: str) -> bool:
+    return not any(pattern.fullmatch(key) for pattern in config.left_out_configs)
+
+
+def sync_configs(source: Client, target: Client, config: FlowConfig, mirrored: Iterable[MirroredTopic]) -> int:
+    """Set on target topics what is set on their sources, and unset what is not set there. Returns how many changed.
+
+    Without the rights it warns, and changes nothing: records are copied all the same.
+    """
+    changed = 0
+    for topic in mirrored:
+        try:
+            wanted = _wanted(source, config, topic.name)
+            there = {k: v for k, v in topics.own_config(target, topic.target).items() if _is_synced(config, k)}
+            new = {key: value for key, value in wanted.items() if there.get(key) != value}
+            gone = there.keys() - wanted.keys()
+            if new or gone:
+                log.info("%s: %s gets the settings %s", config.title, topic.target, sorted([*new, *gone]))
+                topics.alter_config(target, topic.target, {**new, **dict.fromkeys(gone)})
+                changed += 1
+        except ConfigError as error:
+            log.warning("%s: the settings of %s were not synced: %s", config.title, topic.target, error.message)
+    return changed
 
 
 def _mirrored(target: Client, topic: Topic, there: Topic, known: MirroredTopic | None) -> MirroredTopic:

@@ -28,7 +28,7 @@ from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.metadata_cache import newest_leaders
 
-__all__ = ["Checked", "Loss", "check_ranges", "ends_of_epochs", "report"]
+__all__ = ["Checked", "Loss", "check_ranges", "compare_ranges", "ends_of_epochs", "report"]
 
 log = logging.getLogger("semel.read")
 
@@ -81,6 +81,13 @@ def check_ranges(
     on where it can: with the earliest offset, and of a topic that was created anew with the new one. ``advice`` as for
     :func:`report`.
     """
+    found = compare_ranges(client, ranges, deadline)
+    report(found.lost, fail_on_data_loss=fail_on_data_loss, advice=advice)
+    return found
+
+
+def compare_ranges(client: Client, ranges: Sequence[Range], deadline: Deadline | None = None) -> Checked:
+    """As :func:`check_ranges`, for who says himself what is lost."""
     deadline = deadline or client.deadline()
     known = _ids(client, ranges, deadline)
     checked: list[Range] = []
@@ -94,7 +101,6 @@ def check_ranges(
         )
         checked.append(narrowed)
         lost += losses
-    report(lost, fail_on_data_loss=fail_on_data_loss, advice=advice)
     return Checked(checked, lost)
 
 

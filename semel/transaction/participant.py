@@ -30,7 +30,7 @@ from semel.same_version import check_same_version
 from semel.steps import ParticipantStep, reached
 from semel.transaction.routing import by_partition, check_columns, plain_columns, targets
 from semel.transaction.ticket import Receipt, Ticket, Written
-from semel.wire.api.produce import Appender
+from semel.wire.api.produce import Acknowledged, Appender
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
@@ -187,6 +187,14 @@ class Participant:
                 )
         reached(ParticipantStep.RECEIPT, str(self._ticket.number))
         return Receipt(self._ticket.number, self._ticket.identity, wrote, self._stage, self._task, self._attempt)
+
+    @property
+    def acknowledged(self) -> dict[TopicPartition, list[Acknowledged]]:
+        """Each batch that is in the log, in its order there: for who must know where rows came to lie."""
+        return {
+            partition: sorted(done, key=lambda one: one.first)
+            for partition, done in self._appender.acknowledged.items()
+        }
 
     def _check_not_forked(self) -> None:
         if os.getpid() != self._process:

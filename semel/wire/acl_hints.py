@@ -28,6 +28,9 @@ _OPERATIONS: Final = {
     ("WriteTxnMarkers", 31): "Alter",
     ("DescribeConfigs", 29): "DescribeConfigs",
     ("DescribeConfigs", 31): "DescribeConfigs",
+    ("IncrementalAlterConfigs", 29): "AlterConfigs",
+    ("OffsetCommit", 29): "Read",
+    ("OffsetCommit", 30): "Read",
     ("CreateTopics", 29): "Create",
     ("CreateTopics", 31): "Create",
 }

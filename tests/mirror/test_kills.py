@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from confluent_kafka import Producer
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from model.replay import replay
 from semel.config import ClientConfig
@@ -37,15 +39,20 @@ IN_THE_DRIVER: dict[Step, int] = {
     MirrorStep.PLANNED: 2,
     MirrorStep.COPIED: 3,
     MirrorStep.PROVEN: 4,
-    MirrorStep.COMMITTED: 5,
+    MirrorStep.SEGMENTS_WRITTEN: 5,
+    MirrorStep.COMMITTED: 6,
 }
 IN_A_TASK: dict[Step, int] = {
-    MirrorStep.FETCHED: 6,
+    MirrorStep.FETCHED: 7,
     ParticipantStep.STARTED: 9,
     ParticipantStep.SENT: 10,
     ParticipantStep.ACKNOWLEDGED: 11,
     ParticipantStep.RECEIPT: 12,
 }
+
+
+#: Where there are groups.
+BESIDE_THE_ROUNDS: dict[Step, int] = {MirrorStep.CHECKPOINTS_WRITTEN: 1, MirrorStep.GROUP_SYNCED: 1}
 
 
 class Writer:
@@ -135,7 +142,7 @@ def assert_the_same(a: Sandbox, b: Sandbox, topic: str, target: str) -> None:
 
 
 def test_every_step_is_struck() -> None:
-    assert {*IN_THE_DRIVER, *IN_A_TASK} == {*MirrorStep, *ParticipantStep}
+    assert {*IN_THE_DRIVER, *IN_A_TASK, *BESIDE_THE_ROUNDS} == {*MirrorStep, *ParticipantStep}
 
 
 def test_the_driver_is_killed_at_each_step(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:
@@ -147,6 +154,23 @@ def test_the_driver_is_killed_at_each_step(a: Sandbox, b: Sandbox, tmp_path: Pat
     assert_the_same(a, b, topic, target)
     told = replay(plan.passed())  # each step that was logged is one that the protocol allows there
     assert (told.ids, told.owners >= len(points)) == (1, True)
+
+
+@pytest.mark.exhaustive
+def test_the_driver_is_killed_while_groups_follow(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:
+    often = {"emit.checkpoints.interval.seconds": "1", "sync.group.offsets.interval.seconds": "1"}
+    group = unique("group")
+    keys = {"sync.group.offsets.enabled": "true", "checkpoints.topic.replication.factor": "1", "groups": group}
+    file, topic, target = new(a, b, tmp_path, "groups", **keys, **often)
+    admin = AdminClient({"bootstrap.servers": a.bootstrap_servers})
+    at = [TopicPartition(topic, index, 0) for index in range(PARTITIONS)]
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, at)])[group].result(30)
+    points = [CrashPoint(step, n, Action.DRIVER) for step, n in BESIDE_THE_ROUNDS.items()]
+    run(SparkCluster(LOCAL), a, b, file, topic, target, CrashPlan(tmp_path / "plan", *points))
+    assert_the_same(a, b, topic, target)
+    there = AdminClient({"bootstrap.servers": b.bootstrap_servers})
+    found = there.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30).topic_partitions
+    assert {(one.topic, one.partition): one.offset for one in found} == {(target, i): 0 for i in range(PARTITIONS)}
 
 
 def test_executors_are_killed_at_each_step_of_a_task(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:

@@ -10,16 +10,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from semel.errors import ConfigError, DataLoss, Fenced, SemelError
+from semel.mirror.config.properties import read_properties
 from semel.mirror.flow import Flow
-from semel.mirror.properties import read_properties
 from semel.sandbox import Sandbox
 from tests import topics
 from tests.mirror.support.harness import IDENTITY, alias_of, copy_once, mm2, partitions, produce, records, unique
+from tests.mirror.support.losses import rows_deleted, source_deleted, source_made_anew, target_deleted, target_made_anew
 from tests.waiting import PATIENCE_S, wait_for
 
 
@@ -29,40 +28,6 @@ def new(a: Sandbox, b: Sandbox, directory: Path, name: str, **keys: str) -> tupl
     produce(a, topic, [{"value": f"{i}"} for i in range(10)])
     file = mm2(directory, a, b, topic, **keys)
     return file, topic, f"{alias_of(file)}.{topic}"
-
-
-def delete(sandbox: Sandbox, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
-    admin.delete_topics([topic])[topic].result(30)
-    wait_for(lambda: not partitions(sandbox, topic), f"{topic} to be gone")
-
-
-# ---- what was done to a topic behind the mirror's back, and what it says
-
-
-def rows_deleted(a: Sandbox, b: Sandbox, topic: str, target: str) -> None:
-    produce(a, topic, [{"value": "more"}] * 5)
-    admin, at = AdminClient({"bootstrap.servers": a.bootstrap_servers}), TopicPartition(topic, 0, 13)
-    admin.delete_records([at])[at].result(30)
-
-
-def source_deleted(a: Sandbox, b: Sandbox, topic: str, target: str) -> None:
-    delete(a, topic)
-
-
-def source_made_anew(a: Sandbox, b: Sandbox, topic: str, target: str) -> None:
-    delete(a, topic)
-    topics.create(a.bootstrap_servers, topic, 2)
-    produce(a, topic, [{"value": "other"}] * 50)
-
-
-def target_deleted(a: Sandbox, b: Sandbox, topic: str, target: str) -> None:
-    delete(b, target)
-
-
-def target_made_anew(a: Sandbox, b: Sandbox, topic: str, target: str) -> None:
-    delete(b, target)
-    topics.create(b.bootstrap_servers, target, 1)
 
 
 LOSSES: list[tuple[Callable[[Sandbox, Sandbox, str, str], None], str, str]] = [

@@ -1,11 +1,16 @@
-"""Topics and configurations: create, grow, describe."""
+"""Topics and configurations: create, grow, describe, alter."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
 
 from semel.errors import Retriable
 from semel.wire import error_codes
@@ -13,11 +18,12 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.target import ANY
 
-__all__ = ["broker_config", "create", "grow", "own_config", "topic_config"]
+__all__ = ["alter_config", "broker_config", "create", "grow", "own_config", "topic_config"]
 
 _TOPIC, _BROKER = 2, 4
 #: Where a setting comes from: it was set on the topic itself.
 _OF_THE_TOPIC = 1
+_SET, _DELETE = 0, 1
 
 
 def create(
@@ -90,6 +96,30 @@ def own_config(client: Client, name: str, deadline: Deadline | None = None) -> d
         for entry in _entries(client, _TOPIC, name, None, deadline)
         if entry.config_source == _OF_THE_TOPIC
     }
+
+
+def alter_config(
+    client: Client, name: str, settings: Mapping[str, str | None], deadline: Deadline | None = None
+) -> None:
+    """Set settings of a topic, and unset those that are None. The others stay."""
+    make = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [
+        make.AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+        for key, value in sorted(settings.items())
+    ]
+    resource = make(resource_type=_TOPIC, resource_name=name, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    answer = client.ask(
+        ANY, request, (1, 1), code=lambda answer: int(answer.responses[0].error_code), deadline=deadline
+    )
+    row = answer.responses[0]
+    if row.error_code:
+        raise error_codes.error(
+            "IncrementalAlterConfigs",
+            row.error_code,
+            f"altering the settings of topic {name!r} ({row.error_message})",
+            "Nothing was changed.",
+        )
 
 
 def broker_config(client: Client, keys: Collection[str], deadline: Deadline | None = None) -> dict[str, str | None]:

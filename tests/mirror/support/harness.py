@@ -4,6 +4,7 @@ that is not ours.
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -16,8 +17,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from semel.mirror.flow import Flow
-from semel.mirror.properties import read_properties
+from semel.mirror.config.properties import read_properties
+from semel.mirror.flow import Flow, run_flows
 from semel.sandbox import Sandbox
 from tests.waiting import PATIENCE_S
 
@@ -26,6 +27,7 @@ Record = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], i
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _numbers = count(1)
+log = logging.getLogger("semel.mirror")
 
 
 def unique(name: str) -> str:
@@ -63,6 +65,48 @@ def copy_once(spark: SparkSession, path: Path) -> None:
     Flow(spark, flow, threading.Event()).run(once=True)
 
 
+class Running:
+    """The flows of a file, in a thread, until the block is left. ``failed`` is what they have ended with."""
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        self.failed: list[Exception] = []
+        self._stop = threading.Event()
+        self._lines: list[str] = []
+        self._handler = _Lines(self._lines)
+        self._thread = threading.Thread(target=self._run, args=[spark, path])
+
+    def _run(self, spark: SparkSession, path: Path) -> None:
+        try:
+            run_flows(spark, read_properties(path).flows, self._stop)
+        except Exception as error:
+            self.failed.append(error)
+
+    def said(self) -> str:
+        """What the flows have logged."""
+        return "\n".join(self._lines)
+
+    def __enter__(self) -> Running:
+        log.addHandler(self._handler)
+        log.setLevel(logging.INFO)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(PATIENCE_S)
+        log.removeHandler(self._handler)
+        assert not self._thread.is_alive()
+
+
+class _Lines(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(record.getMessage())
+
+
 def program(path: Path, *options: str) -> list[str]:
     """The command line of ``semel mirror``."""
     return [sys.executable, "-c", "from semel.cli import main; main()", "mirror", str(path), *options]
@@ -75,6 +119,27 @@ def produce(sandbox: Sandbox, topic: str, records: Sequence[Mapping[str, Any]], 
         producer.produce(topic, **record)
         producer.poll(0)
     assert producer.flush(60) == 0
+
+
+def transactions(a: Sandbox, topic: str, outcomes: str) -> Producer:
+    """Transactions of three records each, by letter: (c)ommitted, (a)borted, left (o)pen.
+
+    Returns the producer, which may have one open.
+    """
+    producer = Producer(
+        {"bootstrap.servers": a.bootstrap_servers, "transactional.id": unique("writer"), "linger.ms": 5}
+    )
+    producer.init_transactions(60)
+    for number, outcome in enumerate(outcomes):
+        producer.begin_transaction()
+        for row in range(3):
+            producer.produce(topic, f"{number}-{row}-{outcome}", partition=0)
+        producer.flush(60)
+        if outcome == "c":
+            producer.commit_transaction(60)
+        elif outcome == "a":
+            producer.abort_transaction(60)
+    return producer
 
 
 def partitions(sandbox: Sandbox, topic: str) -> list[int]:

@@ -18,6 +18,8 @@ from uuid import UUID
 
 from semel import __version__
 from semel.errors import ConfigError, SemelError
+from semel.mirror.offsets import segments
+from semel.mirror.positions import Positions
 from semel.sandbox import background
 from semel.spark import source_offset, task_result, version_guard
 from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
@@ -32,6 +34,15 @@ from semel.transaction.transactional_id import IdKind, Name
 from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.transactions import Identity
 
+MIRRORED = Positions(
+    "cluster",
+    "default.",
+    {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"},
+    {"orders": ("A.orders", "AAAAAAAAAAAAAAAAAAAAAg")},
+    {},
+    7,
+)
+SEGMENT_RUNS = [40, 12, 500, 1, 1, 20]
 WRITTEN = Path(__file__).parent / "written"
 #: What the copies say in the place of the version of semel that wrote them: those that name one are read by that very
 #: version only.
@@ -153,6 +164,15 @@ def _sealed(name: str) -> Form:
     )
 
 
+def segment() -> bytes:
+    (text,) = segments.write_forms(MIRRORED, {("orders", 3): segments.Runs.unpacked(SEGMENT_RUNS)})
+    return text
+
+
+def read_segment(text: bytes) -> dict[tuple[str, int], list[int]]:
+    return {p: runs.packed() for p, runs in segments.read_form(text, MIRRORED, "mirror.A.B").items()}
+
+
 FORMS = [
     Form(
         "progress",
@@ -175,6 +195,7 @@ FORMS = [
         json.loads,
         {1: ["orders-out", {"scope": "query"}]},
     ),
+    Form("mirror-segment", segments.VERSION, segment, read_segment, {1: {("orders", 3): SEGMENT_RUNS}}),
     Form("claim-key", 1, partial(record.claim_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "claim"}]}),
     Form("look-key", 1, partial(record.look_key, "orders-out"), json.loads, {1: ["orders-out", {"scope": "look"}]}),
     Form(

@@ -4,6 +4,7 @@ again.
 
 from __future__ import annotations
 
+import os
 import uuid
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from semel.errors import ConfigError, DataLoss
-from semel.mirror.copy import batches
+from semel.mirror.copy import SMALL, batches
 from semel.read.columns import Columns
 from semel.read.cursor import PartitionCursor, Taken
 from semel.read.ranges import Range
@@ -52,7 +53,7 @@ def copied(text: bytes, *, start: int = 100, end: int = 1000, most: int = 10_000
     )
     headers = scan(buffer)
     taken = Taken(part, buffer, headers, start, min(headers[-1].next_offset, end))
-    return list(batches(taken, TicketTopic(uuid.uuid4(), 1, most), "out-0"))
+    return [piece.batch for piece in batches(taken, TicketTopic(uuid.uuid4(), 1, most), "out-0")]
 
 
 def records(found: list[memoryview]) -> list[dict[str, object]]:
@@ -117,6 +118,57 @@ def test_a_batch_without_records_is_left_out() -> None:
     (header,) = scan(memoryview(b"".join(made.chunks)))
     empty = pack(replace(header, count=0, size=HEADER_SIZE, base_offset=100), [])
     assert copied(empty) == []
+
+
+def in_a_row(*texts: bytes) -> bytes:
+    """Batches as a log holds them, one after the other from offset 100."""
+    found, offset = b"", 100
+    for text in texts:
+        (header,) = scan(memoryview(text))
+        found += offset.to_bytes(8, "big") + text[8:]
+        offset += header.last_offset_delta + 1
+    return found
+
+
+def test_a_run_of_small_batches_is_merged() -> None:
+    text = in_a_row(*(batch(codec=codec) for codec in (Codec.NONE, Codec.ZSTD, Codec.ZSTD, Codec.GZIP) * 5))
+    (found,) = copied(text)
+    assert records([found]) == ALL * 20
+    assert scan(found)[0].codec is Codec.ZSTD
+    assert records(copied(text, start=102, end=178)) == (ALL * 20)[2:-2]
+    assert len(copied(text, most=500)) > 1
+    assert records(copied(text, most=500)) == ALL * 20
+
+
+def test_large_batches_between_small_ones_stay_whole() -> None:
+    large = batch(pa.table({"value": [os.urandom(SMALL)]}))
+    text = in_a_row(batch(), batch(), large, batch(), large, large)
+    found = copied(text)
+    assert [len(one) for one in found][1:] == [len(large), len(batch()), len(large), len(large)]
+    assert records(found) == records([memoryview(one) for one in (batch(), batch(), large, batch(), large, large)])
+
+
+def test_a_run_that_does_not_fit_stays_as_it_is() -> None:
+    """A record that only its own codec makes small enough."""
+    small, zeros = batch(codec=Codec.NONE), batch(pa.table({"value": [bytes(3_000)]}), codec=Codec.ZSTD)
+    text = in_a_row(small, small, zeros)
+    assert [len(one) for one in copied(text, most=300)] == [len(small), len(small), len(zeros)]
+
+
+def test_what_comes_after_the_end_is_left_out() -> None:
+    """An answer may bring more than the round was planned for, and a batch no record of what is wanted."""
+    text = in_a_row(batch(), batch(), batch())
+    assert records(copied(text, end=104)) == ALL
+    assert records(copied(text, end=106)) == ALL + ALL[:2]
+    gap = batch(last_offset_delta=9)
+    assert copied(gap, start=105) == []
+
+
+def test_damage_in_a_run_is_not_merged() -> None:
+    text = bytearray(in_a_row(batch(), batch(), batch()))
+    text[len(batch()) + HEADER_SIZE + 5] ^= 1
+    with pytest.raises(DataLoss, match=r"CORRUPT_RECORDS.*offset 104 of in-0 is damaged: its CRC is"):
+        copied(bytes(text))
 
 
 @pytest.mark.parametrize("at", [HEADER_SIZE, HEADER_SIZE + 20, -1])

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
 
@@ -23,7 +22,8 @@ import javaproperties
 
 from semel.config import ClientConfig, nearest
 from semel.errors import ConfigError, SemelError
-from semel.mirror.keys import (
+from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
+from semel.mirror.config.keys import (
     ACCEPTED,
     CLIENT,
     FLOW,
@@ -36,50 +36,23 @@ from semel.mirror.keys import (
     is_shared,
     nothing,
 )
-from semel.mirror.policy import DEFAULT_EXCLUDED, ReplicationPolicy, TopicFilter
+from semel.mirror.config.providers import resolve
+from semel.mirror.policy import (
+    DEFAULT_EXCLUDED,
+    DEFAULT_EXCLUDED_CONFIGS,
+    DEFAULT_EXCLUDED_GROUPS,
+    ReplicationPolicy,
+    TopicFilter,
+    patterns,
+)
 
-__all__ = ["FlowConfig", "MirrorConfig", "read_properties"]
+__all__ = ["read_properties"]
 
 _ALIAS = re.compile(r"[A-Za-z0-9._-]+")
 _POLICY = "replication.policy.class"
 _POLICIES = {"DefaultReplicationPolicy": False, "IdentityReplicationPolicy": True}
 _JAVA = "org.apache.kafka.connect.mirror."
 _TRUE, _FALSE = ("true",), ("false",)
-
-
-@dataclass(frozen=True, slots=True)
-class FlowConfig:
-    """One flow. The properties are those of its clients, and hold secrets: they are not shown.
-
-    ``start`` is where a flow that has copied nothing begins; ``refresh_s`` is 0 where topics are looked for once.
-    ``back`` are the topics of the flow in the other direction, where both keep names and that one is enabled too.
-    """
-
-    policy: ReplicationPolicy
-    topics: TopicFilter
-    source: Mapping[str, str] = field(repr=False)
-    target: Mapping[str, str] = field(repr=False)
-    start: str
-    replication_factor: int
-    refresh_s: int
-    exactly_once: bool
-    back: TopicFilter | None = None
-
-    @property
-    def title(self) -> str:
-        """``A->B``."""
-        return f"{self.policy.source}->{self.policy.target}"
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorConfig:
-    """The flows that are enabled, the keys that change nothing here, and what MirrorMaker 2 would do beside and this
-    does not.
-    """
-
-    flows: tuple[FlowConfig, ...]
-    accepted: tuple[str, ...]
-    not_done: tuple[str, ...]
 
 
 def read_properties(path: Path, targets: Iterable[str] = ()) -> MirrorConfig:
@@ -92,7 +65,7 @@ def read_properties(path: Path, targets: Iterable[str] = ()) -> MirrorConfig:
             f"{path} cannot be read: {type(error).__name__}. Nothing was copied. Correct the path, or the file.",
             tag="MIRROR_FILE",
         ) from None
-    return _File(given).config(tuple(targets))
+    return _File(resolve(given)).config(tuple(targets))
 
 
 class _File:
@@ -203,16 +176,11 @@ class _File:
                 f" Nothing was copied. Enable one: {self._clusters[0]}->{self._clusters[1]}.enabled = true",
                 tag="NO_FLOW",
             )
-        if len(chosen) > 1:
-            raise ConfigError(
-                f"{', '.join(f'{a}->{b}' for a, b in chosen)} are enabled, and this version runs one flow in a"
-                " process. Nothing was copied. Choose one by its target (--clusters), or enable one alone; run the"
-                " others beside it.",
-                tag="NOT_THERE_YET",
-            )
         flows = tuple(self._flow(source, target, enabled) for source, target in chosen)
         not_done = tuple(
-            what for name, what in NOT_DONE.items() if not any(name in row for row in self._rows(*chosen[0]))
+            what
+            for name, what in NOT_DONE.items()
+            if any(not any(name in row for row in self._rows(*flow)) for flow in chosen)
         )
         return MirrorConfig(flows, tuple(sorted(self._accepted)), not_done)
 
@@ -239,9 +207,12 @@ class _File:
         return int(value)
 
     def _flow(self, source: str, target: str, enabled: Iterable[tuple[str, str]]) -> FlowConfig:
+        def interval(switch: str, name: str, seconds: int, *, default: bool = True) -> int:
+            on = self._is(source, target, switch, default=default)
+            return self._number(source, target, name, seconds) if on else 0
+
         policy = self._policy(source, target)
         back = (target, source) in enabled and policy.identity and self._policy(target, source).identity
-        refreshes = self._is(source, target, "refresh.topics.enabled", default=True)
         reads = self._client(source, (source, target), "source", "consumer")
         start = reads.pop("auto.offset.reset", "earliest")
         if start not in ("earliest", "latest"):
@@ -252,15 +223,31 @@ class _File:
             )
         return FlowConfig(
             policy,
-            self._topics(source, target),
+            self._filter(source, target, "topics", DEFAULT_EXCLUDED),
             reads,
             self._client(target, (source, target), "target", "producer"),
             start,
             self._number(source, target, "replication.factor", 2),
-            self._number(source, target, "refresh.topics.interval.seconds", 600) if refreshes else 0,
+            interval("refresh.topics.enabled", "refresh.topics.interval.seconds", 600),
             self._exactly_once(source, target),
-            self._topics(target, source) if back else None,
+            self._filter(source, target, "groups", DEFAULT_EXCLUDED_GROUPS),
+            interval("sync.topic.configs.enabled", "sync.topic.configs.interval.seconds", 600),
+            self._left_out_configs(source, target),
+            interval("emit.checkpoints.enabled", "emit.checkpoints.interval.seconds", 60),
+            self._number(source, target, "checkpoints.topic.replication.factor", 3),
+            interval("sync.group.offsets.enabled", "sync.group.offsets.interval.seconds", 60, default=False),
+            self._skips_deleted(source, target),
+            self._filter(target, source, "topics", DEFAULT_EXCLUDED) if back else None,
         )
+
+    def _skips_deleted(self, source: str, target: str) -> bool:
+        key, value = self._get(source, target, "on.data.loss") or ("", "stop")
+        if value not in ("stop", "skip"):
+            raise ConfigError(
+                f"{key}={value:.100} is neither stop nor skip. Nothing was copied. Give one of them.",
+                tag="ON_DATA_LOSS",
+            )
+        return value == "skip"
 
     def _policy(self, source: str, target: str) -> ReplicationPolicy:
         key, name = self._get(source, target, _POLICY) or (_POLICY, "DefaultReplicationPolicy")
@@ -280,10 +267,15 @@ class _File:
             )
         return ReplicationPolicy(source, target, known, separator)
 
-    def _topics(self, source: str, target: str) -> TopicFilter:
-        included = self._get(source, target, "topics") or ("topics", ".*")
-        excluded = self._get(source, target, "topics.exclude") or self._get(source, target, "topics.blacklist")
-        return TopicFilter.parse(included, excluded or ("topics.exclude", DEFAULT_EXCLUDED))
+    def _filter(self, source: str, target: str, name: str, left_out: str) -> TopicFilter:
+        included = self._get(source, target, name) or (name, ".*")
+        excluded = self._get(source, target, f"{name}.exclude") or self._get(source, target, f"{name}.blacklist")
+        return TopicFilter.parse(included, excluded or (f"{name}.exclude", left_out))
+
+    def _left_out_configs(self, source: str, target: str) -> tuple[re.Pattern[str], ...]:
+        name = "config.properties.exclude"
+        found = self._get(source, target, name) or self._get(source, target, "config.properties.blacklist")
+        return tuple(patterns(*(found or (name, DEFAULT_EXCLUDED_CONFIGS))))
 
     def _exactly_once(self, source: str, target: str) -> bool:
         """Exactly once, also where the file is silent; at least once where it says so.

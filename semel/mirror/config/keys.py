@@ -28,15 +28,16 @@ CLIENT: Final = ("bootstrap.servers", "security.protocol", "source.consumer.auto
 #: Read for each flow, plain or of the flow.
 FLOW: Final = tuple(
     """enabled topics topics.exclude topics.blacklist replication.policy.class replication.policy.separator
-    replication.factor refresh.topics.enabled refresh.topics.interval.seconds transaction.producer""".split()
+    replication.factor refresh.topics.enabled refresh.topics.interval.seconds transaction.producer
+    sync.topic.configs.enabled sync.topic.configs.interval.seconds config.properties.exclude
+    config.properties.blacklist groups groups.exclude groups.blacklist emit.checkpoints.enabled
+    emit.checkpoints.interval.seconds checkpoints.topic.replication.factor sync.group.offsets.enabled
+    sync.group.offsets.interval.seconds on.data.loss""".split()
 )
 #: What MirrorMaker 2 does where the file asks for it or is silent, and this version does not.
 LATER: Final = {
     "sync.topic.acls.enabled": "access rights are not copied",
-    "sync.topic.configs.enabled": "settings of topics are copied when a topic is made, and do not follow later",
-    "sync.group.offsets.enabled": "offsets of groups are not translated",
-    "emit.checkpoints.enabled": "offsets of groups are not translated",
-    "emit.offset-syncs.enabled": "offsets are not translated",
+    "emit.offset-syncs.enabled": "MirrorMaker 2's own offset syncs are not written",
     "emit.heartbeats.enabled": "heartbeats are not written",
     "heartbeats.replication.enabled": "heartbeats are not copied",
 }
@@ -45,8 +46,6 @@ NOT_DONE: Final = {
     name: LATER[name]
     for name in (
         "sync.topic.acls.enabled",
-        "sync.topic.configs.enabled",
-        "emit.checkpoints.enabled",
         "emit.heartbeats.enabled",
     )
 }
@@ -59,11 +58,9 @@ ACCEPTED: Final = frozenset(
     """tasks.max name listeners admin.listeners advertised.listener group.id plugin.path plugin.discovery worker.id
     dedicated.mode.enable.internal.rest replication.policy.internal.topic.separator.enabled
     consumer.poll.timeout.ms admin.timeout.ms offset.lag.max offset-syncs.topic.location add.source.alias.to.metrics
-    offset-syncs.topic.replication.factor checkpoints.topic.replication.factor heartbeats.topic.replication.factor
-    groups groups.exclude groups.blacklist refresh.groups.enabled refresh.groups.interval.seconds
-    sync.topic.configs.interval.seconds sync.topic.acls.interval.seconds sync.group.offsets.interval.seconds
-    emit.checkpoints.interval.seconds emit.heartbeats.interval.seconds
-    config.properties.exclude config.properties.blacklist use.defaults.from use.incremental.alter.configs
+    offset-syncs.topic.replication.factor heartbeats.topic.replication.factor
+    refresh.groups.enabled refresh.groups.interval.seconds
+    sync.topic.acls.interval.seconds emit.heartbeats.interval.seconds use.incremental.alter.configs
     scheduled.rebalance.max.delay.ms session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms
     worker.sync.timeout.ms worker.unsync.backoff.ms task.shutdown.graceful.timeout.ms connect.protocol""".split()
 )
@@ -96,7 +93,11 @@ REFUSED: Final = (
         ("",),
     ),
     (r"errors\.tolerance", "would pass over records that cannot be written.", ("none",)),
-    (r"config\.providers(?:\..+)?", "stands for values that this version does not look up.", ("",)),
+    (
+        r"use\.defaults\.from",
+        "would set the source's defaults on the target: settings that are not set there are not set here.",
+        ("target",),
+    ),
     (r"connector\.type", "is none of source and sink.", ("source", "sink")),
 )
 

@@ -1,0 +1,51 @@
+"""``semel mirror resolve``: how a flow goes on after a loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from semel.cli.options import confirm
+from semel.config import ClientConfig
+from semel.errors import ConfigError
+from semel.mirror.config.properties import read_properties
+from semel.mirror.resolution import preview
+from semel.mirror.resolution import resolve as carry_out
+from semel.wire.client import Client
+
+__all__ = ["resolve"]
+
+
+def resolve(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of MirrorMaker 2.")],
+    source: Annotated[str, typer.Option("--source", help="The flow's source cluster.")],
+    target: Annotated[str, typer.Option("--target", help="The flow's target cluster.")],
+    topic: Annotated[str, typer.Option("--topic", help="The topic, as it is called on the source.")],
+    skip: Annotated[bool, typer.Option("--skip", help="Go on with what there is.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Copy the topic again, into a target topic that shows no rows.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Decide how a flow goes on after a loss. It shows what it will do, and asks.
+
+    A mirror that runs this flow ends with Fenced; start it again afterwards.
+    """
+    if skip == restart:
+        raise typer.BadParameter("give one of --skip and --restart", param_hint="--skip")
+    config = read_properties(file).flow(source, target)
+    if config is None:
+        raise ConfigError(
+            f"{source}->{target} is not enabled in {file}. Nothing was changed. Correct --source and --target.",
+            tag="NO_FLOW",
+        )
+    console = Console(soft_wrap=True)
+    with Client(ClientConfig.parse(config.source)) as here, Client(ClientConfig.parse(config.target)) as there:
+        for line in preview(here, there, config, topic, restart=restart).lines:
+            console.print(line, highlight=False)
+        confirm(console, "Is that what you want?", "Nothing was changed.", yes=yes)
+        carry_out(here, there, config, topic, restart=restart)
+    console.print(f"done: start {config.title} again")

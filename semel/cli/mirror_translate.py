@@ -1,0 +1,154 @@
+"""``semel mirror translate``: the offsets of a group, or one offset, on the other cluster; ``--apply`` commits them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from semel.cli.options import AsJson, print_json, print_table
+from semel.config import ClientConfig
+from semel.errors import ConfigError
+from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.config.properties import read_properties
+from semel.mirror.offsets.segments import Translated
+from semel.mirror.offsets.translation import Translator
+from semel.mirror.positions import flow_id
+from semel.wire.api import groups
+from semel.wire.api.offsets import committed, live_members
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["translate"]
+
+Source = Annotated[str, typer.Option("--source", help="The cluster on which the group has its offsets.")]
+Target = Annotated[str, typer.Option("--target", help="The cluster on which it is to go on.")]
+
+
+def translate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of MirrorMaker 2.")],
+    source: Source,
+    target: Target,
+    group: Annotated[str, typer.Option(help="The group whose offsets are translated.")] = "",
+    topic: Annotated[str, typer.Option(help="In place of a group: a topic of the source cluster ...")] = "",
+    partition: Annotated[int, typer.Option(help="... one of its partitions ...", min=0)] = 0,
+    offset: Annotated[int, typer.Option(help="... and the next offset to read there.", min=0)] = 0,
+    apply: Annotated[bool, typer.Option("--apply", help="Commit them for the group on the target.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Translate the offsets of a group, so that it reads the same next records on the other cluster.
+
+    Works in both directions of a flow: for a group that moves to the mirror, and for one that comes back.
+    """
+    if bool(group) == bool(topic):
+        raise typer.BadParameter("give either a group or a topic", param_hint="--group")
+    if apply and not group:
+        raise typer.BadParameter("offsets are committed for a group: give one", param_hint="--apply")
+    config = read_properties(file)
+    there, back = config.flow(source, target), config.flow(target, source)
+    some = there or back
+    if some is None:
+        raise ConfigError(
+            f"neither {source}->{target} nor {target}->{source} is enabled in {file}. Nothing was translated. Correct"
+            " --source and --target, or the file.",
+            tag="NO_FLOW",
+        )
+    with ExitStack() as stack:
+        pairs = (there.source, there.target) if there else (some.target, some.source)
+        here, away = (stack.enter_context(Client(ClientConfig.parse(properties))) for properties in pairs)
+        offsets = groups.all_committed(here, group) if group else {(topic, partition): offset}
+        if group and not offsets:
+            raise ConfigError(
+                f"group {group!r} has no offsets on {source}. Nothing was translated. Correct the group's name.",
+                tag="NO_OFFSETS",
+            )
+        found = _found(here, away, there, back, offsets)
+        if apply:
+            _commit(here, away, group, source, target, found)
+    _print(source, target, offsets, found, as_json=as_json, applied=apply)
+
+
+def _found(
+    here: Client,
+    away: Client,
+    there: FlowConfig | None,
+    back: FlowConfig | None,
+    offsets: dict[TopicPartition, int],
+) -> dict[TopicPartition, Translated]:
+    """By the flow that goes to the target, and by the one that has come from there."""
+    found: dict[TopicPartition, Translated] = {}
+    began = False
+    for flow, source, target in ((there, here, away), (back, away, here)):
+        if flow is None:
+            continue
+        translator = Translator(source, target, flow_id(flow.policy.source, flow.policy.target))
+        if translator.refresh():
+            began = True
+            found |= translator.forward(offsets) if flow is there else translator.backward(offsets)
+    if not began:
+        raise ConfigError(
+            "the mirror has copied nothing between these clusters yet. Nothing was translated. Start it first:"
+            " semel mirror FILE",
+            tag="NOTHING_COPIED",
+        )
+    return found
+
+
+def _commit(
+    here: Client, away: Client, group: str, source: str, target: str, found: dict[TopicPartition, Translated]
+) -> None:
+    for client, name in ((here, source), (away, target)):
+        members = live_members(client, group)
+        if members:
+            raise ConfigError(
+                f"group {group!r} has live members on {name} ({', '.join(members[:3])}). Nothing was committed. Stop"
+                " them, then translate again.",
+                tag="GROUP_IN_USE",
+            )
+    wanted = {(one.topic, one.partition): one.offset for one in found.values()}
+    before = committed(away, group, wanted, require_stable=False) if wanted else {}
+    back = [partition for partition, offset in before.items() if wanted[partition] < offset]
+    if back:
+        topic, index = min(back)
+        raise ConfigError(
+            f"group {group!r} is at offset {before[topic, index]} of {topic}-{index} on {target}, and the translation"
+            f" is {wanted[topic, index]}: it would go back. Nothing was committed. Is that what you want? Commit them"
+            " by hand: kafka-consumer-groups.sh --reset-offsets",
+            tag="BACKWARDS",
+        )
+    if wanted:
+        groups.commit(away, group, wanted)
+
+
+def _print(
+    source: str,
+    target: str,
+    offsets: dict[TopicPartition, int],
+    found: dict[TopicPartition, Translated],
+    *,
+    as_json: bool,
+    applied: bool,
+) -> None:
+    if as_json:
+        rows: list[dict[str, object]] = []
+        for _, one in sorted(found.items()):
+            rows.append({"topic": one.topic, "partition": one.partition, "offset": one.offset})
+            if one.note:
+                rows[-1]["note"] = one.note
+        print_json(rows)
+        return
+    console = Console(soft_wrap=True)
+    table = Table(source, "offset", target, "offset", "", box=None, header_style="bold", padding=(0, 2))
+    for (topic, index), offset in sorted(offsets.items()):
+        known = found.get((topic, index))
+        there = (
+            (f"{known.topic}-{known.partition}", str(known.offset), known.note) if known else ("-", "-", "not mirrored")
+        )
+        table.add_row(f"{topic}-{index}", str(offset), *there)
+    print_table(console, table)
+    if applied:
+        console.print(f"committed on {target}: {len(found)} partitions")

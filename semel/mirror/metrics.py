@@ -1,0 +1,102 @@
+"""What the flows of this process have copied, for Prometheus, by the names that dashboards of MirrorMaker 2 know.
+
+Counts begin at zero with the process. Rates and averages that Java's metrics keep over a window are left to Prometheus.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from semel.mirror.config.flow_config import FlowConfig
+from semel.wire.metadata import TopicPartition
+
+if TYPE_CHECKING:
+    from prometheus_client.core import GaugeMetricFamily, Metric
+
+__all__ = ["NAMES", "FlowMeter", "MirrorCollector"]
+
+_MM2 = "kafka_connect_mirror_mirrorsourceconnector"
+_RECORDS, _BYTES = f"{_MM2}_record_count", f"{_MM2}_byte_count"
+_LAG, _RUNNING, _SKIPPED = "semel_mirror_lag_records", "semel_mirror_running", "semel_mirror_skipped_records"
+#: All that is exported, with what it says. The first two have the labels that MirrorMaker 2's have.
+NAMES: Mapping[str, str] = {
+    _RECORDS: "Records that were copied, by target topic and partition.",
+    _BYTES: "Bytes of the record batches that were copied, as they were written.",
+    _LAG: "Offsets of a source partition that are readable and not copied yet.",
+    _RUNNING: "1 while a flow runs, 0 when it has stopped.",
+    _SKIPPED: "Offsets that were passed over because of on.data.loss=skip.",
+}
+
+_meters: dict[str, FlowMeter] = {}
+
+
+class FlowMeter:
+    """The numbers of one flow, made when it starts. Any thread may ask."""
+
+    def __init__(self, config: FlowConfig) -> None:
+        self.source, self.target = config.policy.source, config.policy.target
+        self.running = True
+        self.skipped = 0
+        self._copied: dict[TopicPartition, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        self._lag: dict[TopicPartition, int] = {}
+        self._lock = threading.Lock()
+        _meters[config.title] = self
+
+    def add(self, copied: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Records and bytes of a committed round, by target partition."""
+        with self._lock:
+            for partition, (records, size) in copied.items():
+                before = self._copied[partition]
+                self._copied[partition] = before[0] + records, before[1] + size
+
+    def set_lag(self, lag: Mapping[TopicPartition, int]) -> None:
+        """What is readable and not copied, by source partition."""
+        with self._lock:
+            self._lag = dict(lag)
+
+    @property
+    def copied(self) -> dict[TopicPartition, tuple[int, int]]:
+        """All records and bytes, by target partition."""
+        with self._lock:
+            return dict(self._copied)
+
+    @property
+    def lag(self) -> dict[TopicPartition, int]:
+        """As it was set."""
+        with self._lock:
+            return dict(self._lag)
+
+
+class MirrorCollector:
+    """A collector for a registry of ``prometheus_client``."""
+
+    def describe(self) -> Iterator[Metric]:
+        """The metrics without their values."""
+        return iter(self._families().values())
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics with their values."""
+        families = self._families()
+        for meter in list(_meters.values()):
+            flow = [meter.source, meter.target]
+            for (topic, index), (records, size) in sorted(meter.copied.items()):
+                families[_RECORDS].add_metric([*flow, topic, str(index)], records)
+                families[_BYTES].add_metric([*flow, topic, str(index)], size)
+            for (topic, index), lag in sorted(meter.lag.items()):
+                families[_LAG].add_metric([*flow, topic, str(index)], lag)
+            families[_RUNNING].add_metric(flow, int(meter.running))
+            families[_SKIPPED].add_metric(flow, meter.skipped)
+        return iter(families.values())
+
+    def _families(self) -> dict[str, GaugeMetricFamily]:
+        # as gauges, since a counter of this library has "_total" behind its name, and MirrorMaker 2's have not
+        from prometheus_client.core import GaugeMetricFamily
+
+        flow, partition = ["source", "target"], ["topic", "partition"]
+        return {
+            name: GaugeMetricFamily(name, help, labels=flow if name in (_RUNNING, _SKIPPED) else [*flow, *partition])
+            for name, help in NAMES.items()
+        }

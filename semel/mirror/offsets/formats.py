@@ -1,0 +1,48 @@
+"""MirrorMaker 2's own bytes: checkpoints, as ``RemoteClusterUtils`` reads them.
+
+Numbers are big-endian, and a text is its length in two bytes and UTF-8, as in Kafka's own records.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+__all__ = ["Checkpoint", "checkpoints_topic"]
+
+_VERSION = 0
+
+
+def checkpoints_topic(source: str) -> str:
+    """Where the checkpoints of groups of the cluster ``source`` are, on the target."""
+    return f"{source}.checkpoints.internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a group goes on: its next offset on the source, and the one on the target that stands for it.
+
+    ``topic`` is the target's.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    upstream_offset: int
+    offset: int
+    metadata: str = ""
+
+    @property
+    def key(self) -> bytes:
+        """The key of the record."""
+        return _text(self.group) + _text(self.topic) + struct.pack(">i", self.partition)
+
+    @property
+    def value(self) -> bytes:
+        """The value of the record."""
+        return struct.pack(">hqq", _VERSION, self.upstream_offset, self.offset) + _text(self.metadata)
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack(">h", len(encoded)) + encoded

@@ -1,0 +1,181 @@
+"""Groups of the source on the target: MirrorMaker 2's checkpoints, and offsets that follow.
+
+In a thread of its own beside the rounds. It reads what they have committed, and never holds them up: what does not go
+well is logged, and done at the next time. Checkpoints are plain records, written after the commit that they speak of.
+Offsets are committed for groups that have no member on the target, and never backwards.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from semel.config import ClientConfig
+from semel.errors import SemelError
+from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.offsets.formats import Checkpoint, checkpoints_topic
+from semel.mirror.offsets.segments import Translated
+from semel.mirror.offsets.translation import Translator
+from semel.mirror.positions import Positions
+from semel.steps import MirrorStep, reached
+from semel.transaction.output_topics import describe_output_topics, non_transactional_tickets
+from semel.transaction.participant import Participant
+from semel.wire.api import groups, topics
+from semel.wire.api.offsets import committed, live_members
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["GroupFollower", "is_followed"]
+
+log = logging.getLogger("semel.mirror")
+
+_JOIN_S = 30.0
+_SOURCE_GROUP_S = 60
+
+#: Of a group, by source partition: its next offset there, and what that is on the target.
+_Offsets = dict[TopicPartition, tuple[int, Translated]]
+
+
+def is_followed(config: FlowConfig, group: str) -> bool:
+    """Whether the file asks for a group, and it is none that the mirror keeps for itself."""
+    source = re.escape(config.policy.source)
+    own = re.fullmatch(rf"mirror\.(?:{source}\..+|.+\.{source})", group)
+    return own is None and config.groups.matches(group)
+
+
+class GroupFollower:
+    """Follows the groups of a flow, in the intervals that the file names. :meth:`tell` says what was committed."""
+
+    def __init__(self, config: FlowConfig, id: str) -> None:
+        self._config, self._id = config, id
+        self._source = Client(ClientConfig.parse(config.source))
+        self._target = Client(ClientConfig.parse(config.target))
+        self._translator: Translator | None = None
+        self._newest: tuple[Positions, int] | None = None
+        self._told: dict[str, _Offsets] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{config.title} groups", daemon=True)
+
+    def __enter__(self) -> GroupFollower:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(_JOIN_S)
+        self._source.close()
+        self._target.close()
+
+    def tell(self, positions: Positions, segments_end: int) -> None:
+        """These positions are committed, and so are the runs up to ``segments_end``."""
+        self._newest = positions, segments_end
+
+    def _run(self) -> None:
+        config = self._config
+        last = dict.fromkeys(("checkpoints", "groups", "source"), 0.0)
+        intervals = {"checkpoints": config.checkpoints_s, "groups": config.sync_groups_s, "source": _SOURCE_GROUP_S}
+        while not self._stop.wait(0.1):
+            now = time.monotonic()
+            due = {name for name, seconds in intervals.items() if seconds > 0 and now - last[name] >= seconds}
+            if due and self._newest is not None:
+                last.update(dict.fromkeys(due, now))
+                self.follow(checkpoints="checkpoints" in due, sync="groups" in due, own="source" in due)
+
+    def follow(self, *, checkpoints: bool, sync: bool, own: bool) -> None:
+        """Once, now. Errors are logged."""
+        if self._newest is None:
+            return
+        positions, end = self._newest
+        if own:
+            with self._logged():
+                self._commit_source_group(positions)
+        if checkpoints or sync:
+            with self._logged():
+                self._follow(positions, end, checkpoints=checkpoints, sync=sync)
+
+    @contextmanager
+    def _logged(self) -> Iterator[None]:
+        try:
+            yield
+        except SemelError as error:
+            if not self._stop.is_set():
+                log.warning("%s: records are copied, and groups are not followed: %s", self._config.title, error)
+
+    def _follow(self, positions: Positions, end: int, *, checkpoints: bool, sync: bool) -> None:
+        if self._translator is None:
+            self._translator = Translator(self._source, self._target, self._id)
+        self._translator.update(positions, end)
+        found = {
+            group: self._translated(group, self._translator)
+            for group in sorted(groups.list_groups(self._source))
+            if is_followed(self._config, group)
+        }
+        if checkpoints:
+            self._write_checkpoints(found)
+        if sync:
+            for group, offsets in found.items():
+                self._sync(group, offsets)
+
+    def _translated(self, group: str, translator: Translator) -> _Offsets:
+        """It goes back only where the group has gone back."""
+        offsets = groups.all_committed(self._source, group)
+        found = {partition: (offsets[partition], one) for partition, one in translator.forward(offsets).items()}
+        for partition, (upstream, before) in self._told.get(group, {}).items():
+            if partition in found:
+                now_upstream, now = found[partition]
+                if upstream <= now_upstream and before.topic == now.topic and now.offset < before.offset:
+                    found[partition] = now_upstream, before
+        return found
+
+    def _write_checkpoints(self, found: Mapping[str, _Offsets]) -> None:
+        made = [
+            Checkpoint(group, one.topic, one.partition, upstream, one.offset)
+            for group, offsets in found.items()
+            for partition, (upstream, one) in offsets.items()
+            if self._told.get(group, {}).get(partition) != (upstream, one)
+        ]
+        if not made:
+            return
+        name = checkpoints_topic(self._config.policy.source)
+        if name not in self._target.existing({name}):
+            replication = self._config.checkpoints_replication
+            settings = {"cleanup.policy": "compact"}
+            topics.create(self._target, name, partitions=1, replication=replication, config=settings)
+        known = describe_output_topics(self._target, {name}, self._target.deadline())
+        (ticket,) = non_transactional_tickets([[(name, 0)]], known)
+        columns = {
+            "key": pa.array([one.key for one in made], pa.binary()),
+            "value": pa.array([one.value for one in made], pa.binary()),
+            "partition": pa.array([0] * len(made), pa.int32()),
+        }
+        with Participant(self._target, ticket) as participant:
+            participant.send(name, pa.table(columns))
+        for group, offsets in found.items():
+            self._told.setdefault(group, {}).update(offsets)
+        reached(MirrorStep.CHECKPOINTS_WRITTEN, self._id)
+
+    def _sync(self, group: str, found: _Offsets) -> None:
+        """Commit for a group without members on the target what it has not reached there."""
+        wanted = {(one.topic, one.partition): one.offset for _, one in found.values()}
+        if not wanted or live_members(self._target, group):
+            return
+        there = committed(self._target, group, wanted, require_stable=False)
+        ahead = {partition: offset for partition, offset in wanted.items() if offset > there.get(partition, -1)}
+        if ahead:
+            groups.commit(self._target, group, ahead)
+            reached(MirrorStep.GROUP_SYNCED, self._id)
+
+    def _commit_source_group(self, positions: Positions) -> None:
+        """For lag tools: the group of the flow's name, on the source. It is a view, and may be old."""
+        offsets = {partition: at.offset for partition, at in positions.at.items()}
+        there = self._source.existing({topic for topic, _ in offsets})
+        known = {p: at for p, at in offsets.items() if p[0] in there and p[1] in there[p[0]].partitions}
+        if known:
+            groups.commit(self._source, self._id, known)

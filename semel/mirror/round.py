@@ -1,0 +1,208 @@
+"""A round: one transaction on the target.
+
+It plans from the last stable offsets of the source, gives disjoint target partitions to few tasks, proves that each has
+written once, writes where the records came to lie, and commits all of it with the positions.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from semel.errors import ConfigError, Retriable
+from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.losses import check_not_lost
+from semel.mirror.offsets.segment_topic import SEGMENTS, SegmentTopic
+from semel.mirror.policy import ReplicationPolicy
+from semel.mirror.positions import OffsetAndEpoch, Positions
+from semel.mirror.task import Assignment, Copied, copy
+from semel.mirror.topics import MirroredTopic
+from semel.read.ranges import Range
+from semel.spark.sink.job_timeout import cancel_jobs_after
+from semel.spark.sink.stage_retries import prove_tasks
+from semel.steps import MirrorStep, reached
+from semel.transaction.output_topics import non_transactional_tickets
+from semel.transaction.producer import Producer
+from semel.transaction.ticket import TicketTopic
+from semel.transaction.transaction import Transaction
+from semel.wire.api.offsets import LATEST, Listed, list_offsets
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["Done", "Ends", "Round", "stable_ends"]
+
+log = logging.getLogger("semel.mirror")
+
+#: Offsets that are worth a task of their own.
+_OFFSETS_PER_TASK = 50_000
+_GONE = ("UNKNOWN_TOPIC", "UNKNOWN_PARTITION")
+
+Ends = Mapping[TopicPartition, Listed]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a round has written to each target partition: records, and the bytes of their batches."""
+
+    copied: Mapping[TopicPartition, tuple[int, int]]
+
+
+def stable_ends(
+    source: Client,
+    partitions: Mapping[TopicPartition, TopicPartition],
+    positions: Positions,
+    policy: ReplicationPolicy,
+) -> Ends:
+    """The last stable offset of each partition that is mirrored."""
+    if not partitions:
+        return {}
+    try:
+        return list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=True)
+    except ConfigError as error:
+        if error.tag not in _GONE:
+            raise
+        check_not_lost(source, {p: positions.at[p] for p in partitions if p in positions.at}, positions, policy)
+        raise Retriable(
+            "a topic seemed to be gone for a moment, and is there. Nothing was copied by this round."
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a flow that was taken over. ``partitions`` has the target of each source partition."""
+
+    spark: SparkSession
+    config: FlowConfig
+    id: str
+    source: Client
+    producer: Producer
+    topics: Mapping[str, MirroredTopic]
+    partitions: Mapping[TopicPartition, TopicPartition]
+    segments: SegmentTopic
+    segment_ticket: TicketTopic
+    positions: Positions
+
+    def run(self, ends: Ends, wanted: Ends | None) -> Done | None:
+        """Copy what is stable and new, at most up to what is ``wanted``. None if there was nothing."""
+        began = time.monotonic()
+        parts = self._plan(ends, wanted)
+        if not parts:
+            return None
+        shares = _shared_out(parts, self.spark.sparkContext.defaultParallelism)
+        reached(MirrorStep.PLANNED, self.id)
+        copied = self._copy_in_transaction(shares) if self.config.exactly_once else self._copy_at_once(shares)
+        reached(MirrorStep.COMMITTED, self.id)
+        wrote = {
+            partition: (one.records, one.size)
+            for receipt in copied.receipts
+            for partition, one in receipt.wrote.items()
+        }
+        log.info(
+            "%s: round %d: %d records, %d bytes, %d of %d partitions, %.0f ms",
+            self.config.title,
+            self.positions.round + 1,
+            sum(records for records, _ in wrote.values()),
+            sum(size for _, size in wrote.values()),
+            len(copied.ends),
+            len(self.positions.at),
+            (time.monotonic() - began) * 1000,
+        )
+        return Done(wrote)
+
+    def _plan(self, ends: Ends, wanted: Ends | None) -> list[Assignment]:
+        positions = self.positions
+        parts: list[Assignment] = []
+        behind: dict[TopicPartition, OffsetAndEpoch] = {}
+        for partition, listed in ends.items():
+            at = positions.at[partition]
+            if listed.offset < at.offset:
+                behind[partition] = at
+            elif 0 <= listed.leader_epoch < at.epoch:
+                # a leader that was deposed since, and may name rows that were cut: nothing is new for now
+                if wanted is not None:
+                    raise Retriable(
+                        f"{partition[0]}-{partition[1]} was answered for by an old leader. Nothing was copied."
+                    )
+            else:
+                most = wanted[partition].offset if wanted is not None and partition in wanted else listed.offset
+                end = min(listed.offset, most)
+                if end > at.offset:
+                    topic, index = partition
+                    planned = Range(topic, positions.ids[topic], index, at.offset, end, listed.leader_epoch)
+                    parts.append(Assignment(planned, at.epoch, self.partitions[partition]))
+        check_not_lost(self.source, behind, positions, self.config.policy)
+        return parts
+
+    def _copy_in_transaction(self, shares: Sequence[Sequence[Assignment]]) -> Copied:
+        with self.producer.transaction() as txn:
+            own = self.segments.partition
+            *tickets, last = txn.tickets([*_targets(shares), [own]], {**self._tickets(), SEGMENTS: self.segment_ticket})
+            with self._job(self.producer.timeout_ms - txn.age_ms):
+                copied = copy(self.spark.sparkContext, shares, tickets, self.config)
+                reached(MirrorStep.COPIED, self.id)
+                prove_tasks(self.spark, copied.receipts)
+            reached(MirrorStep.PROVEN, self.id)
+            moved = self.positions.moved(copied.ends)
+            txn.accept([*copied.receipts, self.segments.write(last, moved, copied.runs)])
+            reached(MirrorStep.SEGMENTS_WRITTEN, self.id)
+            self._commit_group(txn, copied.ends)
+            txn.commit(moved.progress())
+        return copied
+
+    def _copy_at_once(self, shares: Sequence[Sequence[Assignment]]) -> Copied:
+        """At least once: rows are visible as they come, and a round that dies in between writes them again."""
+        tickets = non_transactional_tickets(_targets(shares), self._tickets())
+        with self._job(self.producer.timeout_ms):
+            copied = copy(self.spark.sparkContext, shares, tickets, self.config)
+        reached(MirrorStep.COPIED, self.id)
+        with self.producer.transaction() as txn:
+            (last,) = txn.tickets([[self.segments.partition]], {SEGMENTS: self.segment_ticket})
+            moved = self.positions.moved(copied.ends)
+            txn.accept([self.segments.write(last, moved, copied.runs)])
+            reached(MirrorStep.SEGMENTS_WRITTEN, self.id)
+            self._commit_group(txn, copied.ends)
+            txn.commit(moved.progress())
+        return copied
+
+    def _commit_group(self, txn: Transaction, ends: Mapping[TopicPartition, OffsetAndEpoch]) -> None:
+        """KIP-656's group on the target: the next source offsets, under the target's topics and partitions."""
+        txn.send_offsets({self.partitions[partition]: at.offset for partition, at in ends.items()}, self.id)
+
+    def _tickets(self) -> dict[str, TicketTopic]:
+        return {mirrored.target: mirrored.ticket for mirrored in self.topics.values()}
+
+    @contextmanager
+    def _job(self, milliseconds: float) -> Iterator[None]:
+        """One job, in a group of its own, by which it is found in Spark's books; cancelled when it outlives the
+        transaction.
+        """
+        context, tag = self.spark.sparkContext, f"semel-mirror-{uuid.uuid4()}"
+        context.setJobGroup(tag, f"semel mirror {self.config.title}")
+        with cancel_jobs_after(self.spark, milliseconds, tag):
+            yield
+
+
+def _targets(shares: Sequence[Sequence[Assignment]]) -> list[list[TopicPartition]]:
+    return [[part.target for part in share] for share in shares]
+
+
+def _shared_out(parts: Sequence[Assignment], most: int) -> list[list[Assignment]]:
+    """The partitions of each task, of about as many offsets: few tasks, since each costs time and so does each
+    request.
+    """
+    offsets = sum(part.range.size for part in parts)
+    tasks = min(max(math.ceil(offsets / _OFFSETS_PER_TASK), 1), most, len(parts))
+    shares: list[list[Assignment]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    for part in sorted(parts, key=lambda part: -part.range.size):
+        least = sizes.index(min(sizes))
+        shares[least].append(part)
+        sizes[least] += part.range.size
+    return shares

@@ -1,0 +1,126 @@
+"""How far a flow has come, partition by partition, and what holds it back. Nobody is fenced, and nothing is written."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from semel.admin.progress import list_progress
+from semel.errors import ConfigError, DataLoss
+from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.positions import SCOPE, Positions, flow_id
+from semel.mirror.topics import find
+from semel.read.data_loss import compare_ranges
+from semel.read.ranges import NO_END, Range, id_text
+from semel.read.reader import Reader
+from semel.wire.api.offsets import LATEST, list_offsets
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["PartitionStatus", "status"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One source partition. ``position`` is the next offset to copy, None before it has begun.
+
+    ``lag`` counts what is readable and not copied, ``seconds`` is the age of the first of it, and ``held_back`` counts
+    what an open transaction keeps from being read. ``problem`` says what stops it.
+    """
+
+    topic: str
+    partition: int
+    target: str
+    position: int | None
+    lag: int | None
+    seconds: float | None
+    held_back: int
+    problem: str = ""
+
+
+def status(source: Client, target: Client, config: FlowConfig) -> list[PartitionStatus]:
+    """The partitions that the file asks for, and those that have a position."""
+    positions = _positions(source, target, config)
+    found = find(source, config)
+    there = source.existing(positions.ids.keys() | found.keys())
+    partitions = [(name, index) for name, topic in there.items() for index in topic.partitions]
+    stable = list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=True)
+    ends = list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=False)
+    problems = _problems(source, target, positions)
+    lag = {p: stable[p].offset - at.offset for p, at in positions.at.items() if p in stable and p not in problems}
+    ages = _ages(source, positions, {p for p, count in lag.items() if count > 0})
+    rows = []
+    for partition in sorted({*partitions, *positions.at}):
+        name, index = partition
+        at = positions.at.get(partition)
+        to = positions.targets[name][0] if name in positions.targets else config.policy.remote_topic(name)
+        held = ends[partition].offset - stable[partition].offset if partition in ends else 0
+        count = lag.get(partition)
+        rows.append(
+            PartitionStatus(
+                name,
+                index,
+                to,
+                None if at is None else at.offset,
+                None if count is None else max(count, 0),
+                ages.get(partition),
+                held,
+                problems.get(partition, ""),
+            )
+        )
+    return rows
+
+
+def _positions(source: Client, target: Client, config: FlowConfig) -> Positions:
+    id = flow_id(config.policy.source, config.policy.target)
+    try:
+        newest = [one for one in list_progress(target) if (one.prefix, one.scope) == (id, SCOPE)]
+    except ConfigError as error:
+        if error.tag != "UNKNOWN_TOPIC":
+            raise
+        newest = []
+    progress = newest[0].progress if newest else None
+    if progress is None:
+        return Positions.begin(source.cluster, config.policy)
+    positions = Positions.of(progress, id)
+    positions.check_same_flow(source.cluster, config.policy)
+    return positions
+
+
+def _problems(source: Client, target: Client, positions: Positions) -> dict[TopicPartition, str]:
+    """What the next round would stop at."""
+    ranges = [
+        Range(t, positions.ids[t], i, one.offset, NO_END, one.epoch) for (t, i), one in sorted(positions.at.items())
+    ]
+    found = {(loss.topic, loss.partition): loss.reason for loss in compare_ranges(source, ranges).lost}
+    known = target.existing([name for name, _ in positions.targets.values()])
+    for topic, (name, id) in positions.targets.items():
+        now = known.get(name)
+        if now is None or id_text(now.id) != id:
+            reason = f"the target topic {name} {'is gone' if now is None else 'was created again'}"
+            found |= {(topic, index): reason for (each, index) in positions.at if each == topic}
+    return found
+
+
+def _ages(source: Client, positions: Positions, behind: set[TopicPartition]) -> dict[TopicPartition, float]:
+    """How many seconds ago the next record of each partition was written, by its own timestamp."""
+    ends = list_offsets(source, dict.fromkeys(behind, LATEST), read_committed=True) if behind else {}
+    ranges = [
+        Range(p[0], positions.ids[p[0]], p[1], positions.at[p].offset, row.offset) for p, row in sorted(ends.items())
+    ]
+    now, left = time.time(), set(behind)
+    ages: dict[TopicPartition, float] = {}
+    try:
+        with Reader(source, ranges) as reader:
+            for answer in reader.answers():
+                for taken in answer:
+                    partition = taken.part.range.topic_partition
+                    rows = [header for header in taken.batches if header.count]
+                    if partition in left and rows:
+                        ages[partition] = max(now - rows[0].base_timestamp / 1000, 0.0)
+                        left.discard(partition)
+                if not left:
+                    break
+    except DataLoss:  # it is a problem that is shown
+        return ages
+    return ages

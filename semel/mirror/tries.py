@@ -1,0 +1,37 @@
+"""Trying again what may pass: how often in a row, and after which pause."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from semel.errors import AbortAndRetry, DataLoss, Retriable
+
+__all__ = ["Tries"]
+
+log = logging.getLogger("semel.mirror")
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+
+
+class Tries:
+    """How often in a row it did not go well, and for how long to hold back. None of ``most``: for ever."""
+
+    def __init__(self, title: str, stop: threading.Event, most: int | None) -> None:
+        self._title, self._stop, self._most = title, stop, most
+        self._failed = 0
+
+    def succeeded(self) -> None:
+        """Begin to count anew."""
+        self._failed = 0
+
+    def failed(self, error: AbortAndRetry | Retriable | DataLoss) -> None:
+        """Wait, or raise the error where it was tried often enough. What a stop has interrupted is no failure."""
+        self._failed += 1
+        if self._stop.is_set():
+            return
+        if self._most is not None and self._failed >= self._most:
+            raise error
+        pause = min(_FIRST_PAUSE_S * 2 ** (self._failed - 1), _LONGEST_PAUSE_S)
+        log.warning("%s: tried again in %.1f s: %s", self._title, pause, error)
+        self._stop.wait(pause)

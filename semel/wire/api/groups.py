@@ -1,0 +1,96 @@
+"""Consumer groups from outside: which there are, all offsets of one, and offsets committed to one without members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+
+from semel.wire import error_codes
+from semel.wire.client import Client
+from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition, by_topic
+from semel.wire.target import GroupCoordinator
+
+__all__ = ["all_committed", "commit", "list_groups"]
+
+#: Of groups of consumers; those without any have only had offsets committed.
+_PROTOCOLS = ("consumer", "")
+
+
+def list_groups(client: Client, deadline: Deadline | None = None) -> set[str]:
+    """The names of all consumer groups. Each broker is asked: it knows those that it coordinates."""
+    deadline = deadline or client.deadline()
+    found: set[str] = set()
+    for node in client.brokers(deadline):
+        request = ListGroupsRequest(states_filter=[], types_filter=[])
+        answer = client.ask(node, request, (4, 5), deadline=deadline)
+        if answer.error_code:
+            raise error_codes.error("ListGroups", answer.error_code, "listing the groups", "Nothing was written.")
+        found |= {row.group_id for row in answer.groups if row.protocol_type in _PROTOCOLS}
+    return found
+
+
+def all_committed(client: Client, group: str, deadline: Deadline | None = None) -> dict[TopicPartition, int]:
+    """All committed offsets of a group. Those that a transaction has pending may be missing."""
+    request = OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, member_id=None, member_epoch=-1, topics=None)
+        ],
+        require_stable=False,
+    )
+    answer = client.ask(
+        GroupCoordinator(group),
+        request,
+        (8, 9),
+        code=lambda answer: int(answer.groups[0].error_code),
+        deadline=deadline,
+    )
+    row = answer.groups[0]
+    if row.error_code:
+        raise error_codes.error(
+            "OffsetFetch", row.error_code, f"reading the offsets of group {group!r}", "Nothing was written."
+        )
+    return {
+        (topic.name, one.partition_index): int(one.committed_offset)
+        for topic in row.topics
+        for one in topic.partitions
+        if not one.error_code and one.committed_offset >= 0
+    }
+
+
+def commit(client: Client, group: str, offsets: Mapping[TopicPartition, int], deadline: Deadline | None = None) -> None:
+    """Commit offsets outside of any transaction, as no member. The broker refuses where the group has members."""
+    make = OffsetCommitRequest.OffsetCommitRequestTopic
+    make_partition = make.OffsetCommitRequestPartition
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[
+            make(
+                name=topic,
+                partitions=[
+                    make_partition(
+                        partition_index=index,
+                        committed_offset=offsets[topic, index],
+                        committed_leader_epoch=-1,
+                        committed_metadata="",
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(offsets).items()
+        ],
+    )
+
+    def worst(answer: object) -> int:
+        return int(next((p.error_code for t in answer.topics for p in t.partitions if p.error_code), 0))  # type: ignore[attr-defined]
+
+    code = worst(client.ask(GroupCoordinator(group), request, (8, 9), code=worst, deadline=deadline))
+    if code:
+        raise error_codes.error(
+            "OffsetCommit", code, f"committing offsets of group {group!r}", "None of them may be committed."
+        )

@@ -1,0 +1,174 @@
+"""Offsets of groups on the other cluster: a group that moves and comes back reads each record once; MirrorMaker 2's
+checkpoints; groups that follow.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from semel import cli
+from semel.sandbox import Sandbox
+from tests import topics
+from tests.mirror.support.harness import alias_of, copy_once, mm2, produce, records, transactions, unique
+from tests.mirror.support.mirror_maker import java
+
+
+def consume(sandbox: Sandbox, group: str, topic: str, count: int) -> list[bytes]:
+    """Read the next records of a group, and commit behind them."""
+    settings = {"isolation.level": "read_committed", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": sandbox.bootstrap_servers, "group.id": group, **settings})
+    found: list[bytes] = []
+    try:
+        consumer.subscribe([topic])
+        while len(found) < count:
+            for message in consumer.consume(count - len(found), 30):
+                assert message.error() is None
+                found.append(message.value() or b"")
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+    return found
+
+
+def offsets(sandbox: Sandbox, group: str) -> dict[tuple[str, int], int]:
+    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
+    asked = [ConsumerGroupTopicPartitions(group)]
+    found = admin.list_consumer_group_offsets(asked)[group].result(30).topic_partitions
+    return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
+
+
+def translate(file: Path, source: str, target: str, *options: str) -> Any:
+    arguments = ["mirror", "translate", str(file), "--source", source, "--target", target, *options]
+    shown = CliRunner().invoke(cli.app, arguments)
+    if shown.exception is not None:
+        raise shown.exception
+    return json.loads(shown.output) if "--json" in options else shown.output
+
+
+def test_a_group_moves_and_comes_back(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    topic, group = topics.create(a.bootstrap_servers, unique("moves"), 1), unique("group")
+    file = mm2(tmp_path, a, b, topic)
+    alias = alias_of(file)
+    target = f"{alias}.{topic}"
+    transactions(a, topic, "cacca")
+    produce(a, topic, [{"value": f"{i}"} for i in range(20)], **{"batch.num.messages": 3})
+    copy_once(spark, file)
+    transactions(a, topic, "acc")
+    copy_once(spark, file)
+    all_of_it = [value for _, value, _, _ in records(a, topic)[0]]
+    assert len(all_of_it) == 35
+
+    read = consume(a, group, topic, 8)
+    (told,) = translate(file, alias, "B", "--group", group, "--apply", "--json")
+    assert told == {"topic": target, "partition": 0, "offset": offsets(b, group)[target, 0]}
+    read += consume(b, group, target, 20)
+    assert "committed on " in translate(file, "B", alias, "--group", group, "--apply")
+    read += consume(a, group, topic, 7)
+    assert read == all_of_it
+    with pytest.raises(Exception, match=r"BACKWARDS.*it would go back"):
+        translate(file, "B", alias, "--group", group, "--apply")
+    (end,) = translate(file, alias, "B", "--topic", topic, "--offset", "100000", "--json")
+    assert end["note"].startswith("ahead of the mirror")
+    assert "not mirrored" in translate(file, alias, "B", "--topic", "other")
+
+
+def test_each_offset_is_exact(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """Both ways, against what readers see at each offset."""
+    topic = topics.create(a.bootstrap_servers, unique("exact"), 1)
+    file = mm2(tmp_path, a, b, topic)
+    for outcomes in ("cac", "aacc", "ca"):
+        transactions(a, topic, outcomes)
+        produce(a, topic, [{"value": unique("plain")} for _ in range(4)])
+        copy_once(spark, file)
+    target = f"{alias_of(file)}.{topic}"
+    source_at, target_at = positions(a, topic), positions(b, target)
+    assert [value for value, _ in source_at] == [value for value, _ in target_at]
+
+    def next_record(rows: list[tuple[bytes, int]], offset: int) -> bytes | None:
+        return next((value for value, at in rows if at >= offset), None)
+
+    from_alias = (file, alias_of(file), "B")
+    back = (file, "B", alias_of(file))
+    for offset in range(source_at[-1][1] + 2):
+        (told,) = translate(*from_alias, "--topic", topic, "--offset", str(offset), "--json")
+        assert next_record(target_at, told["offset"]) == next_record(source_at, offset), offset
+    for offset in range(target_at[-1][1] + 2):
+        (told,) = translate(*back, "--topic", target, "--offset", str(offset), "--json")
+        assert next_record(source_at, told["offset"]) == next_record(target_at, offset), offset
+
+
+def positions(sandbox: Sandbox, topic: str) -> list[tuple[bytes, int]]:
+    """Each record of the only partition, and its offset."""
+    settings = {"isolation.level": "read_committed", "enable.partition.eof": True, "group.id": "none"}
+    consumer = Consumer({"bootstrap.servers": sandbox.bootstrap_servers, **settings})
+    found = []
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    while (message := consumer.poll(30)) is not None and message.error() is None:
+        found.append((message.value() or b"", message.offset() or 0))
+    consumer.close()
+    return found
+
+
+def test_checkpoints_and_groups_that_follow(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    topic = topics.create(a.bootstrap_servers, unique("follows"), 1)
+    group, live, excluded = unique("group"), unique("live"), unique("console-consumer")
+    keys = {"sync__group__offsets__enabled": "true", "checkpoints__topic__replication__factor": "1"}
+    file = mm2(tmp_path, a, b, topic, groups="group.*, live.*, console.*", **keys)
+    alias = alias_of(file)
+    target = f"{alias}.{topic}"
+    transactions(a, topic, "acac")
+    for one in (group, live, excluded):
+        consume(a, one, topic, 2)
+    copy_once(spark, file)
+    at = offsets(a, group)[topic, 0]
+    follows = offsets(b, group)
+    assert consume(b, unique("new"), target, 3)[2:] == consume(b, group, target, 1)
+    seen = checkpoints(b, f"{alias}.checkpoints.internal")
+    assert seen == {(name, target, 0): (at, follows[target, 0], "") for name in (group, live)}
+    assert offsets(b, excluded) == {}
+    with java() as jvm:  # Kafka's own reader of checkpoints
+        found = jvm.org.apache.kafka.connect.mirror.RemoteClusterUtils.translateOffsets(
+            {"bootstrap.servers": b.bootstrap_servers}, alias, group, jvm.java.time.Duration.ofSeconds(60)
+        )
+        told = {(one.topic(), one.partition()): found[one].offset() for one in found}
+    assert told == follows
+    # KIP-656's group, and the one that lag tools read
+    assert offsets(b, f"mirror.{alias}.B")[target, 0] == offsets(a, f"mirror.{alias}.B")[topic, 0]
+
+    # the group goes on, on both sides: on the source it is behind, and does not pull the target back
+    consume(b, group, target, 2)
+    ahead = offsets(b, group)
+    consume(a, group, topic, 1)
+    copy_once(spark, file)
+    assert offsets(b, group) == ahead
+    assert checkpoints(b, f"{alias}.checkpoints.internal")[group, target, 0][0] == offsets(a, group)[topic, 0]
+
+
+def checkpoints(sandbox: Sandbox, topic: str) -> dict[tuple[str, str, int], tuple[int, int, str]]:
+    """The newest of each key, read as MirrorMaker 2 writes them."""
+    found = {}
+    for key, value, _, _ in records(sandbox, topic)[0]:
+        assert key is not None
+        assert value is not None
+        group, rest = text(key)
+        name, rest = text(rest)
+        (partition,) = struct.unpack(">i", rest)
+        version, upstream, offset = struct.unpack(">hqq", value[:18])
+        metadata, rest = text(value[18:])
+        assert (version, rest) == (0, b"")
+        found[group, name, partition] = (upstream, offset, metadata)
+    return found
+
+
+def text(data: bytes) -> tuple[str, bytes]:
+    (size,) = struct.unpack(">h", data[:2])
+    return data[2 : 2 + size].decode(), data[2 + size :]
