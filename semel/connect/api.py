@@ -50,11 +50,17 @@ REQUIRED: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of a connector. ``kind`` is str, int, float or bool."""
+    """One setting of a connector. ``kind`` is str, int, float, bool, or list: texts separated by commas.
+
+    A ``secret`` one is shown nowhere. ``one_of`` are the texts that it may be, in capitals or not.
+    """
 
     kind: type
     default: Any = REQUIRED
     at_least: float | None = None
+    documentation: str = ""
+    secret: bool = False
+    one_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,18 @@ class SourceConnector:
     def task(self) -> SourceTask:
         """Make a task."""
         raise NotImplementedError(f"{type(self).__name__} has no method task")
+
+    def task_class_name(self) -> str:
+        """What is stored as ``task.class``, which Kafka Connect wants to see in a task's configuration."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"
+
+    def alter_offsets(self, config: Mapping[str, Any], offsets: Sequence[tuple[Partition, Offset]]) -> bool:
+        """Check offsets that somebody wants to set, each with its source partition; None removes one.
+
+        Raise ``ValueError`` for what is none of this connector's. Return True if nothing else keeps offsets; False,
+        which is the default, lets REST say that what is kept elsewhere is to be changed there.
+        """
+        return False
 
     def exactly_once_support(self, config: Mapping[str, Any]) -> bool | None:
         """Say whether records come exactly once with this configuration; None where it is not known."""

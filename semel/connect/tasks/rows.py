@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from semel.connect.api import Offset, Partition, SourceBatch, SourceRecord
-from semel.connect.config import ConnectorConfig
+from semel.connect.connector_config import ConnectorConfig
 from semel.connect.stores.offset_format import canonical
 from semel.errors import ConfigError
 

@@ -31,5 +31,5 @@ class Running:
         return self.states[task]
 
     def wait_started(self, task: str) -> None:
-        """Return when the task has started: it owns its id, and has read its offsets. Only then does it tell anything."""
+        """Return when the task has started: it owns its id, and has read its offsets. Only then it tells anything."""
         wait_for(lambda: task in self.told, lambda: str(self.states), 60)
