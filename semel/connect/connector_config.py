@@ -15,6 +15,7 @@ from semel.connect.config import NOTHING, WorkerConfig, converter_options
 from semel.connect.converters import Converter
 from semel.connect.definitions import COMMON, Definition, own_definition
 from semel.connect.plugins import connector_class, converter
+from semel.connect.transforms import Chain, read_chain
 from semel.errors import ConfigError, SemelError, Unsupported
 
 __all__ = ["ConnectorConfig", "Examination", "Problem", "ask_connector"]
@@ -22,16 +23,11 @@ __all__ = ["ConnectorConfig", "Examination", "Problem", "ask_connector"]
 T = TypeVar("T")
 
 _LATER = {
-    "transforms": "Transform the records in the connector.",
-    "predicates": "Remove it.",
     "offsets.storage.topic": "Offsets are in the worker's offset.storage.topic. Remove it.",
     "config.action.reload": "Remove it.",
     "topic.creation.groups": "Create the topic before the start. Remove it.",
 }
 _LATER_PREFIXES = (
-    "transforms.",
-    "predicates.",
-    "errors.",
     "topic.creation.",
     "producer.override.",
     "consumer.override.",
@@ -71,8 +67,15 @@ class ConnectorConfig:
     key: Converter
     value: Converter
     own: Mapping[str, Any]
+    chain: Chain
     boundary: str = "poll"
     interval_ms: int = 0
+    tolerate_errors: bool = False
+    log_errors: bool = False
+    log_messages: bool = False
+    #: The dead-letter topic; empty without one.
+    dead_letters: str = ""
+    dead_letter_headers: bool = False
 
     @classmethod
     def parse(cls, properties: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
@@ -105,6 +108,7 @@ class Examination:
             return
         settings = {key: one if isinstance(one, Setting) else Setting(one) for key, one in connector.config.items()}
         self.definitions += [own_definition(key, setting) for key, setting in settings.items()]
+        chain = self._chain()
         self._check_known(settings)
         own = {key: self._own(key, setting) for key, setting in settings.items()}
         made: dict[str, Any] = {
@@ -113,6 +117,12 @@ class Examination:
             "value": self._converter("value.converter"),
             "boundary": self._choice("transaction.boundary", "poll", _BOUNDARIES),
             "interval_ms": self._whole("transaction.boundary.interval.ms", self.worker.flush_interval_ms, 0),
+            "chain": chain,
+            "tolerate_errors": self._choice("errors.tolerance", "none", ("none", "all")) == "all",
+            "log_errors": self._flag("errors.log.enable"),
+            "log_messages": self._flag("errors.log.include.messages"),
+            "dead_letters": self._given.get("errors.deadletterqueue.topic.name", ""),
+            "dead_letter_headers": self._flag("errors.deadletterqueue.context.headers.enable"),
         }
         wanted = self._choice("exactly.once.support", "requested", ("REQUIRED", "REQUESTED"))
         if not self.problems:
@@ -157,7 +167,7 @@ class Examination:
             if name in _LATER or name.startswith(_LATER_PREFIXES):
                 remedy = _LATER.get(name, "Remove it.")
                 self._add(name, f"{name:.200} is not there yet.", tag="NOT_YET", remedy=remedy, unsupported=True)
-            elif name not in known:
+            elif name not in known and name not in self._read:
                 hint = nearest(name, known) or "."
                 text = f"{name:.200} is not a known property{hint}"
                 self._add(name, text, tag="UNKNOWN_OPTION", remedy="Correct or remove it.")
@@ -189,6 +199,21 @@ class Examination:
         value = self._convert(name, self._given[name], Setting(int, at_least=least))
         return value if isinstance(value, int) else default
 
+    def _flag(self, name: str) -> bool:
+        return self._convert(name, self._given.get(name, "false"), Setting(bool)) is True
+
+    def _chain(self) -> Chain:
+        """Transformations and predicates, each problem at its setting."""
+        chain, found, read = read_chain(self._given, self._convert)
+        self.problems += [Problem(one.setting, one.text, tag="TRANSFORM") for one in found]
+        self.definitions += [
+            Definition(name, name, "", group=f"{name.partition('.')[0].title()}: {name.split('.')[1]}")
+            for name in sorted(read)
+            if "." in name and name in self._given
+        ]
+        self._read = read
+        return chain
+
     def _choice(self, name: str, default: str, choices: Sequence[str]) -> str:
         self._convert(name, self._given.get(name, default), Setting(str, one_of=tuple(choices)))
         return self._given.get(name, default).lower()
@@ -208,10 +233,25 @@ class Examination:
             return None
 
     def _check_boundary(self, connector: SourceConnector, boundary: str, own: Mapping[str, Any]) -> None:
-        if boundary != "poll":
-            text = f"transaction.boundary={boundary} is not there yet."
-            remedy = "Use poll: each poll is a transaction."
-            self._add("transaction.boundary", text, tag="NOT_YET", remedy=remedy, unsupported=True)
+        """Refuse boundaries of the connector's where it has none, or nothing is transactional (KIP-618's preflight)."""
+        if boundary != "connector":
+            return
+        setting = "transaction.boundary"
+        try:
+            able = ask_connector("", setting, lambda: connector.can_define_transaction_boundaries(own))
+        except SemelError as error:
+            text = f"an unexpected error occurred in the connector's validation of {setting}: {error.message}"
+            self._add(setting, text, tag="BOUNDARY", cause=error)
+            return
+        if able is None:
+            text = "the connector returned null for its support of transaction boundaries, which is not permitted, and"
+            self._add(setting, f"{text} is treated as unsupported. Use another boundary.", tag="BOUNDARY", remedy="")
+        elif not able:
+            text = "the connector does not support connector-defined transaction boundaries with this configuration."
+            self._add(setting, f"{text} Use another boundary.", tag="BOUNDARY", remedy="")
+        elif not self.worker.exactly_once:
+            text = "transaction.boundary=connector needs a worker with exactly.once.source.support=enabled."
+            self._add(setting, text, tag="BOUNDARY", remedy="Use another boundary.")
 
     def _check_support(self, connector: SourceConnector, wanted: str, own: Mapping[str, Any]) -> None:
         """Refuse ``exactly.once.support=required`` where nobody promises it (KIP-618's preflight)."""

@@ -9,6 +9,7 @@ from semel.config import nearest
 from semel.connect.api import SourceConnector
 from semel.connect.converters import BYTES, STRING, Converter
 from semel.connect.converters.json import json_converter
+from semel.connect.transforms import PREDICATES, TRANSFORMS
 from semel.errors import ConfigError, Unsupported
 
 __all__ = ["connector_class", "converter", "plugins"]
@@ -24,6 +25,7 @@ _CONVERTERS = {
         ("ByteArrayConverter", "ByteArray", "org.apache.kafka.connect.converters.ByteArrayConverter"), BYTES
     ),
 }
+_TRANSFORMS = "org.apache.kafka.connect.transforms."
 _JSON = ("JsonConverter", "Json", "org.apache.kafka.connect.json.JsonConverter")
 _USE = "Use JsonConverter, StringConverter or ByteArrayConverter."
 _JAVA = ("org.", "com.", "io.", "net.")
@@ -32,7 +34,18 @@ _JAVA = ("org.", "com.", "io.", "net.")
 def plugins() -> list[tuple[str, str]]:
     """What semel brings: the kind of each, and its name."""
     connectors = [("source", path) for path in dict.fromkeys(_CONNECTORS.values())]
-    return [*connectors, *(("converter", name) for name in (*_CONVERTERS, *_JSON) if name.startswith("org."))]
+    transforms = [
+        ("transformation", f"{_TRANSFORMS}{name}{side}")
+        for name, made in TRANSFORMS.items()
+        for side in (("$Key", "$Value") if made.sided else ("",))
+    ]
+    predicates = [("predicate", f"{_TRANSFORMS}predicates.{name}") for name in PREDICATES]
+    return [
+        *connectors,
+        *transforms,
+        *predicates,
+        *(("converter", name) for name in (*_CONVERTERS, *_JSON) if name.startswith("org.")),
+    ]
 
 
 def connector_class(name: str) -> type[SourceConnector]:

@@ -55,16 +55,18 @@ class Process:
     def ask(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask the owner something, and wait for its answer. Raises what the owner raised, if it is one of semel's."""
         number = next(self._numbers)
-        self._answers[number] = SimpleQueue()
+        answers = self._answers[number] = SimpleQueue[Mapping[str, Any]]()
         with suppress(ConnectionClosed):  # the process is about to end
             self._connection.send(json.dumps({"type": "ask", "number": number, "message": message}))
         try:
-            answer = self._answers.pop(number).get(timeout=_ANSWER_S)
+            answer = answers.get(timeout=_ANSWER_S)
         except Empty:
             raise Retriable(
                 f"the driver did not answer within {_ANSWER_S:.0f} s. Nothing was written. It is asked again.",
                 tag="NO_ANSWER",
             ) from None
+        finally:
+            del self._answers[number]
         if "error" in answer:
             raise named(answer["class"], answer["error"], answer["tag"])
         return answer

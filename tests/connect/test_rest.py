@@ -124,9 +124,10 @@ def test_a_connector_from_its_creation_to_its_end(rest: Rest) -> None:
 
     assert name in rest.ask("GET", "/connectors")[1]
     tasks = [{"connector": name, "task": 0}]
-    info = {"name": name, "config": {**config, "name": name}, "tasks": tasks, "type": "source"}
+    named = {**config, "name": name}
+    info = {"name": name, "config": named, "tasks": tasks, "type": "source"}
     assert rest.ask("GET", f"/connectors/{name}") == (200, info)
-    assert rest.ask("GET", f"/connectors/{name}/config") == (200, info["config"])
+    assert rest.ask("GET", f"/connectors/{name}/config") == (200, named)
     status, shown = rest.ask("GET", f"/connectors/{name}/status")
     assert shown.keys() == {"name", "connector", "tasks", "type"}
     assert shown["connector"].keys() == {"state", "worker_id", "version"}
@@ -137,7 +138,7 @@ def test_a_connector_from_its_creation_to_its_end(rest: Rest) -> None:
     assert rest.ask("GET", f"/connectors/{name}/tasks/0/status") == (200, shown["tasks"][0])
     status, listed = rest.ask("GET", f"/connectors/{name}/tasks")
     assert [one["id"] for one in listed] == tasks
-    assert listed[0]["config"] == {**info["config"], "task.class": "org.apache.kafka.connect.file.FileStreamSourceTask"}
+    assert listed[0]["config"] == {**named, "task.class": "org.apache.kafka.connect.file.FileStreamSourceTask"}
     wait_for(lambda: rest.ask("GET", f"/connectors/{name}/topics")[1] == {name: {"topics": [name]}}, "its topic")
     assert rest.ask("PUT", f"/connectors/{name}/topics/reset") == (202, None)
 
@@ -211,14 +212,15 @@ def test_offsets_are_shown_set_and_removed(rest: Rest) -> None:
     done = "The offsets for this connector have been {} successfully"
     assert rest.ask("PATCH", path, change) == (200, {"message": done.format("altered")})
     assert rest.ask("GET", path) == (200, change)
-    for body, wanted, text in (
+    refusals: list[tuple[Any, int, str]] = [
         ({"offsets": []}, 400, "Partitions / offsets need to be provided"),
         ({"offsets": [{"partition": partition, "offset": {"position": "x"}}]}, 500, "expected to be a Long value"),
         ({"offsets": [{"partition": {"a": "b"}, "offset": {"position": 1}}]}, 500, "should contain the key 'filename'"),
         ({"offsets": [{"partition": partition, "offset": {"a": 1}}]}, 500, "or contain the key 'position'"),
         ({"others": 1}, 500, 'Unrecognized field "others"'),
         ([], 500, "Cannot deserialize value of type"),
-    ):
+    ]
+    for body, wanted, text in refusals:
         status, refused = rest.ask("PATCH", path, body)
         assert (status, refused["error_code"]) == (wanted, wanted)
         assert text in refused["message"]

@@ -9,13 +9,15 @@ after: once it has proven that it leads and wants this task, nobody else has wri
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 
 from semel.config import ClientConfig
-from semel.connect.api import SourceTask, TaskContext
+from semel.connect.api import Offset, Partition, SourceTask, TaskContext
 from semel.connect.config import WorkerConfig
 from semel.connect.connector_config import ConnectorConfig
 from semel.connect.fencing import transactional_id
 from semel.connect.stores.offsets import OffsetStore
+from semel.connect.tasks.boundaries import Boundary, boundary_of
 from semel.connect.tasks.rows import rows_of
 from semel.connect.tasks.writers import AtLeastOnce, ExactlyOnce, Writer
 from semel.errors import ConfigError, Fenced, Retriable, SemelError
@@ -66,7 +68,7 @@ def _run(process: Process) -> None:
             reached(ConnectStep.PRODUCER_READY, f"{config.name}-{number}")
             if _wanted(process):
                 store.read()
-                _Loop(process, config, number, writer).run(TaskContext(store.find))
+                _Loop(process, config, number, writer).run(store.find)
         except BaseException as error:
             _close_after(writer, error)
             raise
@@ -95,11 +97,13 @@ class _Loop:
         self._records = self._polls = 0
         self._told = 0.0
         self._topics: set[str] = set()
+        self._told_topics: set[str] = set()
         shared, own = process.settings["shared"], process.settings["own"]
         #: The task's configuration, as its connector made it.
         self._given = {**{name: config.own[name] for name in shared}, **own}
+        self._boundary: Boundary
 
-    def run(self, context: TaskContext) -> None:
+    def run(self, find: Callable[[Partition], Offset]) -> None:
         """Start the task, and poll until it is asked to end."""
         task = self._config.connector.task()
         if not isinstance(task, SourceTask):
@@ -108,33 +112,37 @@ class _Loop:
                 " method task must return a semel.connect.SourceTask.",
                 tag="TASK_RESULT",
             )
+        self._boundary = boundary_of(self._config, self._writer, task)
         try:
-            task.start(self._given, context)
+            task.start(self._given, TaskContext(find, self._boundary.context))
             reached(ConnectStep.TASK_STARTED, f"{self._config.name}-{self._number}")
             self._tell(now=True)
             while not self._process.stopping.is_set():
                 self._poll(task)
+            self._boundary.end()
             self._tell(now=True)
         finally:
             task.stop()
 
     def _poll(self, task: SourceTask) -> None:
-        rows = rows_of(task.poll(), self._config, self._number)
-        if rows is None:
-            self._writer.idle()
+        polled = task.poll()
+        if polled is None or (isinstance(polled, Sequence) and not polled):
+            self._boundary.idle()
             self._tell(now=False)
             self._process.stopping.wait(_IDLE_S)
             return
         reached(ConnectStep.POLLED, f"{self._config.name}-{self._number}")
-        self._writer.write(rows)
-        self._records += rows.count
+        for part, kept in self._boundary.divided(polled):
+            rows = rows_of(part, self._config, self._number)
+            if rows is not None:
+                self._boundary.write(rows, part)
+                self._records += rows.count
+                self._topics |= {topic for topic, _ in rows.tables}
+            self._boundary.after(kept)
         self._polls += 1
-        new = {topic for topic, _ in rows.tables} - self._topics
-        self._topics |= new
-        self._tell(now=bool(new))
-        task.commit()
+        self._tell(now=False)
 
     def _tell(self, *, now: bool) -> None:
-        if now or time.monotonic() - self._told >= _TELL_S:
-            self._told = time.monotonic()
+        if now or self._topics - self._told_topics or time.monotonic() - self._told >= _TELL_S:
+            self._told, self._told_topics = time.monotonic(), set(self._topics)
             self._process.tell({"records": self._records, "polls": self._polls, "topics": sorted(self._topics)})
