@@ -15,6 +15,7 @@ from pathlib import Path
 import javaproperties
 
 from semel.config import ClientConfig, nearest
+from semel.config_providers import Providers
 from semel.connect.plugins import converter
 from semel.errors import ConfigError, SemelError, Unsupported
 
@@ -34,11 +35,10 @@ _IGNORED = frozenset(
 _IGNORED_PREFIXES = ("inter.worker.", "consumer.", "admin.", "metrics.context.", "header.converter.")
 _LATER = {
     "admin.listeners": "REST has one set of listeners. Remove it.",
-    "config.providers": "Write the values themselves, or fill the file in before the start.",
     "offset.storage.file.filename": "Offsets are in Kafka: give offset.storage.topic.",
     "rest.extension.classes": "They are Java classes. Remove it.",
 }
-_LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.", "config.providers.")
+_LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.")
 _OWN = frozenset(
     """group.id offset.storage.topic offset.storage.partitions offset.storage.replication.factor key.converter
     value.converter exactly.once.source.support offset.flush.interval.ms task.shutdown.graceful.timeout.ms
@@ -101,6 +101,8 @@ class WorkerConfig:
     listeners: tuple[Listener, ...]
     advertised: str
     origins: tuple[str, ...]
+    #: What variables in a connector's properties stand for.
+    providers: Providers
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> WorkerConfig:
@@ -109,7 +111,9 @@ class WorkerConfig:
         Raises :class:`ConfigError` for what is missing, unknown or wrong, :class:`Unsupported` for what is not there
         yet.
         """
-        given = dict(properties)
+        said = {name: value for name, value in properties.items() if name.partition(".providers")[0] == "config"}
+        providers = Providers.parse(said)
+        given = providers.resolve({name: value for name, value in properties.items() if name not in said})
         own = {name: given.pop(name).strip() for name in list(given) if name in _OWN}
         converters = {name: given.pop(name).strip() for name in list(given) if name.startswith(_CONVERTERS)}
         check_later(given, _LATER, _LATER_PREFIXES, "")
@@ -140,6 +144,7 @@ class WorkerConfig:
             graceful_timeout_ms=_number(own, "task.shutdown.graceful.timeout.ms", 5_000, 0),
             listeners=listeners,
             advertised=_advertised(own, listeners),
+            providers=providers,
             origins=tuple(filter(None, map(str.strip, own.get("access.control.allow.origin", "").split(",")))),
         )
         for setting in ("key.converter", "value.converter"):

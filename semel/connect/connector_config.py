@@ -98,7 +98,8 @@ class Examination:
     config: ConnectorConfig = field(init=False)
 
     def __post_init__(self) -> None:
-        self._given = {name: value.strip() for name, value in self.properties.items()}
+        self._raw = {name: value.strip() for name, value in self.properties.items()}
+        self._given = self._resolved()
         name = self._given.get("name", "")
         if not name:
             self._missing("name")
@@ -136,7 +137,7 @@ class Examination:
         shown = []
         for definition in self.definitions:
             errors = [problem.text for problem in self.problems if problem.setting == definition.name]
-            value: str | None = self._given.get(definition.name, definition.default)
+            value: str | None = self._raw.get(definition.name, definition.default)
             if definition.type == "PASSWORD" and value is not None:
                 value = "[hidden]"
             shown.append(_field(definition, value, errors))
@@ -144,8 +145,19 @@ class Examination:
         for problem in self.problems:
             if problem.setting not in known:
                 definition = Definition(problem.setting, problem.setting, "")
-                shown.append(_field(definition, self._given.get(problem.setting), [problem.text]))
+                shown.append(_field(definition, self._raw.get(problem.setting), [problem.text]))
         return shown
+
+    def _resolved(self) -> dict[str, str]:
+        """The properties with what their variables stand for."""
+        found = {}
+        for name, value in self._raw.items():
+            try:
+                found |= self.worker.providers.resolve({name: value})
+            except ConfigError as error:
+                self._raised(name, error)
+                found[name] = value
+        return found
 
     # ---- one setting
 
@@ -181,7 +193,8 @@ class Examination:
         return self._convert(name, self._given[name], setting)
 
     def _convert(self, name: str, text: str, setting: Setting) -> Any:
-        wrong = f"Invalid value {'[hidden]' if setting.secret else f'{text:.200}'} for configuration {name}:"
+        shown = "[hidden]" if setting.secret else self._raw.get(name, text)
+        wrong = f"Invalid value {shown:.200} for configuration {name}:"
         try:
             value = _KINDS[setting.kind](text)
         except (ValueError, KeyError):
