@@ -150,7 +150,7 @@ class Examination:
 
     def _resolved(self) -> dict[str, str]:
         """The properties with what their variables stand for."""
-        found = {}
+        found: dict[str, str] = {}
         for name, value in self._raw.items():
             try:
                 found |= self.worker.providers.resolve({name: value})

@@ -16,9 +16,18 @@ __all__ = ["connector_class", "converter", "plugins"]
 
 _FILE = "semel.connect.connectors.file.FileStreamSource"
 #: Kafka Connect's names, whole and short, of what semel brings.
-_CONNECTORS = dict.fromkeys(
-    ("FileStreamSource", "FileStreamSourceConnector", "org.apache.kafka.connect.file.FileStreamSourceConnector"), _FILE
-)
+_CONNECTORS = {
+    **dict.fromkeys(
+        ("FileStreamSource", "FileStreamSourceConnector", "org.apache.kafka.connect.file.FileStreamSourceConnector"),
+        _FILE,
+    ),
+    **dict.fromkeys(
+        ("SqlSource", "JdbcSourceConnector", "io.confluent.connect.jdbc.JdbcSourceConnector"),
+        "semel.connect.connectors.sql.SqlSource",
+    ),
+    "FilesSource": "semel.connect.connectors.files.FilesSource",
+    "DatagenSource": "semel.connect.connectors.datagen.DatagenSource",
+}
 _CONVERTERS = {
     **dict.fromkeys(("StringConverter", "String", "org.apache.kafka.connect.storage.StringConverter"), STRING),
     **dict.fromkeys(
