@@ -27,8 +27,9 @@ _TELL_S = 10.0
 def connect(
     worker: Annotated[Path, typer.Argument(metavar="WORKER.properties", help="The worker's properties.")],
     connectors: Annotated[
-        list[Path], typer.Argument(metavar="CONNECTOR.properties...", help="The properties of each connector.")
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="[CONNECTOR.properties...]", help="The properties of each connector; they act as PUT."),
+    ] = None,
     master: Annotated[
         str | None, typer.Option("--master", help="Spark's master, as for spark-submit; local[64,4] unless set.")
     ] = None,
@@ -41,7 +42,8 @@ def connect(
 ) -> None:
     """Run source connectors until Ctrl-C. With exactly.once.source.support=enabled each record arrives once.
 
-    Takes the properties files of Kafka Connect. There is no REST yet: connectors are those of the files.
+    Takes the properties files of Kafka Connect. With config.storage.topic and status.storage.topic, REST creates and
+    changes connectors.
     """
     try:
         from semel.connect.config import read_properties
@@ -58,12 +60,14 @@ def connect(
     settings, files = _settings(conf or []), [path for path in (py_files or "").split(",") if path]
     # the driver looks at the connectors before it starts Spark
     sys.path[:0] = [str(Path(path).absolute().parent) if path.endswith(".py") else path for path in files]
-    made = Worker(read_properties(worker), [read_properties(path) for path in connectors])
+    made = Worker(read_properties(worker), [read_properties(path) for path in connectors or ()])
     made.prepare()
     console.print(
         f"worker of group {made.config.group_id}: offsets in {made.config.offsets_topic},"
         f" exactly once {'enabled' if made.config.exactly_once else 'disabled: records may come twice'}; starting Spark"
     )
+    for address in made.addresses:
+        console.print(f"REST listens on {address}{_reach(address)}")
     launcher = Launcher(spark_session("semel connect", master, settings, files))
     asked_to_end = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):  # after Spark, which sets one of its own
@@ -73,12 +77,18 @@ def connect(
     while made.running and not asked_to_end.wait(_POLL_S):
         pass
     ended_well = asked_to_end.is_set()
+    fenced = made.fenced
     made.stop()
     if not ended_well:
-        console.print("nothing runs any more", style="red")
+        console.print("another worker leads this group now" if fenced else "nothing runs any more", style="red")
         raise typer.Exit(1)
     launcher.stop()
     console.print("stopped")
+
+
+def _reach(address: str) -> str:
+    """Who can reach a listener, where that is not all of the network."""
+    return ", for this machine alone" if address.startswith(("http://127.", "http://[::1]")) else ""
 
 
 def _settings(given: list[str]) -> dict[str, str]:

@@ -3,20 +3,42 @@
 A worker starts the tasks of its connectors on Spark executors. A task polls its source and writes what it got, and how
 far it got, in one Kafka transaction.
 
-==============  ======================================================================================================
-``api``         what the author of a connector imports
-``config``      a worker's and a connector's properties
-``plugins``     classes of connectors and converters, by Python's names and by Kafka Connect's
-``worker``      the driver: checks the cluster, keeps the tasks running
-``tasks``       the side on the executor: from a poll to a transaction
-``stores``      the offsets topic, in Kafka Connect's own format
-``converters``  values to bytes
-``connectors``  the connectors that semel brings
-==============  ======================================================================================================
+====================  ================================================================================================
+``api``               what the author of a connector imports
+``config``            a worker's properties
+``connector_config``  a connector's, each problem at its setting; ``definitions`` are the settings that all have
+``plugins``           classes of connectors and converters, by Python's names and by Kafka Connect's
+``worker``            the driver: checks the cluster, and puts the next four together
+``leader``            who may write what is stored of a group
+``herder``            what can be done with connectors: it decides and writes it down
+``lifecycle``         what runs, made equal to what is stored; ``fencing`` comes before a new generation
+``rest``              Kafka Connect's REST interface
+``stores``            its three topics, in its own formats
+``tasks``             the side on the executor: from a poll to a transaction
+``converters``        values to bytes
+``transforms``        records changed, routed or left out on their way
+``connectors``        the connectors that semel brings
+====================  ================================================================================================
 """
 
 from __future__ import annotations
 
-from semel.connect.api import Setting, SourceBatch, SourceConnector, SourceRecord, SourceTask, TaskContext
+from semel.connect.api import (
+    Setting,
+    SourceBatch,
+    SourceConnector,
+    SourceRecord,
+    SourceTask,
+    TaskContext,
+    TransactionContext,
+)
 
-__all__ = ["Setting", "SourceBatch", "SourceConnector", "SourceRecord", "SourceTask", "TaskContext"]
+__all__ = [
+    "Setting",
+    "SourceBatch",
+    "SourceConnector",
+    "SourceRecord",
+    "SourceTask",
+    "TaskContext",
+    "TransactionContext",
+]

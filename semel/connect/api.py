@@ -39,6 +39,7 @@ __all__ = [
     "SourceRecord",
     "SourceTask",
     "TaskContext",
+    "TransactionContext",
 ]
 
 #: Which part of a source: flat, with text as keys. Equal ones share one offset.
@@ -50,11 +51,17 @@ REQUIRED: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of a connector. ``kind`` is str, int, float or bool."""
+    """One setting of a connector. ``kind`` is str, int, float, bool, or list: texts separated by commas.
+
+    A ``secret`` one is shown nowhere. ``one_of`` are the texts that it may be, in capitals or not.
+    """
 
     kind: type
     default: Any = REQUIRED
     at_least: float | None = None
+    documentation: str = ""
+    secret: bool = False
+    one_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +96,50 @@ class SourceBatch:
 Polled = SourceBatch | Sequence[SourceRecord] | None
 
 
-class TaskContext:
-    """What a task may ask."""
+class TransactionContext:
+    """Where a task's transactions end, with ``transaction.boundary=connector``.
 
-    def __init__(self, find: Callable[[Partition], Offset]) -> None:
-        self._find = find
+    A request without a record is for all that the next poll gives, and takes effect behind it; one with a record takes
+    effect directly behind that record, and is the one that counts where both are there. What is aborted is discarded;
+    its offsets are committed all the same, so that the task does not read it again. To read it again, raise.
+    """
+
+    def __init__(self) -> None:
+        self._batch: bool | None = None
+        self._records: dict[int, tuple[SourceRecord, bool]] = {}
+
+    def commit_transaction(self, record: SourceRecord | None = None) -> None:
+        """Commit behind this record, or behind the next poll."""
+        self._request(record, commit=True)
+
+    def abort_transaction(self, record: SourceRecord | None = None) -> None:
+        """Abort behind this record, or behind the next poll."""
+        self._request(record, commit=False)
+
+    def _request(self, record: SourceRecord | None, *, commit: bool) -> None:
+        asked = self._batch if record is None else self._records.get(id(record), (record, commit))[1]
+        if asked is not None and asked is not commit:
+            raise ValueError("commit and abort were both asked for at one place of a transaction")
+        if record is None:
+            self._batch = commit
+        else:
+            self._records[id(record)] = record, commit
+
+    def take_batch(self) -> bool | None:
+        """What was asked for behind this poll: True to commit, False to abort. It is asked once."""
+        asked, self._batch = self._batch, None
+        return asked
+
+    def take_record(self, record: SourceRecord) -> bool | None:
+        """What was asked for behind this record."""
+        return self._records.pop(id(record), (record, None))[1]
+
+
+class TaskContext:
+    """What a task may ask. ``transaction`` is there where it may say where transactions end."""
+
+    def __init__(self, find: Callable[[Partition], Offset], transaction: TransactionContext | None = None) -> None:
+        self._find, self.transaction = find, transaction
 
     def offset(self, partition: Partition) -> Offset:
         """The committed offset of a source partition, as it was when this task started; None without one."""
@@ -114,6 +160,9 @@ class SourceTask:
     def commit(self) -> None:
         """Hear that all that was polled so far is committed. Called after each commit."""
 
+    def commit_record(self, record: SourceRecord) -> None:
+        """Hear that this record is committed, or was left out by a transformation. Called before :meth:`commit`."""
+
     def stop(self) -> None:
         """Close the source."""
 
@@ -131,6 +180,22 @@ class SourceConnector:
     def task(self) -> SourceTask:
         """Make a task."""
         raise NotImplementedError(f"{type(self).__name__} has no method task")
+
+    def task_class_name(self) -> str:
+        """What is stored as ``task.class``, which Kafka Connect wants to see in a task's configuration."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"
+
+    def alter_offsets(self, config: Mapping[str, Any], offsets: Sequence[tuple[Partition, Offset]]) -> bool:
+        """Check offsets that somebody wants to set, each with its source partition; None removes one.
+
+        Raise ``ValueError`` for what is none of this connector's. Return True if nothing else keeps offsets; False,
+        which is the default, lets REST say that what is kept elsewhere is to be changed there.
+        """
+        return False
+
+    def can_define_transaction_boundaries(self, config: Mapping[str, Any]) -> bool | None:
+        """Say whether its tasks say where transactions end, with ``transaction.boundary=connector``."""
+        return False
 
     def exactly_once_support(self, config: Mapping[str, Any]) -> bool | None:
         """Say whether records come exactly once with this configuration; None where it is not known."""

@@ -3,26 +3,58 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 
 from semel.config import nearest
 from semel.connect.api import SourceConnector
 from semel.connect.converters import BYTES, STRING, Converter
+from semel.connect.converters.json import json_converter
+from semel.connect.transforms import PREDICATES, TRANSFORMS
 from semel.errors import ConfigError, Unsupported
 
-__all__ = ["connector_class", "converter"]
+__all__ = ["connector_class", "converter", "plugins"]
 
 _FILE = "semel.connect.connectors.file.FileStreamSource"
 #: Kafka Connect's names, whole and short, of what semel brings.
-_CONNECTORS = dict.fromkeys(
-    ("FileStreamSource", "FileStreamSourceConnector", "org.apache.kafka.connect.file.FileStreamSourceConnector"), _FILE
-)
+_CONNECTORS = {
+    **dict.fromkeys(
+        ("FileStreamSource", "FileStreamSourceConnector", "org.apache.kafka.connect.file.FileStreamSourceConnector"),
+        _FILE,
+    ),
+    **dict.fromkeys(
+        ("SqlSource", "JdbcSourceConnector", "io.confluent.connect.jdbc.JdbcSourceConnector"),
+        "semel.connect.connectors.sql.SqlSource",
+    ),
+    "FilesSource": "semel.connect.connectors.files.FilesSource",
+    "DatagenSource": "semel.connect.connectors.datagen.DatagenSource",
+}
 _CONVERTERS = {
     **dict.fromkeys(("StringConverter", "String", "org.apache.kafka.connect.storage.StringConverter"), STRING),
     **dict.fromkeys(
         ("ByteArrayConverter", "ByteArray", "org.apache.kafka.connect.converters.ByteArrayConverter"), BYTES
     ),
 }
+_TRANSFORMS = "org.apache.kafka.connect.transforms."
+_JSON = ("JsonConverter", "Json", "org.apache.kafka.connect.json.JsonConverter")
+_USE = "Use JsonConverter, StringConverter or ByteArrayConverter."
 _JAVA = ("org.", "com.", "io.", "net.")
+
+
+def plugins() -> list[tuple[str, str]]:
+    """What semel brings: the kind of each, and its name."""
+    connectors = [("source", path) for path in dict.fromkeys(_CONNECTORS.values())]
+    transforms = [
+        ("transformation", f"{_TRANSFORMS}{name}{side}")
+        for name, made in TRANSFORMS.items()
+        for side in (("$Key", "$Value") if made.sided else ("",))
+    ]
+    predicates = [("predicate", f"{_TRANSFORMS}predicates.{name}") for name in PREDICATES]
+    return [
+        *connectors,
+        *transforms,
+        *predicates,
+        *(("converter", name) for name in (*_CONVERTERS, *_JSON) if name.startswith("org.")),
+    ]
 
 
 def connector_class(name: str) -> type[SourceConnector]:
@@ -37,8 +69,8 @@ def connector_class(name: str) -> type[SourceConnector]:
     except (ImportError, AttributeError) as missing:
         if path.startswith(_JAVA):
             raise Unsupported(
-                f"connector.class={name} is a Java class, and connectors here are Python classes. Nothing was started."
-                " Name a subclass of semel.connect.SourceConnector, as package.module.Class.",
+                f"connector.class={name} is a Java class, and connectors here are Python classes. Nothing was read or"
+                " written. Name a subclass of semel.connect.SourceConnector, as package.module.Class.",
                 tag="JAVA_CONNECTOR",
             ) from None
         raise ConfigError(
@@ -56,19 +88,15 @@ def connector_class(name: str) -> type[SourceConnector]:
     return found
 
 
-def converter(name: str, setting: str) -> Converter:
+def converter(name: str, setting: str, options: Mapping[str, str]) -> Converter:
     """The converter of ``key.converter`` or ``value.converter``. Raises :class:`Unsupported`, :class:`ConfigError`."""
+    if name in _JSON:
+        return json_converter(options, setting)
     if name in _CONVERTERS:
-        return _CONVERTERS[name]
-    if name.startswith((*_JAVA, "Json", "Avro", "Protobuf")):
-        raise Unsupported(
-            f"{setting}={name} is not there yet. Nothing was read or written. Use StringConverter or"
-            " ByteArrayConverter.",
-            tag="CONVERTER",
-        )
-    hint = nearest(name, _CONVERTERS) or "."
+        return _CONVERTERS[name]  # text and bytes have no schema: what is said of one is passed over, as Kafka does
+    if name.startswith((*_JAVA, "Avro", "Protobuf")):
+        raise Unsupported(f"{setting}={name} is not there yet. Nothing was read or written. {_USE}", tag="CONVERTER")
+    hint = nearest(name, [*_CONVERTERS, *_JSON]) or "."
     raise ConfigError(
-        f"{setting}={name} is not a known converter{hint} Nothing was read or written. Use StringConverter or"
-        " ByteArrayConverter.",
-        tag="CONVERTER",
+        f"{setting}={name} is not a known converter{hint} Nothing was read or written. {_USE}", tag="CONVERTER"
     )

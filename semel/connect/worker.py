@@ -1,30 +1,40 @@
-"""A worker: the driver. It checks the cluster and the connectors' properties, and keeps their tasks running.
+"""A worker: the driver. It leads its group, checks the cluster, serves REST and keeps tasks running.
 
-It stands alone: its connectors come from files, and only one worker of a ``group.id`` may run. Of two, the later one
-fences the tasks of the earlier, whose tasks then fail: records stay exactly once.
+It stands alone: of two workers of one ``group.id`` the later one takes over, and the earlier one ends its tasks and
+itself as soon as it learns of that, which is within :data:`LEADER_CHECK_S`. Records stay exactly once.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from semel.config import ClientConfig
-from semel.connect.config import ConnectorConfig, WorkerConfig, ask_connector
-from semel.connect.stores.offsets import ensure_offsets_topic
-from semel.connect.tasks.loop import transactional_id
-from semel.errors import ConfigError, SemelError, Unsupported
+from semel.connect.config import WorkerConfig
+from semel.connect.connector_config import ConnectorConfig
+from semel.connect.herder import Herder
+from semel.connect.leader import Leader
+from semel.connect.lifecycle import Lifecycle
+from semel.connect.rest.server import RestServer
+from semel.connect.stores.config_format import connector_record
+from semel.connect.stores.configs import ConfigStore
+from semel.connect.stores.internal_topics import ensure_internal_topic
+from semel.connect.stores.statuses import StatusStore
+from semel.errors import ConfigError, Fenced, SemelError
 from semel.runtime.launcher import Launcher
-from semel.runtime.supervisor import State, Status, Supervisor
-from semel.transaction.producer import Producer
+from semel.runtime.supervisor import Status, Supervisor
+from semel.wire.api.offsets import live_members
 from semel.wire.client import Client
 
-__all__ = ["Worker"]
+__all__ = ["LEADER_CHECK_S", "Worker"]
 
 log = logging.getLogger("semel.connect")
 
-_ENTRY = "semel.connect.tasks.loop:run"
+#: How often an idle worker proves that it leads.
+LEADER_CHECK_S = 5.0
 
 
 class Worker:
@@ -46,73 +56,128 @@ class Worker:
                 " of its own.",
                 tag="SAME_NAME",
             )
-        self._tasks = [_single_task(one) for one in self.connectors]
+        if not connectors and not self.config.listeners:
+            raise ConfigError(
+                "there are no connectors, and no listeners for REST to create one. Nothing was started. Give files of"
+                " connectors, or config.storage.topic and status.storage.topic.",
+                tag="NO_CONNECTORS",
+            )
+        self._client = Client(ClientConfig.parse(self.config.client))
+        self._leader = Leader(self._client, self.config.group_id)
+        store = ConfigStore(self._client, self._leader, self.config.config_topic)
+        self._store, self.statuses = store, StatusStore(self._client, self.config.status_topic)
+        self._lifecycle = Lifecycle(self.config, self._properties, store, self.statuses, self._leader)
+        self.herder = Herder(self._client, self.config, store, self.statuses, self._lifecycle)
+        self._rest = RestServer(self.config, self.herder)
         self._supervisor: Supervisor | None = None
+        self._ending = threading.Event()
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where REST listens."""
+        return self._rest.addresses
 
     def prepare(self) -> None:
-        """Have the offsets topic. Raises :class:`ConfigError` for one that will not do."""
-        with Client(ClientConfig.parse(self.config.client)) as client:
-            client.versions()
-            ensure_offsets_topic(
-                client,
-                self.config.offsets_topic,
-                self.config.offsets_partitions,
-                self.config.offsets_replication,
+        """Listen, have the topics, and lead the group.
+
+        Raises :class:`ConfigError` for topics that will not do, a port that is taken, and Kafka's own Connect in the
+        group.
+        """
+        config, client = self.config, self._client
+        client.versions()
+        self._rest.listen()
+        self._check_group()
+        ensure_internal_topic(
+            client,
+            "offset.storage.topic",
+            config.offsets_topic,
+            config.offsets_partitions,
+            config.offsets_replication,
+        )
+        if config.config_topic is not None and config.status_topic is not None:
+            ensure_internal_topic(
+                client, "config.storage.topic", config.config_topic, 1, config.config_replication, single=True
             )
+            ensure_internal_topic(
+                client,
+                "status.storage.topic",
+                config.status_topic,
+                config.status_partitions,
+                config.status_replication,
+            )
+        self._leader.take_over()
+        self._store.read()
+        self.statuses.open()
 
     def start(
         self,
         launcher: Launcher,
-        on_change: Callable[[Status], None],
-        on_message: Callable[[str, Mapping[str, Any]], None],
+        on_change: Callable[[Status], None] = lambda _: None,
+        on_message: Callable[[str, Mapping[str, Any]], None] = lambda _name, _message: None,
     ) -> None:
-        """Start all tasks. What becomes of them is told as :class:`Supervisor` tells it."""
-        self._supervisor = Supervisor(launcher, on_change=on_change, on_message=on_message)
-        for given, config, task in zip(self._given, self.connectors, self._tasks, strict=True):
-            settings = {"worker": self._properties, "connector": given, "task": 0, "config": task}
-            self._supervisor.start(f"{config.name}-0", _ENTRY, settings)
+        """Start all tasks, and serve REST. What becomes of tasks is told as :class:`Supervisor` tells it."""
+
+        def changed(status: Status) -> None:
+            self._lifecycle.changed(status)
+            on_change(status)
+
+        def heard(name: str, message: Mapping[str, Any]) -> None:
+            self._lifecycle.heard(name, message)
+            on_message(name, message)
+
+        self._supervisor = Supervisor(launcher, on_change=changed, on_message=heard, on_ask=self._lifecycle.asked)
+        self._lifecycle.processes = self._supervisor
+        given = [one for one in self._given if self._store.now.connectors.get(one["name"].strip()) != one]
+        if given:  # files act as PUT does
+            self._store.write([connector_record(one["name"].strip(), one) for one in given])
+        for name in self._store.now.connectors:
+            self._lifecycle.wake(name)
+        self._rest.serve()
+        threading.Thread(target=self._prove, name="semel-connect-leader", daemon=True).start()
 
     @property
     def running(self) -> bool:
-        """Whether Spark runs, and any task has not failed."""
-        if self._supervisor is None or self._supervisor.spark_gone.is_set():
+        """Whether this worker leads, Spark runs, and there is something to do: REST, or a task that has not failed."""
+        if self._supervisor is None or self._supervisor.spark_gone.is_set() or self._leader.lost.is_set():
             return False
-        return any(status.state is not State.FAILED for status in self._supervisor.statuses)
+        if self.config.listeners:
+            return True
+        shown = [self.statuses.shown(name) for name in self.herder.names]
+        states = [one["state"] for found in shown if found for one in (found["tasks"] or [found["connector"]])]
+        return not states or any(state != "FAILED" for state in states)
+
+    @property
+    def fenced(self) -> bool:
+        """Whether another worker of this group has taken over."""
+        return self._leader.lost.is_set()
 
     def stop(self) -> None:
         """Let all tasks end. One that does not in time is ended and fenced: what it left open would hold readers up."""
-        if self._supervisor is None:
-            return
-        left = set(self._supervisor.stop(self.config.graceful_timeout_ms / 1000))
-        self._supervisor.close()
-        if left and self.config.exactly_once:
-            with Client(ClientConfig.parse(self.config.producer)) as client:
-                for config in self.connectors:
-                    if f"{config.name}-0" in left:
-                        self._fence(client, config.name)
+        self._ending.set()
+        self._rest.close()
+        if self._supervisor is not None:
+            self._lifecycle.close()
+            self._supervisor.close()
+        self.statuses.close()
+        with suppress(SemelError):
+            self._leader.close()
+        self._client.close()
 
-    def _fence(self, client: Client, connector: str) -> None:
-        name = transactional_id(self.config.group_id, connector, 0)
-        try:
-            with Producer(client, name, scope="connect", may_have_lost_progress=True) as owner:
-                owner.take_over()
-        except SemelError as error:
-            log.warning("%s was not fenced; what it left open ends after its transaction timeout: %s", name, error)
+    def _prove(self) -> None:
+        while not self._ending.wait(LEADER_CHECK_S):
+            try:
+                self._leader.check()
+            except Fenced as error:
+                log.error("%s", error)  # noqa: TRY400  its message says all
+                return
+            except SemelError as error:
+                log.warning("whether this worker leads is not known now: %s", error)
 
-
-def _single_task(config: ConnectorConfig) -> Mapping[str, Any]:
-    """The configuration of the one task. Several need fencing by generation, which is not there yet."""
-    tasks = ask_connector(config.name, "tasks", lambda: list(config.connector.tasks(config.own, config.max_tasks)))
-    if len(tasks) > 1:
-        raise Unsupported(
-            f"connector {config.name!r} has {len(tasks)} tasks, and more than one task is not there yet. Nothing was"
-            " started. Set tasks.max=1, or split its source over several connectors.",
-            tag="NOT_YET",
-        )
-    if not tasks:
-        raise ConfigError(
-            f"connector {config.name!r} has no tasks: it has nothing to read. Nothing was started. Correct its"
-            " properties.",
-            tag="NO_TASKS",
-        )
-    return tasks[0]
+    def _check_group(self) -> None:
+        members = live_members(self._client, self.config.group_id, self._client.deadline())
+        if members:
+            raise ConfigError(
+                f"group {self.config.group_id!r} has live members ({', '.join(members[:3])}): Kafka's own Connect is at"
+                " work, or another consumer. Nothing was started. Stop it, or give another group.id.",
+                tag="GROUP_IN_USE",
+            )

@@ -3,8 +3,9 @@
 One WebSocket for each process, JSON texts both ways. A killed process is seen at once, since its connection breaks; a
 frozen one by pings that are not answered. A silent TCP connection holds nobody up: each has a thread of its own.
 
-From the process: ``hello`` (attempt, host, pid), ``told`` (a message for the owner), ``ended`` (how). To the process:
-``run`` (version, entry, settings), ``stop`` (end when you can), ``end`` (end now).
+From the process: ``hello`` (attempt, host, pid), ``told`` (a message for the owner), ``ask`` (a question to it),
+``ended`` (how). To the process: ``run`` (version, entry, settings), ``answer``, ``stop`` (end when you can), ``end``
+(end now).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
 from semel._version import __version__
+from semel.errors import SemelError
 
 __all__ = ["Channel", "Ended", "Launch"]
 
@@ -58,6 +60,8 @@ class Launch:
     settings: Mapping[str, Any]
     on_change: Callable[[], None]
     on_message: Callable[[Mapping[str, Any]], None]
+    #: Answers what its process asks. It may wait; what it raises is raised there.
+    on_ask: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     #: Spark's id of the newest attempt that has connected.
     attempt: int = -1
@@ -188,6 +192,16 @@ class Channel:
     def _take(self, launch: Launch, connection: ServerConnection, message: Mapping[str, Any]) -> None:
         if message["type"] == "told":
             launch.on_message(message["message"])
+        elif message["type"] == "ask":
+            answer = _answer(launch, message["message"])
+            connection.send(json.dumps({"type": "answer", "number": message["number"], "message": answer}))
         elif message["type"] == "ended":
             launch.ended = Ended(str(message["error"]), str(message["trace"]), bool(message["again"]))
             connection.send(json.dumps({"type": "end"}))
+
+
+def _answer(launch: Launch, question: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        return launch.on_ask(question)
+    except SemelError as error:
+        return {"error": error.message, "tag": error.tag, "class": type(error).__name__}

@@ -7,6 +7,7 @@ for its whole life.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -56,6 +57,8 @@ def spark_session(
         builder = builder.master(master)
     elif "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", "") and "PYSPARK_GATEWAY_PORT" not in os.environ:
         builder = builder.master(DEFAULT_MASTER)
+    # Spark starts "python3" unless told, which in a virtual environment that is not active is another Python
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in settings.items():
         builder = builder.config(key, value)
     # a process that has ended leaves globals and threads behind: the next one begins in a new Python

@@ -14,12 +14,14 @@ import threading
 import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import count
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from semel.errors import AbortAndRetry, ConfigError, Retriable, SemelError
+from semel.errors import AbortAndRetry, ConfigError, Retriable, SemelError, named
 from semel.same_version import check_same_version
 
 __all__ = ["Process", "run_in_task"]
@@ -27,6 +29,8 @@ __all__ = ["Process", "run_in_task"]
 _OPEN_S = 30.0
 #: How long to wait for the driver's word that it has heard how this process ended.
 _FAREWELL_S = 10.0
+#: How long an answer of the driver may take: it may have to ask the cluster.
+_ANSWER_S = 120.0
 _MAX_BYTES = 16 << 20
 
 
@@ -40,11 +44,35 @@ class Process:
         self.settings = settings
         self.stopping = threading.Event()
         self._connection = connection
+        self._answers: dict[int, SimpleQueue[Mapping[str, Any]]] = {}
+        self._numbers = count()
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Tell the owner something, as JSON. Does not wait for it to be heard."""
         with suppress(ConnectionClosed):  # the process is about to end
             self._connection.send(json.dumps({"type": "told", "message": message}))
+
+    def ask(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask the owner something, and wait for its answer. Raises what the owner raised, if it is one of semel's."""
+        number = next(self._numbers)
+        answers = self._answers[number] = SimpleQueue[Mapping[str, Any]]()
+        with suppress(ConnectionClosed):  # the process is about to end
+            self._connection.send(json.dumps({"type": "ask", "number": number, "message": message}))
+        try:
+            answer = answers.get(timeout=_ANSWER_S)
+        except Empty:
+            raise Retriable(
+                f"the driver did not answer within {_ANSWER_S:.0f} s. Nothing was written. It is asked again.",
+                tag="NO_ANSWER",
+            ) from None
+        finally:
+            del self._answers[number]
+        if "error" in answer:
+            raise named(answer["class"], answer["error"], answer["tag"])
+        return answer
+
+    def _answered(self, answer: Mapping[str, Any]) -> None:
+        self._answers[answer["number"]].put(answer["message"])
 
 
 def run_in_task(address: str, token: str, _rows: Iterable[object] = ()) -> None:
@@ -84,11 +112,15 @@ def _listen(process: Process, finished: threading.Event, heard: threading.Event)
     kind = ""
     while kind != "end":
         try:
-            kind = json.loads(process._connection.recv())["type"]
+            message = json.loads(process._connection.recv())
+            kind = message["type"]
         except ConnectionClosed:
             kind = "end"
         if kind == "stop":
             process.stopping.set()
+        elif kind == "answer":
+            with suppress(KeyError):  # nobody waits for it any more
+                process._answered(message)
     if finished.is_set():
         heard.set()
     else:

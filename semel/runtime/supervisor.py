@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -58,13 +58,15 @@ class _Supervised:
         self.stopping = threading.Event()
         self.thread: threading.Thread | None = None
         self.connected_at = 0.0
+        #: Set once its name is free again: nobody hears of it any more.
+        self.forgotten = False
 
 
 class Supervisor:
     """Keeps processes running where a launcher puts them.
 
     ``on_change`` hears of each new status, ``on_message`` of what a process tells; both from other threads, and they
-    must not wait.
+    must not wait. ``on_ask`` answers what a process asks, and may wait.
     """
 
     def __init__(
@@ -73,11 +75,12 @@ class Supervisor:
         *,
         on_change: Callable[[Status], None] = lambda _: None,
         on_message: Callable[[str, Mapping[str, Any]], None] = lambda _name, _message: None,
+        on_ask: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] = lambda _name, _question: {},
         silent_s: float = 10.0,
     ) -> None:
         self._launcher = launcher
         self._channel = Channel(self._launcher.host, self._launcher.bind, silent_s)
-        self._on_change, self._on_message, self._silent_s = on_change, on_message, silent_s
+        self._on_change, self._on_message, self._on_ask, self._silent_s = on_change, on_message, on_ask, silent_s
         self._all: dict[str, _Supervised] = {}
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -99,19 +102,30 @@ class Supervisor:
         """What is known of all of them, in the order of their start."""
         return [one.status for one in list(self._all.values())]
 
-    def stop(self, graceful_s: float) -> list[str]:
-        """Ask all to end, wait so long, then end them. Returns the names of those that did not end by themselves."""
-        for one in self._all.values():
+    def stop(self, graceful_s: float, names: Collection[str] | None = None) -> list[str]:
+        """Ask all of them, or those of these names, to end, wait so long, then end them. Returns the names of those
+        that did not end by themselves.
+        """
+        chosen = [one for one in list(self._all.values()) if names is None or one.name in names]
+        for one in chosen:
             one.stopping.set()
             if one.launch is not None:
                 self._channel.stop(one.launch)
         end = time.monotonic() + graceful_s
-        ended_by_force = [one for one in self._all.values() if not self._ends(one, end)]
+        ended_by_force = [one for one in chosen if not self._ends(one, end)]
         for one in ended_by_force:
             self._discard(one)
         for one in ended_by_force:
             self._ends(one, time.monotonic() + self._silent_s)
         return [one.name for one in ended_by_force]
+
+    def forget(self, names: Collection[str]) -> None:
+        """Forget these, which were stopped: their names are free."""
+        with self._lock:
+            for name in names:
+                one = self._all.pop(name, None)
+                if one is not None:
+                    one.forgotten = True
 
     def _ends(self, one: _Supervised, end: float) -> bool:
         """Wait for its end; True if nothing of it was lost on the way. What waits for a slot ends at once."""
@@ -161,7 +175,11 @@ class Supervisor:
     def _launch(self, one: _Supervised) -> tuple[Ended | None, str]:
         """One launch, to its end: what the process said of it, and what Spark did."""
         launch = Launch(
-            one.entry, one.settings, lambda: self._see(one, launch), lambda message: self._on_message(one.name, message)
+            one.entry,
+            one.settings,
+            lambda: self._see(one, launch),
+            lambda message: self._hear(one, message),
+            lambda question: self._on_ask(one.name, question),
         )
         number = one.status.launches + 1
         one.group, one.launch, one.connected_at = f"semel-{one.name}-{number}", launch, 0.0
@@ -192,11 +210,17 @@ class Supervisor:
         elif launch.ended is None and not launch.over:
             self._change(one, state=State.RESTARTING, where="", reason="its process was lost")
 
+    def _hear(self, one: _Supervised, message: Mapping[str, Any]) -> None:
+        if not one.forgotten:
+            self._on_message(one.name, message)
+
     def _change(self, one: _Supervised, **what: Any) -> None:
         with self._lock:
             one.status = replace(one.status, **what)
             status = one.status
-        self._on_change(status)
+            forgotten = one.forgotten
+        if not forgotten:
+            self._on_change(status)
 
     # ---- one thread for all
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 
 from semel.errors import AbortAndRetry, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, keep_timing_in_thread, reached
-from semel.transaction.end_txn import abort
+from semel.transaction.end_txn import abort, check_still_owner
 from semel.transaction.group_offsets import await_group_offsets, group_view
 from semel.transaction.markers.heal import MarkerHealer
 from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
@@ -95,6 +95,14 @@ class Producer:
     def age_ms(self) -> float | None:
         """How long its transaction has been open, in milliseconds; None while none is. Any thread may ask."""
         return self._own.age_ms if self._own.states.now in _IN_A_TRANSACTION else None
+
+    @property
+    def next_identities(self) -> set[tuple[int, int]]:
+        """Producer id and epoch as the coordinator has them while nobody else has taken the id: also behind an end
+        whose answer was lost, which may have raised the epoch.
+        """
+        now = self._own.identity
+        return {(now.producer_id, now.epoch), (now.producer_id, now.epoch + 1)}
 
     @property
     def progress(self) -> Progress | None:
@@ -184,6 +192,19 @@ class Producer:
                 f" Whether readers see all of them yet is not known: {error.message}",
                 tag="COMMITTED",
             ) from error
+
+    @synchronized
+    def check_owner(self) -> None:
+        """Prove that the id is still this producer's, with no transaction open. Raises :class:`Fenced` where it is not.
+
+        An abort with nothing in it is answered by the identity alone.
+        """
+        self._wait_visible()
+        try:
+            check_still_owner(self._own, "since. Nothing was written by this one. Stop one of the two.")
+        except Fenced:
+            self._own.states.move(Event.FENCED)
+            raise
 
     def _wait_visible(self) -> None:
         self._own.states.check_not_forked()

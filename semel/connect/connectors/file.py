@@ -8,7 +8,7 @@ stops it. Not seen: a file replaced by a longer one while nothing ran, since the
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from semel.connect.api import Polled, Setting, SourceBatch, SourceConnector, SourceTask, TaskContext
+from semel.connect.api import Offset, Partition, Polled, Setting, SourceBatch, SourceConnector, SourceTask, TaskContext
 from semel.errors import ConfigError, DataLoss
 from semel.records.arrays import joined
 
@@ -42,6 +42,23 @@ class FileStreamSource(SourceConnector):
     def task(self) -> SourceTask:
         """Make its task."""
         return FileStreamSourceTask()
+
+    def task_class_name(self) -> str:
+        """Kafka Connect's own, which goes on where this one stopped."""
+        return "org.apache.kafka.connect.file.FileStreamSourceTask"
+
+    def alter_offsets(self, config: Mapping[str, Any], offsets: Sequence[tuple[Partition, Offset]]) -> bool:
+        """Check that they are positions in files."""
+        for partition, offset in offsets:
+            if offset is None:
+                continue
+            if "position" not in offset:
+                raise ValueError("Offset objects should either be null or contain the key 'position'")
+            if type(offset["position"]) is not int or offset["position"] < 0:
+                raise ValueError("The value for the 'position' key in the offset is expected to be a Long value")
+            if "filename" not in partition:
+                raise ValueError("Partition objects should contain the key 'filename'")
+        return True
 
     def exactly_once_support(self, config: Mapping[str, Any]) -> bool:
         """Say yes: a position says all of a file."""

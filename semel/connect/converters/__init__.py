@@ -1,5 +1,9 @@
-"""Values to bytes, a column at a time, by the rules of Kafka Connect's converters. ``plain`` has those for text and
-bytes.
+"""Values to bytes, a column at a time, by the rules of Kafka Connect's converters.
+
+=========  ==========================================================
+``plain``  text and bytes, as they are
+``json``   JSON, with its schema or without
+=========  ==========================================================
 """
 
 from __future__ import annotations

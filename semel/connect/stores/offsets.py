@@ -11,14 +11,13 @@ is fenced.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from semel.connect.api import Offset, Partition
+from semel.connect.stores.internal_topics import record_table
 from semel.connect.stores.offset_format import (
     canonical,
     claim_key,
@@ -27,48 +26,17 @@ from semel.connect.stores.offset_format import (
     parse_key,
     parse_value,
 )
-from semel.errors import ConfigError, DataLoss, Retriable
-from semel.read.raw_log import EndMarker, LogRecord, read_raw
-from semel.records.arrays import array, joined, validity
+from semel.connect.stores.settled import read_settled
+from semel.errors import DataLoss
+from semel.read.raw_log import LogRecord
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
 from semel.steps import ConnectStep, reached
-from semel.wire.api import topics
 from semel.wire.api.produce import Appender
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 
-__all__ = ["OffsetStore", "ensure_offsets_topic"]
-
-log = logging.getLogger("semel.connect")
-
-_REPLICATION = 3
-
-
-def ensure_offsets_topic(client: Client, name: str, partitions: int, replication: int | None) -> None:
-    """Have the topic: one that is missing is made. Raises :class:`ConfigError` for one that could lose offsets."""
-    deadline = client.deadline()
-    if name not in client.existing({name}, deadline):
-        wanted = replication if replication is not None else min(_REPLICATION, len(client.brokers(deadline)))
-        topics.create(
-            client,
-            name,
-            partitions=partitions,
-            replication=wanted,
-            config={"cleanup.policy": "compact"},
-            deadline=deadline,
-        )
-    try:
-        policy = topics.topic_config(client, name, ["cleanup.policy"], deadline).get("cleanup.policy")
-    except ConfigError as error:
-        log.warning("the settings of the offsets topic %s are not checked: %s", name, error.message)
-        return
-    if policy != "compact":
-        raise ConfigError(
-            f"offset.storage.topic={name} has cleanup.policy={policy}, and would lose offsets. Nothing was read or"
-            " written. Set its cleanup.policy to compact, or name another topic.",
-            tag="OFFSETS_TOPIC",
-        )
+__all__ = ["OffsetStore"]
 
 
 class OffsetStore:
@@ -98,6 +66,13 @@ class OffsetStore:
         _, offset = self._found.get(canonical(partition), (b"", None))
         return offset
 
+    def __iter__(self) -> Iterator[tuple[dict[str, Any], Offset]]:
+        """Each source partition, as it was spelt, and its offset. Those that were removed are left out."""
+        for key, offset in self._found.values():
+            parsed = parse_key(key)
+            if parsed is not None and offset is not None:
+                yield parsed[1], offset
+
     def rows(self, offsets: Mapping[str, tuple[Partition, Offset]]) -> pa.Table:
         """The records that keep these offsets, each in its partition of the topic."""
         keys, values = [], []
@@ -106,12 +81,12 @@ class OffsetStore:
             self._found[name] = key, offset
             keys.append(key)
             values.append(encode_value(self._connector, offset))
-        return _table(keys, values, [self._place(key) for key in keys])
+        return record_table(keys, values, [self._place(key) for key in keys])
 
     def _claim(self, partitions: Collection[int]) -> dict[int, int]:
         """Write a claim to each of these partitions: the offset of each."""
         topic_id = self._client.topics({self.topic})[self.topic].id
-        row = _table([claim_key(self._connector)], [None], [0])
+        row = record_table([claim_key(self._connector)], [None], [0])
         appender = Appender(self._client, {self.topic: topic_id})
         appender.submit(((self.topic, index), batch) for index in partitions for batch in encode(row, where=self.topic))
         appender.flush()
@@ -119,30 +94,15 @@ class OffsetStore:
 
     def _settled(self, index: int, claim: int, deadline: Deadline) -> list[LogRecord]:
         """The committed records of this connector below the claim, once none of them is open."""
-        end = claim
-        while True:
-            settled: list[LogRecord] = []
-            waiting: dict[int, list[LogRecord]] = {}
-            for event in read_raw(self._client, (self.topic, index), end, deadline):
-                if isinstance(event, EndMarker):
-                    ended = waiting.pop(event.producer_id, [])
-                    settled += ended if event.commit else []
-                elif event.offset < claim and self._is_ours(event):
-                    if event.transactional:
-                        waiting.setdefault(event.producer_id, []).append(event)
-                    else:
-                        settled.append(event)
-            if not waiting:
-                return sorted(settled, key=lambda record: record.offset)
-            if deadline.passed:
-                raise Retriable(
-                    f"an offset of connector {self._connector!r} in {self.topic}-{index} is in a transaction that"
-                    f" stays open for {deadline.timeout_ms:.0f} ms. Nothing was read from the source. Another program"
-                    " writes this connector's offsets: stop it, or wait for its transaction timeout.",
-                    tag="OFFSET_OPEN",
-                )
-            deadline.pause()
-            end = self._claim([index])[index]
+        return read_settled(
+            self._client,
+            (self.topic, index),
+            claim,
+            deadline,
+            wanted=self._is_ours,
+            claim_again=lambda: self._claim([index])[index],
+            subject=f"an offset of connector {self._connector!r}",
+        )
 
     def _is_ours(self, record: LogRecord) -> bool:
         parsed = parse_key(record.key)
@@ -169,15 +129,3 @@ class OffsetStore:
     def _place(self, key: bytes) -> int:
         """The partition that Kafka Connect's producer chooses for a key."""
         return (murmur2(key) & 0x7FFFFFFF) % self._partitions
-
-
-def _table(keys: Sequence[bytes], values: Sequence[bytes | None], partitions: Sequence[int]) -> pa.Table:
-    """Rows, by their buffers: pyarrow's own way loads pandas, and a task would start a second later."""
-    texts = joined([value or b"" for value in values], pa.binary())
-    present = validity(np.array([value is None for value in values]))
-    columns = [
-        joined(keys, pa.binary()),
-        pa.Array.from_buffers(texts.type, len(texts), [present, *texts.buffers()[1:]]),
-        array(np.array(partitions, np.int32), pa.int32()),
-    ]
-    return pa.Table.from_arrays(columns, ["key", "value", "partition"])

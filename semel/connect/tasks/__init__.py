@@ -2,7 +2,9 @@
 
 ============  ========================================================================================================
 ``loop``      the life of a task: take over, read offsets, start, poll, write
-``rows``      what a poll gave, as tables of bytes and as offsets
+``rows``      what a poll gave, transformed and converted, and its offsets; ``dead_letters`` for what cannot be
+``boundaries`` where transactions end: behind a poll, an interval, or where the connector says
+``outputs``   which partition each record goes to
 ``writers``   exactly once: records and offsets in one transaction; at least once: offsets now and then
 ============  ========================================================================================================
 """

@@ -1,26 +1,31 @@
 """The life of a source task, in KIP-618's order: fence predecessors, read offsets, start, then poll and write.
 
 What the connector raises ends the task as failed, with its trace. What a broker or a lost transaction raises, and may
-pass (:class:`~semel.errors.Retriable`, :class:`~semel.errors.AbortAndRetry`), has the task begin anew, from its
-committed offsets.
+pass (:class:`~semel.errors.Retriable`, :class:`~semel.errors.AbortAndRetry`), has the task start again, from its
+committed offsets. So does a fencing, while the worker still leads. The worker is asked before the id is taken and
+after: once it has proven that it leads and wants this task, nobody else has written the config topic.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 
 from semel.config import ClientConfig
-from semel.connect.api import SourceTask, TaskContext
-from semel.connect.config import ConnectorConfig, WorkerConfig
+from semel.connect.api import Offset, Partition, SourceTask, TaskContext
+from semel.connect.config import WorkerConfig
+from semel.connect.connector_config import ConnectorConfig
+from semel.connect.fencing import transactional_id
 from semel.connect.stores.offsets import OffsetStore
+from semel.connect.tasks.boundaries import Boundary, boundary_of
 from semel.connect.tasks.rows import rows_of
 from semel.connect.tasks.writers import AtLeastOnce, ExactlyOnce, Writer
-from semel.errors import ConfigError, SemelError
+from semel.errors import ConfigError, Fenced, Retriable, SemelError
 from semel.runtime.process import Process
 from semel.steps import ConnectStep, reached
 from semel.wire.client import Client
 
-__all__ = ["run", "transactional_id"]
+__all__ = ["run"]
 
 #: How long to wait after a poll that gave nothing.
 _IDLE_S = 0.1
@@ -28,17 +33,32 @@ _IDLE_S = 0.1
 _TELL_S = 1.0
 
 
-def transactional_id(group_id: str, connector: str, task: int) -> str:
-    """The id of a task, as Kafka Connect names it."""
-    return f"{group_id}-{connector}-{task}"
-
-
 def run(process: Process) -> None:
     """Be a task: the entry of its process."""
+    try:
+        _run(process)
+    except Fenced as error:
+        if not _wanted(process):
+            return
+        raise Retriable(
+            f"another program has used this task's transactional id: {error.message} This worker still leads, so the"
+            " task starts again from its committed offsets.",
+            tag="TASK_FENCED",
+        ) from error
+
+
+def _wanted(process: Process) -> bool:
+    """Ask the worker. Raises :class:`Fenced` where another worker leads."""
+    return bool(process.ask({"generation": process.settings["generation"]})["wanted"])
+
+
+def _run(process: Process) -> None:
     worker = WorkerConfig.parse(process.settings["worker"])
     config = ConnectorConfig.parse(process.settings["connector"], worker)
     number = int(process.settings["task"])
     reached(ConnectStep.TASK_ASSIGNED, f"{config.name}-{number}")
+    if not _wanted(process):
+        return
     client_id = f"connector-producer-{config.name}-{number}"
     with Client(ClientConfig.parse({"client.id": client_id, **worker.producer})) as client:
         store = OffsetStore(client, worker.offsets_topic, config.name)
@@ -46,8 +66,9 @@ def run(process: Process) -> None:
         try:
             writer.start()
             reached(ConnectStep.PRODUCER_READY, f"{config.name}-{number}")
-            store.read()
-            _Loop(process, config, number, writer).run(TaskContext(store.find))
+            if _wanted(process):
+                store.read()
+                _Loop(process, config, number, writer).run(store.find)
         except BaseException as error:
             _close_after(writer, error)
             raise
@@ -75,8 +96,14 @@ class _Loop:
         self._process, self._config, self._number, self._writer = process, config, number, writer
         self._records = self._polls = 0
         self._told = 0.0
+        self._topics: set[str] = set()
+        self._told_topics: set[str] = set()
+        shared, own = process.settings["shared"], process.settings["own"]
+        #: The task's configuration, as its connector made it.
+        self._given = {**{name: config.own[name] for name in shared}, **own}
+        self._boundary: Boundary
 
-    def run(self, context: TaskContext) -> None:
+    def run(self, find: Callable[[Partition], Offset]) -> None:
         """Start the task, and poll until it is asked to end."""
         task = self._config.connector.task()
         if not isinstance(task, SourceTask):
@@ -85,31 +112,37 @@ class _Loop:
                 " method task must return a semel.connect.SourceTask.",
                 tag="TASK_RESULT",
             )
+        self._boundary = boundary_of(self._config, self._writer, task)
         try:
-            task.start(self._process.settings["config"], context)
+            task.start(self._given, TaskContext(find, self._boundary.context))
             reached(ConnectStep.TASK_STARTED, f"{self._config.name}-{self._number}")
             self._tell(now=True)
             while not self._process.stopping.is_set():
                 self._poll(task)
+            self._boundary.end()
             self._tell(now=True)
         finally:
             task.stop()
 
     def _poll(self, task: SourceTask) -> None:
-        rows = rows_of(task.poll(), self._config, self._number)
-        if rows is None:
-            self._writer.idle()
+        polled = task.poll()
+        if polled is None or (isinstance(polled, Sequence) and not polled):
+            self._boundary.idle()
             self._tell(now=False)
             self._process.stopping.wait(_IDLE_S)
             return
         reached(ConnectStep.POLLED, f"{self._config.name}-{self._number}")
-        self._writer.write(rows)
-        self._records += rows.count
+        for part, kept in self._boundary.divided(polled):
+            rows = rows_of(part, self._config, self._number)
+            if rows is not None:
+                self._boundary.write(rows, part)
+                self._records += rows.count
+                self._topics |= {topic for topic, _ in rows.tables}
+            self._boundary.after(kept)
         self._polls += 1
         self._tell(now=False)
-        task.commit()
 
     def _tell(self, *, now: bool) -> None:
-        if now or time.monotonic() - self._told >= _TELL_S:
-            self._told = time.monotonic()
-            self._process.tell({"records": self._records, "polls": self._polls})
+        if now or self._topics - self._told_topics or time.monotonic() - self._told >= _TELL_S:
+            self._told, self._told_topics = time.monotonic(), set(self._topics)
+            self._process.tell({"records": self._records, "polls": self._polls, "topics": sorted(self._topics)})

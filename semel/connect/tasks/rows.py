@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,19 +11,29 @@ from typing import Any
 import pyarrow as pa
 
 from semel.connect.api import Offset, Partition, SourceBatch, SourceRecord
-from semel.connect.config import ConnectorConfig
+from semel.connect.connector_config import ConnectorConfig
 from semel.connect.stores.offset_format import canonical
+from semel.connect.tasks.dead_letters import dead_letters
 from semel.errors import ConfigError
 
 __all__ = ["Rows", "rows_of"]
 
+log = logging.getLogger("semel.connect")
+
+#: How many of the records that one poll leaves out are logged.
+_LOGGED = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The records of one poll, in their order, and the last offset of each source partition, by its canonical text."""
+    """The records of one poll, in their order, and the last offset of each source partition, by its canonical text.
+
+    ``left_out`` are those that could not be converted, where that is tolerated.
+    """
 
     tables: Sequence[tuple[str, pa.Table]]
     offsets: dict[str, tuple[Partition, Offset]]
+    left_out: int = 0
 
     @property
     def count(self) -> int:
@@ -31,17 +42,21 @@ class Rows:
 
 
 def rows_of(polled: object, config: ConnectorConfig, task: int) -> Rows | None:
-    """Convert what ``poll`` returned; None where there is nothing.
+    """Transform and convert what ``poll`` returned; None where there is nothing.
 
-    Raises :class:`ConfigError` for what is neither a batch nor records, and for what the converters do not take.
+    Raises :class:`ConfigError` for what is neither a batch nor records, and for what cannot be transformed or converted
+    unless that is tolerated.
     """
     if polled is None:
         return None
     if isinstance(polled, SourceBatch):
         tables, offsets = [(polled.topic, polled.table)], _offsets(config, [polled])
     elif isinstance(polled, Sequence) and all(isinstance(record, SourceRecord) for record in polled):
-        tables = [(topic, _table(list(records))) for topic, records in groupby(polled, lambda record: record.topic)]
         offsets = _offsets(config, polled)
+        if config.tolerate_errors:  # of one that Arrow cannot hold, only that one is left out
+            parts = [(topic, list(records)) for topic, records in groupby(polled, lambda record: record.topic)]
+            return _tolerant(parts, offsets, config, task)
+        tables = [(topic, _table(list(records))) for topic, records in groupby(polled, lambda record: record.topic)]
     else:
         raise ConfigError(
             f"task {config.name}-{task} returned a {type(polled).__name__} from poll. Nothing of this poll is visible."
@@ -49,19 +64,71 @@ def rows_of(polled: object, config: ConnectorConfig, task: int) -> Rows | None:
             tag="POLL_RESULT",
         )
     for topic, table in tables:
-        if (
-            not isinstance(topic, str)
-            or not topic
-            or not isinstance(table, pa.Table)
-            or "value" not in table.schema.names
-        ):
-            raise ConfigError(
-                f"task {config.name}-{task} gave records without a topic, or without a column value. Nothing of this"
-                " poll is visible. Name the topic, and give a pyarrow Table.",
-                tag="POLL_RESULT",
-            )
-    made = [(topic, _bytes(table, config)) for topic, table in tables if table.num_rows]
-    return Rows(made, offsets) if made else None
+        _check(topic, table, config, task)
+    if config.tolerate_errors:
+        return _tolerant(tables, offsets, config, task)
+    made = [one for topic, table in tables for one in _made(topic, table, config)]
+    # what a transformation left out counts as read
+    return Rows(made, offsets) if made or any(table.num_rows for _, table in tables) else None
+
+
+def _check(topic: object, table: object, config: ConnectorConfig, task: int) -> None:
+    if not isinstance(topic, str) or not topic or not isinstance(table, pa.Table) or "value" not in table.schema.names:
+        raise ConfigError(
+            f"task {config.name}-{task} gave records without a topic, or without a column value. Nothing of this"
+            " poll is visible. Name the topic, and give a pyarrow Table.",
+            tag="POLL_RESULT",
+        )
+
+
+def _made(topic: str, table: pa.Table, config: ConnectorConfig) -> list[tuple[str, pa.Table]]:
+    """One table, transformed and converted."""
+    if not table.num_rows:
+        return []
+    return [(there, _bytes(rows, config)) for there, rows in config.chain.apply(topic, table)]
+
+
+def _tolerant(
+    parts: Sequence[tuple[str, Any]], offsets: dict[str, tuple[Partition, Offset]], config: ConnectorConfig, task: int
+) -> Rows | None:
+    """The same, with what cannot be converted left out, and put into the dead-letter topic if there is one."""
+    made: list[tuple[str, pa.Table]] = []
+    letters: list[tuple[str, Any, ConfigError]] = []
+    for topic, part in parts:
+        _halved(topic, part, config, task, made, letters)
+    if letters and config.log_errors:
+        for topic, _, error in letters[:_LOGGED]:
+            log.error("task %s-%s left out a record%s: %s", config.name, task, _where(topic, config), error)
+    if letters and config.dead_letters:
+        made.append((config.dead_letters, dead_letters(letters, config, task)))
+    return Rows(made, offsets, len(letters)) if made or letters or any(len(part) for _, part in parts) else None
+
+
+def _where(topic: str, config: ConnectorConfig) -> str:
+    return f" for {topic}" if config.log_messages else ""
+
+
+def _halved(
+    topic: str,
+    part: Any,
+    config: ConnectorConfig,
+    task: int,
+    made: list[tuple[str, pa.Table]],
+    letters: list[tuple[str, Any, ConfigError]],
+) -> None:
+    """Convert a part; where that fails, its halves, so that of many only the bad ones are looked at one by one."""
+    try:
+        table = _table(part) if isinstance(part, list) else part
+        _check(topic, table, config, task)
+        made += _made(topic, table, config)
+    except ConfigError as error:
+        if len(part) <= 1:
+            letters.append((topic, part, error))
+            return
+        middle = len(part) // 2
+        halves = (part[:middle], part[middle:]) if isinstance(part, list) else (part[:middle], part.slice(middle))
+        for half in halves:
+            _halved(topic, half, config, task, made, letters)
 
 
 def _offsets(config: ConnectorConfig, parts: Sequence[Any]) -> dict[str, tuple[Partition, Offset]]:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from semel.connect.api import Offset, Partition
 from semel.connect.stores.offsets import OffsetStore
+from semel.connect.tasks.outputs import Outputs, Part, offset_part
 from semel.connect.tasks.rows import Rows
-from semel.errors import ConfigError
+from semel.records.arrays import array, numbers
 from semel.steps import ConnectStep, reached
-from semel.transaction.output_topics import describe_output_topics, non_transactional_tickets
+from semel.transaction.output_topics import non_transactional_tickets
 from semel.transaction.participant import Participant
 from semel.transaction.producer import Producer
-from semel.transaction.routing import targets, with_partitions
 from semel.transaction.ticket import TicketTopic
+from semel.transaction.transaction import Transaction
 from semel.wire.client import Client
 
 __all__ = ["AtLeastOnce", "ExactlyOnce", "Writer"]
@@ -33,44 +34,70 @@ class Writer(Protocol):
         """Stop every predecessor from writing, where that can be done."""
 
     def write(self, rows: Rows) -> None:
-        """Write the records of one poll, and keep their offsets."""
+        """Write records, and keep their offsets."""
+
+    def commit(self) -> None:
+        """Make visible what was written, with its offsets."""
+
+    def abort(self) -> None:
+        """Discard what was written since the last commit. Its offsets count all the same."""
 
     def idle(self) -> None:
-        """Do what is due when there is nothing to write."""
+        """Do what is due now."""
 
     def close(self) -> None:
-        """Write what is still due, and let go."""
+        """Let go; what is not committed is lost."""
 
 
 class ExactlyOnce:
-    """One transaction for each poll, on an id of the task: its records, its offsets, and one commit."""
+    """Transactions on an id of the task: each has records, their offsets, and one commit.
+
+    One begins with the first records behind the last commit.
+    """
 
     def __init__(self, client: Client, transactional_id: str, store: OffsetStore) -> None:
-        self._outputs, self._store = _Outputs(client, store), store
+        self._outputs, self._store = Outputs(client, store), store
         # the offsets topic is the truth: an id that Kafka Connect has used before has no progress of ours
         self._producer = Producer(client, transactional_id, scope="connect", may_have_lost_progress=True)
         self._client = client
+        self._due: dict[str, tuple[Partition, Offset]] = {}
+        self._open: _Open | None = None
 
     def start(self) -> None:
         """Take the id over: who had it is fenced, and what it left open is aborted."""
         self._producer.take_over({self._store.topic})
 
     def write(self, rows: Rows) -> None:
-        """Write and commit. Raises what a transaction raises; the task starts anew after that."""
-        parts = [*self._outputs.place(rows), _offsets(self._store, rows.offsets)]
-        with self._producer.transaction() as txn:
-            shares = [[(part.topic, index) for index in part.indexes] for part in parts]
-            tickets = txn.tickets(shares, topics=self._outputs.topics)
-            writers = [Participant(self._client, ticket) for ticket in tickets]
-            *for_records, for_offsets = zip(writers, parts, strict=True)
-            for writer, part in for_records:
-                writer.write(part.topic, part.table)
-            reached(ConnectStep.RECORDS_SENT, self._producer.transactional_id)
-            writer, part = for_offsets
-            writer.write(part.topic, part.table)
+        """Write, and do not wait. Raises what a transaction raises; the task starts again after that."""
+        parts = self._outputs.place(rows)
+        if parts:
+            if self._open is None:
+                self._open = _Open(self._client, self._producer.transaction())
+            with self._aborting():
+                self._open.write(parts, self._outputs.topics)
+        self._due.update(rows.offsets)
+
+    def commit(self) -> None:
+        """Write the offsets that are due, and commit. With nothing due, nothing is sent."""
+        if not self._due:
+            return
+        if self._open is None:  # offsets alone: their records were left out, or aborted
+            self._open = _Open(self._client, self._producer.transaction())
+        reached(ConnectStep.RECORDS_SENT, self._producer.transactional_id)
+        with self._aborting():
+            self._open.write([offset_part(self._store, self._due)], self._outputs.topics)
             reached(ConnectStep.OFFSETS_SENT, self._producer.transactional_id)
-            txn.accept([writer.receipt for writer in writers])
+            self._open.commit()
+        self._open = None
+        self._due.clear()
         reached(ConnectStep.COMMITTED, self._producer.transactional_id)
+
+    def abort(self) -> None:
+        """Abort what is open, and commit its offsets."""
+        if self._open is not None:
+            self._open.transaction.abort()
+            self._open = None
+        self.commit()
 
     def idle(self) -> None:
         """Nothing is due."""
@@ -79,13 +106,60 @@ class ExactlyOnce:
         """Abort what is open, and let go of the id."""
         self._producer.close()
 
+    @contextmanager
+    def _aborting(self) -> Iterator[None]:
+        """Abort where anything is raised: what the transaction says of that is what its user must know."""
+        assert self._open is not None
+        transaction = self._open.transaction
+        try:
+            yield
+        except BaseException as error:
+            self._open = None
+            transaction.__exit__(type(error), error, None)
+            raise
+
+
+class _Open:
+    """A transaction that is open, and who writes which of its partitions."""
+
+    def __init__(self, client: Client, transaction: Transaction) -> None:
+        self._client, self.transaction = client, transaction
+        self._writers: list[tuple[str, NDArray[np.int64], Participant]] = []
+
+    def write(self, parts: Sequence[Part], topics: Mapping[str, TicketTopic]) -> None:
+        """Write rows. Partitions that it has not seen yet are added, in one request for all."""
+        new = [(part.topic, sorted(set(part.indexes) - self._seen(part.topic))) for part in parts]
+        shares = [[(topic, index) for index in indexes] for topic, indexes in new if indexes]
+        if shares:
+            for share, ticket in zip(shares, self.transaction.tickets(shares, topics=topics), strict=True):
+                indexes = np.array([index for _, index in share], np.int64)
+                self._writers.append((share[0][0], indexes, Participant(self._client, ticket)))
+        for part in parts:
+            owners = [(indexes, writer) for topic, indexes, writer in self._writers if topic == part.topic]
+            for indexes, writer in owners:
+                if len(owners) == 1:
+                    writer.write(part.topic, part.table)
+                    continue
+                targets = numbers(part.table.column("partition").combine_chunks().cast(pa.int64()))
+                mine = np.flatnonzero(np.isin(targets, indexes))
+                if len(mine):
+                    writer.write(part.topic, part.table.take(array(mine, pa.int64())))
+
+    def commit(self) -> None:
+        """Wait until all is acknowledged, and commit."""
+        self.transaction.accept([writer.receipt for _, _, writer in self._writers])
+        self.transaction.commit()
+
+    def _seen(self, topic: str) -> set[int]:
+        return {int(index) for name, indexes, _ in self._writers if name == topic for index in indexes}
+
 
 class AtLeastOnce:
     """Records as they come, and their offsets every ``interval_ms``. After a crash, records come again."""
 
     def __init__(self, client: Client, store: OffsetStore, interval_ms: int) -> None:
         self._client, self._store = client, store
-        self._outputs = _Outputs(client, store)
+        self._outputs = Outputs(client, store)
         self._interval_s = interval_ms / 1000
         self._due: dict[str, tuple[Partition, Offset]] = {}
         self._flushed = time.monotonic()
@@ -99,7 +173,13 @@ class AtLeastOnce:
             self._append(part)
         reached(ConnectStep.RECORDS_SENT, self._store.topic)
         self._due.update(rows.offsets)
+
+    def commit(self) -> None:
+        """Records are visible already; offsets are written when their time has come."""
         self.idle()
+
+    def abort(self) -> None:
+        """Records cannot be taken back: a connector that aborts is refused in this mode."""
 
     def idle(self) -> None:
         """Write the offsets, if their time has come."""
@@ -112,68 +192,13 @@ class AtLeastOnce:
             self._flush()
 
     def _flush(self) -> None:
-        self._append(_offsets(self._store, self._due))
+        self._append(offset_part(self._store, self._due))
         self._due.clear()
         self._flushed = time.monotonic()
         reached(ConnectStep.OFFSETS_SENT, self._store.topic)
 
-    def _append(self, part: _Part) -> None:
+    def _append(self, part: Part) -> None:
         shares = [[(part.topic, index) for index in part.indexes]]
         (ticket,) = non_transactional_tickets(shares, self._outputs.topics)
         with Participant(self._client, ticket) as writer:
             writer.send(part.topic, part.table)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Rows of one topic, each with its partition; ``indexes`` are all of these."""
-
-    topic: str
-    table: pa.Table
-    indexes: list[int]
-
-
-def _offsets(store: OffsetStore, offsets: Mapping[str, tuple[Partition, Offset]]) -> _Part:
-    table = store.rows(offsets)
-    return _Part(store.topic, table, sorted(set(table.column("partition").to_pylist())))
-
-
-class _Outputs:
-    """The topics that a task writes to, and which partition each of its records goes to."""
-
-    def __init__(self, client: Client, store: OffsetStore) -> None:
-        self._client, self._store = client, store
-        self.topics: dict[str, TicketTopic] = {}
-        self._described = 0.0
-        # records without a key go to one partition for each poll, and to the next one with the next poll
-        self._sticky = random.randrange(1 << 16)
-
-    def place(self, rows: Rows) -> list[_Part]:
-        """One part for each topic."""
-        self._describe({topic for topic, _ in rows.tables})
-        self._sticky += 1
-        tables: dict[str, list[pa.Table]] = {}
-        indexes: dict[str, set[int]] = {}
-        for topic, table in rows.tables:
-            count = self.topics[topic].partitions
-            placed = targets(topic, table, count, self._sticky % count)
-            indexes.setdefault(topic, set()).update(np.unique(placed).tolist())
-            tables.setdefault(topic, []).append(with_partitions(table, placed))
-        return [
-            _Part(topic, pa.concat_tables(some, promote_options="default"), sorted(indexes[topic]))
-            for topic, some in tables.items()
-        ]
-
-    def _describe(self, names: set[str]) -> None:
-        if self._store.topic in names:
-            raise ConfigError(
-                f"records were to be written to {self._store.topic}, which holds the offsets of this connector: source"
-                " tasks may not produce to their own offsets topics. Nothing of this poll is visible. Write them to"
-                " another topic.",
-                tag="OFFSETS_TOPIC",
-            )
-        now = time.monotonic()
-        if now - self._described > self._client.config.metadata_max_age_ms / 1000:  # topics may have grown
-            self.topics, self._described = {}, now
-        wanted = {*names, self._store.topic} - self.topics.keys()
-        self.topics.update(describe_output_topics(self._client, wanted, self._client.deadline()))

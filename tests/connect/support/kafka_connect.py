@@ -43,13 +43,13 @@ class KafkaConnect:
     """A worker that answers."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        self.address = address
 
     def ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
         """Ask its REST interface."""
         data = None if body is None else json.dumps(body).encode()
         request = Request(
-            f"{self._address}{path}", data=data, method=method, headers={"Content-Type": "application/json"}
+            f"{self.address}{path}", data=data, method=method, headers={"Content-Type": "application/json"}
         )
         with urlopen(request, timeout=60) as answer:
             text = answer.read()

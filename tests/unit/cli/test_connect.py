@@ -33,7 +33,7 @@ def run(directory: Path, worker: str, connector: str, *options: str) -> str:
     ("worker", "connector", "said"),
     [
         (WORKER + "rest.port=8083\n", "", "[SEMEL_NOT_YET] rest.port is not there yet"),
-        (WORKER, "name=a\nconnector.class=FileStreamSource\n", "connector 'a': file is missing"),
+        (WORKER, "name=a\nconnector.class=FileStreamSource\n", 'Missing required configuration "file"'),
         (WORKER, "name=\\uzzzz", "connector.properties cannot be read"),
     ],
 )
@@ -53,4 +53,4 @@ def test_a_class_in_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.Monkey
     connector = "name=mine\nconnector.class=of_its_own.Mine\n"
     assert "--py-files" in run(tmp_path, WORKER, connector)
     said = run(tmp_path, WORKER, connector, "--py-files", str(tmp_path / "of_its_own.py"))
-    assert "connector 'mine': table is missing" in said
+    assert "connector 'mine': Missing required configuration \"table\"" in said

@@ -1,0 +1,120 @@
+"""Kafka's config providers: ``${provider:path:key}`` in a value stands for what a file, a directory or a variable says.
+
+``config.providers`` names them, ``config.providers.<name>.class`` is one of Kafka's three, by its Java name or short.
+``param.allowed.paths`` and ``param.allowlist.pattern`` bound what they give. A variable of a provider that is not
+named stays as it is, as in Kafka; one that a provider does not find is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import javaproperties
+
+from semel.errors import ConfigError
+
+__all__ = ["PROVIDERS", "Providers"]
+
+#: How properties of providers begin.
+PROVIDERS = "config.providers"
+_VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}]*?):)?([^}:]*)\}")
+_PACKAGE = "org.apache.kafka.common.config.provider."
+_NOTHING = "Nothing was read or written."
+
+_Find = Callable[[str, str], str | None]
+
+
+class Providers:
+    """The providers of one file of properties. Reading them opens no file."""
+
+    def __init__(self, named: Mapping[str, _Find]) -> None:
+        self._named = named
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> Providers:
+        """Take what begins with ``config.providers``. Raises :class:`ConfigError` for an unknown class or parameter."""
+        named = {}
+        for name in filter(None, map(str.strip, properties.get(PROVIDERS, "").split(","))):
+            prefix = f"{PROVIDERS}.{name}."
+            given = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
+            kind = given.pop("class", "").strip().removeprefix(_PACKAGE)
+            if kind not in _KINDS:
+                raise ConfigError(
+                    f"{prefix}class={kind:.200} is not a known provider. {_NOTHING} Use FileConfigProvider,"
+                    " DirectoryConfigProvider or EnvVarConfigProvider.",
+                    tag="CONFIG_PROVIDER",
+                )
+            make, allowed = _KINDS[kind]
+            unknown = sorted(given.keys() - {allowed})
+            if unknown:
+                raise ConfigError(
+                    f"{prefix}{unknown[0]:.200} is not a known property. {_NOTHING} {kind} takes {allowed}.",
+                    tag="CONFIG_PROVIDER",
+                )
+            named[name] = make(given.get(allowed, ""))
+        return cls(named)
+
+    def resolve(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The properties with what their variables stand for. Raises :class:`ConfigError` for one that is not found."""
+        return {name: self._resolved(name, value) for name, value in properties.items()}
+
+    def _resolved(self, name: str, value: str) -> str:
+        def found(match: re.Match[str]) -> str:
+            provider, path, key = match[1], match[2] or "", match[3]
+            if provider not in self._named:
+                return match[0]
+            text = self._named[provider](path, key)
+            if text is None:
+                raise ConfigError(
+                    f"{name:.200}: {match[0]:.300} is not found, or not allowed. {_NOTHING} Correct the variable, or"
+                    " what it names.",
+                    tag="CONFIG_PROVIDER",
+                )
+            return text
+
+        return _VARIABLE.sub(found, value) if "${" in value else value
+
+
+def _file(allowed: str) -> _Find:
+    def find(path: str, key: str) -> str | None:
+        if not _is_allowed(path, allowed):
+            return None
+        try:
+            return javaproperties.loads(Path(path).read_bytes().decode()).get(key)
+        except (OSError, ValueError):
+            return None
+
+    return find
+
+
+def _directory(allowed: str) -> _Find:
+    def find(path: str, key: str) -> str | None:
+        if not _is_allowed(path, allowed) or "/" in key or key in ("", ".", ".."):
+            return None
+        try:
+            return (Path(path) / key).read_bytes().decode()
+        except (OSError, ValueError):
+            return None
+
+    return find
+
+
+def _environment(pattern: str) -> _Find:
+    allowed = re.compile(pattern or ".*", re.DOTALL)
+    return lambda path, key: os.environ.get(key) if not path and allowed.fullmatch(key) else None
+
+
+def _is_allowed(path: str, allowed: str) -> bool:
+    """Whether a path is in one of those that are allowed, with all of its links followed; all are where none is."""
+    folders = [Path(one.strip()).resolve() for one in allowed.split(",") if one.strip()]
+    return not folders or any(Path(path).resolve().is_relative_to(folder) for folder in folders)
+
+
+_KINDS: dict[str, tuple[Callable[[str], _Find], str]] = {
+    "FileConfigProvider": (_file, "param.allowed.paths"),
+    "DirectoryConfigProvider": (_directory, "param.allowed.paths"),
+    "EnvVarConfigProvider": (_environment, "param.allowlist.pattern"),
+}

@@ -1,0 +1,269 @@
+"""One table or query of a database: its statement, how far it was read, and up to where it may be read."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from semel.errors import ConfigError, DataLoss
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+__all__ = ["Progress", "Reading", "Source", "open_engine", "sources_of"]
+
+_JDBC = re.compile(r"jdbc:(postgresql|sqlite):(.*)", re.DOTALL)
+_NOTHING = "Nothing was read or written."
+#: Who may still commit a row with an id that was given out already: it has a lock of this kind on the table from before
+#: its statement runs until its transaction ends.
+_WRITERS = """
+    SELECT DISTINCT virtualtransaction FROM pg_locks
+    WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND relation = to_regclass(:name) AND granted AND mode IN
+      ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+"""
+
+
+def open_engine(config: Mapping[str, Any]) -> Engine:
+    """An engine for ``connection.url``, which opens no connection yet. Raises :class:`ConfigError` for no URL."""
+    try:
+        import sqlalchemy as sa
+        from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+    except ImportError as missing:
+        raise ConfigError(
+            f"SqlSource needs {missing.name}, which is not installed. {_NOTHING} Run, in semel's checkout: pip install"
+            " '.[database]'",
+            tag="DATABASE_EXTRA",
+        ) from None
+    text = config["connection.url"]
+    found = _JDBC.fullmatch(text)
+    if found is not None:
+        text = f"postgresql:{found[2]}" if found[1] == "postgresql" else f"sqlite:///{found[2]}"
+    try:
+        url = sa.make_url(text)
+        if url.drivername == "postgresql":
+            url = url.set(drivername="postgresql+psycopg")
+        if config["connection.user"]:
+            url = url.set(username=config["connection.user"])
+        if config["connection.password"]:
+            url = url.set(password=config["connection.password"])
+        return sa.create_engine(url, pool_pre_ping=True, pool_size=1)
+    except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
+        raise ConfigError(  # the text may hold a password
+            f"connection.url cannot be used: {type(error).__name__}. {_NOTHING} Write it as SQLAlchemy does:"
+            " postgresql://host:5432/database.",
+            tag="DATABASE",
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table, or a query without a table."""
+
+    topic: str
+    table: str
+    query: str
+    columns: tuple[str, ...]
+
+    @property
+    def partition(self) -> dict[str, str]:
+        """The source partition, by the JDBC source's names."""
+        return {"query": "query"} if self.query else {"protocol": "1", "table": self.table}
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return "the query" if self.query else f"table {self.table}"
+
+    def clause(self) -> Any:
+        """What to select from."""
+        import sqlalchemy as sa
+
+        columns: list[Any] = [sa.column(name) for name in self.columns]
+        if self.query:
+            return sa.text(self.query).columns(*columns).subquery("semel_query")
+        schema, _, name = self.table.rpartition(".")
+        return sa.table(name, *columns, schema=schema or None)
+
+    def check(self, engine: Engine) -> None:
+        """Raise :class:`ConfigError` for a table, a column or a database that is not there."""
+        import sqlalchemy as sa
+        from sqlalchemy.exc import DBAPIError
+
+        clause = self.clause()
+        try:
+            with engine.connect() as connection:
+                connection.execute(sa.select(*clause.c).select_from(clause).limit(0))
+        except DBAPIError as error:
+            text = str(error.orig).splitlines()
+            raise ConfigError(
+                f"{self.title} cannot be read: {text[0] if text else type(error.orig).__name__}. {_NOTHING} Correct the"
+                " connector's properties, or the login's rights.",
+                tag="DATABASE",
+            ) from None
+
+
+def sources_of(config: Mapping[str, Any]) -> list[Source]:
+    """What a configuration reads. Raises :class:`ConfigError` for one that contradicts itself."""
+    mode = config["mode"].lower()
+    columns: list[str] = []
+    for kind in ("timestamp", "incrementing"):
+        if kind in mode.split("+"):
+            name = config[f"{kind}.column.name"]
+            if not name:
+                raise ConfigError(f"mode={mode} needs {kind}.column.name. {_NOTHING} Give it.", tag="MISSING_OPTION")
+            columns.append(name)
+    tables, query = list(config["table.whitelist"]), config["query"]
+    if bool(tables) == bool(query):
+        raise ConfigError(f"Give one of table.whitelist and query. {_NOTHING}", tag="MISSING_OPTION")
+    if query:
+        return [Source(config["topic.prefix"], "", query, tuple(columns))]
+    return [
+        Source(f"{config['topic.prefix']}{table.rpartition('.')[2]}", table, "", tuple(columns)) for table in tables
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a table was read: the last time in microseconds, and the last id."""
+
+    timestamp_us: int | None = None
+    incrementing: int | None = None
+
+    @classmethod
+    def of(cls, offset: Mapping[str, Any] | None) -> Progress:
+        """What an offset says. Raises :class:`DataLoss` for one of something else."""
+        given = offset or {}
+        ms, nanos, number = (given.get(name) for name in ("timestamp", "timestamp_nanos", "incrementing"))
+        if any(not (value is None or type(value) is int) for value in (ms, nanos, number)):
+            raise DataLoss(
+                f"the offset {dict(given)!r:.200} is not one of SqlSource. Nothing was read. Another connector may have"
+                " used this name: give this one a name of its own.",
+                tag="OFFSET_DAMAGED",
+            )
+        if ms is None:
+            return cls(None, number)
+        return cls(ms * 1000 + (nanos or 0) // 1000 % 1000, number)
+
+    @property
+    def offset(self) -> dict[str, int]:
+        """As it is kept, in the JDBC source's form."""
+        made = {} if self.incrementing is None else {"incrementing": self.incrementing}
+        if self.timestamp_us is not None:
+            made |= {
+                "timestamp": self.timestamp_us // 1000,
+                "timestamp_nanos": self.timestamp_us % 1_000_000 * 1000,
+            }
+        return made
+
+
+class Reading:
+    """Reads one source, batch by batch."""
+
+    def __init__(self, engine: Engine, source: Source, config: Mapping[str, Any], progress: Progress) -> None:
+        self._engine, self.source, self._config, self._progress = engine, source, config, progress
+        self._timed = "timestamp" in config["mode"].lower().split("+")
+        self._counted = "incrementing" in config["mode"].lower().split("+")
+        self._careful = engine.dialect.name == "postgresql" and not self._timed and not source.query
+        #: Up to which id nothing can appear any more, once those who were writing then have ended.
+        self._horizon: int | None = None
+        self._writing: set[str] = set()
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are rows that wait for those who write beside them."""
+        return bool(self._writing)
+
+    def next_rows(self) -> tuple[list[str], list[Any]]:
+        """The names of the columns, and the next rows; none where there are none now."""
+        import sqlalchemy as sa
+
+        with self._engine.connect() as connection:
+            if self._careful and not self._settled(connection):
+                return [], []
+            clause = self.source.clause()
+            statement = sa.select(sa.text("*")).select_from(clause)
+            statement = statement.where(*self._bounds(clause)).order_by(*clause.c)
+            found = connection.execute(statement.limit(self._config["batch.max.rows"]))
+            names, rows = list(found.keys()), list(found.fetchall())
+        if self._careful and len(rows) < self._config["batch.max.rows"]:
+            self._horizon = None  # all up to it is read
+        return names, rows
+
+    def advance(self, names: Sequence[str], rows: Sequence[Any]) -> dict[str, int]:
+        """Go on behind these rows: their offset."""
+        last = dict(zip(names, rows[-1], strict=True))
+        moment = number = None
+        if self._timed:
+            moment = _microseconds(self._value(last, self._config["timestamp.column.name"]))
+        if self._counted:
+            number = self._value(last, self._config["incrementing.column.name"])
+            if type(number) is not int:
+                raise ConfigError(
+                    f"{self.source.title} has {number!r:.100} in its incrementing column. Nothing of this batch is"
+                    " visible. It must be a whole number, and not null.",
+                    tag="INCREMENTING",
+                )
+        self._progress = Progress(moment, number)
+        return self._progress.offset
+
+    def _settled(self, connection: Connection) -> bool:
+        """Whether rows may be read: up to the horizon nobody can add one any more."""
+        import sqlalchemy as sa
+
+        if self._horizon is None:
+            (column,) = (clause := self.source.clause()).c
+            highest = sa.select(sa.func.max(column)).select_from(clause).where(*self._bounds(clause))
+            found = connection.execute(highest).scalar()
+            if found is None:
+                return False
+            self._horizon, self._writing = int(found), self._writers(connection)
+        elif self._writing:
+            self._writing &= self._writers(connection)
+        connection.rollback()  # a snapshot that is taken from here on
+        return not self._writing
+
+    def _writers(self, connection: Connection) -> set[str]:
+        import sqlalchemy as sa
+
+        name = ".".join(f'"{part}"' for part in self.source.table.split("."))
+        return {str(row[0]) for row in connection.execute(sa.text(_WRITERS), {"name": name})}
+
+    def _bounds(self, clause: Any) -> list[Any]:
+        import sqlalchemy as sa
+
+        if not self._timed:
+            (number,) = clause.c
+            bounds = [] if self._progress.incrementing is None else [number > self._progress.incrementing]
+            return bounds if self._horizon is None else [*bounds, number <= self._horizon]
+        moment = clause.c[0]
+        now = datetime.fromtimestamp(time.time() - self._config["timestamp.delay.interval.ms"] / 1000, UTC)
+        bounds = [moment < now.replace(tzinfo=None)]
+        if self._progress.timestamp_us is not None:
+            last = datetime(1970, 1, 1) + timedelta(microseconds=self._progress.timestamp_us)
+            later = moment > last
+            if self._counted and self._progress.incrementing is not None:
+                later = sa.or_(later, sa.and_(moment == last, clause.c[1] > self._progress.incrementing))
+            bounds.append(later)
+        return bounds
+
+    def _value(self, row: Mapping[str, Any], name: str) -> Any:
+        return row.get(name, row.get(name.lower()))
+
+
+def _microseconds(value: Any) -> int:
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if not isinstance(value, datetime):
+        raise ConfigError(
+            f"the timestamp column holds {value!r:.100}. Nothing of this batch is visible. It must be a timestamp, and"
+            " not null.",
+            tag="TIMESTAMP",
+        )
+    if value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    return int((value - datetime(1970, 1, 1)) // timedelta(microseconds=1))

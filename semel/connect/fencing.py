@@ -1,0 +1,67 @@
+"""One fencing round for a connector before a new generation of its tasks starts (KIP-618).
+
+The ids of the generation before are those of its task-count record. A worker without a config topic has none, and asks
+the cluster which ids it knows.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from semel.config import ClientConfig
+from semel.connect.config import WorkerConfig
+from semel.connect.stores.configs import ConfigStore
+from semel.errors import Retriable, SemelError
+from semel.wire.api.transactions import fence, list_transactions
+from semel.wire.client import Client
+
+__all__ = ["fence_generation", "fence_tasks", "transactional_id"]
+
+log = logging.getLogger("semel.connect")
+
+
+def transactional_id(group_id: str, connector: str, task: int) -> str:
+    """The id of a task, as Kafka Connect names it."""
+    return f"{group_id}-{connector}-{task}"
+
+
+def fence_generation(config: WorkerConfig, store: ConfigStore, connector: str, tasks: int) -> None:
+    """Fence the tasks of the generation before. Raises :class:`Retriable` where the cluster does not do it."""
+    count = store.now.counts.get(connector)
+    with Client(ClientConfig.parse(config.producer)) as client:
+        if count is None and store.topic is None:
+            numbers = _known(client, config.group_id, connector)
+        elif count is None or (count == 1 and tasks == 1):  # the one task takes the same id over by itself
+            numbers = []
+        else:
+            numbers = list(range(count))
+        for number in numbers:
+            name = transactional_id(config.group_id, connector, number)
+            try:
+                fence(client, name)
+            except SemelError as error:
+                raise Retriable(
+                    f"Failed to perform zombie fencing for {name!r}: {error.message} Nothing was started. It is tried"
+                    " again.",
+                    tag="FENCING",
+                ) from error
+
+
+def fence_tasks(config: WorkerConfig, connector: str, tasks: list[int]) -> None:
+    """Fence tasks that did not end by themselves: what one left open would hold readers back until its timeout."""
+    if not tasks or not config.exactly_once:
+        return
+    with Client(ClientConfig.parse(config.producer)) as client:
+        for number in tasks:
+            name = transactional_id(config.group_id, connector, number)
+            try:
+                fence(client, name)
+            except SemelError as error:
+                log.warning("%s was not fenced; what it left open ends after its transaction timeout: %s", name, error)
+
+
+def _known(client: Client, group_id: str, connector: str) -> list[int]:
+    pattern = re.compile(re.escape(transactional_id(group_id, connector, 0)[:-1]) + r"(\d+)")
+    found = [pattern.fullmatch(name) for name in list_transactions(client)]
+    return sorted(int(one[1]) for one in found if one)

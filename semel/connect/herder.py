@@ -1,0 +1,273 @@
+"""What can be done with connectors. It decides, writes it down, and wakes who makes it come true.
+
+It opens no sockets and starts no threads. What it refuses has Kafka Connect's words first; REST finds the status by the
+error's tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from semel.config import ClientConfig
+from semel.connect.api import Offset, Partition
+from semel.connect.config import WorkerConfig
+from semel.connect.connector_config import Examination
+from semel.connect.fencing import fence_generation, transactional_id
+from semel.connect.lifecycle import Lifecycle
+from semel.connect.stores.config_format import (
+    STARTED,
+    STOPPED,
+    commit_record,
+    connector_record,
+    count_record,
+    target_record,
+)
+from semel.connect.stores.configs import ConfigStore
+from semel.connect.stores.offset_format import canonical
+from semel.connect.stores.offsets import OffsetStore
+from semel.connect.stores.statuses import StatusStore, TaskState
+from semel.errors import ConfigError, Retriable, SemelError
+from semel.records.encode import encode
+from semel.transaction.producer import Producer
+from semel.transaction.routing import by_partition
+from semel.wire.api.produce import Appender
+from semel.wire.client import Client
+
+__all__ = ["Herder", "Put"]
+
+_UNCHANGED = "Nothing was changed."
+
+
+class Put(NamedTuple):
+    """A connector that was written down: whether it is new, and its info before anything has come of that."""
+
+    new: bool
+    info: dict[str, Any]
+
+
+class Herder:
+    """The connectors of a worker. Any thread may use it."""
+
+    def __init__(
+        self, client: Client, config: WorkerConfig, store: ConfigStore, statuses: StatusStore, lifecycle: Lifecycle
+    ) -> None:
+        self._client, self.config, self._store = client, config, store
+        self.statuses, self._lifecycle = statuses, lifecycle
+
+    # ---- asking
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster that connectors write to."""
+        return self._client.cluster
+
+    @property
+    def healthy(self) -> bool:
+        """Whether this worker leads its group, as far as it knows."""
+        return not self._lifecycle.leader_lost
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all connectors."""
+        return list(self._store.now.connectors)
+
+    def info(self, name: str) -> dict[str, Any]:
+        """A connector with its configuration and its tasks."""
+        config = self._config_of(name)
+        tasks = [{"connector": name, "task": task} for task in range(len(self._store.now.tasks.get(name, ())))]
+        return {"name": name, "config": config, "tasks": tasks, "type": "source"}
+
+    def tasks(self, name: str) -> list[dict[str, Any]]:
+        """The tasks of a connector with their configurations."""
+        self._config_of(name)
+        found = self._store.now.tasks.get(name, ())
+        return [{"id": {"connector": name, "task": task}, "config": config} for task, config in enumerate(found)]
+
+    def status(self, name: str) -> dict[str, Any]:
+        """The state of a connector and of its tasks."""
+        found = self.statuses.shown(name) if name in self._store.now.connectors else None
+        if found is None:
+            raise _unknown(f"No status found for connector {name}.")
+        return found
+
+    def task_status(self, name: str, task: int) -> dict[str, Any]:
+        """The state of one task."""
+        found = self.statuses.tasks.get(name, {}).get(task)
+        if found is None:
+            raise _unknown(f"No status found for task {name}-{task}.")
+        return {"id": task, **found.shown()}
+
+    def examine(self, properties: Mapping[str, str]) -> Examination:
+        """Look at a connector's properties, and change nothing."""
+        return Examination(properties, self.config)
+
+    # ---- changing
+
+    def put(self, name: str, config: Mapping[str, str], *, target: str = STARTED, create: bool = False) -> Put:
+        """Create a connector, or give it another configuration.
+
+        Raises :class:`ConfigError` with every problem of the configuration, or where it is there and shall not be.
+        """
+        given = {**config, "name": name}
+        problems = self.examine(given).problems
+        if problems:
+            lines = "\n".join(problem.text for problem in problems)
+            raise ConfigError(
+                "Connector configuration is invalid and contains the following"
+                f" {len(problems)} error(s):\n{lines}\nYou can also find the above list of errors at the endpoint"
+                " `/connector-plugins/{connectorType}/config/validate`",
+                tag="CONNECTOR_INVALID",
+            )
+        with self._store.lock:
+            new = name not in self._store.now.connectors
+            if create and not new:
+                raise ConfigError(
+                    f"Connector {name} already exists. {_UNCHANGED} PUT /connectors/{name}/config changes it.",
+                    tag="CONNECTOR_EXISTS",
+                )
+            records = [connector_record(name, given)]
+            if new and target != STARTED:  # before the connector, so that it is never read as started
+                records.insert(0, target_record(name, target))
+            self._store.write(records)
+            made = Put(new, self.info(name))
+        self._lifecycle.wake(name)
+        return made
+
+    def patch(self, name: str, changes: Mapping[str, str | None]) -> Put:
+        """Change some properties; None removes one."""
+        with self._store.lock:
+            changed = {**self._config_of(name), **changes}
+            return self.put(name, {key: value for key, value in changed.items() if value is not None})
+
+    def delete(self, name: str) -> None:
+        """Delete a connector. Its offsets stay."""
+        with self._store.lock:
+            self._config_of(name)
+            self._store.write([connector_record(name, None), target_record(name, None)])
+        self._lifecycle.wake(name)
+
+    def set_target(self, name: str, target: str) -> None:
+        """Have a connector started, paused or stopped. A stopped one has no tasks."""
+        with self._store.lock:
+            if name not in self._store.now.connectors:
+                raise _unknown(f"Unknown connector {name}.")
+            records = [target_record(name, target)]
+            if target == STOPPED:
+                records.insert(0, commit_record(name, 0))
+            if target != self._store.now.targets.get(name):
+                self._store.write(records)
+        self._lifecycle.wake(name)
+
+    def restart(self, name: str, *, include_tasks: bool = False, only_failed: bool = False) -> dict[str, Any]:
+        """Start a connector again, and its tasks. Returns its status, with what is about to be started."""
+        shown = self._shown_for_restart(name)
+        states = {task["id"]: task["state"] for task in shown["tasks"]}
+        tasks = [task for task, state in states.items() if include_tasks and (state == "FAILED" or not only_failed)]
+        connector = shown["connector"]["state"] == "FAILED" or not only_failed
+        worker = self.config.advertised
+        if self._store.now.targets.get(name) == STARTED:
+            for task in tasks:
+                self.statuses.put_task(name, task, TaskState("RESTARTING", worker))
+            if connector and only_failed | include_tasks:
+                self.statuses.put_connector(name, TaskState("RESTARTING", worker))
+        answer = self.statuses.shown(name) or shown
+        self._lifecycle.wake(name, tasks=tasks)
+        if connector:
+            self._lifecycle.wake(name, again=True)
+        return answer
+
+    def restart_task(self, name: str, task: int) -> None:
+        """Start one task again."""
+        self._shown_for_restart(name)
+        if task >= len(self._store.now.tasks.get(name, ())):
+            raise _unknown(f"Unknown task: {name}-{task}.")
+        self._lifecycle.wake(name, tasks=[task])
+
+    def _shown_for_restart(self, name: str) -> dict[str, Any]:
+        if name not in self._store.now.connectors:
+            raise _unknown(f"Unknown connector: {name}.")
+        return self.status(name)
+
+    def reset_topics(self, name: str) -> None:
+        """Forget which topics a connector has written to."""
+        self.statuses.reset_topics(name)
+
+    # ---- offsets
+
+    def offsets(self, name: str) -> list[dict[str, Any]]:
+        """The committed offsets of a connector."""
+        self._config_of(name)
+        found = self._offset_store(self._client, name)
+        return [{"partition": partition, "offset": offset} for partition, offset in found]
+
+    def alter_offsets(self, name: str, offsets: Sequence[tuple[Partition, Offset]] | None) -> bool:
+        """Set offsets of a stopped connector; None for all of them removes what it has. Returns what its class says.
+
+        Raises :class:`ConfigError` unless the connector is stopped, and for what its class refuses.
+        """
+        config = self._config_of(name)
+        if self._store.now.targets.get(name) != STOPPED or self._store.now.tasks.get(name):
+            raise ConfigError(
+                "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the"
+                f" specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint.",
+                tag="NOT_STOPPED",
+            )
+        examination = self.examine(config)
+        if examination.problems:
+            raise examination.problems[0].error(name)
+        made = examination.config
+        with self._lifecycle.quiet(name), Client(ClientConfig.parse(self.config.producer)) as client:
+            if self.config.exactly_once and name in self._store.now.pending:
+                self._fence(name)
+            store = self._offset_store(client, name)
+            wanted = [(partition, None) for partition, _ in store] if offsets is None else offsets
+            try:
+                alone = made.connector.alter_offsets(made.own, wanted)
+            except (ValueError, TypeError, KeyError) as error:
+                raise ConfigError(str(error), tag="OFFSET_REFUSED") from error
+            if wanted:
+                self._write_offsets(client, name, store, wanted)
+        return alone
+
+    def _offset_store(self, client: Client, name: str) -> OffsetStore:
+        store = OffsetStore(client, self.config.offsets_topic, name)
+        store.read()
+        return store
+
+    def _fence(self, name: str) -> None:
+        try:
+            fence_generation(self.config, self._store, name, 0)
+        except SemelError as error:
+            raise Retriable(
+                f"Failed to perform zombie fencing for connector {name} prior to modifying offsets: {error.message}",
+                tag="FENCING",
+            ) from error
+        self._store.write([count_record(name, 0)])
+
+    def _write_offsets(
+        self, client: Client, name: str, store: OffsetStore, offsets: Sequence[tuple[Partition, Offset]]
+    ) -> None:
+        rows = store.rows({canonical(partition): (partition, offset) for partition, offset in offsets})
+        if self.config.exactly_once:
+            owner_id = transactional_id(self.config.group_id, name, 0)
+            with Producer(client, owner_id, scope="connect", may_have_lost_progress=True) as owner:
+                owner.take_over({store.topic})
+                with owner.transaction() as txn:
+                    txn.send(store.topic, rows)
+        else:
+            appender = Appender(client, {store.topic: client.topics({store.topic})[store.topic].id})
+            targets = rows.column("partition").to_numpy()
+            for index, part in by_partition(rows, targets):
+                appender.submit(((store.topic, index), batch) for batch in encode(part, where=store.topic))
+            appender.flush()
+
+    def _config_of(self, name: str) -> dict[str, str]:
+        found = self._store.now.connectors.get(name)
+        if found is None:
+            raise _unknown(f"Connector {name} not found.")
+        return dict(found)
+
+
+def _unknown(text: str) -> ConfigError:
+    return ConfigError(f"{text} {_UNCHANGED} GET /connectors lists those that are there.", tag="CONNECTOR_UNKNOWN")

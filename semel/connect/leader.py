@@ -1,0 +1,103 @@
+"""The leader of a group's workers: who owns the transactional id ``connect-cluster-<group.id>`` (KIP-618).
+
+Whoever takes it fences the leader before, whose next write or proof then says so. All that it writes goes by
+transactions on that id, so a fenced leader changes nothing any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from semel.connect.stores.config_format import Record
+from semel.connect.stores.internal_topics import record_table
+from semel.errors import Fenced, Retriable
+from semel.transaction.producer import Producer
+from semel.wire.api.transactions import describe
+from semel.wire.client import Client
+
+__all__ = ["Leader", "leader_id"]
+
+
+def leader_id(group_id: str) -> str:
+    """The transactional id of a group's leader, as Kafka Connect names it."""
+    return f"connect-cluster-{group_id}"
+
+
+class Leader:
+    """Holds the id. Any thread may use it; they take turns."""
+
+    def __init__(self, client: Client, group_id: str) -> None:
+        self._client, self._group = client, group_id
+        self._lock = threading.Lock()
+        self._producer = self._made()
+        #: After an end that nobody told, the id is taken over once more before anything else.
+        self._again = False
+        #: Set once another worker leads.
+        self.lost = threading.Event()
+
+    def take_over(self) -> None:
+        """Become the leader. Raises what :meth:`Producer.take_over` raises."""
+        with self._lock:
+            self._producer.take_over()
+
+    def write(self, topic: str, records: Sequence[Record]) -> int:
+        """Write records to partition 0 in one transaction. Returns the offset of the last.
+
+        Raises :class:`Fenced` where another worker leads, :class:`Retriable` where nobody said how it ended: then the
+        log is to be read again.
+        """
+        rows = record_table([key for key, _ in records], [value for _, value in records], [0] * len(records))
+        with self._lock, self._watched():
+            with self._producer.transaction() as txn:
+                txn.send(topic, rows)
+            self._producer.wait_visible()
+            return txn.wrote[topic, 0].last
+
+    def check(self) -> None:
+        """Prove that this worker still leads. Raises :class:`Fenced` where another does."""
+        with self._lock, self._watched():
+            self._producer.check_owner()
+
+    def close(self) -> None:
+        """Let go of the id."""
+        with self._lock:
+            self._producer.close()
+
+    def _made(self) -> Producer:
+        # the config topic is the truth: an id that Kafka Connect has used before has no progress of ours
+        return Producer(self._client, leader_id(self._group), scope="connect", may_have_lost_progress=True)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Turn what the producer raises into what a leader says."""
+        if self.lost.is_set():
+            raise _not_leader(self._group)
+        try:
+            if self._again:
+                self._recover()
+            yield
+        except Fenced as error:
+            self.lost.set()
+            raise _not_leader(self._group) from error
+        except Retriable as error:
+            self._again = error.tag != "COMMITTED"
+            raise
+
+    def _recover(self) -> None:
+        """Take over once more after an end that nobody told, unless another worker has come since."""
+        told = describe(self._client, leader_id(self._group))
+        if told is None or (told.producer_id, told.epoch) not in self._producer.next_identities:
+            raise Fenced("the id has another owner", tag="NOT_LEADER")
+        self._producer = self._made()
+        self._producer.take_over()
+        self._again = False
+
+
+def _not_leader(group: str) -> Fenced:
+    return Fenced(
+        f"another worker of group {group!r} has taken over. This one has written nothing since, and ends its tasks. Run"
+        " one worker for each group.id.",
+        tag="NOT_LEADER",
+    )

@@ -1,0 +1,74 @@
+"""The routes of REST, and who may ask.
+
+A web page elsewhere must not restart connectors. A browser names the page in ``Origin``, and the name by which it found
+this worker in ``Host``: both must be this worker's own, or allowed by ``access.control.allow.origin``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from semel.connect.config import WorkerConfig
+from semel.connect.herder import Herder
+from semel.connect.rest import about, connectors, offsets, plugins
+from semel.connect.rest.calls import failed
+
+__all__ = ["make_app"]
+
+
+def make_app(config: WorkerConfig, herder: Herder) -> Starlette:
+    """The application."""
+    names = {"localhost", socket.gethostname().lower(), config.advertised.rpartition(":")[0].lower()}
+    names |= {listener.host.lower() for listener in config.listeners if listener.host}
+
+    async def check(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
+        host = request.headers.get("host", "")
+        if not _known(urlsplit(f"//{host}").hostname or "", names):
+            return failed(403, f"Host {host:.100} is not this worker. Nothing was done. Use its own name or address.")
+        origin = request.headers.get("origin")
+        allowed = config.origins
+        if origin is not None and "*" not in allowed and origin not in allowed and urlsplit(origin).netloc != host:
+            return failed(
+                403,
+                f"Origin {origin:.100} is another site. Nothing was done. Name it in access.control.allow.origin.",
+            )
+        return await proceed(request)
+
+    middleware = [Middleware(BaseHTTPMiddleware, dispatch=check)]
+    if config.origins:
+        middleware.append(
+            Middleware(CORSMiddleware, allow_origins=list(config.origins), allow_methods=["*"], allow_headers=["*"])
+        )
+    app = Starlette(
+        routes=[*about.ROUTES, *connectors.ROUTES, *offsets.ROUTES, *plugins.ROUTES],
+        middleware=middleware,
+        exception_handlers={HTTPException: _refused},
+    )
+    app.state.herder = herder
+    return app
+
+
+def _known(host: str, names: set[str]) -> bool:
+    """A name can be made to lead here by whoever owns it; an address cannot."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower() in names
+    return True
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    words = {404: "Not Found", 405: "Method Not Allowed"}.get(status, "Error")
+    return failed(status, f"HTTP {status} {words}")

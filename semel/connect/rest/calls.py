@@ -1,0 +1,146 @@
+"""One request of REST, its JSON, and what an error answers: Kafka Connect's ``{"error_code", "message"}``."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from semel.connect.herder import Herder
+from semel.errors import SemelError
+
+__all__ = ["Answer", "BadBody", "Call", "Endpoint", "endpoint", "failed", "texts"]
+
+log = logging.getLogger("semel.connect")
+
+#: The status of each refusal, by its tag. What is not here is 400 where it is in the request, and else 500.
+_STATUS = {
+    "CONNECTOR_UNKNOWN": 404,
+    "PLUGIN_UNKNOWN": 404,
+    "LOGGER_UNKNOWN": 404,
+    "CONNECTOR_EXISTS": 409,
+    "NOT_LEADER": 409,
+    "CONNECTOR_INVALID": 400,
+    "REQUEST": 400,
+    "NOT_STOPPED": 400,
+}
+_LONGEST_BODY = 16 << 20
+
+
+class BadBody(ValueError):
+    """A body that is no JSON, or not of the shape that it must have. Kafka Connect answers 500."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered; without a body nothing is."""
+
+    status: int = 200
+    body: Any = None
+    headers: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request."""
+
+    herder: Herder
+    path: Mapping[str, str]
+    query: Mapping[str, list[str]]
+    body: bytes
+
+    @property
+    def name(self) -> str:
+        """The connector that it is about."""
+        return self.path["name"]
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A parameter that is true or false."""
+        return self.query.get(name, [str(default)])[-1].lower() == "true"
+
+    def json(self, what: str) -> Any:
+        """The body, which must be JSON. Raises :class:`BadBody`."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError) as error:
+            raise BadBody(f"The body is not JSON ({error}), and a {what} is expected") from None
+
+    def object(self, what: str, fields: Collection[str] | None = None) -> dict[str, Any]:
+        """The body as an object, with no other fields than these."""
+        found = self.json(what)
+        if not isinstance(found, dict):
+            raise BadBody(f"Cannot deserialize value of type `{what}` from {_kind(found)} value")
+        unknown = [name for name in found if fields is not None and name not in fields]
+        if unknown:
+            raise BadBody(f'Unrecognized field "{unknown[0]:.100}" (class {what}), not marked as ignorable')
+        return found
+
+
+def texts(found: object, what: str) -> dict[str, str | None]:
+    """An object whose values are text; numbers and booleans are taken as text, as Kafka Connect does."""
+    if not isinstance(found, dict):
+        raise BadBody(f"Cannot deserialize value of type `{what}` from {_kind(found)} value")
+    made: dict[str, str | None] = {}
+    for name, value in found.items():
+        if isinstance(value, dict | list):
+            raise BadBody(f"Cannot deserialize value of type `String` from {_kind(value)} value (field {name:.100})")
+        made[name] = value if value is None or isinstance(value, str) else json.dumps(value)
+    return made
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "Object", list: "Array", str: "String", bool: "Boolean", type(None): "null"}
+    return kinds.get(type(value), "Number")
+
+
+Endpoint = Callable[[Call], Answer]
+
+
+def endpoint(function: Endpoint) -> Any:
+    """A route's endpoint: the function runs on a thread, since it may wait for the cluster."""
+
+    async def answer(request: Request) -> Response:
+        kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
+        if request.method in ("POST", "PUT", "PATCH") and kind != "application/json":
+            return failed(415, "HTTP 415 Unsupported Media Type")
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > _LONGEST_BODY:
+                return failed(413, "HTTP 413 Request Entity Too Large")
+        query = {name: request.query_params.getlist(name) for name in request.query_params}
+        call = Call(request.app.state.herder, request.path_params, query, body)
+        return await run_in_threadpool(_answered, function, call)
+
+    return answer
+
+
+def _answered(function: Endpoint, call: Call) -> Response:
+    try:
+        made = function(call)
+    except BadBody as error:
+        return failed(500, str(error))
+    except SemelError as error:
+        return failed(_STATUS.get(error.tag, 500), error.message)
+    except Exception as error:
+        log.exception("a request of REST")
+        return failed(500, f"{type(error).__name__}: {error}")
+    if made.body is None:
+        return Response(status_code=made.status, headers=dict(made.headers or {}))
+    return _json(made.status, made.body, made.headers)
+
+
+def failed(status: int, message: str) -> Response:
+    """An error's answer."""
+    return _json(status, {"error_code": status, "message": message})
+
+
+def _json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Response:
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    return Response(text.encode(errors="replace"), status, dict(headers or {}), "application/json")

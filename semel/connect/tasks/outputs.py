@@ -1,0 +1,78 @@
+"""The topics that a task writes to, and which partition each of its records goes to."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from semel.connect.api import Offset, Partition
+from semel.connect.stores.offsets import OffsetStore
+from semel.connect.tasks.rows import Rows
+from semel.errors import ConfigError
+from semel.transaction.output_topics import describe_output_topics
+from semel.transaction.routing import targets, with_partitions
+from semel.transaction.ticket import TicketTopic
+from semel.wire.client import Client
+
+__all__ = ["Outputs", "Part", "offset_part"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one topic, each with its partition; ``indexes`` are all of these."""
+
+    topic: str
+    table: pa.Table
+    indexes: list[int]
+
+
+def offset_part(store: OffsetStore, offsets: Mapping[str, tuple[Partition, Offset]]) -> Part:
+    """The records that keep these offsets."""
+    table = store.rows(offsets)
+    return Part(store.topic, table, sorted(set(table.column("partition").to_pylist())))
+
+
+class Outputs:
+    """The topics that a task writes to, and which partition each of its records goes to."""
+
+    def __init__(self, client: Client, store: OffsetStore) -> None:
+        self._client, self._store = client, store
+        self.topics: dict[str, TicketTopic] = {}
+        self._described = 0.0
+        # records without a key go to one partition for each poll, and to the next one with the next poll
+        self._sticky = random.randrange(1 << 16)
+
+    def place(self, rows: Rows) -> list[Part]:
+        """One part for each topic."""
+        self._describe({topic for topic, _ in rows.tables})
+        self._sticky += 1
+        tables: dict[str, list[pa.Table]] = {}
+        indexes: dict[str, set[int]] = {}
+        for topic, table in rows.tables:
+            count = self.topics[topic].partitions
+            placed = targets(topic, table, count, self._sticky % count)
+            indexes.setdefault(topic, set()).update(np.unique(placed).tolist())
+            tables.setdefault(topic, []).append(with_partitions(table, placed))
+        return [
+            Part(topic, pa.concat_tables(some, promote_options="default"), sorted(indexes[topic]))
+            for topic, some in tables.items()
+        ]
+
+    def _describe(self, names: set[str]) -> None:
+        if self._store.topic in names:
+            raise ConfigError(
+                f"records were to be written to {self._store.topic}, which holds the offsets of this connector: source"
+                " tasks may not produce to their own offsets topics. Nothing of this poll is visible. Write them to"
+                " another topic.",
+                tag="OFFSETS_TOPIC",
+            )
+        now = time.monotonic()
+        if now - self._described > self._client.config.metadata_max_age_ms / 1000:  # topics may have grown
+            self.topics, self._described = {}, now
+        wanted = {*names, self._store.topic} - self.topics.keys()
+        self.topics.update(describe_output_topics(self._client, wanted, self._client.deadline()))

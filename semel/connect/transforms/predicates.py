@@ -1,0 +1,69 @@
+"""Which records a transformation is for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.connect.api import Setting
+from semel.connect.transforms.base import whole
+from semel.errors import ConfigError
+
+__all__ = ["HasHeaderKey", "Predicate", "RecordIsTombstone", "TopicNameMatches"]
+
+
+class Predicate:
+    """Says for each row of a table whether it is chosen: all, none, or an array of booleans."""
+
+    options: ClassVar[Mapping[str, Setting]] = {}
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.given = options
+
+    def chosen(self, topic: str, table: pa.Table) -> Any:
+        """Which rows."""
+        raise NotImplementedError
+
+
+class TopicNameMatches(Predicate):
+    """Records whose topic an expression matches as a whole."""
+
+    options: ClassVar[Mapping[str, Setting]] = {"pattern": Setting(str)}
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        try:
+            self._pattern = re.compile(options["pattern"])
+        except re.error as error:
+            raise ConfigError(f"Invalid pattern: {error}.", tag="TRANSFORM") from None
+
+    def chosen(self, topic: str, table: pa.Table) -> Any:
+        """All or none."""
+        return self._pattern.fullmatch(topic) is not None
+
+
+class RecordIsTombstone(Predicate):
+    """Records without a value."""
+
+    def chosen(self, topic: str, table: pa.Table) -> Any:
+        """The rows whose value is null."""
+        return whole(table.column("value")).is_null()
+
+
+class HasHeaderKey(Predicate):
+    """Records with a header of that name."""
+
+    options: ClassVar[Mapping[str, Setting]] = {"name": Setting(str)}
+
+    def chosen(self, topic: str, table: pa.Table) -> Any:
+        """The rows with such a header."""
+        if "headers" not in table.schema.names:
+            return False
+        headers = whole(table.column("headers"))
+        found = pc.equal(pc.struct_field(headers.flatten(), "key"), self.given["name"])
+        rows = pc.list_parent_indices(headers).filter(pc.fill_null(found, False))
+        return pc.is_in(pa.array(range(len(headers)), pa.int64()), value_set=rows.cast(pa.int64()))

@@ -1,0 +1,87 @@
+"""``TimestampConverter``: times as text, as numbers, or as timestamps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.connect.api import Setting
+from semel.connect.transforms.base import Transform, parted, refused, struct_of
+from semel.errors import ConfigError
+
+__all__ = ["TimestampConverter"]
+
+_UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+_TYPES = ("string", "unix", "Date", "Timestamp")
+#: Java's SimpleDateFormat, as far as Arrow's own format has it.
+_FORMAT = {"yyyy": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "ss.SSS": "%S"}
+_TOKEN = re.compile(r"'([^']*)'|(ss\.SSS|yyyy|yy|MM|dd|HH|mm|ss)|([A-Za-z]+)|(.)", re.DOTALL)
+
+
+class TimestampConverter(Transform):
+    """Converts one field, or the whole where ``field`` is empty. All times are UTC."""
+
+    options: ClassVar[Mapping[str, Setting]] = {
+        "field": Setting(str, default=""),
+        "target.type": Setting(str, one_of=_TYPES),
+        "format": Setting(str, default=""),
+        "unix.precision": Setting(str, default="milliseconds", one_of=tuple(_UNITS)),
+    }
+
+    def __init__(self, options: Mapping[str, Any], side: str) -> None:
+        super().__init__(options, side)
+        self._target = options["target.type"].lower()
+        self._unit = _UNITS[options["unix.precision"].lower()]
+        if self._target == "string" and not options["format"]:
+            raise ConfigError("TimestampConverter requires format for target.type=string.", tag="TRANSFORM")
+        self._format, self._fraction = _read_format(options["format"])
+
+    def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
+        """The column, or one field of it, converted."""
+        name = self.given["field"]
+        if not name:
+            return self._converted(column)
+        fields = parted(column, self.name)
+        if name not in fields:
+            raise refused(self.name, f"unknown field: {name}")
+        return struct_of({**fields, name: self._converted(fields[name])}, column)
+
+    def _converted(self, values: Any) -> Any:
+        try:
+            time = self._time(values)
+            if self._target == "unix":
+                return time.cast(pa.timestamp(self._unit), safe=False).cast(pa.int64())
+            if self._target == "date":
+                return time.cast(pa.date32(), safe=False)
+            if self._target == "string":
+                return pc.strftime(time if self._fraction else time.cast(pa.timestamp("s"), safe=False), self._format)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise refused(self.name, f"{error}") from None
+        return time
+
+    def _time(self, values: Any) -> Any:
+        kind = values.type
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            return values.cast(pa.timestamp("ms"), safe=False)
+        if pa.types.is_integer(kind):
+            return values.cast(pa.int64()).cast(pa.timestamp(self._unit)).cast(pa.timestamp("ms"), safe=False)
+        if pa.types.is_string(kind) and self._format and not self._fraction:
+            return pc.strptime(values, self._format, "s").cast(pa.timestamp("ms"))
+        raise refused(self.name, f"it cannot read {kind} as a time with this format")
+
+
+def _read_format(text: str) -> tuple[str, bool]:
+    """Arrow's format for one of Java's, and whether it has a fraction of the second."""
+    made = []
+    for literal, word, other, sign in _TOKEN.findall(text):
+        if other:
+            raise ConfigError(
+                f"TimestampConverter's format has {other}, which is not there. It may have {', '.join(_FORMAT)}.",
+                tag="TRANSFORM",
+            )
+        made.append(_FORMAT[word] if word else (literal or sign).replace("%", "%%"))
+    return "".join(made), "ss.SSS" in text

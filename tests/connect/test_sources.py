@@ -1,0 +1,236 @@
+"""The sources that semel brings, without Kafka: databases whose rows are committed out of order, and globs of files."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from semel.connect.api import Setting, SourceBatch, SourceConnector, SourceTask, TaskContext
+from semel.connect.connectors.datagen import DatagenSource
+from semel.connect.connectors.files import FilesSource
+from semel.connect.connectors.sql import SqlSource
+from semel.errors import ConfigError, Retriable
+from semel.testing.postgres import Postgres
+from tests.waiting import wait_for
+
+
+class Reader:
+    """A connector's tasks, with the offsets that a worker would have kept."""
+
+    def __init__(self, connector: SourceConnector, tasks: int = 1, **config: Any) -> None:
+        named = {name.replace("_", "."): value for name, value in config.items()}
+        defaults = {name: one.default for name, one in connector.config.items() if isinstance(one, Setting)}
+        self.offsets: dict[str, Mapping[str, Any]] = {}
+        self.values: list[Any] = []
+        self._connector = connector
+        self.given = connector.tasks({**defaults, **named}, tasks)
+        self.tasks: list[SourceTask] = []
+        self.start()
+
+    def start(self) -> None:
+        """Start tasks again, from the offsets."""
+        for task in self.tasks:
+            task.stop()
+        self.tasks = [self._connector.task() for _ in self.given]
+        for task, config in zip(self.tasks, self.given, strict=True):
+            task.start(config, TaskContext(lambda partition: self.offsets.get(str(dict(partition)))))
+
+    def poll(self) -> int:
+        """Poll each task once. Returns how many rows came."""
+        count = 0
+        for task in self.tasks:
+            polled = task.poll()
+            if isinstance(polled, SourceBatch):
+                assert polled.offset is not None
+                self.values += polled.table["value"].to_pylist()
+                self.offsets[str(dict(polled.partition))] = polled.offset
+                count += polled.table.num_rows
+        return count
+
+    def read(self, rows: int) -> list[Any]:
+        """Poll until so many rows have come in all."""
+
+        def enough() -> bool:
+            self.poll()
+            return len(self.values) >= rows
+
+        wait_for(enough, lambda: f"{rows} rows, not {self.values}", 60)
+        return self.values
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def table(postgres: Postgres, request: pytest.FixtureRequest) -> str:
+    name = str(request.node.name).partition("[")[0]
+    with _connected(postgres) as connection:
+        connection.execute(f'DROP TABLE IF EXISTS "{name}"')
+        connection.execute(f'CREATE TABLE "{name}" (id bigserial PRIMARY KEY, text text, at timestamp DEFAULT now())')
+    return name
+
+
+def _connected(postgres: Postgres, *, autocommit: bool = True) -> psycopg.Connection[Any]:
+    return psycopg.connect(f"host=127.0.0.1 port={postgres.port} user=postgres dbname=postgres", autocommit=autocommit)
+
+
+def _reader(postgres: Postgres, table: str, **more: Any) -> Reader:
+    given = {"mode": "incrementing", "incrementing_column_name": "id", "poll_interval_ms": 10, **more}
+    url = f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres?user=postgres"
+    return Reader(SqlSource(), connection_url=url, table_whitelist=[table], topic_prefix="db-", **given)
+
+
+def test_rows_that_are_committed_out_of_order_are_not_passed_over(postgres: Postgres, table: str) -> None:
+    reader = _reader(postgres, table)
+    first, second = (_connected(postgres, autocommit=False) for _ in range(2))
+    insert = f'INSERT INTO "{table}" (text) VALUES (%s)'
+    first.execute(insert, ["has id 1, and is committed last"])
+    second.execute(insert, ["has id 2"])
+    second.commit()
+    assert [reader.poll() for _ in range(5)] == [0] * 5, "a lower id may still appear"
+    with first.cursor() as cursor:  # the control: what reads the highest id would go on behind it
+        assert cursor.execute(f'SELECT max(id) FROM "{table}"').fetchone() == (2,)
+    first.commit()
+    assert [row["id"] for row in reader.read(2)] == [1, 2]
+    first.execute(insert, ["has id 3, and is rolled back"])
+    second.execute(insert, ["has id 4"])
+    second.commit()
+    first.rollback()
+    assert [row["id"] for row in reader.read(3)] == [1, 2, 4]
+    assert list(reader.offsets.values()) == [{"incrementing": 4}]
+    for connection in (first, second):
+        connection.close()
+
+
+def test_writers_beside_each_other(postgres: Postgres, table: str) -> None:
+    reader = _reader(postgres, table, batch_max_rows=7)
+    rows, writers = 40, 4
+
+    def write(number: int) -> None:
+        with _connected(postgres, autocommit=False) as connection:
+            for index in range(rows):
+                connection.execute(f'INSERT INTO "{table}" (text) VALUES (%s)', [f"{number}.{index}"])
+                if index % 3 == number % 3:
+                    connection.commit()
+
+    threads = [threading.Thread(target=write, args=[number]) for number in range(writers)]
+    for thread in threads:
+        thread.start()
+    for _ in range(60):
+        reader.poll()
+        reader.start()  # as after a crash: the offsets are all that is left
+    for thread in threads:
+        thread.join()
+    ids = [row["id"] for row in reader.read(rows * writers)]
+    assert ids == sorted(set(ids))
+    assert {row["text"] for row in reader.values} == {f"{n}.{i}" for n in range(writers) for i in range(rows)}
+
+
+def test_a_database_that_is_killed_is_waited_for(postgres: Postgres, table: str) -> None:
+    with _connected(postgres) as connection:
+        connection.execute(f"INSERT INTO \"{table}\" (text) VALUES ('a')")
+    reader = _reader(postgres, table)
+    reader.read(1)
+    postgres.kill()
+    with pytest.raises(Retriable, match="starts again from its committed offsets"):
+        reader.read(2)
+    postgres.start()
+    with _connected(postgres) as connection:
+        connection.execute(f"INSERT INTO \"{table}\" (text) VALUES ('b')")
+    reader.start()
+    assert [row["text"] for row in reader.read(2)] == ["a", "b"]
+
+
+def test_by_time_and_by_query(postgres: Postgres, table: str) -> None:
+    insert = f"INSERT INTO \"{table}\" (text, at) VALUES (%s, timestamp '2020-01-01' + %s * interval '1.5 ms')"
+    with _connected(postgres) as connection:
+        for number in (3, 1, 1, 2):
+            connection.execute(insert, [str(number), number])
+        both = {"mode": "timestamp+incrementing", "timestamp_column_name": "at", "batch_max_rows": 1}
+        reader = _reader(postgres, table, **both)
+        assert [(row["text"], row["id"]) for row in reader.read(4)] == [("1", 2), ("1", 3), ("2", 4), ("3", 1)]
+        ms = 1_577_836_800_004
+        assert list(reader.offsets.values()) == [{"incrementing": 1, "timestamp": ms, "timestamp_nanos": 4_500_000}]
+        reader.start()
+        connection.execute(f"UPDATE \"{table}\" SET text = 'new', at = timestamp '2020-01-02' WHERE id = 2")
+        assert reader.read(5)[4]["text"] == "new"
+        query = f"SELECT id, text || '!' AS loud FROM \"{table}\" WHERE id > 1"
+        given: dict[str, Any] = {"table_whitelist": [], "query": query}
+        by_query = Reader(
+            SqlSource(),
+            connection_url=f"postgresql://postgres@127.0.0.1:{postgres.port}/postgres",
+            mode="incrementing",
+            incrementing_column_name="id",
+            topic_prefix="loud",
+            poll_interval_ms=10,
+            **given,
+        )
+        assert [row["loud"] for row in by_query.read(3)] == ["new!", "1!", "2!"]
+
+
+def test_sqlite_and_what_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, price DECIMAL, note BLOB)")
+        connection.execute("INSERT INTO orders VALUES (1, 1.5, NULL), (5, NULL, x'00ff')")
+    config: dict[str, Any] = {
+        "connection_url": f"jdbc:sqlite:{path}",
+        "mode": "incrementing",
+        "incrementing_column_name": "id",
+        "topic_prefix": "",
+        "poll_interval_ms": 10,
+    }
+    reader = Reader(SqlSource(), table_whitelist=["orders"], **config)
+    assert reader.read(2) == [{"id": 1, "price": 1.5, "note": None}, {"id": 5, "price": None, "note": b"\x00\xff"}]
+    with pytest.raises(ConfigError, match="table absent cannot be read: no such table"):
+        Reader(SqlSource(), table_whitelist=["absent"], **config)
+    with pytest.raises(ConfigError, match="one of table"):
+        Reader(SqlSource(), table_whitelist=[], **config)
+    with pytest.raises(ConfigError, match="needs timestamp"):
+        Reader(SqlSource(), table_whitelist=["orders"], **{**config, "mode": "timestamp"})
+    with pytest.raises(ConfigError, match=r"connection\.url cannot be used") as refused:
+        Reader(SqlSource(), table_whitelist=["orders"], **{**config, "connection_url": "nodb://me:secret@x"})
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_globs_of_lines_json_and_csv(tmp_path: Path, tasks: int) -> None:
+    (tmp_path / "deep").mkdir()
+    for number in range(4):
+        (tmp_path / f"{number}.csv").write_text(f"id,name\n{number},a\n{number + 10},b")
+        (tmp_path / "deep" / f"{number}.json").write_text(f'{{"n":{number}}}\n{{"n":{number + 10}}}\n')
+    common: dict[str, Any] = {"topic": "t", "batch_size": 1, "directory_poll_interval_ms": 0}
+    csv = Reader(FilesSource(), tasks, files=str(tmp_path / "*.csv"), format="csv", **common)
+    csv.read(4)
+    csv.start()
+    for number in range(4):
+        with (tmp_path / f"{number}.csv").open("a") as file:
+            file.write("\n")
+    (tmp_path / "later.csv").write_text("id,name\n99,c\n")
+    wanted = [{"id": str(n + more), "name": name} for n in range(4) for more, name in ((0, "a"), (10, "b"))]
+    assert sorted(csv.read(9), key=str) == sorted([*wanted, {"id": "99", "name": "c"}], key=str)
+    deep = Reader(FilesSource(), tasks, files=str(tmp_path / "**" / "*.json"), format="json", **common)
+    assert sorted(row["n"] for row in deep.read(8)) == [0, 1, 2, 3, 10, 11, 12, 13]
+    lines = Reader(FilesSource(), tasks, files=str(tmp_path / "later.csv"), format="lines", **common)
+    assert lines.read(2) == [b"id,name", b"99,c"]
+
+
+def test_generated_records_go_on_where_they_stopped() -> None:
+    reader = Reader(DatagenSource(), 2, topic="t", iterations=25, batch_size=10, record_size=5)
+    reader.poll()
+    reader.start()
+    rows = sorted((row["task"], row["id"], row["text"]) for row in reader.read(50))
+    assert rows == [(task, number, f"{number:x>5}") for task in range(2) for number in range(25)]
+    assert reader.poll() == 0
+    assert isinstance(reader.values, list)
+    assert pa.array(reader.values).type.num_fields == 3
