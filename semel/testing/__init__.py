@@ -4,6 +4,7 @@
 - ``step_log``: a log of all steps, which survives a kill. ``crash``: strikes a process at a named step, beside that
   log. ``program``: runs programs under such a plan, and starts them again.
 - ``spark``: a Spark that starts quickly, with executors in processes of their own.
+- ``postgres``: a real PostgreSQL, to be killed and frozen.
 - ``proxy``: a TCP proxy in front of a broker that understands frame headers, and delays, repeats, drops or cuts.
 - ``history``: reports lost, duplicated, reordered, torn. ``records``: reads the topics for it, with an independent
   client.

