@@ -2,7 +2,8 @@
 
 A command is a module with a typer application named ``app``: ``demo``, ``connect``, ``broker``, ``doctor``,
 ``mirror``, ``progress``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``txn_heal``,
-``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``. ``options`` has what all commands
+``txn_prepared``, ``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``, and ``txn_show``
+is how ``txn`` prints. ``options`` has what all commands
 take that ask a cluster; ``local_checks`` looks at this machine. What a command knows is in the module of
 ``semel.admin`` with its name.
 """

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -26,6 +27,7 @@ from semel.testing.records import read
 from semel.wire.api.transactions import list_transactions
 from tests.kafka.support.cut_commit import CommitProxy, Loses
 from tests.topics import create
+from tests.waiting import wait_for
 
 _numbers = count(1)
 
@@ -42,7 +44,8 @@ class Order(Base):
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[Sandbox]:
-    with Sandbox.start(settings=TWO_PHASE_COMMIT) as sandbox:
+    soon = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    with Sandbox.start(settings={**TWO_PHASE_COMMIT, **soon}) as sandbox:
         yield sandbox
 
 
@@ -254,6 +257,50 @@ def test_postgresql_is_killed(
     on_postgres.write(outbox, 3)
     assert on_postgres.both() == [1, 2, 3]
     assert on_postgres.ongoing() == []
+
+
+class _Died(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("mode", [True, "bounded"])
+def test_down_for_longer_than_the_timeout_after_the_decision(
+    place: Place, monkeypatch: pytest.MonkeyPatch, mode: Literal[True, "bounded"]
+) -> None:
+    """FLIP-319's appendix: in two-phase mode nothing is lost, in bounded mode it is said what was."""
+
+    def die() -> None:
+        raise _Died
+
+    short = {"bootstrap.servers": place.brokers.bootstrap_servers, "transaction.timeout.ms": 1_000}
+    with semel.Cluster(short) as cluster:
+        outbox = Outbox(place.engine(), cluster, place.topic, two_phase=mode)
+        at(monkeypatch, OutboxStep.DECIDED, die)
+        with pytest.raises(_Died):
+            place.write(outbox, 1)
+        with cluster.producer(f"{place.topic}-control", two_phase="bounded") as producer:
+            control = producer.transaction()
+            control.send(place.topic, pa.table({"value": ["0"]}))
+        wait_for(
+            lambda: (
+                not any(
+                    name.startswith(f"{place.topic}-control")
+                    for name in list_transactions(cluster._client, ["Ongoing"])
+                )
+            ),
+            "what was begun later has expired",
+        )
+        successor = Outbox(place.engine(), cluster, place.topic, two_phase=mode)
+        if mode is True:
+            successor.recover()
+        else:
+            with pytest.raises(semel.DataLoss, match=r"PREPARED_LOST.*1 rows.*Write these rows again"):
+                successor.recover()
+            (lost,) = successor.pending()
+            successor.forget(lost)
+        place.write(successor, 2)
+    assert place.orders() == [1, 2]
+    assert place.records() == ([1, 2] if mode is True else [2])
 
 
 def test_what_is_refused(brokers: Sandbox, postgres: Postgres, place: Place, tmp_path: Path) -> None:

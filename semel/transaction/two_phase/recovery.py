@@ -86,11 +86,13 @@ def _abort(listed: Sequence[TransactionDescription], client: Client, failed: lis
     """
     ended: list[tuple[TransactionDescription, Identity]] = []
     for told in listed:
+        reached(TwoPhaseStep.ABORT_SENT, told.transactional_id)
         try:
             answer = end(client, _identity(told), commit=False, deadline=protocol_deadline(client))
         except SemelError as error:
             failed.append(error)
             continue
+        reached(TwoPhaseStep.ABORT_ANSWERED, told.transactional_id)
         if answer.code == 0:  # any other answer: it has ended since it was listed
             ended.append((told, answer.identity))
     there = client.existing({topic for told, _ in ended for topic, _ in told.partitions}, client.deadline())
