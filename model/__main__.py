@@ -14,11 +14,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from model import settings
-from model.explore import Result, explore, walk
+from model import settings, two_phase_settings
+from model.explore import AnySetting, Result, explore, walk
 from model.replay import Refused, replay
 from model.trace import lines
-from model.world import Setting
 from semel.testing.step_log import read
 
 _LOG_WIDTH = 150
@@ -54,26 +53,32 @@ def main(
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     end = time.monotonic() + 60 * minutes
     console.print(f"seed {seed}")
-    good = _shown(console, "the procedure", (explore(setting) for setting in _chosen(settings.SHORT, only)))
+    good = _shown(
+        console,
+        "the procedure",
+        (explore(setting) for setting in _chosen((*settings.SHORT, *two_phase_settings.SHORT), only)),
+    )
     good &= _shown(
         console,
         "controls: each must be found",
-        (explore(setting) for setting in _chosen(settings.CONTROLS, only)),
+        (explore(setting) for setting in _chosen((*settings.CONTROLS, *two_phase_settings.CONTROLS), only)),
         controls=True,
     )
     if minutes or only:
         half = time.monotonic() + (end - time.monotonic()) / 2 if minutes else end + _ALL_S
         long = (explore(setting, seconds=max(1.0, half - time.monotonic())) for setting in _chosen(settings.LONG, only))
         good &= _shown(console, "the procedure, longer", long)
-        good &= _shown(console, "random walks", _walks(seed, end, _chosen(settings.WALKS, only)))
+        good &= _shown(
+            console, "random walks", _walks(seed, end, _chosen((*settings.WALKS, *two_phase_settings.WALKS), only))
+        )
     raise typer.Exit(not good)
 
 
-def _chosen(among: Iterable[Setting], only: str | None) -> list[Setting]:
+def _chosen(among: Iterable[AnySetting], only: str | None) -> list[AnySetting]:
     return [setting for setting in among if only is None or only in setting.name]
 
 
-def _walks(seed: int, end: float, among: list[Setting]) -> Iterable[Result]:
+def _walks(seed: int, end: float, among: list[AnySetting]) -> Iterable[Result]:
     """Each setting in its turn, with a seed of its own in each round."""
     turn = 0
     while among and (turn < len(among) or time.monotonic() < end):

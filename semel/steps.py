@@ -22,6 +22,7 @@ __all__ = [
     "HEALING",
     "ConnectStep",
     "MirrorStep",
+    "OutboxStep",
     "OwnerStep",
     "ParticipantStep",
     "SessionStep",
@@ -95,6 +96,20 @@ class TwoPhaseStep(Step):
     ABORT_ANSWERED = "abort_answered"
     LISTED = "listed"
     DECIDED = "decided"
+
+
+class OutboxStep(Step):
+    """Steps of an outbox around those of its prepared transaction: of its recovery, then of each unit."""
+
+    OWNER_RAISED = "owner_raised"
+    TEXTS_READ = "texts_read"
+    RECOVERED = "recovered"
+    BEGUN = "begun"
+    OWNER_LOCKED = "owner_locked"
+    TEXT_WRITTEN = "text_written"
+    DECISION_SENT = "decision_sent"
+    DECIDED = "decided"
+    FORGOTTEN = "forgotten"
 
 
 class MirrorStep(Step):

@@ -2,7 +2,9 @@
 
 ===================  =================================================================================================
 ``doctor``           ``semel doctor``: what the cluster would refuse, checked without writing
-``txn``              ``semel txn list, describe, abort``: open transactions, and who waits for them
+``check``            a finding of the doctor
+``doctor_brokers``   its look at the brokers
+``txn``              ``semel txn list, describe, abort, commit``: open transactions, and who waits for them
 ``txn_heal``         ``semel txn heal``: a lost marker, written by hand
 ``progress``         ``semel progress list, describe``: the newest committed progress of every prefix
 ``progress_reset``   ``semel progress reset``: progress forgotten, or set to other offsets

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
+from semel.admin.check import Check, Result
+from semel.admin.doctor_brokers import check_brokers
 from semel.errors import ConfigError, DataLoss, SemelError, Unsupported
 from semel.read import NO_END, Range, check_ranges
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
@@ -26,35 +27,13 @@ from semel.wire.api import authorized_operations, topics
 from semel.wire.api.cluster_clock import Clock, controller_clock
 from semel.wire.api.offsets import live_members
 from semel.wire.api.transactions import OPEN, describe
-from semel.wire.api_versions import Versions
 from semel.wire.client import Client
 from semel.wire.error_codes import briefly
 from semel.wire.metadata import Topic, named
 
-__all__ = ["Check", "QueryPlan", "Result", "run_checks"]
+__all__ = ["QueryPlan", "run_checks"]
 
-#: Releases of which some lose a marker (KAFKA-20734); the third number, which tells, is not visible.
-_LOSE_MARKERS = ("4.3", "4.4")
 _CLOCKS_DIFFER_MS = 5_000
-
-
-class Result(Enum):
-    """What a finding means."""
-
-    OK = "ok"
-    WARNING = "warning"
-    REFUSED = "refused"
-    UNCHECKED = "not checked"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What was looked at, what was found, and what there is to do."""
-
-    subject: str
-    found: str
-    verdict: Result
-    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +54,7 @@ def run_checks(client: Client, asked: QueryPlan) -> Iterator[Check]:
     """
     client.versions()
     looks: list[tuple[str, Callable[[], Iterator[Check]]]] = [
-        ("brokers", lambda: _brokers(client)),
+        ("brokers", lambda: check_brokers(client)),
         ("clock", lambda: _clock(client)),
         ("timeouts", lambda: _timeouts(client)),
         ("progress topic", lambda: _progress(client, asked.progress_topic)),
@@ -94,60 +73,6 @@ def run_checks(client: Client, asked: QueryPlan) -> Iterator[Check]:
             yield Check(subject, error.message, Result.REFUSED)
         except SemelError as error:
             yield Check(subject, briefly(error.message), Result.UNCHECKED, "Look again when the brokers answer.")
-
-
-def _brokers(client: Client) -> Iterator[Check]:
-    releases: set[str | None] = set()
-    for node in sorted(client.brokers()):
-        try:
-            versions = client.connect(node).versions
-        except SemelError as error:
-            yield Check(
-                f"broker {node}", briefly(error.message), Result.WARNING, "What it leads waits for it. Bring it back."
-            )
-            continue
-        releases.add(versions.release)
-        yield _broker(node, versions)
-    if releases & {*_LOSE_MARKERS, None}:
-        yield _lost_markers(client)
-
-
-def _broker(node: int, versions: Versions) -> Check:
-    subject = f"broker {node} ({versions.address})"
-    level = versions.features.get("transaction.version", 0)
-    release = f"Kafka {versions.release}" if versions.release is not None else "a Kafka whose release is not known here"
-    metadata = versions.supported.get("metadata.version")
-    found = (
-        f"{release} (metadata.version up to {metadata}), transaction.version={level}, WriteTxnMarkers"
-        f" {versions.markers}"
-    )
-    try:
-        versions.check_shared_transactions()
-    except Unsupported as error:
-        return Check(subject, found, Result.REFUSED, error.message)
-    return Check(subject, found, Result.OK)
-
-
-def _lost_markers(client: Client) -> Check:
-    found = (
-        "4.3.0 to 4.4.0 lose the marker of a partition that has no leader while a transaction ends: its rows stay"
-        " open, and readers wait there. Whether this is one of them cannot be told"
-    )
-    able = authorized_operations.of_cluster(client) or frozenset()
-    if "Alter" in able:
-        return Check(
-            "KAFKA-20734",
-            found,
-            Result.OK,
-            "semel writes a lost marker itself: this login has Alter on the cluster, which that needs.",
-        )
-    return Check(
-        "KAFKA-20734",
-        found,
-        Result.WARNING,
-        "semel writes a lost marker itself where its login has Alter on the cluster, which this one has not: then the"
-        " query stops and names the partition, for somebody who has that right.",
-    )
 
 
 def _clock(client: Client) -> Iterator[Check]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from semel.errors import ConfigError, Retriable
 from semel.transaction.markers.wait import heal_command
-from semel.transaction.transactional_id import Name, parse
+from semel.transaction.transactional_id import IdKind, Name, parse
 from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.api.transactions import (
     OPEN,
@@ -29,7 +29,18 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition, named
 
-__all__ = ["HeldPartition", "TransactionInfo", "abort_transaction", "describe_transaction", "list_transactions"]
+__all__ = [
+    "NEVER_MS",
+    "HeldPartition",
+    "TransactionInfo",
+    "abort_transaction",
+    "commit_transaction",
+    "describe_transaction",
+    "list_transactions",
+]
+
+#: The timeout of a transaction that only a decision ends (KIP-939).
+NEVER_MS = (1 << 31) - 1
 
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
 
@@ -63,6 +74,11 @@ class TransactionInfo:
     def open(self) -> bool:
         """Whether it has begun and not ended."""
         return self.transaction.state in OPEN
+
+    @property
+    def prepared(self) -> bool:
+        """Whether it can be prepared: it waits for a decision, or its process is still writing it."""
+        return self.name.kind is not IdKind.OWNER and self.transaction.state == "Ongoing"
 
     @property
     def waiting(self) -> int:
@@ -156,26 +172,46 @@ def abort_transaction(client: Client, shown: TransactionInfo, deadline: Deadline
     Raises :class:`ConfigError` when there is nothing to abort, or no longer that one, :class:`Retriable` when a marker
     is not seen in time.
     """
+    _end(client, shown, deadline, commit=False)
+
+
+def commit_transaction(client: Client, shown: TransactionInfo, deadline: Deadline | None = None) -> None:
+    """Commit the prepared transaction that was shown, as its decision says, and return when its markers are seen.
+
+    Be careful: whether all of its rows are there, only ``Cluster.commit`` can tell, by the text. Raises as
+    :func:`abort_transaction`, and :class:`ConfigError` for an owner's transaction, which its progress record decides.
+    """
+    if shown.name.kind is IdKind.OWNER:
+        raise ConfigError(
+            f"{shown.name.prefix!r} is the id of a query or producer, which alone commits its transactions, with its"
+            " progress. Nothing was changed. Start it again, or abort the transaction.",
+            tag="NOT_PREPARED",
+        )
+    _end(client, shown, deadline, commit=True)
+
+
+def _end(client: Client, shown: TransactionInfo, deadline: Deadline | None, *, commit: bool) -> None:
     deadline = deadline or client.deadline(client.config.delivery_timeout_ms)
     transaction = shown.transaction
+    tag = "NOTHING_TO_COMMIT" if commit else "NOTHING_TO_ABORT"
     if transaction.state != "Ongoing":
         raise ConfigError(
-            f"transactional id {transaction.transactional_id!r} has no transaction to abort: it is in state"
+            f"transactional id {transaction.transactional_id!r} has no transaction to end: it is in state"
             f" {transaction.state}. Nothing was changed. One that is being ended (Prepare…) ends by itself when its"
             " partitions have leaders.",
-            tag="NOTHING_TO_ABORT",
+            tag=tag,
         )
     identity = Identity(transaction.transactional_id, transaction.producer_id, transaction.epoch)
     if (
         not _still(transaction, describe(client, transaction.transactional_id))
-        or end(client, identity, commit=False, deadline=deadline).code
+        or end(client, identity, commit=commit, deadline=deadline).code
     ):
         raise ConfigError(
             f"the transaction of {transaction.transactional_id!r} that was shown is over: its owner has ended it in"
             " the meantime, or another has taken over. Nothing was changed. Look again.",
-            tag="NOTHING_TO_ABORT",
+            tag=tag,
         )
-    _await_markers(client, shown, deadline)
+    _await_markers(client, shown, deadline, "commit" if commit else "abort")
 
 
 def _still(shown: TransactionDescription, now: TransactionDescription | None) -> bool:
@@ -187,7 +223,7 @@ def _still(shown: TransactionDescription, now: TransactionDescription | None) ->
     )
 
 
-def _await_markers(client: Client, shown: TransactionInfo, deadline: Deadline) -> None:
+def _await_markers(client: Client, shown: TransactionInfo, deadline: Deadline, ended: str) -> None:
     first: Mapping[TopicPartition, int] = {
         (held.topic, held.index): held.first_offset for held in shown.held if held.first_offset is not None
     }
@@ -203,11 +239,11 @@ def _await_markers(client: Client, shown: TransactionInfo, deadline: Deadline) -
         }
         if left and deadline.passed:
             raise Retriable(
-                f"the transaction of {shown.transaction.transactional_id!r} is aborted, and after"
+                f"the transaction of {shown.transaction.transactional_id!r} is ended ({ended}), and after"
                 f" {deadline.timeout_ms:.0f} ms its markers are not on {named(left)}: readers wait there still. Where"
                 " they do not come, the brokers have lost them (KAFKA-20734), and for each:"
                 f" {heal_command(min(left), shown.transaction.producer_id, shown.transaction.transactional_id)} --as"
-                " abort",
+                f" {ended}",
                 tag="MARKER_MISSING",
             )
         if left:

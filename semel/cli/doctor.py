@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.admin.doctor import Check, QueryPlan, Result, run_checks
+from semel.admin.check import Check, Result
+from semel.admin.doctor import QueryPlan, run_checks
 from semel.cli.local_checks import machine
 from semel.cli.options import AsJson, Configured, Servers, connect, print_error, print_json
 from semel.errors import SemelError

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from semel.admin.doctor import Check, Result
+from semel.admin.check import Check, Result
 from semel.errors import ConfigError
 from semel.sandbox.java import OLDEST, find_java, java_version
 

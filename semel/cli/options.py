@@ -34,6 +34,7 @@ __all__ = [
     "print_error",
     "print_json",
     "print_table",
+    "properties_of",
 ]
 
 Servers = Annotated[str, typer.Option("--bootstrap-server", help="host:port[,host:port] of the cluster.")]
@@ -55,11 +56,7 @@ def connect(servers: str, configured: Path | None) -> Client:
 
     Raises :class:`~semel.errors.Retriable` where no broker answers.
     """
-    properties: dict[str, object] = {}
-    if configured is not None:
-        with _readable(configured):
-            properties.update(parse_properties(configured.read_bytes(), configured))
-    client = Client(ClientConfig.parse({**properties, "bootstrap.servers": servers}))
+    client = Client(ClientConfig.parse(properties_of(servers, configured)))
     try:
         with Console(stderr=True).status(f"waiting for {servers} ..."):
             client.versions(client.deadline(min(client.config.default_api_timeout_ms, _FIRST_ANSWER_MS)))
@@ -67,6 +64,15 @@ def connect(servers: str, configured: Path | None) -> Client:
         client.close()
         raise
     return client
+
+
+def properties_of(servers: str, configured: Path | None) -> dict[str, object]:
+    """All properties of a command. Raises :class:`ConfigError` for a file that cannot be read."""
+    properties: dict[str, object] = {}
+    if configured is not None:
+        with _readable(configured):
+            properties.update(parse_properties(configured.read_bytes(), configured))
+    return {**properties, "bootstrap.servers": servers}
 
 
 def parse_properties(text: bytes, path: Path) -> dict[str, str]:

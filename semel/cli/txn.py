@@ -1,26 +1,28 @@
-"""``semel txn list | describe | abort | heal``: transactions that stand open, whose they are, who waits behind them,
-and their end.
+"""``semel txn list | describe | abort | commit | sweep | heal``: transactions that stand open, whose they are, who
+waits behind them, and their end.
 """
 
 from __future__ import annotations
 
-import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.admin.txn import TransactionInfo, abort_transaction, describe_transaction, list_transactions
+from semel.admin.txn import abort_transaction, describe_transaction, list_transactions
 from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
 from semel.cli.txn_heal import heal
-from semel.transaction.transactional_id import IdKind
+from semel.cli.txn_prepared import commit, sweep
+from semel.cli.txn_show import age, json_value, show, timeout, whose
 
 __all__ = ["app"]
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Transactions: what stands open, and holds readers back."
 )
+app.command()(commit)
+app.command()(sweep)
 app.command()(heal)
 Id = Annotated[str, typer.Argument(metavar="ID", help="The transactional id: of a query, its transactionalIdPrefix.")]
 
@@ -30,17 +32,23 @@ def list_all(
     bootstrap_server: Servers,
     command_config: Configured = None,
     everything: Annotated[bool, typer.Option("--all", help="Also ids with no open transaction.")] = False,
+    prepared: Annotated[
+        bool, typer.Option("--prepared", help="Only those that wait for a decision, or may come to that.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the transactions that are open, the oldest first, and how many records wait behind each."""
+    if everything and prepared:
+        raise typer.BadParameter("--all shows ids with no open transaction, and --prepared only open ones")
     with connect(bootstrap_server, command_config) as client:
-        found = list_transactions(client, only_open=not everything)
+        found = [one for one in list_transactions(client, only_open=not everything) if one.prepared or not prepared]
     if as_json:
-        print_json([_value(one) for one in found])
+        print_json([json_value(one) for one in found])
         return
     console = Console(soft_wrap=True)
     if not found:
-        console.print("no transaction is open, of those that this login may describe")
+        kind = "prepared" if prepared else "open"
+        console.print(f"no transaction is {kind}, of those that this login may describe")
         return
     table = Table(
         "transactional id",
@@ -56,16 +64,18 @@ def list_all(
     for one in found:
         waiting = f"{one.waiting:,}" if one.waiting else "none"
         table.add_row(
-            _whose(one),
+            whose(one),
             one.transaction.state,
-            _age(one),
-            _seconds(one.transaction.timeout_ms),
+            age(one),
+            timeout(one),
             str(len(one.transaction.partitions)),
             waiting,
         )
     print_table(console, table)
     if any(one.open for one in found):
         console.print("\nmore of one: semel txn describe ID; end one whose owner is gone: semel txn abort ID")
+    if any(one.prepared for one in found):
+        console.print("prepared, and decided in somebody's store: semel txn sweep PREFIX, or start its program again")
 
 
 @app.command()
@@ -76,9 +86,9 @@ def describe(
     with connect(bootstrap_server, command_config) as client:
         found = describe_transaction(client, transactional_id)
     if as_json:
-        print_json(_value(found))
+        print_json(json_value(found))
     else:
-        _show(Console(soft_wrap=True), found)
+        show(Console(soft_wrap=True), found)
 
 
 @app.command()
@@ -101,7 +111,7 @@ def abort(
     console = Console(soft_wrap=True, quiet=as_json)
     with connect(bootstrap_server, command_config) as client:
         found = describe_transaction(client, transactional_id)
-        _show(console, found)
+        show(console, found)
         if found.transaction.state == "Ongoing":
             console.print(
                 "\nIts rows will never be visible, the offsets of its groups go back, and readers go on behind it."
@@ -109,67 +119,5 @@ def abort(
             confirm(console, "Abort it?", "Nothing was changed: it is still open, and readers wait behind it.", yes=yes)
         abort_transaction(client, found)
     if as_json:
-        print_json({**_value(found), "aborted": True})
+        print_json({**json_value(found), "aborted": True})
     console.print("aborted, and its markers are on all of the partitions that were shown")
-
-
-def _show(console: Console, found: TransactionInfo) -> None:
-    transaction = found.transaction
-    facts = Table.grid(padding=(0, 2))
-    facts.add_row("transactional id", _whose(found))
-    facts.add_row("state", transaction.state)
-    facts.add_row("producer id, epoch", f"{transaction.producer_id}, {transaction.epoch}")
-    if found.open:
-        facts.add_row("age, timeout", f"{_age(found)}, {_seconds(transaction.timeout_ms)}")
-        shown = ", ".join(f"{topic}-{index}" for topic, index in transaction.partitions)
-        facts.add_row("partitions", shown or "none yet, or none that this login may describe")
-    print_table(console, facts)
-    if found.held:
-        table = Table("partition", "its first offset", "records waiting", box=None, header_style="bold", padding=(0, 2))
-        for held in found.held:
-            first = "nothing written" if held.first_offset is None else str(held.first_offset)
-            table.add_row(f"{held.topic}-{held.index}", first, f"{held.waiting:,}" if held.waiting else "none")
-        print_table(console, table)
-
-
-def _whose(found: TransactionInfo) -> str:
-    name = found.name
-    return (
-        name.prefix
-        if name.kind is IdKind.OWNER
-        else f"{found.transaction.transactional_id} ({name.kind.value} of {name.prefix})"
-    )
-
-
-def _age_s(found: TransactionInfo) -> float:
-    return max(time.time() - found.transaction.started_ms / 1000, 0.0)
-
-
-def _age(found: TransactionInfo) -> str:
-    return _seconds(_age_s(found) * 1000) if found.open and found.transaction.started_ms > 0 else ""
-
-
-def _seconds(ms: float) -> str:
-    seconds = int(ms / 1000)
-    return f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s"
-
-
-def _value(found: TransactionInfo) -> dict[str, Any]:
-    transaction = found.transaction
-    return {
-        "transactional_id": transaction.transactional_id,
-        "prefix": found.name.prefix,
-        "kind": found.name.kind.value,
-        "state": transaction.state,
-        "open": found.open,
-        "producer_id": transaction.producer_id,
-        "epoch": transaction.epoch,
-        "timeout_ms": transaction.timeout_ms,
-        "age_s": round(_age_s(found), 3) if found.open else None,
-        "partitions": [{"topic": topic, "partition": index} for topic, index in transaction.partitions],
-        "held": [
-            {"topic": h.topic, "partition": h.index, "first_offset": h.first_offset, "records_waiting": h.waiting}
-            for h in found.held
-        ],
-        "records_waiting": found.waiting,
-    }

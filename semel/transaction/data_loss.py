@@ -9,10 +9,11 @@ begins, and the last sequence that was acknowledged, whatever others have writte
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from uuid import UUID
 
 from semel.errors import AbortAndRetry, DataLoss, Retriable
 from semel.records.encode import SEQUENCES
-from semel.transaction.ticket import TicketTopic, Written
+from semel.transaction.ticket import Written
 from semel.wire.api.offsets import EARLIEST, Listed, list_offsets
 from semel.wire.api.transactions import Identity, OpenTransaction, describe, open_transactions
 from semel.wire.client import Client
@@ -21,32 +22,42 @@ from semel.wire.error_codes import briefly
 from semel.wire.metadata import Leaders, Topic, TopicPartition, named
 from semel.wire.metadata_cache import newest_leaders
 
-__all__ = ["check_rows_present", "check_topics_unchanged", "still_open"]
+__all__ = ["ABORTED", "check_rows_present", "check_topics_unchanged", "still_open"]
+
+#: What becomes of the transaction of an owner that finds its rows gone.
+ABORTED = "It is aborted, and nothing of it is visible."
 
 
 def check_topics_unchanged(
     client: Client,
     wrote: Collection[TopicPartition],
-    written: Mapping[str, TicketTopic],
+    ids: Mapping[str, UUID],
     beside: Collection[str],
     deadline: Deadline,
+    meaning: str = ABORTED,
 ) -> dict[str, Topic]:
-    """Raise :class:`DataLoss` where a topic is not the one that was ``written``.
+    """Raise :class:`DataLoss` where a topic has not the id that it had when it was written. ``meaning`` is what becomes
+    of the transaction then, for the message.
 
     Returns what there is of these, and of those ``beside``.
     """
     known = client.existing({topic for topic, _ in wrote}.union(beside), deadline)
-    lost = [(topic, index) for topic, index in wrote if topic not in known or known[topic].id != written[topic].id]
+    lost = [(topic, index) for topic, index in wrote if topic not in known or known[topic].id != ids[topic]]
     if lost:
-        raise _deleted(lost)
+        raise _deleted(lost, meaning)
     return known
 
 
 def check_rows_present(
-    client: Client, identity: Identity, wrote: Mapping[TopicPartition, Written], leaders: Leaders, deadline: Deadline
+    client: Client,
+    identity: Identity,
+    wrote: Mapping[TopicPartition, Written],
+    leaders: Leaders,
+    deadline: Deadline,
+    meaning: str = ABORTED,
 ) -> None:
     """Raise :class:`DataLoss` if rows are gone that were acknowledged. ``leaders`` are those from before the first of
-    them was sent.
+    them was sent, where they are known. ``meaning`` is what becomes of the transaction then, for the message.
 
     Raises :class:`AbortAndRetry` where no leader says so in time. Nothing is said of a transaction that has ended
     already: its commit finds that out.
@@ -57,20 +68,20 @@ def check_rows_present(
         for partition, leader in leaders.items()
         if partition in wrote and leader[0] >= 0 and now.get(partition) == leader
     }
-    left = wrote.keys() - _verified_by_log_start(client, wrote, same, deadline)
+    left = wrote.keys() - _verified_by_log_start(client, wrote, same, deadline, meaning)
     silence = ""
     while left:
         try:
             left = left - _verified_by_new_leaders(
-                client, identity, {partition: wrote[partition] for partition in left}, deadline
+                client, identity, {partition: wrote[partition] for partition in left}, deadline, meaning
             )
         except Retriable as error:  # too few brokers say who leads, or no coordinator whether it has ended
             silence = f" ({briefly(error.message)})"
         if left and deadline.passed:
             raise AbortAndRetry(
                 f"no leader of {named(left)} has said within {deadline.timeout_ms:.0f} ms whether the rows of this"
-                f" transaction are there{silence}. It is aborted, and nothing of it is visible. Bring the brokers of"
-                " these partitions back, then run it again.",
+                f" transaction are there{silence}. {meaning} Bring the brokers of these partitions back, then run it"
+                " again.",
                 tag="PARTITION_AWAY",
             )
         if left:
@@ -78,7 +89,7 @@ def check_rows_present(
 
 
 def _verified_by_log_start(
-    client: Client, wrote: Mapping[TopicPartition, Written], leaders: Leaders, deadline: Deadline
+    client: Client, wrote: Mapping[TopicPartition, Written], leaders: Leaders, deadline: Deadline, meaning: str
 ) -> set[TopicPartition]:
     """The partitions whose leaders, in these very epochs, have answered.
 
@@ -87,12 +98,12 @@ def _verified_by_log_start(
     starts = list_offsets(
         client, dict.fromkeys(leaders, EARLIEST), read_committed=False, leaders=leaders, deadline=deadline
     )
-    _check_not_deleted(wrote, starts)
+    _check_not_deleted(wrote, starts, meaning)
     return set(starts)
 
 
 def _verified_by_new_leaders(
-    client: Client, identity: Identity, wrote: Mapping[TopicPartition, Written], deadline: Deadline
+    client: Client, identity: Identity, wrote: Mapping[TopicPartition, Written], deadline: Deadline, meaning: str
 ) -> set[TopicPartition]:
     """The partitions whose new leaders have all of the rows. Raises :class:`DataLoss` where they have not."""
     leaders = {
@@ -100,15 +111,16 @@ def _verified_by_new_leaders(
     }
     told = open_transactions(client, leaders, deadline, leaders=leaders)
     # asked second: a deposed leader says what it knew, but refuses this epoch
-    seen = _verified_by_log_start(client, wrote, {partition: leaders[partition] for partition in told}, deadline)
+    seen = _verified_by_log_start(
+        client, wrote, {partition: leaders[partition] for partition in told}, deadline, meaning
+    )
     cut = {partition for partition in seen if not _has_all_rows(told[partition], identity, wrote[partition])}
     # asked last: rows of a transaction that has ended are not open anywhere
     if cut and still_open(client, identity, deadline):
         raise DataLoss(
             f"rows of this transaction on {named(cut)} were acknowledged and are not there any more: the log was cut"
             " when its leader changed (unclean election, or a broker that lost what it had not written to its disk"
-            " yet). The transaction is aborted, and nothing of it is visible. What else was lost there is for you to"
-            " find out; then run it again.",
+            f" yet). {meaning} What else was lost there is for you to find out; then run it again.",
             tag="ROWS_GONE",
         )
     return seen
@@ -129,16 +141,18 @@ def still_open(client: Client, identity: Identity, deadline: Deadline) -> bool:
     )
 
 
-def _check_not_deleted(wrote: Mapping[TopicPartition, Written], starts: Mapping[TopicPartition, Listed]) -> None:
+def _check_not_deleted(
+    wrote: Mapping[TopicPartition, Written], starts: Mapping[TopicPartition, Listed], meaning: str
+) -> None:
     lost = [partition for partition, start in starts.items() if start.offset > wrote[partition].first]
     if lost:
-        raise _deleted(lost)
+        raise _deleted(lost, meaning)
 
 
-def _deleted(lost: Collection[TopicPartition]) -> DataLoss:
+def _deleted(lost: Collection[TopicPartition], meaning: str) -> DataLoss:
     return DataLoss(
         f"rows of this transaction on {named(lost)} were deleted before it was committed (retention, DeleteRecords,"
-        " or the topic is not the one that it was). It is aborted, and nothing of it is visible. Raise the topic's"
-        " retention above the length of a batch, look whether the rows carry old timestamps, then run it again.",
+        f" or the topic is not the one that it was). {meaning} Raise the topic's retention above the length of a"
+        " batch, look whether the rows carry old timestamps, then run it again.",
         tag="ROWS_GONE",
     )

@@ -123,7 +123,8 @@ class SessionProducer:
         wrote = self._tickets.wrote
         reached(OwnerStep.WRITTEN, own.transactional_id)
         if wrote:
-            check_topics_unchanged(own.client, wrote, self._topics, (), own.deadline())
+            ids = {name: topic.id for name, topic in self._topics.items()}
+            check_topics_unchanged(own.client, wrote, ids, (), own.deadline())
             check_rows_present(own.client, own.identity, wrote, self._leaders, own.deadline())
         if offsets:
             self._due_offsets = (group.id, frozenset(offsets))

@@ -256,9 +256,8 @@ class Transaction:
     def _look_at_rows(self) -> None:
         self._looked = time.monotonic()
         own = self._own
-        known = check_topics_unchanged(
-            own.client, self._tickets.wrote, self._topics, {own.progress.name}, own.deadline()
-        )
+        ids = {name: topic.id for name, topic in self._topics.items()}
+        known = check_topics_unchanged(own.client, self._tickets.wrote, ids, {own.progress.name}, own.deadline())
         own.progress.check_same_topic(known)
         check_rows_present(own.client, own.identity, self._tickets.wrote, self._leaders, own.deadline())
 

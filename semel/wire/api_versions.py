@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka.protocol.producer import WriteTxnMarkersRequest
+from kafka.protocol.producer import InitProducerIdRequest, WriteTxnMarkersRequest
 
 from semel.errors import Unsupported
 
@@ -51,6 +51,11 @@ class Versions:
     def markers(self) -> int:
         """The newest version of WriteTxnMarkers: 2 tells a late, repeated marker from one that belongs here."""
         return self.ranges.get(WriteTxnMarkersRequest.API_KEY, (0, 0))[1]
+
+    @property
+    def offers_two_phase_commit(self) -> bool:
+        """Whether InitProducerId can ask for a transaction that is never aborted (version 6, KIP-939)."""
+        return self.ranges.get(InitProducerIdRequest.API_KEY, (0, 0))[1] >= 6
 
     def pick(self, request_type: Any, lowest: int, highest: int) -> int:
         """The highest version that both sides speak. Raises :class:`Unsupported` where there is none."""

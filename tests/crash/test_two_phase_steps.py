@@ -58,6 +58,8 @@ def test_killed_at_every_step_what_was_decided_is_there_once(brokers: Sandbox, t
     topic = create(brokers.bootstrap_servers, f"decided-{mode}", 3)
     early = [CrashPoint(step, 3 + index) for index, step in enumerate(STEPS)]
     recovering = [CrashPoint(TwoPhaseStep.LISTED, 4), CrashPoint(TwoPhaseStep.DECIDED, 6)]
+    # what the first kill left open is aborted by the next start
+    recovering += [CrashPoint(TwoPhaseStep.ABORT_SENT), CrashPoint(TwoPhaseStep.ABORT_ANSWERED, 2)]
     late = [CrashPoint(step, 24 + index) for index, step in enumerate(STEPS[3:])]
     plan = CrashPlan(tmp_path / "plan", *early, *recovering, *late)
     restarts = run_until_done(argv(brokers, topic, tmp_path, mode, "decided"), plan, len(plan.points), timeout=120)

@@ -34,6 +34,7 @@ from semel.spark.task_result import decode_result as read_task_answer
 from semel.transaction import transactional_id
 from semel.transaction.progress.record import Progress
 from semel.transaction.ticket import read_receipt, read_ticket
+from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.oauth import read_answer
 from tests.fuzz.mutate import spoilt_bytes, spoilt_json, spoilt_text
 from tests.fuzz.samples import spoilt_batches
@@ -387,6 +388,7 @@ TARGETS = {
             Progress.encode,
         ),
         json_target("tickets", written("ticket.v1"), read_ticket_also_pickled, write_any),
+        json_target("prepared", written("prepared.v1"), Prepared.parse, lambda prepared: str(prepared).encode()),
         json_target("receipts", written("receipt.v1"), read_receipt, write_any),
         json_target("task-answers", written("answer.v1", "answer-error.v1"), read_any_answer, write_any),
         json_target(

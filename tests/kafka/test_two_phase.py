@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
 
 import semel
 from semel.sandbox import Sandbox
 from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.testing.records import read
 from semel.transaction.two_phase.prepared import Prepared
+from semel.transaction.two_phase.producer import TwoPhaseProducer
+from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.api.transactions import TransactionDescription, describe, list_transactions
+from tests.kafka.support.other_client import delete_records
+from tests.kafka.support.truncate_log import cut_log
 from tests.topics import create
 from tests.waiting import wait_for
 
@@ -44,6 +50,10 @@ def prepare(cluster: semel.Cluster, topic: str, rows: pa.Table = ROWS) -> Prepar
     with cluster.producer(topic, two_phase=True) as producer, producer.transaction() as txn:
         txn.send(topic, rows)
         return txn.prepare()
+
+
+def ongoing(cluster: semel.Cluster, prefix: str) -> list[str]:
+    return [known for known in list_transactions(cluster._client, ["Ongoing"]) if known.startswith(f"{prefix}.unit.")]
 
 
 def values(brokers: Sandbox, topic: str) -> list[str]:
@@ -199,7 +209,7 @@ def test_a_block_that_is_left_without_prepare_is_aborted(brokers: Sandbox, clust
                 txn.abort()
         cluster.commit(prepared)
     assert values(brokers, topic) == []
-    assert not [id for id in list_transactions(cluster._client, ["Ongoing"]) if id.startswith(f"{topic}.unit.")]
+    assert ongoing(cluster, topic) == []
 
 
 def test_rows_that_are_deleted_before_the_commit_are_missed(
@@ -234,3 +244,113 @@ def test_what_is_refused(kafka: Sandbox, brokers: Sandbox, cluster: semel.Cluste
         with pytest.raises(semel.ConfigError, match="NO_PREPARED"):
             semel.Prepared.parse(text)
     cluster.abort(prepared)
+
+
+def test_a_forked_child_that_leaves_the_block_ends_nothing(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    with cluster.producer(topic, two_phase=True) as producer, producer.transaction() as txn:
+        txn.send(topic, ROWS)
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                txn.__exit__(None, None, None)
+                try:
+                    txn.send(topic, ROWS)
+                except semel.ConfigError as error:
+                    status = 0 if error.tag == "FORKED" else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        prepared = txn.prepare()
+    cluster.commit(prepared)
+    assert values(brokers, topic) == ["a", "b", "c"]
+
+
+def test_what_the_brokers_have_aborted_is_not_prepared(brokers: Sandbox, topic: str) -> None:
+    """Its rows are in the log still: no check of the rows alone would find it."""
+    short = {"bootstrap.servers": brokers.bootstrap_servers, "transaction.timeout.ms": "1000"}
+    with semel.Cluster(short) as cluster, cluster.producer(topic, two_phase="bounded") as producer:
+        txn = producer.transaction()
+        txn.send(topic, ROWS)
+        wait_for(lambda: ongoing(cluster, topic) == [], "the brokers have aborted it")
+        with pytest.raises(semel.AbortAndRetry, match=r"EXPIRED.*Nothing of it is visible"):
+            txn.prepare()
+    assert values(brokers, topic) == []
+
+
+def test_a_log_that_was_cut_before_the_commit_is_missed(brokers: Sandbox, cluster: semel.Cluster) -> None:
+    """Its first offset is what it was: only the transaction as the new leader knows it shows what is gone."""
+    topic = create(brokers.bootstrap_servers, f"two-phase-cut-{next(_numbers)}", 1)
+    with cluster.producer(topic, two_phase=True) as producer, producer.transaction() as txn:
+        for _ in range(3):
+            txn.send(topic, ROWS)
+        prepared = txn.prepare()
+    cut_log(brokers, (topic, 0), batches=1)
+    with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*acknowledged and are not there any more.*still prepared"):
+        cluster.commit(prepared)
+    assert values_to_stable(brokers, topic) == []
+    cluster.abort(prepared)
+
+
+def values_to_stable(brokers: Sandbox, topic: str) -> list[str]:
+    found = read(brokers.bootstrap_servers, [topic], {"value": "value"}, wait_for_open=False)["value"].to_pylist()
+    return [str(value) for value in found]
+
+
+def test_a_topic_that_was_created_again_is_not_prepared(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    with cluster.producer(topic, two_phase=True) as producer:
+        txn = producer.transaction()
+        txn.send(topic, ROWS)
+        admin = AdminClient({"bootstrap.servers": brokers.bootstrap_servers})
+        admin.delete_topics([topic])[topic].result(60)
+        wait_for(lambda: topic not in cluster._client.existing({topic}), "the topic is gone")
+        create(brokers.bootstrap_servers, topic, 2)
+        with pytest.raises(semel.DataLoss, match="ROWS_GONE"):
+            txn.prepare()
+        txn.abort()
+
+
+def test_rows_and_markers_that_are_gone_are_no_reason_to_wait(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    """The coordinator knows a later transaction of that id, and the log nothing: calling again would not help."""
+    with cluster.producer(topic, two_phase=True) as producer:
+        old, new = (prepare_with(producer, cluster, topic) for _ in range(2))
+    assert old.transactional_id == new.transactional_id
+    ends = list_offsets(cluster._client, dict.fromkeys(old.rows, LATEST), read_committed=True)
+    for (name, index), end in ends.items():
+        delete_records(brokers.bootstrap_servers, name, index, end.offset)
+    for ending in (cluster.commit, cluster.abort):
+        with pytest.raises(semel.DataLoss, match=r"OUTCOME_UNKNOWN.*remove its text"):
+            ending(old)
+
+
+def prepare_with(producer: TwoPhaseProducer, cluster: semel.Cluster, topic: str) -> Prepared:
+    with producer.transaction() as txn:
+        txn.send(topic, ROWS)
+        prepared = txn.prepare()
+    cluster.commit(prepared)
+    return prepared
+
+
+def test_recovery_names_only_what_it_has_aborted(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    """A predecessor that is still at work ends its own between the list and the abort."""
+    theirs, undecided = prepare(cluster, topic), prepare(cluster, topic)
+
+    def decide(found: object) -> list[Prepared]:
+        cluster.commit(theirs)
+        return []
+
+    recovered = cluster.recover(topic, decide)
+    assert recovered.aborted == [undecided.transactional_id]
+    assert sorted(values_to_stable(brokers, topic)) == list("abc"), "readers are past what was aborted"
+
+
+def test_a_text_of_another_cluster_is_refused_before_any_is_ended(cluster: semel.Cluster, topic: str) -> None:
+    decided, undecided = prepare(cluster, topic), prepare(cluster, topic)
+    with pytest.raises(semel.ConfigError, match="OTHER_CLUSTER"):
+        cluster.recover(topic, lambda found: [decided, replace(decided, cluster="another")])
+    assert sorted(ongoing(cluster, topic)) == sorted([decided.transactional_id, undecided.transactional_id])
+    cluster.recover(topic, lambda found: [])

@@ -6,36 +6,47 @@ the id was used again or has expired, the markers behind the rows tell how it en
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 
-from semel.errors import ConfigError, DataLoss, Retriable
-from semel.read.ranges import id_text
-from semel.read.raw_log import end_behind
+from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable
+from semel.read.ranges import id_text, parse_id
+from semel.read.raw_log import EndMarker, end_behind
 from semel.steps import TwoPhaseStep, reached
-from semel.transaction.data_loss import still_open
+from semel.transaction.data_loss import check_rows_present, check_topics_unchanged, still_open
 from semel.transaction.markers.wait import wait_for_markers
 from semel.transaction.ownership import protocol_deadline
+from semel.transaction.ticket import Written
 from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.offsets import EARLIEST, list_offsets
-from semel.wire.api.transactions import Identity, OpenTransaction, end, marker_of, write_markers
+from semel.wire.api.transactions import (
+    Identity,
+    OpenTransaction,
+    end,
+    marker_of,
+    open_transactions,
+    write_markers,
+)
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.error_codes import name
 from semel.wire.metadata import Leaders, TopicPartition, named
 
-__all__ = ["abort", "commit"]
+__all__ = ["abort", "await_end", "check_cluster", "commit"]
 
 _OTHER_END = 48
+#: For the messages of what is found missing before it is committed.
+_STAYS_OPEN = "It is still prepared, and nothing of it is visible: abort it."
 
 
 def commit(client: Client, prepared: Prepared) -> None:
     """Commit it, and return when readers see its rows. A second call does no harm.
 
-    Raises :class:`DataLoss` where it was aborted, or its rows were deleted before: what was decided is lost.
-    :class:`Retriable` tagged OUTCOME_UNKNOWN where nobody can tell: call again. :class:`ConfigError` for a prepared
-    transaction of another cluster.
+    Raises :class:`DataLoss` where it was aborted, or its rows were deleted before: what was decided is lost; also
+    where its rows and markers are gone, so that nobody can tell how it ended. :class:`Retriable` where the brokers do
+    not say yet: call again. :class:`ConfigError` for a prepared transaction of another cluster.
     """
-    _check_cluster(client, prepared)
+    check_cluster(client, prepared)
     if not prepared.rows:
         return
     deadline = protocol_deadline(client)
@@ -51,7 +62,8 @@ def commit(client: Client, prepared: Prepared) -> None:
             f" {prepared.producer_id}). It expired (bounded), or somebody aborted it. Write these rows again.",
             tag="PREPARED_LOST",
         )
-    _await_markers(client, prepared, following, deadline, commit=True)
+    last = {p: first + count - 1 for p, (first, count) in prepared.rows.items()}
+    await_end(client, prepared.identity, following, prepared.rows, deadline, commit=True, last_offsets=last)
 
 
 def abort(client: Client, prepared: Prepared) -> None:
@@ -60,7 +72,7 @@ def abort(client: Client, prepared: Prepared) -> None:
     Raises :class:`ConfigError` where it was committed before: its rows are visible. :class:`Retriable` as
     :func:`commit`.
     """
-    _check_cluster(client, prepared)
+    check_cluster(client, prepared)
     if not prepared.rows:
         return
     deadline = protocol_deadline(client)
@@ -73,10 +85,11 @@ def abort(client: Client, prepared: Prepared) -> None:
             " rows are visible. Correct them by new rows.",
             tag="COMMITTED_BEFORE",
         )
-    _await_markers(client, prepared, following, deadline, commit=False)
+    await_end(client, prepared.identity, following, _existing(client, prepared, deadline), deadline, commit=False)
 
 
-def _check_cluster(client: Client, prepared: Prepared) -> None:
+def check_cluster(client: Client, prepared: Prepared) -> None:
+    """Refuse a prepared transaction of another cluster."""
     if client.cluster != prepared.cluster:
         raise ConfigError(
             f"the prepared transaction {prepared.transactional_id!r} is of cluster {prepared.cluster}, and"
@@ -86,62 +99,112 @@ def _check_cluster(client: Client, prepared: Prepared) -> None:
 
 
 def _check_rows_present(client: Client, prepared: Prepared, deadline: Deadline) -> None:
-    """A broker commits what retention has left of a transaction, and says nothing."""
-    known = client.existing({topic for topic, _ in prepared.rows}, deadline)
-    gone = {p for p in prepared.rows if p[0] not in known or id_text(known[p[0]].id) != prepared.topics[p[0]]}
-    there = prepared.rows.keys() - gone
-    starts = list_offsets(client, dict.fromkeys(there, EARLIEST), read_committed=False, deadline=deadline)
-    gone |= {p for p in there if starts[p].offset > prepared.rows[p][0]}
-    if gone:
-        raise DataLoss(
-            f"rows of the prepared transaction {prepared.transactional_id!r} on {named(gone)} were deleted before it"
-            " was committed (retention, or the topic is another one). It is still open, and nothing of it is visible."
-            " Abort it, then write its rows again.",
-            tag="ROWS_GONE",
-        )
+    """A broker commits what retention, or a log that was cut, has left of a transaction, and says nothing."""
+    ids = {name: parse_id(topic_id) for name, topic_id in prepared.topics.items()}
+    check_topics_unchanged(client, prepared.rows.keys(), ids, (), deadline, _STAYS_OPEN)
+    wrote = {p: Written(first, first + count - 1, count, 0) for p, (first, count) in prepared.rows.items()}
+    try:
+        # who led is not in the text: each leader is asked for the whole of the transaction
+        check_rows_present(client, prepared.identity, wrote, {}, deadline, _STAYS_OPEN)
+    except AbortAndRetry as error:
+        raise Retriable(error.message, tag=error.tag) from None
 
 
 def _end(client: Client, prepared: Prepared, deadline: Deadline, *, commit: bool) -> tuple[bool, Identity | None]:
     """Return whether it is committed, and the id's next identity where the coordinator has just ended it, or had.
 
-    Raises :class:`Retriable` where nobody can tell.
+    Raises :class:`Retriable` where nobody can tell yet, :class:`DataLoss` where nobody ever will.
     """
     answer = end(client, prepared.identity, commit=commit, deadline=deadline)
     if answer.code == 0:
         return commit, answer.identity
     if answer.code == _OTHER_END:
         return not commit, None
-    markers = (
-        end_behind(client, partition, prepared.producer_id, first, deadline)
-        for partition, (first, _) in prepared.rows.items()
-    )
-    ends = {marker.commit for marker in markers if marker is not None}
+    while (committed := _by_markers(client, prepared, deadline, name(answer.code))) is None:
+        if deadline.passed:
+            raise Retriable(
+                f"the prepared transaction {prepared.transactional_id!r} has ended (the coordinator answers"
+                f" {name(answer.code)}), and no marker has come behind its rows within {deadline.timeout_ms:.0f} ms. It"
+                f" is not known whether it was committed. Look at {named(prepared.rows)} (`semel txn heal`), then call"
+                " again.",
+                tag="OUTCOME_UNKNOWN",
+            )
+        deadline.pause()
+    return committed, None
+
+
+def _by_markers(client: Client, prepared: Prepared, deadline: Deadline, answered: str) -> bool | None:
+    """Return how it ended, by the markers behind its rows; None where they have not come yet.
+
+    Where some have come, those that are lost are written. Raises :class:`DataLoss` where rows and markers are gone.
+    """
+    there = _existing(client, prepared, deadline)
+    markers = {p: end_behind(client, p, prepared.producer_id, prepared.rows[p][0], deadline) for p in there}
+    ends = {marker.commit for marker in markers.values() if marker is not None}
     if len(ends) == 1:
-        return ends.pop(), None
-    raise Retriable(
-        f"nobody can tell how the prepared transaction {prepared.transactional_id!r} ended: the coordinator answers"
-        f" {name(answer.code)}, and no marker is left behind its rows. It is not known whether it was committed. Look"
-        f" at {named(prepared.rows)}: its rows, if they are there, begin at the offsets in its text.",
+        committed = ends.pop()
+        _heal_left(client, prepared, markers, deadline, commit=committed)
+        return committed
+    starts = list_offsets(client, dict.fromkeys(there, EARLIEST), read_committed=False, deadline=deadline)
+    if not ends and any(start.offset <= prepared.rows[p][0] for p, start in starts.items()):
+        return None
+    found = "some of its partitions say committed, others aborted" if ends else "its rows and markers are deleted"
+    raise DataLoss(
+        f"nobody can tell how the prepared transaction {prepared.transactional_id!r} ended: {found}, and the"
+        f" coordinator answers {answered}. Its rows on {named(prepared.rows)} may be lost. Look whether readers"
+        " have had them, then remove its text from your store.",
         tag="OUTCOME_UNKNOWN",
     )
 
 
-def _await_markers(
-    client: Client, prepared: Prepared, following: Identity | None, deadline: Deadline, *, commit: bool
+def _existing(client: Client, prepared: Prepared, deadline: Deadline) -> set[TopicPartition]:
+    """The partitions of topics that are still those that were written."""
+    known = client.existing({topic for topic, _ in prepared.rows}, deadline)
+    return {p for p in prepared.rows if p[0] in known and id_text(known[p[0]].id) == prepared.topics[p[0]]}
+
+
+def _heal_left(
+    client: Client,
+    prepared: Prepared,
+    markers: Mapping[TopicPartition, EndMarker | None],
+    deadline: Deadline,
+    *,
+    commit: bool,
 ) -> None:
-    """Wait until readers see the end. Where its markers told how it ended, there is nothing to wait for."""
+    unmarked = {partition for partition, marker in markers.items() if marker is None}
+    if unmarked:
+        opened = open_transactions(client, unmarked, deadline)
+        lost = {p: one for p, rows in opened.items() for one in rows if one.producer_id == prepared.producer_id}
+        _LostMarkers(client, prepared.identity, commit=commit)(lost, client.leaders(lost, deadline))
+
+
+def await_end(
+    client: Client,
+    ended: Identity,
+    following: Identity | None,
+    partitions: Collection[TopicPartition],
+    deadline: Deadline,
+    *,
+    commit: bool,
+    last_offsets: Mapping[TopicPartition, int] | None = None,
+) -> None:
+    """Wait until readers see the end of the transaction ``ended``, and write the markers that brokers have lost.
+
+    Where its markers told how it ended, there is no identity ``following``, and nothing to wait for.
+    """
     if following is None:
         return
-    last = {p: first + count - 1 for p, (first, count) in prepared.rows.items()} if commit else {}
-    wait_for_markers(
-        client,
-        prepared.rows.keys(),
-        following,
-        {prepared.producer_id},
-        last_offsets=last,
-        deadline=deadline,
-        heal=_LostMarkers(client, prepared, commit=commit),
-    )
+    # rows of a later epoch: its producer has seen that this one is over everywhere, and has begun the next one
+    with suppress(Fenced):
+        wait_for_markers(
+            client,
+            partitions,
+            following,
+            {ended.producer_id},
+            last_offsets=last_offsets or {},
+            deadline=deadline,
+            heal=_LostMarkers(client, ended, commit=commit),
+        )
 
 
 class _LostMarkers:
@@ -149,15 +212,15 @@ class _LostMarkers:
 
     patience_s = 0.25
 
-    def __init__(self, client: Client, prepared: Prepared, *, commit: bool) -> None:
-        self._client, self._prepared, self._commit = client, prepared, commit
+    def __init__(self, client: Client, ended: Identity, *, commit: bool) -> None:
+        self._client, self._ended, self._commit = client, ended, commit
 
     def __call__(self, lost: Mapping[TopicPartition, OpenTransaction], leaders: Leaders) -> None:
         """Write those of this very transaction: what else is open there is another's."""
         mine = {
             partition: marker_of(opened, commit=self._commit)
             for partition, opened in lost.items()
-            if (opened.producer_id, opened.epoch) == (self._prepared.producer_id, self._prepared.epoch)
+            if (opened.producer_id, opened.epoch) == (self._ended.producer_id, self._ended.epoch)
         }
         if mine:
             write_markers(self._client, mine, leaders, protocol_deadline(self._client))

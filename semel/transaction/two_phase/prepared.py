@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from semel.errors import ConfigError
+from semel.read.ranges import parse_id
 from semel.strict_json import is_version, of_kind, read_object, write_object
+from semel.transaction.transactional_id import IdKind
+from semel.transaction.transactional_id import parse as parse_transactional_id
 from semel.wire.api.transactions import Identity
 from semel.wire.metadata import TopicPartition
 
@@ -61,38 +65,64 @@ class Prepared:
         }
         return write_object(value).decode()
 
+    def _check_possible(self) -> None:
+        """Raise ``ValueError`` for numbers and names that no broker gives."""
+        numbers = [self.producer_id, self.epoch, self.prepared_ms, 0 if self.until_ms is None else self.until_ms]
+        numbers += [number for (_, index), (first, count) in self.rows.items() for number in (index, first, count - 1)]
+        if not all(0 <= number < 1 << 63 for number in numbers) or self.epoch >= 1 << 15:
+            raise ValueError("a number that is too small or too large")
+        if parse_transactional_id(self.transactional_id).kind is IdKind.OWNER:
+            raise ValueError("the id of an owner")
+        for topic_id in self.topics.values():
+            parse_id(topic_id)
+            if len(topic_id) != 22:
+                raise ValueError("a topic id that is none")
+
     @classmethod
     def parse(cls, text: str | bytes) -> Prepared:
-        """Read the text of one. Raises :class:`ConfigError` for any other text, and for one of a newer semel."""
+        """Read the text of one. Raises :class:`ConfigError` for any other text, and for one of a newer semel.
+
+        What is read is written again to the same values: a key or a number that could not have come from ``str`` is
+        refused.
+        """
         try:
             value = read_object(text if isinstance(text, bytes) else text.encode())
-            if not is_version(value["v"], VERSION):
-                raise ConfigError(
-                    f"the prepared transaction has version {value['v']!r:.50}, and this semel reads {VERSION}. Nothing"
-                    " was changed. Use the semel that wrote it, or a newer one.",
-                    tag="NO_PREPARED",
-                )
-            topics = of_kind(dict, value["topics"])
-            producer_id, epoch = (of_kind(int, number) for number in value["producer"])
-            until = value["until"]
-            return cls(
-                of_kind(str, value["cluster"]),
-                of_kind(str, value["id"]),
-                producer_id,
-                epoch,
-                {
-                    (topic, int(index)): (of_kind(int, row[0]), of_kind(int, row[1]))
-                    for topic, rows in topics.items()
-                    for index, row in rows.items()
-                    if index != "id"
-                },
-                {topic: of_kind(str, rows["id"]) for topic, rows in topics.items()},
-                of_kind(int, value["prepared"]),
-                None if until is None else of_kind(int, until),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            prepared = cls._read(value) if is_version(value["v"], VERSION) else None
+        except (ConfigError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise ConfigError(
                 f"{text!r:.200} is no prepared transaction ({type(error).__name__}). Nothing was changed. Give the text"
                 " that str(prepared) returned, whole.",
                 tag="NO_PREPARED",
             ) from None
+        if prepared is None:
+            raise ConfigError(
+                f"the prepared transaction has version {value['v']!r:.50}, and this semel reads {VERSION}. Nothing"
+                " was changed. Use the semel that wrote it, or a newer one.",
+                tag="NO_PREPARED",
+            )
+        return prepared
+
+    @classmethod
+    def _read(cls, value: dict[str, Any]) -> Prepared:
+        topics = of_kind(dict, value["topics"])
+        producer_id, epoch = (of_kind(int, number) for number in value["producer"])
+        until = value["until"]
+        prepared = cls(
+            of_kind(str, value["cluster"]),
+            of_kind(str, value["id"]),
+            producer_id,
+            epoch,
+            {
+                (topic, int(index)): (of_kind(int, row[0]), of_kind(int, row[1]))
+                for topic, rows in topics.items()
+                for index, row in rows.items()
+                if index != "id"
+            },
+            {topic: of_kind(str, rows["id"]) for topic, rows in topics.items()},
+            of_kind(int, value["prepared"]),
+            None if until is None else of_kind(int, until),
+        )
+        prepared._check_possible()
+        if str(prepared).encode() != write_object(value):
+            raise ValueError("other keys than those of a prepared transaction")
+        return prepared

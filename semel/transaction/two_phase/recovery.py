@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from semel.errors import ConfigError, DataLoss, SemelError
 from semel.steps import TwoPhaseStep, reached
+from semel.transaction.ownership import protocol_deadline
 from semel.transaction.transactional_id import IdKind, check_prefix, parse
-from semel.transaction.two_phase.completion import commit
+from semel.transaction.two_phase.completion import await_end, check_cluster, commit
 from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.transactions import Identity, TransactionDescription, describe_all, end
 from semel.wire.client import Client
@@ -22,7 +23,10 @@ __all__ = ["Recovered", "recover"]
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a recovery has ended: the prepared transactions that were committed, the ids that were aborted."""
+    """What a recovery has ended: the prepared transactions that were committed, the ids that it has aborted.
+
+    What had ended by itself since it was listed is in neither.
+    """
 
     committed: Sequence[Prepared]
     aborted: Sequence[str]
@@ -35,8 +39,8 @@ def recover(
 
     ``decide`` gets what was found and returns the decided ones from the caller's store, found or not: what has expired
     is in no list. It is the place to stop a predecessor from deciding any more, before it reads. Raises
-    :class:`ConfigError` for a prepared transaction of another prefix. What committing one raises is raised once
-    all others are ended, a :class:`DataLoss` before the rest.
+    :class:`ConfigError` for a prepared transaction of another prefix or cluster, before any is ended. What ending
+    one raises is raised once all others are ended, a :class:`DataLoss` before the rest.
     """
     check_prefix(prefix)
     found = [
@@ -47,6 +51,7 @@ def recover(
     reached(TwoPhaseStep.LISTED, prefix)
     decided = list(decide(found))
     for prepared in decided:
+        check_cluster(client, prepared)
         if parse(prepared.transactional_id).prefix != prefix:
             raise ConfigError(
                 f"{prepared.transactional_id!r} is no transaction of {prefix!r}. Nothing was changed. Return only what"
@@ -60,14 +65,41 @@ def recover(
             commit(client, prepared)
         except SemelError as error:  # the others are decided too, and may expire
             failed.append(error)
-    listed = {Identity(told.transactional_id, told.producer_id, told.epoch) for told in found}
-    rest = listed - {prepared.identity for prepared in decided}
-    for identity in rest:
-        # any answer will do: what was listed is aborted now, or has ended meanwhile
-        end(client, identity, commit=False, deadline=client.deadline())
+    kept = {prepared.identity for prepared in decided}
+    aborted = _abort([told for told in found if _identity(told) not in kept], client, failed)
     if failed:
         gravest, *others = sorted(failed, key=lambda error: not isinstance(error, DataLoss))
         for other in others:
-            gravest.add_note(f"Another one could not be committed either: {other}")
+            gravest.add_note(f"Another one could not be ended either: {other}")
         raise gravest
-    return Recovered(decided, sorted(identity.transactional_id for identity in rest))
+    return Recovered(decided, sorted(aborted))
+
+
+def _identity(told: TransactionDescription) -> Identity:
+    return Identity(told.transactional_id, told.producer_id, told.epoch)
+
+
+def _abort(listed: Sequence[TransactionDescription], client: Client, failed: list[SemelError]) -> list[str]:
+    """Abort these, by the epochs listed, and wait until readers are past them. Returns the ids that were aborted here.
+
+    All are told to end before the first one is waited for.
+    """
+    ended: list[tuple[TransactionDescription, Identity]] = []
+    for told in listed:
+        reached(TwoPhaseStep.ABORT_SENT, told.transactional_id)
+        try:
+            answer = end(client, _identity(told), commit=False, deadline=protocol_deadline(client))
+        except SemelError as error:
+            failed.append(error)
+            continue
+        reached(TwoPhaseStep.ABORT_ANSWERED, told.transactional_id)
+        if answer.code == 0:  # any other answer: it has ended since it was listed
+            ended.append((told, answer.identity))
+    there = client.existing({topic for told, _ in ended for topic, _ in told.partitions}, client.deadline())
+    for told, following in ended:
+        partitions = {(topic, index) for topic, index in told.partitions if topic in there}
+        try:
+            await_end(client, _identity(told), following, partitions, protocol_deadline(client), commit=False)
+        except SemelError as error:
+            failed.append(error)
+    return [told.transactional_id for told, _ in ended]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -9,10 +10,10 @@ from types import TracebackType
 import numpy as np
 import pyarrow as pa
 
-from semel.errors import ConfigError, SemelError
+from semel.errors import AbortAndRetry, ConfigError, SemelError
 from semel.read.ranges import id_text
 from semel.steps import TwoPhaseStep, reached
-from semel.transaction.data_loss import check_rows_present
+from semel.transaction.data_loss import check_rows_present, check_topics_unchanged, still_open
 from semel.transaction.output_topics import describe_output_topics
 from semel.transaction.participant import Participant
 from semel.transaction.routing import check_columns, plain_columns, targets, with_partitions
@@ -30,6 +31,9 @@ __all__ = ["Unit"]
 class Unit:
     """A transaction of one process. As a context manager it is aborted unless it was prepared.
 
+    A forked child can do nothing with it: it belongs to the process that began it, also where the child leaves the
+    block.
+
     ``until_ms`` is when the brokers abort it (bounded), or None. ``on_end`` is called with what it has written when it
     was prepared or aborted.
     """
@@ -43,6 +47,7 @@ class Unit:
         on_end: Callable[[set[TopicPartition]], None],
     ) -> None:
         self._client = client
+        self._process = os.getpid()
         self._identity = identity
         self._until_ms = until_ms
         self._deadline = deadline
@@ -60,7 +65,7 @@ class Unit:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, _: TracebackType | None) -> None:
-        if self._ended:
+        if self._ended or self._process != os.getpid():
             return
         if raised is None:
             self.abort()
@@ -119,12 +124,14 @@ class Unit:
 
         From here on only :meth:`Cluster.commit` or :meth:`Cluster.abort` ends it: write the text of it down with your
         decision first. Raises what :meth:`send` raises, and :class:`~semel.errors.DataLoss` for rows that are gone.
+        Raises :class:`~semel.errors.AbortAndRetry` where the brokers have aborted it meanwhile.
         """
         self._check_open()
         wrote: dict[TopicPartition, Written] = {}
         for writer in self._writers.values():
             wrote |= writer.receipt.wrote
-        check_rows_present(self._client, self._identity, wrote, self._leaders, self._deadline())
+        if wrote:
+            self._check_undecided(wrote)
         self._prepared = Prepared(
             self._client.cluster,
             self._identity.transactional_id,
@@ -139,6 +146,20 @@ class Unit:
         reached(TwoPhaseStep.PREPARED, self._identity.transactional_id)
         return self._prepared
 
+    def _check_undecided(self, wrote: dict[TopicPartition, Written]) -> None:
+        """Check that a commit would commit all rows, as things stand."""
+        deadline = self._deadline()
+        ids = {name: topic.id for name, topic in self._topics.items()}
+        check_topics_unchanged(self._client, wrote, ids, (), deadline)
+        check_rows_present(self._client, self._identity, wrote, self._leaders, deadline)
+        # asked last: rows of a transaction that the coordinator has aborted may be there still
+        if not still_open(self._client, self._identity, deadline):
+            raise AbortAndRetry(
+                f"the transaction {self._identity.transactional_id!r} has been aborted: by its timeout, or by an"
+                " operator. Nothing of it is visible. Run the same work again in a new one.",
+                tag="EXPIRED",
+            )
+
     def abort(self) -> None:
         """Abort it. Nothing of it becomes visible. Raises :class:`ConfigError` once it is prepared."""
         self._check_open()
@@ -151,6 +172,12 @@ class Unit:
         self._on_end(self._added)
 
     def _check_open(self) -> None:
+        if self._process != os.getpid():
+            raise ConfigError(
+                f"the transaction {self._identity.transactional_id!r} was begun in process {self._process}, and this is"
+                " a fork of it. Nothing was sent. Begin another one here: producer.transaction().",
+                tag="FORKED",
+            )
         if self._ended:
             done = "prepared" if self._prepared is not None else "aborted"
             raise ConfigError(

@@ -18,7 +18,7 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.target import ANY
 
-__all__ = ["alter_config", "broker_config", "create", "grow", "own_config", "topic_config"]
+__all__ = ["alter_config", "broker_config", "config_of_broker", "create", "grow", "own_config", "topic_config"]
 
 _TOPIC, _BROKER = 2, 4
 #: Where a setting comes from: it was set on the topic itself.
@@ -139,6 +139,11 @@ def broker_config(client: Client, keys: Collection[str], deadline: Deadline | No
             except Retriable as error:  # it is going down, or has gone: the others have the same settings
                 problem = error
     raise problem
+
+
+def config_of_broker(client: Client, node: int, keys: Collection[str]) -> dict[str, str | None]:
+    """Settings of this very broker."""
+    return _describe(client, _BROKER, str(node), keys, client.deadline(client.config.request_timeout_ms))
 
 
 def _describe(

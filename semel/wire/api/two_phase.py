@@ -42,7 +42,7 @@ def init_unit(
     )
     while True:
         connection = client.connect(target, deadline)  # nothing is sent yet: this may be repeated
-        if two_phase and connection.versions.ranges.get(InitProducerIdRequest.API_KEY, (0, 0))[1] < _TWO_PHASE_VERSION:
+        if two_phase and not connection.versions.offers_two_phase_commit:
             raise Unsupported(
                 f"the broker at {connection.address} does not offer two-phase commit. Nothing was written. Set"
                 " unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true on every broker (4.2"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from semel.admin.doctor import Result, _broker, _compared
+from semel.admin.check import Result
+from semel.admin.doctor import _compared
+from semel.admin.doctor_brokers import _broker
 from semel.wire.api.cluster_clock import Clock
 from semel.wire.api_versions import Versions
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.admin.doctor import Result
+from semel.admin.check import Result
 from semel.cli.local_checks import machine, packages
 
 DECLARED = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]

@@ -1,0 +1,154 @@
+"""``semel txn commit | sweep``: the end of prepared transactions, by hand and by their decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from semel.admin.txn import TransactionInfo, commit_transaction, describe_transaction, list_transactions
+from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, properties_of
+from semel.cli.txn_show import json_value, show, whose
+from semel.cluster import Cluster
+from semel.errors import ConfigError
+from semel.transaction.transactional_id import check_prefix
+from semel.transaction.two_phase.prepared import Prepared
+from semel.transaction.two_phase.recovery import Recovered
+
+__all__ = ["commit", "sweep"]
+
+
+def commit(
+    transactional_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The transactional id, as `txn list` shows it.")
+    ],
+    bootstrap_server: Servers,
+    command_config: Configured = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Commit the prepared transaction of an id, after showing what becomes visible: where its decision says so, and its
+    program is gone.
+
+    It cannot see whether rows were deleted meanwhile, nor what was decided: the program's own recovery, or `semel txn
+    sweep`, can. Stop the program first: what it is still writing would be torn.
+    """
+    check_can_ask(as_json=as_json, asks=not yes)
+    console = Console(soft_wrap=True, quiet=as_json)
+    with connect(bootstrap_server, command_config) as client:
+        found = describe_transaction(client, transactional_id)
+        show(console, found)
+        if found.prepared:
+            console.print("\nIts rows become visible, and cannot be taken back. Commit it only if it was decided so.")
+            confirm(
+                console, "Commit it?", "Nothing was changed: it is still open, and readers wait behind it.", yes=yes
+            )
+        commit_transaction(client, found)
+    if as_json:
+        print_json({**json_value(found), "committed": True})
+    console.print("committed, and its markers are on all of the partitions that were shown")
+
+
+def sweep(
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="The prefix of a producer or an outbox.")],
+    bootstrap_server: Servers,
+    command_config: Configured = None,
+    decisions: Annotated[
+        Path | None,
+        typer.Option(help="The file of decisions: a text of a prepared transaction in each line.", exists=True),
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(help="The database of an outbox, as SQLAlchemy's URL.", envvar="SEMEL_DATABASE")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """End what is prepared under a prefix: commit what was decided, abort the rest. For a program that does not start
+    any more.
+
+    Without --decisions or --database it only names them, and ends with status 1 where there are any: the decisions are
+    in the program's store. A running outbox is fenced by it; a running program that decides by a file is not: stop it
+    first.
+    """
+    if decisions is not None and database is not None:
+        raise typer.BadParameter("give --decisions or --database, not both")
+    asks = (decisions is not None or database is not None) and not yes
+    check_can_ask(as_json=as_json, asks=asks)
+    check_prefix(prefix)
+    console = Console(soft_wrap=True, quiet=as_json)
+    made = _read(decisions) if decisions is not None else []
+    with connect(bootstrap_server, command_config) as client:
+        found = [one for one in list_transactions(client) if one.name.prefix == prefix and one.prepared]
+    _name(console, prefix, found)
+    if decisions is None and database is None:
+        if as_json:
+            print_json({"prepared": [json_value(one) for one in found], "committed": [], "aborted": []})
+        raise typer.Exit(int(bool(found)))
+    if database is not None:
+        console.print("The database says which are committed; the others are aborted. A running outbox is fenced.")
+    else:
+        console.print(f"The file commits {len(made)}; the others are aborted. Stop the program first, if it runs.")
+    confirm(console, "End them?", "Nothing was changed.", yes=yes)
+    with Cluster(properties_of(bootstrap_server, command_config)) as cluster:
+        end: Callable[[], Recovered] = lambda: cluster.recover(prefix, lambda _: made)  # noqa: E731
+        recovered = _recover_outbox(database, cluster, prefix) if database is not None else end()
+    committed = [one.transactional_id for one in recovered.committed]
+    if as_json:
+        print_json(
+            {
+                "prepared": [json_value(one) for one in found],
+                "committed": committed,
+                "aborted": list(recovered.aborted),
+            }
+        )
+    console.print(f"committed: {', '.join(committed) or 'none'}; aborted: {', '.join(recovered.aborted) or 'none'}")
+
+
+def _name(console: Console, prefix: str, found: Sequence[TransactionInfo]) -> None:
+    if not found:
+        console.print(f"nothing is prepared under {prefix!r}, of what this login may describe")
+    for one in found:
+        show(console, one)
+        console.print()
+    if found:
+        console.print(f"{', '.join(map(whose, found))}: decided in the program's store, if at all")
+
+
+def _read(file: Path) -> list[Prepared]:
+    """Raise :class:`ConfigError` naming the line that is no prepared transaction."""
+    made = []
+    for number, line in enumerate(file.read_bytes().splitlines(), 1):
+        try:
+            made.append(Prepared.parse(line))
+        except ConfigError as error:
+            raise ConfigError(f"line {number} of {file}: {error.message}", tag=error.tag) from None
+    return made
+
+
+def _recover_outbox(url: str, cluster: Cluster, prefix: str) -> Recovered:
+    try:
+        from sqlalchemy import create_engine
+        from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+        from semel.database import Outbox
+    except ImportError as error:
+        raise ConfigError(
+            f"--database needs the extra `database` ({error}). Nothing was changed. Install it: pip install"
+            " 'semel[database]'.",
+            tag="DATABASE_EXTRA",
+        ) from None
+    try:
+        engine = create_engine(url)
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise ConfigError(
+            f"--database is no URL of SQLAlchemy ({type(error).__name__}). Nothing was changed. Give it as"
+            " postgresql+psycopg://user@host/database.",
+            tag="DATABASE_URL",
+        ) from None
+    try:
+        return Outbox(engine, cluster, prefix).recover()
+    finally:
+        engine.dispose()

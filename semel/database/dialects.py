@@ -1,0 +1,153 @@
+"""What PostgreSQL and SQLite do differently: how a transaction begins, how long locks are held, what is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Engine, RootTransaction, Table, text
+from sqlalchemy.dialects import postgresql, sqlite
+
+from semel.errors import ConfigError, Unsupported
+
+__all__ = ["Dialect", "dialect_of"]
+
+#: A session that is silent for so long between its lock on the owner row and its COMMIT is ended by PostgreSQL: nothing
+#: of the user runs in between, so its process is frozen, and a recovery waits for it.
+_SILENT_MS = 10_000
+#: How long a recovery waits for a lock on the owner row. Longer than the former.
+_LOCK_MS = 20_000
+_FULL = 2  # SQLite's synchronous=FULL; EXTRA is 3
+
+
+class Dialect(Protocol):
+    """One kind of database."""
+
+    def insert(self, table: Table) -> Any:
+        """Return an INSERT that knows ON CONFLICT."""
+
+    def begin(self, engine: Engine) -> tuple[Connection, RootTransaction]:
+        """Connect, and begin a transaction."""
+
+    def check_durable(self, connection: Connection) -> None:
+        """Raise :class:`ConfigError` where a COMMIT that was answered could be lost."""
+
+    def bound_locks(self, connection: Connection) -> None:
+        """See to it that this transaction cannot hold the lock that it takes next for long, though it froze."""
+
+    def bound_wait(self, connection: Connection) -> None:
+        """Wait for the next lock no longer than for a frozen unit."""
+
+    def may_forget_late(self, connection: Connection) -> None:
+        """Let this transaction's COMMIT be answered before it is durable."""
+
+    def blockers(self, engine: Engine) -> str:
+        """Name the sessions that hold a lock on the owner row, for a message."""
+
+
+def dialect_of(engine: Engine) -> Dialect:
+    """Raise :class:`Unsupported` for other databases, :class:`ConfigError` for an engine without transactions."""
+    known: dict[str, Callable[[], Dialect]] = {"postgresql": _PostgreSQL, "sqlite": _SQLite}
+    if engine.dialect.name not in known:
+        raise Unsupported(
+            f"the outbox does not know the database {engine.dialect.name!r}. Nothing was written. Use PostgreSQL or"
+            " SQLite.",
+            tag="OUTBOX_DATABASE",
+        )
+    levels = (
+        engine.get_execution_options().get("isolation_level"),
+        getattr(engine.dialect, "_on_connect_isolation_level", None),
+    )
+    if "AUTOCOMMIT" in levels:
+        raise ConfigError(
+            "the engine has isolation_level=AUTOCOMMIT, so each statement would be committed by itself. Nothing was"
+            " written. Give the outbox an engine without it.",
+            tag="OUTBOX_AUTOCOMMIT",
+        )
+    return known[engine.dialect.name]()
+
+
+def _check_setting(name: str, found: object, wanted: str, *, good: bool) -> None:
+    if not good:
+        raise ConfigError(
+            f"the database has {name}={found}, so a COMMIT that it has answered can be lost, and Kafka would have"
+            f" followed it. Nothing was written. Set {name}={wanted} for the connections of the outbox.",
+            tag="OUTBOX_NOT_DURABLE",
+        )
+
+
+class _PostgreSQL:
+    def insert(self, table: Table) -> postgresql.Insert:
+        return postgresql.insert(table)
+
+    def begin(self, engine: Engine) -> tuple[Connection, RootTransaction]:
+        connection = engine.connect()
+        return connection, connection.begin()
+
+    def check_durable(self, connection: Connection) -> None:
+        names = ("synchronous_commit", "fsync", "full_page_writes")
+        found = connection.execute(text("SELECT " + ", ".join(f"current_setting('{name}')" for name in names))).one()
+        for name, value in zip(names, found, strict=True):
+            _check_setting(name, value, "on", good=value != "off")
+
+    def bound_locks(self, connection: Connection) -> None:
+        connection.execute(
+            text("SELECT set_config('idle_in_transaction_session_timeout', :ms, true)"), {"ms": str(_SILENT_MS)}
+        )
+
+    def bound_wait(self, connection: Connection) -> None:
+        connection.execute(text("SELECT set_config('lock_timeout', :ms, true)"), {"ms": str(_LOCK_MS)})
+
+    def may_forget_late(self, connection: Connection) -> None:
+        connection.execute(text("SELECT set_config('synchronous_commit', 'off', true)"))
+
+    def blockers(self, engine: Engine) -> str:
+        asked = text(
+            "SELECT DISTINCT a.pid, a.application_name, host(a.client_addr), a.state, a.xact_start"
+            " FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
+            " WHERE l.relation = to_regclass('semel_outbox_owner') AND l.mode = 'RowExclusiveLock'"
+            " AND l.pid <> pg_backend_pid()"
+        )
+        with engine.connect() as connection:
+            found = connection.execute(asked).all()
+        sessions = "; ".join(
+            f"process {pid} ({name or 'no application_name'} from {address or 'a local socket'}, {state} since {since})"
+            for pid, name, address, state, since in found
+        )
+        return f"Blocked by {sessions or 'a session that is gone now'}. Ended by SELECT pg_terminate_backend(<process>)"
+
+
+class _SQLite:
+    def insert(self, table: Table) -> sqlite.Insert:
+        return sqlite.insert(table)
+
+    def begin(self, engine: Engine) -> tuple[Connection, RootTransaction]:
+        """By BEGIN IMMEDIATE: Python's driver begins late, and a lock that is asked for later can be refused."""
+        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")  # the driver begins nothing
+        try:
+            transaction = connection.begin()
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        except BaseException:
+            connection.close()
+            raise
+        return connection, transaction
+
+    def check_durable(self, connection: Connection) -> None:
+        files = {name: file for _, name, file in connection.exec_driver_sql("PRAGMA database_list")}
+        _check_setting("database", ":memory:", "a file", good=bool(files.get("main")))
+        synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar_one()
+        _check_setting("synchronous", synchronous, "FULL", good=synchronous >= _FULL)
+        journal = connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()
+        _check_setting("journal_mode", journal, "WAL", good=journal not in ("memory", "off"))
+
+    def bound_locks(self, connection: Connection) -> None:
+        """A frozen process keeps its lock: there is no server to take it away."""
+
+    def bound_wait(self, connection: Connection) -> None:
+        """As long as the driver's ``timeout`` says."""
+
+    def may_forget_late(self, connection: Connection) -> None:
+        """It has no such setting for one transaction."""
+
+    def blockers(self, engine: Engine) -> str:
+        return "Blocked by a process that has the file open and writes. End it (`fuser` or `lsof` on the file names it)"

@@ -1,0 +1,228 @@
+"""The owner row and the prepared texts: who may decide, and what is decided.
+
+Whoever raises the number of the owner row stops all older owners: each unit locks the row by its own number, in the
+transaction whose COMMIT is the decision. A number that has moved on is not found, and nothing is committed.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, Engine, delete, select, update
+from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.orm import Session
+
+from semel.database.dialects import dialect_of
+from semel.database.tables import FORMAT, metadata, owners, prepared_texts
+from semel.errors import ConfigError, Fenced, Retriable, Unsupported
+from semel.steps import OutboxStep, reached
+from semel.transaction.two_phase.prepared import Prepared
+
+__all__ = ["Ledger", "Work"]
+
+_MAX_PREFIX_BYTES = 500  # a key of an index; PostgreSQL takes 2,700 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One transaction of the database: the session for the user's rows, and the connection around it."""
+
+    connection: Connection
+    session: Session
+
+
+class Ledger:
+    """What the database knows of one prefix."""
+
+    def __init__(self, engine: Engine, prefix: str) -> None:
+        self._engine = engine
+        self._dialect = dialect_of(engine)
+        self._prefix = prefix
+        self._holder = f"{uuid.uuid4()}"
+        self._process = os.getpid()
+        if len(prefix.encode()) > _MAX_PREFIX_BYTES:
+            raise ConfigError(
+                f"the prefix of the outbox is longer than {_MAX_PREFIX_BYTES} bytes. Nothing was written. Give it a"
+                " shorter name.",
+                tag="OUTBOX_PREFIX",
+            )
+
+    def check_not_forked(self) -> None:
+        """Raise :class:`ConfigError` in a child of the process that this outbox was made in."""
+        if self._process != os.getpid():
+            raise ConfigError(
+                f"the outbox {self._prefix!r} was made in process {self._process}, and this is a fork of it. Nothing"
+                " was written. Make an engine and an outbox in each process, each with a prefix of its own.",
+                tag="FORKED",
+            )
+
+    def ensure_tables(self) -> None:
+        """Create both tables where they are missing.
+
+        Raises :class:`ConfigError` where that is not allowed, or the database can lose what it has committed.
+        """
+        with self._transaction() as connection:
+            self._dialect.check_durable(connection)
+        try:
+            metadata.create_all(self._engine)
+        except (IntegrityError, ProgrammingError):  # another process may have done it in this very moment
+            try:
+                metadata.create_all(self._engine)
+            except ProgrammingError as error:
+                raise ConfigError(
+                    f"the tables {', '.join(sorted(metadata.tables))} are not there, and this login may not create"
+                    f" them ({_first_line(error)}). Nothing was written. Create them: semel.database.metadata"
+                    " describes both.",
+                    tag="OUTBOX_TABLES",
+                ) from error
+
+    def raise_number(self) -> int:
+        """Become the owner, and return its number: no older owner commits a unit after that.
+
+        Raises :class:`Retriable` where an older one holds the row and does not let go.
+        """
+        insert = self._dialect.insert(owners).values(
+            prefix=self._prefix, format=FORMAT, number=1, holder=self._holder, version=None
+        )
+        raised = insert.on_conflict_do_update(
+            index_elements=[owners.c.prefix], set_={"number": owners.c.number + 1, "holder": self._holder}
+        ).returning(owners.c.number, owners.c.format)
+        try:
+            with self._transaction() as connection:
+                self._dialect.check_durable(connection)
+                self._dialect.bound_wait(connection)
+                number, stored = connection.execute(raised).one()
+                if stored != FORMAT:
+                    raise Unsupported(
+                        f"the tables of the outbox have format {stored}, and this semel knows {FORMAT}. Nothing was"
+                        " written. Use the newer semel that made them.",
+                        tag="OUTBOX_FORMAT",
+                    )
+                connection.commit()
+        except DBAPIError as error:
+            if not _lock_refused(error):
+                raise
+            raise Retriable(
+                f"the owner row of the outbox {self._prefix!r} is locked, so its last unit may still be committed."
+                f" Nothing was written. {self._dialect.blockers(self._engine)}.",
+                tag="OUTBOX_LOCKED",
+            ) from error
+        reached(OutboxStep.OWNER_RAISED, self._prefix)
+        return int(number)
+
+    def raise_own_number(self) -> int | None:
+        """Raise it once more, and return it; None where another outbox has raised it since.
+
+        A COMMIT of ours whose answer was lost is done then, or never will be: its transaction held the row.
+        """
+        mine = (owners.c.prefix == self._prefix) & (owners.c.holder == self._holder)
+        raised = update(owners).where(mine).values(number=owners.c.number + 1).returning(owners.c.number)
+        with self._transaction() as connection:
+            self._dialect.bound_wait(connection)
+            number: int | None = connection.execute(raised).scalar_one_or_none()
+            connection.commit()
+        return number
+
+    def texts(self) -> list[Prepared]:
+        """Return what is decided and not forgotten yet."""
+        with self._engine.connect() as connection:
+            found = connection.execute(
+                select(prepared_texts.c.text).where(prepared_texts.c.prefix == self._prefix)
+            ).scalars()
+            return [Prepared.parse(one) for one in found]
+
+    def has(self, prepared: Prepared) -> bool:
+        """Whether it is decided."""
+        with self._engine.connect() as connection:
+            found = connection.execute(select(prepared_texts.c.prefix).where(_is(prepared)))
+            return found.scalar_one_or_none() is not None
+
+    def forget(self, ended: Iterable[Prepared]) -> None:
+        """Remove the texts of what is ended."""
+        texts = list(ended)
+        if not texts:
+            return
+        with self._transaction() as connection:
+            self._dialect.may_forget_late(connection)
+            for prepared in texts:
+                connection.execute(delete(prepared_texts).where(_is(prepared)))
+            connection.commit()
+        reached(OutboxStep.FORGOTTEN, self._prefix)
+
+    @contextmanager
+    def work(self) -> Iterator[Work]:
+        """Begin the transaction of a unit. It is rolled back unless ``connection.commit()`` is called."""
+        with self._transaction() as connection:
+            self._dialect.check_durable(connection)
+            # in a savepoint: what the user does with the session ends nothing, and their objects stay readable
+            with Session(connection, join_transaction_mode="create_savepoint", expire_on_commit=False) as session:
+                yield Work(connection, session)
+
+    def read_owner(self, work: Work, number: int) -> int | None:
+        """Return the version of the newest unit. Raises :class:`Fenced` where another owner has come."""
+        row = work.connection.execute(
+            select(owners.c.number, owners.c.version).where(owners.c.prefix == self._prefix)
+        ).one_or_none()
+        if row is None or row.number != number:
+            raise self._fenced()
+        version: int | None = row.version
+        return version
+
+    def lock_owner(self, work: Work, number: int, version: int | None) -> None:
+        """Lock the owner row until COMMIT, and note the version. Raises :class:`Fenced`, :class:`ConfigError`."""
+        self._dialect.check_durable(work.connection)  # the user may have changed it in between
+        self._dialect.bound_locks(work.connection)
+        mine = (owners.c.prefix == self._prefix) & (owners.c.number == number)
+        noted = {"version": version} if version is not None else {"number": owners.c.number}
+        if work.connection.execute(update(owners).where(mine).values(noted)).rowcount != 1:
+            raise self._fenced()
+        reached(OutboxStep.OWNER_LOCKED, self._prefix)
+
+    def write(self, work: Work, prepared: Prepared) -> None:
+        """Write the text that ends the unit's Kafka rows, as a part of the user's transaction."""
+        work.connection.execute(
+            prepared_texts.insert().values(
+                transactional_id=prepared.transactional_id,
+                producer_id=prepared.producer_id,
+                epoch=prepared.epoch,
+                prefix=self._prefix,
+                text=str(prepared),
+            )
+        )
+        reached(OutboxStep.TEXT_WRITTEN, self._prefix)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        connection, transaction = self._dialect.begin(self._engine)
+        with connection:
+            try:
+                yield connection
+            finally:
+                if transaction.is_active:
+                    transaction.rollback()
+
+    def _fenced(self) -> Fenced:
+        return Fenced(
+            f"another outbox has taken over the prefix {self._prefix!r}. Nothing of this unit is in the database, and"
+            " its Kafka rows are aborted. Run one process with this prefix, not two.",
+        )
+
+
+def _is(prepared: Prepared) -> ColumnElement[bool]:
+    return (
+        (prepared_texts.c.transactional_id == prepared.transactional_id)
+        & (prepared_texts.c.producer_id == prepared.producer_id)
+        & (prepared_texts.c.epoch == prepared.epoch)
+    )
+
+
+def _lock_refused(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlstate", "") == "55P03" or "database is locked" in str(error.orig)
+
+
+def _first_line(error: DBAPIError) -> str:
+    return str(error.orig).partition("\n")[0]

@@ -1,0 +1,265 @@
+"""``Outbox``: units of database rows and Kafka rows, each decided by the database's COMMIT (DESIGN rule 13).
+
+Prepare; lock and check the owner row; write the user's rows and the prepared text; COMMIT, which is the decision;
+EndTxn; forget the text. Whatever stops in between, the next recovery ends it as the database says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from semel.cluster import Cluster
+from semel.database.ledger import Ledger, Work
+from semel.database.unit import OutboxUnit
+from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
+from semel.steps import OutboxStep, reached
+from semel.transaction.two_phase.prepared import Prepared
+from semel.transaction.two_phase.producer import Mode
+from semel.transaction.two_phase.recovery import Recovered
+from semel.wire.api.transactions import TransactionDescription
+from semel.wire.deadline import Deadline
+
+__all__ = ["Outbox"]
+
+log = logging.getLogger("semel.database")
+
+#: How long to ask a database that has not answered a COMMIT whether it has done it.
+_PATIENCE_MS = 60_000
+
+
+class Outbox:
+    """One owner of ``prefix``, in one process, one unit at a time.
+
+    ``engine`` is an SQLAlchemy engine of PostgreSQL or SQLite. ``two_phase`` as for
+    :meth:`~semel.cluster.Cluster.producer`. Creating it sends nothing. The first unit recovers what a predecessor has
+    left, and stops that predecessor: its next COMMIT is refused.
+    """
+
+    def __init__(self, engine: Engine, cluster: Cluster, prefix: str, *, two_phase: Mode = True) -> None:
+        self._cluster = cluster
+        self._prefix = prefix
+        self._producer = cluster.producer(prefix, two_phase=two_phase)
+        self._ledger = Ledger(engine, prefix)
+        #: Of this owner; None where what was left is to be recovered first.
+        self._number: int | None = None
+        self._fenced = False
+        self._busy = False
+
+    def recover(self) -> Recovered:
+        """End what a predecessor left: commit what the database has, abort the rest. The first unit does it, too.
+
+        Raises :class:`Retriable` where database or brokers do not answer, :class:`~semel.errors.DataLoss` for what was
+        decided and is lost, once all others are ended. Read :meth:`pending` then, and :meth:`forget` it.
+        """
+        self._ledger.check_not_forked()
+        self._fenced = False
+        self._number = None
+        with self._database_errors():
+            self._ledger.ensure_tables()
+        number = -1
+
+        def decide(_: Sequence[TransactionDescription]) -> list[Prepared]:
+            # first nobody else may decide any more, then what is decided is read
+            nonlocal number
+            with self._database_errors():
+                number = self._ledger.raise_number()
+                texts = self._ledger.texts()
+            reached(OutboxStep.TEXTS_READ, self._prefix)
+            return texts
+
+        recovered = self._cluster.recover(self._prefix, decide)
+        with self._database_errors():
+            self._ledger.forget(recovered.committed)
+        reached(OutboxStep.RECOVERED, self._prefix)
+        self._number = number
+        return recovered
+
+    def pending(self) -> list[Prepared]:
+        """Return the units that are decided and not known to be visible in Kafka."""
+        with self._database_errors():
+            self._ledger.ensure_tables()
+            return self._ledger.texts()
+
+    def forget(self, prepared: Prepared) -> None:
+        """Remove a unit from :meth:`pending`: one that was lost, once you have written its Kafka rows again."""
+        with self._database_errors():
+            self._ledger.forget([prepared])
+
+    @contextmanager
+    def unit(self, *, version: int | None = None) -> Iterator[OutboxUnit]:
+        """Begin a unit. When the block ends, its rows are in the database and visible in Kafka, or in neither.
+
+        With ``version`` it is written once: the same number again is skipped (``unit.skipped``), a lower one refused.
+        Raises :class:`AbortAndRetry` where nothing of it was written: run it again. Raises :class:`Fenced` where
+        another owner has come, :class:`Retriable` tagged COMMIT_PENDING where it is decided and the brokers do not
+        answer: do not write it again. What the block or its own rows raise comes as it is, with nothing written.
+        """
+        self._ledger.check_not_forked()
+        if self._busy:
+            raise ConfigError(
+                f"a unit of the outbox {self._prefix!r} is open already. Nothing was written. End it first, or make"
+                " another outbox with a prefix of its own.",
+                tag="ILLEGAL_STATE",
+            )
+        if self._fenced:
+            raise Fenced(
+                f"another outbox has taken over the prefix {self._prefix!r}. Nothing was written. Stop one of the two;"
+                " recover() takes it back."
+            )
+        self._busy = True
+        try:
+            if self._number is None:
+                self.recover()
+            yield from self._run(version)
+        except Fenced:
+            self._fenced = True
+            raise
+        finally:
+            self._busy = False
+
+    def close(self) -> None:
+        """Let go. What is decided is recovered by the next owner."""
+        self._producer.close()
+
+    def _run(self, version: int | None) -> Iterator[OutboxUnit]:
+        assert self._number is not None
+        with self._ledger.work() as work:
+            newest = self._ledger.read_owner(work, self._number)
+            self._check_version(version, newest)
+            reached(OutboxStep.BEGUN, self._prefix)
+            skipped = version is not None and version == newest
+            unit = OutboxUnit(work.session, self._producer.transaction, skipped=skipped)
+            try:
+                yield unit
+                if skipped:
+                    return
+                work.session.commit()  # flushes: what the database refuses is known before anything is prepared
+                prepared = unit._prepare()
+            except BaseException as error:
+                unit._discard(error)
+                raise
+            self._decide(work, prepared, version)
+        if prepared is not None:
+            self._finish(prepared)
+
+    def _check_version(self, version: int | None, newest: int | None) -> None:
+        if version is not None and newest is not None and version < newest:
+            raise ConfigError(
+                f"unit {version} of the outbox {self._prefix!r} is older than the newest one, {newest}. Nothing was"
+                " written. Versions only rise; a batch that begins from 0 again needs a prefix of its own.",
+                tag="OUTBOX_VERSION",
+            )
+
+    def _decide(self, work: Work, prepared: Prepared | None, version: int | None) -> None:
+        """Write the decision. Returns when it is durable."""
+        assert self._number is not None
+        try:
+            self._ledger.lock_owner(work, self._number, version)
+            if prepared is not None:
+                self._ledger.write(work, prepared)
+        except (SemelError, SQLAlchemyError) as error:
+            work.connection.invalidate() if _broken(error) else work.connection.rollback()
+            self._abort(prepared, error)
+            if isinstance(error, SemelError):
+                raise
+            raise AbortAndRetry(
+                f"the database refused the unit ({_briefly(error)}). Nothing of it is in the database, and its Kafka"
+                " rows are aborted. Run it again.",
+                tag="NOT_DECIDED",
+            ) from error
+        number, self._number = self._number, None  # whatever stops us in COMMIT, the next unit finds out
+        reached(OutboxStep.DECISION_SENT, self._prefix)
+        try:
+            work.connection.commit()
+        except SQLAlchemyError as error:
+            number = self._settle(prepared, error)
+        reached(OutboxStep.DECIDED, self._prefix)
+        self._number = number
+
+    def _settle(self, prepared: Prepared | None, lost: SQLAlchemyError) -> int:
+        """Find out what a COMMIT did that was not answered well. Returns the number of this owner, if it is decided.
+
+        The number is raised before the text is read: then that COMMIT cannot come any more.
+        """
+        if prepared is None:
+            raise lost
+        deadline = Deadline(_PATIENCE_MS)
+        while True:
+            try:
+                number = self._ledger.raise_own_number()
+                decided = number is not None and self._ledger.has(prepared)
+                break
+            except DBAPIError as error:
+                if deadline.passed:
+                    raise Retriable(
+                        f"the database has not said whether it has committed the unit ({_briefly(error)}). It is not"
+                        " known whether it was committed. The next unit, or recover(), finds out: use a version to"
+                        " write it again safely.",
+                        tag="OUTCOME_UNKNOWN",
+                    ) from lost
+                deadline.pause()
+        if number is None:
+            raise Fenced(
+                f"another outbox has taken over the prefix {self._prefix!r} while a COMMIT was not answered. It is not"
+                " known whether the unit was committed; the new owner has ended its Kafka rows as the database says."
+            )
+        if not decided:
+            self._number = number
+            self._abort(prepared, lost)
+            raise AbortAndRetry(
+                f"the database has not committed the unit ({_briefly(lost)}). Nothing of it is in the database, and its"
+                " Kafka rows are aborted. Run it again.",
+                tag="NOT_DECIDED",
+            ) from lost
+        return number
+
+    def _abort(self, prepared: Prepared | None, raised: BaseException) -> None:
+        if prepared is None:
+            return
+        try:
+            self._cluster.abort(prepared)
+        except SemelError as second:  # a successor may have ended it, and the next recovery will
+            raised.add_note(f"The prepared Kafka transaction was not aborted here: {second}")
+
+    def _finish(self, prepared: Prepared) -> None:
+        """Let Kafka follow the decision."""
+        number, self._number = self._number, None
+        try:
+            self._cluster.commit(prepared)
+        except Retriable as error:
+            raise Retriable(
+                "the unit is decided, and its rows are in the database. Kafka does not show its rows yet"
+                f" ({error.message:.200}). Do not write it again: the next unit, or recover(), commits them.",
+                tag="COMMIT_PENDING",
+            ) from error
+        try:
+            self._ledger.forget([prepared])
+        except DBAPIError as error:  # a repeated end is harmless: the next recovery forgets it
+            log.warning("the text of an ended unit of %r was not removed: %s", self._prefix, _briefly(error))
+            return
+        self._number = number
+
+    @contextmanager
+    def _database_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise Retriable(
+                f"the database does not answer the outbox {self._prefix!r} ({_briefly(error)}). Nothing was written."
+                " Look at the database, then call again.",
+                tag="DATABASE_AWAY",
+            ) from error
+
+
+def _broken(error: Exception) -> bool:
+    return isinstance(error, DBAPIError) and error.connection_invalidated
+
+
+def _briefly(error: Exception) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return f"{type(cause).__name__}: {str(cause).partition(chr(10))[0]:.150}"

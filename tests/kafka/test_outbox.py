@@ -1,0 +1,345 @@
+"""The outbox on SQLite and on a real PostgreSQL: rows of the database and of Kafka, both or neither."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+import semel
+import semel.steps
+from semel.database import Outbox
+from semel.sandbox import Sandbox
+from semel.sandbox.settings import TWO_PHASE_COMMIT
+from semel.steps import OutboxStep, Step
+from semel.testing.postgres import Postgres
+from semel.testing.records import read
+from semel.wire.api.transactions import list_transactions
+from tests.kafka.support.cut_commit import CommitProxy, Loses
+from tests.topics import create
+from tests.waiting import wait_for
+
+_numbers = count(1)
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Order(Base):
+    __tablename__ = "orders"
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Sandbox]:
+    soon = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    with Sandbox.start(settings={**TWO_PHASE_COMMIT, **soon}) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+@dataclass
+class Place:
+    """A database and a topic."""
+
+    brokers: Sandbox
+    url: str
+    topic: str
+    cluster: semel.Cluster
+
+    def engine(self) -> sa.Engine:
+        return sa.create_engine(self.url)
+
+    def outbox(self) -> Outbox:
+        return Outbox(self.engine(), self.cluster, self.topic)
+
+    def orders(self) -> list[int]:
+        with self.engine().connect() as connection:
+            found = connection.execute(sa.select(Order.number).where(Order.topic == self.topic))
+            return sorted(found.scalars())
+
+    def records(self) -> list[int]:
+        """What readers see now, whatever is open."""
+        seen = read(self.brokers.bootstrap_servers, [self.topic], {"value": "value"}, wait_for_open=False)
+        return sorted(int(value) for value in seen["value"].to_pylist())
+
+    def both(self) -> list[int]:
+        assert self.orders() == self.records(), "torn"
+        return self.orders()
+
+    def ongoing(self) -> list[str]:
+        listed = list_transactions(self.cluster._client, ["Ongoing"])
+        return [known for known in listed if known.startswith(f"{self.topic}.unit.")]
+
+    def write(
+        self, outbox: Outbox, number: int, version: int | None = None, *, topic: str = "", fails: bool = False
+    ) -> bool:
+        """Returns whether it was skipped."""
+        with outbox.unit(version=version) as unit:
+            unit.session.add(Order(topic=self.topic, number=number))
+            unit.send(topic or self.topic, pa.table({"value": [str(number)]}))
+            assert 1 / (not fails)
+        return unit.skipped
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, brokers: Sandbox, tmp_path: Path) -> Iterator[Place]:
+    sqlite = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path}/orders.db" if sqlite else request.getfixturevalue("postgres").url
+    yield from _place(brokers, url)
+
+
+@pytest.fixture
+def on_postgres(brokers: Sandbox, postgres: Postgres) -> Iterator[Place]:
+    yield from _place(brokers, postgres.url)
+
+
+def _place(brokers: Sandbox, url: str) -> Iterator[Place]:
+    topic = create(brokers.bootstrap_servers, f"outbox-{next(_numbers)}", 2)
+    Base.metadata.create_all(sa.create_engine(url))
+    with semel.Cluster({"bootstrap.servers": brokers.bootstrap_servers}) as cluster:
+        yield Place(brokers, url, topic, cluster)
+
+
+def at(monkeypatch: pytest.MonkeyPatch, where: Step, strike: Callable[[], object]) -> None:
+    """Do it once, when this process passes the step."""
+    left = [strike]
+
+    def observe(step: Step, detail: str) -> None:
+        if step is where and left:
+            left.pop()()
+
+    monkeypatch.setattr(semel.steps, "_observer", observe)
+
+
+def test_both_or_neither(place: Place) -> None:
+    outbox = place.outbox()
+    place.write(outbox, 1)
+    with pytest.raises(ZeroDivisionError):
+        place.write(outbox, 2, fails=True)
+    with pytest.raises(IntegrityError):
+        place.write(outbox, 1)
+    with pytest.raises(semel.ConfigError, match="UNKNOWN_TOPIC"):
+        place.write(outbox, 3, topic="nowhere")
+    place.write(outbox, 4)
+    with outbox.unit() as unit:  # what the user does with the session decides nothing
+        unit.send(place.topic, pa.table({"value": ["5"]}))
+        unit.session.add(Order(topic=place.topic, number=6))
+        unit.session.flush()
+        unit.session.rollback()
+        unit.session.add(Order(topic=place.topic, number=5))
+        unit.session.commit()
+    assert place.both() == [1, 4, 5]
+    assert (place.ongoing(), outbox.pending()) == ([], [])
+
+
+def test_one_side_alone(place: Place) -> None:
+    outbox = place.outbox()
+    with outbox.unit() as unit:
+        unit.session.add(Order(topic=place.topic, number=1))
+    with outbox.unit() as unit:
+        unit.send(place.topic, pa.table({"value": ["2"]}))
+    with outbox.unit():
+        pass
+    assert (place.orders(), place.records()) == ([1], [2])
+
+
+def test_a_version_is_written_once(place: Place) -> None:
+    outbox = place.outbox()
+    assert [place.write(outbox, number, version) for number, version in ((1, 0), (2, 7))] == [False, False]
+    assert place.write(place.outbox(), 3, 7), "skipped, by the next owner too"
+    outbox = place.outbox()
+    place.write(outbox, 4)
+    with pytest.raises(semel.ConfigError, match=r"OUTBOX_VERSION.*older than the newest one, 7"):
+        place.write(outbox, 5, 6)
+    place.write(outbox, 6, 8)
+    assert place.both() == [1, 2, 4, 6]
+
+
+def test_a_second_owner_stops_the_first(place: Place) -> None:
+    first, second = place.outbox(), place.outbox()
+    place.write(first, 1)
+    place.write(second, 2)
+    for _ in range(2):
+        with pytest.raises(semel.Fenced, match="another outbox has taken over"):
+            place.write(first, 3)
+    first.recover()
+    place.write(first, 4)
+    with pytest.raises(semel.Fenced):
+        place.write(second, 5)
+    assert place.both() == [1, 2, 4]
+
+
+def test_a_second_owner_that_comes_in_the_middle_of_a_unit(on_postgres: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends what the first one has prepared, and the first one's COMMIT is refused."""
+    first, second = on_postgres.outbox(), on_postgres.outbox()
+    on_postgres.write(first, 1)
+    at(monkeypatch, semel.steps.TwoPhaseStep.PREPARED, second.recover)
+    with pytest.raises(semel.Fenced, match="its Kafka rows are aborted"):
+        on_postgres.write(first, 2)
+    on_postgres.write(second, 3)
+    assert on_postgres.both() == [1, 3]
+    assert on_postgres.ongoing() == []
+
+
+@pytest.mark.parametrize("loses", ["request", "answer"])
+def test_a_commit_that_is_not_answered(on_postgres: Place, postgres: Postgres, loses: Loses) -> None:
+    """Lost with its answer it is done, and Kafka follows; lost before, nothing is there. Neither is guessed."""
+    with CommitProxy(postgres.port) as proxy:
+        engine = sa.create_engine(postgres.url.replace(str(postgres.port), str(proxy.port)))
+        outbox = Outbox(engine, on_postgres.cluster, on_postgres.topic)
+        on_postgres.write(outbox, 1)
+        with outbox.unit() as unit:
+            unit.session.add(Order(topic=on_postgres.topic, number=2))
+            unit.send(on_postgres.topic, pa.table({"value": ["2"]}))
+        with (
+            pytest.raises(semel.AbortAndRetry, match=r"NOT_DECIDED.*Run it again")
+            if loses == "request"
+            else _nothing_raised(),
+            outbox.unit() as unit,
+        ):
+            unit.session.add(Order(topic=on_postgres.topic, number=3))
+            unit.send(on_postgres.topic, pa.table({"value": ["3"]}))
+            proxy.arm(loses)
+        assert not proxy.armed, "no COMMIT came by"
+        on_postgres.write(outbox, 4)
+        engine.dispose()
+    assert on_postgres.both() == ([1, 2, 4] if loses == "request" else [1, 2, 3, 4])
+    assert on_postgres.ongoing() == []
+
+
+class _nothing_raised:  # noqa: N801
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("step", [OutboxStep.OWNER_LOCKED, OutboxStep.DECISION_SENT, OutboxStep.DECIDED])
+def test_postgresql_is_killed(
+    on_postgres: Place, postgres: Postgres, monkeypatch: pytest.MonkeyPatch, step: OutboxStep
+) -> None:
+    """It is back a moment later. A decision that was answered is there; what was not decided is written again."""
+    outbox = on_postgres.outbox()
+    on_postgres.write(outbox, 1)
+
+    back = threading.Timer(0.5, postgres.start)
+
+    def strike() -> None:
+        postgres.kill()
+        back.start()
+
+    at(monkeypatch, step, strike)
+    if step is OutboxStep.DECIDED:
+        on_postgres.write(outbox, 2)
+    else:
+        with pytest.raises(semel.AbortAndRetry, match="NOT_DECIDED"):
+            on_postgres.write(outbox, 2)
+        back.join()
+        on_postgres.write(outbox, 2)
+    back.join()
+    on_postgres.write(outbox, 3)
+    assert on_postgres.both() == [1, 2, 3]
+    assert on_postgres.ongoing() == []
+
+
+class _Died(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("mode", [True, "bounded"])
+def test_down_for_longer_than_the_timeout_after_the_decision(
+    place: Place, monkeypatch: pytest.MonkeyPatch, mode: Literal[True, "bounded"]
+) -> None:
+    """FLIP-319's appendix: in two-phase mode nothing is lost, in bounded mode it is said what was."""
+
+    def die() -> None:
+        raise _Died
+
+    short = {"bootstrap.servers": place.brokers.bootstrap_servers, "transaction.timeout.ms": 1_000}
+    with semel.Cluster(short) as cluster:
+        outbox = Outbox(place.engine(), cluster, place.topic, two_phase=mode)
+        at(monkeypatch, OutboxStep.DECIDED, die)
+        with pytest.raises(_Died):
+            place.write(outbox, 1)
+        with cluster.producer(f"{place.topic}-control", two_phase="bounded") as producer:
+            control = producer.transaction()
+            control.send(place.topic, pa.table({"value": ["0"]}))
+        wait_for(
+            lambda: (
+                not any(
+                    name.startswith(f"{place.topic}-control")
+                    for name in list_transactions(cluster._client, ["Ongoing"])
+                )
+            ),
+            "what was begun later has expired",
+        )
+        successor = Outbox(place.engine(), cluster, place.topic, two_phase=mode)
+        if mode is True:
+            successor.recover()
+        else:
+            with pytest.raises(semel.DataLoss, match=r"PREPARED_LOST.*1 rows.*Write these rows again"):
+                successor.recover()
+            (lost,) = successor.pending()
+            successor.forget(lost)
+        place.write(successor, 2)
+    assert place.orders() == [1, 2]
+    assert place.records() == ([1, 2] if mode is True else [2])
+
+
+def test_what_is_refused(brokers: Sandbox, postgres: Postgres, place: Place, tmp_path: Path) -> None:
+    """Before anything is written to either side."""
+    memory = sa.create_engine("sqlite://")
+    careless = sa.create_engine(f"sqlite:///{tmp_path}/careless.db")
+    sa.event.listen(careless, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=NORMAL"))
+    off = sa.create_engine(postgres.url, connect_args={"options": "-c synchronous_commit=off"})
+    for engine, setting in ((memory, "a file"), (careless, "synchronous=FULL"), (off, "synchronous_commit=on")):
+        with pytest.raises(semel.ConfigError, match=f"OUTBOX_NOT_DURABLE.*Set .*{setting}"):
+            place.write(Outbox(engine, place.cluster, place.topic), 1)
+    auto = sa.create_engine(place.url, isolation_level="AUTOCOMMIT")
+    with pytest.raises(semel.ConfigError, match="OUTBOX_AUTOCOMMIT"):
+        Outbox(auto, place.cluster, place.topic)
+    with pytest.raises(semel.ConfigError, match="OUTBOX_PREFIX"):
+        Outbox(place.engine(), place.cluster, "x" * 501)
+    outbox = place.outbox()
+    with outbox.unit() as unit, pytest.raises(semel.ConfigError, match="open already"), outbox.unit():
+        pass
+    assert not unit.skipped
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            place.write(outbox, 1)
+        except semel.ConfigError as error:
+            status = 0 if error.tag == "FORKED" else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (place.both(), place.ongoing()) == ([], [])
+
+
+def test_brokers_without_two_phase_commit(kafka: Sandbox, place: Place) -> None:
+    """Refused in two-phase mode, with nothing in the database; taken in bounded mode."""
+    create(kafka.bootstrap_servers, place.topic, 1)
+    with semel.Cluster({"bootstrap.servers": kafka.bootstrap_servers}) as plain:
+        with pytest.raises(semel.Unsupported, match=r"TWO_PHASE_OFF.*bounded"):
+            place.write(Outbox(place.engine(), plain, place.topic), 1)
+        place.write(Outbox(place.engine(), plain, place.topic, two_phase="bounded"), 2)
+    assert place.orders() == [2]
+    assert read(kafka.bootstrap_servers, [place.topic], {"value": "value"})["value"].to_pylist() == ["2"]
