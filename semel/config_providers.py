@@ -16,10 +16,10 @@ import javaproperties
 
 from semel.errors import ConfigError
 
-__all__ = ["PROVIDERS", "Providers"]
+__all__ = ["Providers", "resolve"]
 
 #: How properties of providers begin.
-PROVIDERS = "config.providers"
+_PROVIDERS = "config.providers"
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}]*?):)?([^}:]*)\}")
 _PACKAGE = "org.apache.kafka.common.config.provider."
 _NOTHING = "Nothing was read or written."
@@ -37,8 +37,8 @@ class Providers:
     def parse(cls, properties: Mapping[str, str]) -> Providers:
         """Take what begins with ``config.providers``. Raises :class:`ConfigError` for an unknown class or parameter."""
         named = {}
-        for name in filter(None, map(str.strip, properties.get(PROVIDERS, "").split(","))):
-            prefix = f"{PROVIDERS}.{name}."
+        for name in filter(None, map(str.strip, properties.get(_PROVIDERS, "").split(","))):
+            prefix = f"{_PROVIDERS}.{name}."
             given = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
             kind = given.pop("class", "").strip().removeprefix(_PACKAGE)
             if kind not in _KINDS:
@@ -76,6 +76,17 @@ class Providers:
             return text
 
         return _VARIABLE.sub(found, value) if "${" in value else value
+
+
+def resolve(properties: Mapping[str, str]) -> tuple[Providers, dict[str, str]]:
+    """The providers of a file, and its other properties with what their variables stand for.
+
+    Raises what :meth:`Providers.parse` and :meth:`Providers.resolve` raise. No value is in a message: it may be a
+    password.
+    """
+    said = {name: value for name, value in properties.items() if name.partition(".providers")[0] == "config"}
+    providers = Providers.parse(said)
+    return providers, providers.resolve({name: value for name, value in properties.items() if name not in said})
 
 
 def _file(allowed: str) -> _Find:

@@ -15,7 +15,7 @@ from pathlib import Path
 import javaproperties
 
 from semel.config import ClientConfig, nearest
-from semel.config_providers import Providers
+from semel.config_providers import Providers, resolve
 from semel.connect.plugins import converter
 from semel.errors import ConfigError, SemelError, Unsupported
 
@@ -111,9 +111,7 @@ class WorkerConfig:
         Raises :class:`ConfigError` for what is missing, unknown or wrong, :class:`Unsupported` for what is not there
         yet.
         """
-        said = {name: value for name, value in properties.items() if name.partition(".providers")[0] == "config"}
-        providers = Providers.parse(said)
-        given = providers.resolve({name: value for name, value in properties.items() if name not in said})
+        providers, given = resolve(properties)
         own = {name: given.pop(name).strip() for name in list(given) if name in _OWN}
         converters = {name: given.pop(name).strip() for name in list(given) if name.startswith(_CONVERTERS)}
         check_later(given, _LATER, _LATER_PREFIXES, "")

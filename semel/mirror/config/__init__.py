@@ -2,6 +2,5 @@
 
 - ``properties``: reads it as a whole: which flows it enables, by what clients, and what is refused in it.
 - ``keys``: its keys, each with what becomes of it.
-- ``providers``: values that stand for others, in files, directories or the environment (KIP-297).
 - ``flow_config``: what it asks for, flow by flow.
 """

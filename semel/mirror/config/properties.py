@@ -21,6 +21,7 @@ from pathlib import Path
 import javaproperties
 
 from semel.config import ClientConfig, nearest
+from semel.config_providers import resolve
 from semel.errors import ConfigError, SemelError
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.keys import (
@@ -36,7 +37,6 @@ from semel.mirror.config.keys import (
     is_shared,
     nothing,
 )
-from semel.mirror.config.providers import resolve
 from semel.mirror.policy import (
     DEFAULT_EXCLUDED,
     DEFAULT_EXCLUDED_CONFIGS,
@@ -65,7 +65,7 @@ def read_properties(path: Path, targets: Iterable[str] = ()) -> MirrorConfig:
             f"{path} cannot be read: {type(error).__name__}. Nothing was copied. Correct the path, or the file.",
             tag="MIRROR_FILE",
         ) from None
-    return _File(resolve(given)).config(tuple(targets))
+    return _File(resolve(given)[1]).config(tuple(targets))
 
 
 class _File:

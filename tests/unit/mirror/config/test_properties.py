@@ -7,10 +7,10 @@ from pathlib import Path
 import javaproperties
 import pytest
 
+from semel.config_providers import resolve
 from semel.errors import ConfigError, SemelError
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.properties import read_properties
-from semel.mirror.config.providers import resolve
 
 PLAIN = """
 clusters = A, B
@@ -199,12 +199,12 @@ MISTAKES = [
     ),
     (
         "config.providers = vault\nconfig.providers.vault.class = com.example.Vault",
-        "CONFIG_PROVIDER] config.providers.vault.class=com.example.Vault is a class of Java's",
+        "CONFIG_PROVIDER] config.providers.vault.class=com.example.Vault is not a known provider",
     ),
     (
         "config.providers = env\nconfig.providers.env.class = EnvVarConfigProvider\n"
         "B.ssl.key.password = ${env:NONE_OF_IT}",
-        "CONFIG_PROVIDER] B.ssl.key.password asks for ${env:NONE_OF_IT}, and config provider env does not have it",
+        "CONFIG_PROVIDER] B.ssl.key.password: ${env:NONE_OF_IT} is not found, or not allowed",
     ),
     ("use.defaults.from = source", "MIRROR_REFUSED] use.defaults.from=source would set the source's defaults"),
     ("A->B.on.data.loss = go on", "ON_DATA_LOSS] A->B.on.data.loss=go on is neither stop nor skip"),
@@ -278,4 +278,4 @@ def test_config_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def read_properties_as_given(tmp_path: Path, more: str) -> dict[str, str]:
-    return resolve(dict(javaproperties.loads(PLAIN + more)))
+    return resolve(dict(javaproperties.loads(PLAIN + more)))[1]
