@@ -29,7 +29,7 @@ from semel.transaction.two_phase import completion, recovery
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import Mode, TwoPhaseProducer
 from semel.transaction.two_phase.recovery import Recovered
-from semel.wire.api.transactions import TransactionDescription
+from semel.wire.api.describe_transactions import TransactionDescription
 from semel.wire.client import Client
 
 __all__ = ["Cluster", "End", "Start"]

@@ -8,7 +8,7 @@ with 51.
 from __future__ import annotations
 
 from semel.config import ClientConfig
-from semel.wire.api.transactions import describe
+from semel.wire.api.describe_transactions import describe
 from semel.wire.client import Client
 from tests.waiting import wait_for
 

@@ -25,8 +25,8 @@ from semel.transaction.takeover import progress_presence
 from semel.transaction.transactional_id import check_prefix
 from semel.wire.api import authorized_operations, topics
 from semel.wire.api.cluster_clock import Clock, controller_clock
+from semel.wire.api.describe_transactions import OPEN, describe
 from semel.wire.api.offsets import live_members
-from semel.wire.api.transactions import OPEN, describe
 from semel.wire.client import Client
 from semel.wire.error_codes import briefly
 from semel.wire.metadata import Topic, named

@@ -15,16 +15,9 @@ from dataclasses import dataclass
 from semel.errors import ConfigError, Retriable
 from semel.transaction.markers.wait import heal_command
 from semel.transaction.transactional_id import IdKind, Name, parse
+from semel.wire.api.describe_transactions import OPEN, TransactionDescription, describe, describe_all, open_transactions
 from semel.wire.api.offsets import LATEST, list_offsets
-from semel.wire.api.transactions import (
-    OPEN,
-    Identity,
-    TransactionDescription,
-    describe,
-    describe_all,
-    end,
-    open_transactions,
-)
+from semel.wire.api.transactions import Identity, end
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition, named

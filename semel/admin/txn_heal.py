@@ -23,8 +23,7 @@ from semel.transaction.progress.reader import read_everything
 from semel.transaction.progress.record import RecordedOutcome
 from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.transaction.transactional_id import parse
-from semel.wire.api.offsets import LATEST, list_offsets
-from semel.wire.api.transactions import (
+from semel.wire.api.describe_transactions import (
     OPEN,
     OpenTransaction,
     TransactionDescription,
@@ -34,6 +33,7 @@ from semel.wire.api.transactions import (
     open_transactions,
     write_markers,
 )
+from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition

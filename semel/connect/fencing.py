@@ -13,7 +13,8 @@ from semel.config import ClientConfig
 from semel.connect.config import WorkerConfig
 from semel.connect.stores.configs import ConfigStore
 from semel.errors import Retriable, SemelError
-from semel.wire.api.transactions import fence, list_transactions
+from semel.wire.api.describe_transactions import list_transactions
+from semel.wire.api.transactions import fence
 from semel.wire.client import Client
 
 __all__ = ["fence_generation", "fence_tasks", "transactional_id"]

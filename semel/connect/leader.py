@@ -14,7 +14,7 @@ from semel.connect.stores.config_format import Record
 from semel.connect.stores.internal_topics import record_table
 from semel.errors import Fenced, Retriable
 from semel.transaction.producer import Producer
-from semel.wire.api.transactions import describe
+from semel.wire.api.describe_transactions import describe
 from semel.wire.client import Client
 
 __all__ = ["Leader", "leader_id"]

@@ -21,7 +21,7 @@ from semel.steps import OutboxStep, reached
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import Mode
 from semel.transaction.two_phase.recovery import Recovered
-from semel.wire.api.transactions import TransactionDescription
+from semel.wire.api.describe_transactions import TransactionDescription
 from semel.wire.deadline import Deadline
 
 __all__ = ["Outbox"]

@@ -14,8 +14,9 @@ from uuid import UUID
 from semel.errors import AbortAndRetry, DataLoss, Retriable
 from semel.records.encode import SEQUENCES
 from semel.transaction.ticket import Written
+from semel.wire.api.describe_transactions import OpenTransaction, describe, open_transactions
 from semel.wire.api.offsets import EARLIEST, Listed, list_offsets
-from semel.wire.api.transactions import Identity, OpenTransaction, describe, open_transactions
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.error_codes import briefly

@@ -23,8 +23,9 @@ from semel.transaction.participant import Participant
 from semel.transaction.states import Event, State
 from semel.transaction.takeover import check_brokers
 from semel.transaction.ticket import GroupMetadata, Tickets, TicketTopic
+from semel.wire.api.describe_transactions import OpenTransaction, describe
 from semel.wire.api.offsets import committed
-from semel.wire.api.transactions import OpenTransaction, add_partitions, commit_offsets, describe, init_producer_id
+from semel.wire.api.transactions import add_partitions, commit_offsets, init_producer_id
 from semel.wire.client import Client
 from semel.wire.error_codes import name
 from semel.wire.metadata import Leaders, TopicPartition

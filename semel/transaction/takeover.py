@@ -22,7 +22,8 @@ from semel.transaction.ownership import Ownership
 from semel.transaction.progress.log import ProgressLog, check_not_moved
 from semel.transaction.progress.topic import Presence, ProgressTopic
 from semel.transaction.states import Event
-from semel.wire.api.transactions import describe, init_producer_id
+from semel.wire.api.describe_transactions import describe
+from semel.wire.api.transactions import init_producer_id
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import NoReturn
 
 import pyarrow as pa
@@ -20,14 +19,15 @@ from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
 from semel.transaction.output_topics import describe_output_topics
 from semel.transaction.ownership import Ownership, synchronized
 from semel.transaction.participant import Participant
-from semel.transaction.progress.log import ProgressRecord
+from semel.transaction.progress.log import ProgressRecord, complete
 from semel.transaction.progress.record import Progress
 from semel.transaction.states import Event, State
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, Tickets, TicketTopic, Written
-from semel.transaction.validation import check_offsets, check_partitions
-from semel.wire.api.transactions import Identity, add_partitions, commit_offsets, describe
+from semel.transaction.validation import check_not_progress_topic, check_offsets, check_partitions
+from semel.wire.api.describe_transactions import describe
+from semel.wire.api.transactions import Identity, add_partitions, commit_offsets
 from semel.wire.error_codes import name
-from semel.wire.metadata import TopicPartition, by_topic
+from semel.wire.metadata import TopicPartition
 
 __all__ = ["Transaction"]
 
@@ -99,7 +99,7 @@ class Transaction:
         check_partitions(partition for share in wanted for partition in share)
         wanted = [tuple(sorted(share)) for share in wanted]
         self._tickets.check_no_overlap(wanted)
-        self._check_not_progress_topic({topic for share in wanted for topic, _ in share})
+        check_not_progress_topic({topic for share in wanted for topic, _ in share}, self._own.progress.name)
         new = {topic for share in wanted for topic, _ in share} - self._topics.keys()
         known = topics or {}
         self._topics.update({topic: known[topic] for topic in new & known.keys()})
@@ -113,18 +113,6 @@ class Transaction:
                 )
         self._add({partition for share in wanted for partition in share})
         return [self._tickets.issue(self._own.identity, share, self._topics) for share in wanted]
-
-    def _check_not_progress_topic(self, wanted: Collection[str]) -> None:
-        """Its own record is there too, and begins at sequence 0 like theirs: the broker would keep one of the two and
-        answer OK to both.
-        """
-        if self._own.progress.name in wanted:
-            raise ConfigError(
-                f"{self._own.progress.name!r} holds the progress of this transaction, so its rows cannot go there"
-                " too. Nothing was sent for them. Write them to another topic, or keep the progress in another one"
-                " (progress_topic, in Spark progressTopic).",
-                tag="PROGRESS_TOPIC",
-            )
 
     @synchronized
     def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
@@ -234,7 +222,7 @@ class Transaction:
             self.abort()  # it may have begun all the same: partitions were asked for, and no answer came
             return self._own.identity, None, -1
         self._add(set())
-        recorded = self._record(progress)
+        recorded = complete(progress, self._own.committed, self._tickets.wrote, self._groups())
         written = self._write_progress(recorded)
         if self._offsets or recorded.forgotten:  # what is forgotten names no group for those who come later
             await_groups(self._own, self._offsets_by_group())
@@ -375,27 +363,11 @@ class Transaction:
             code = add_partitions(self._own.client, self._own.identity, wanted, self._own.deadline())
         return code
 
-    def _record(self, progress: Progress | None) -> Progress:
-        """What the record says: the caller's position, and where the rows lie."""
-        if progress is None:
-            before = self._own.committed.progress.batch if self._own.committed else None
-            progress = Progress(batch=0 if before is None else before + 1)
-        wrote: dict[str, dict[int, tuple[int, int]]] = {}
-        for (topic, index), w in sorted(self._tickets.wrote.items()):
-            wrote.setdefault(topic, {})[index] = (w.first, w.last)
-        # what a later version of semel has put into the record stays in it (PROTOCOL 1)
-        before_ours = self._own.committed.progress.extra if self._own.committed else {}
-        return replace(progress, wrote=wrote, groups=self._groups(), extra={**before_ours, **progress.extra})
-
-    def _groups(self) -> dict[str, dict[str, tuple[int, ...]]]:
+    def _groups(self) -> dict[str, set[TopicPartition]]:
         """Where this transaction commits offsets, and where former owners may have left some pending that nobody has
         looked at since.
         """
-        wanted = union(self._own.groups_to_check, self._offsets_by_group())
-        return {
-            group: {t: tuple(indexes) for t, indexes in by_topic(partitions).items()}
-            for group, partitions in wanted.items()
-        }
+        return union(self._own.groups_to_check, self._offsets_by_group())
 
     def _offsets_by_group(self) -> dict[str, set[TopicPartition]]:
         return union(*({group.id: offsets.keys()} for group, offsets in self._offsets.items()))

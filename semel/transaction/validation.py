@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import SupportsIndex
 
 from semel.errors import ConfigError
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["check_offsets", "check_partitions"]
+__all__ = ["check_not_progress_topic", "check_offsets", "check_partitions"]
 
 
 def check_partitions(given: Iterable[object]) -> None:
@@ -36,3 +36,16 @@ def check_offsets(given: Mapping[TopicPartition, int]) -> None:
 
 def _is_whole(number: object) -> bool:
     return isinstance(number, SupportsIndex) and not isinstance(number, bool)
+
+
+def check_not_progress_topic(wanted: Collection[str], progress_topic: str) -> None:
+    """Check that no rows go to the topic that keeps the transaction's own record. That begins at sequence 0 as they
+    do: the broker would keep one of the two and answer OK to both.
+    """
+    if progress_topic in wanted:
+        raise ConfigError(
+            f"{progress_topic!r} holds the progress of this transaction, so its rows cannot go there too. Nothing was"
+            " sent for them. Write them to another topic, or keep the progress in another one (progress_topic, in Spark"
+            " progressTopic).",
+            tag="PROGRESS_TOPIC",
+        )

@@ -20,7 +20,7 @@ from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.postgres import Postgres
 from semel.testing.program import Program, run_until_done
 from semel.testing.records import read
-from semel.wire.api.transactions import list_transactions
+from semel.wire.api.describe_transactions import list_transactions
 from semel.wire.client import Client
 from tests.crash.support.outbox_program import orders, rows
 from tests.topics import create

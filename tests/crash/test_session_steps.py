@@ -23,7 +23,7 @@ from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, ParticipantStep, SessionStep, Step
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import History, assert_exactly_once, check
-from semel.wire.api.transactions import open_transactions
+from semel.wire.api.describe_transactions import open_transactions
 from semel.wire.client import Client
 from tests.crash.support.forked_owners import Nursery
 from tests.crash.support.session_worker import PARTITIONS, SessionJob, position

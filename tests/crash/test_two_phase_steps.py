@@ -17,7 +17,7 @@ from semel.steps import TwoPhaseStep
 from semel.testing.crash import CrashPlan, CrashPoint
 from semel.testing.program import run_until_done
 from semel.testing.records import read
-from semel.wire.api.transactions import list_transactions
+from semel.wire.api.describe_transactions import list_transactions
 from semel.wire.client import Client
 from tests.crash.support.two_phase_program import rows
 from tests.topics import create

@@ -21,6 +21,7 @@ from semel.records.codecs import Codec
 from semel.records.encode import encode
 from semel.sandbox import Sandbox
 from semel.wire.api import transactions
+from semel.wire.api.describe_transactions import describe
 from semel.wire.api.produce import Appender
 from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
@@ -105,7 +106,7 @@ def test_a_connection_that_never_initialised_may_write_and_end(raw: Raw) -> None
 def test_an_explicit_add_takes_all_partitions_at_once_and_writers_need_no_coordinator(raw: Raw) -> None:
     identity = raw.init()
     assert raw.add_once(identity, 0, 1, 2, 3) == 0
-    before = transactions.describe(raw.client, raw.id)
+    before = describe(raw.client, raw.id)
     assert before is not None
     assert set(before.partitions) == set(raw.at(0, 1, 2, 3))
     assert raw.produce(identity, ["version 12"], index=2) == (0, 0)
@@ -119,7 +120,7 @@ def test_an_explicit_add_takes_all_partitions_at_once_and_writers_need_no_coordi
     )
     appender.submit(((raw.topic, 3), batch) for batch in batches)
     appender.flush()
-    assert transactions.describe(raw.client, raw.id) == before
+    assert describe(raw.client, raw.id) == before
     assert raw.end(identity, commit=True)[0] == 0
 
 

@@ -15,7 +15,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 from semel.read.raw_log import EndMarker, LogRecord, read_raw
 from semel.records.header import scan
 from semel.sandbox import Sandbox
-from semel.wire.api import transactions
+from semel.wire.api.describe_transactions import describe
 from semel.wire.api.fetch import Position, fetch
 from semel.wire.api.offsets import EARLIEST, list_offsets
 from tests.coordinator import ABORTED, wait_until_ended
@@ -97,7 +97,7 @@ def test_an_id_that_expired_unused_is_unknown_and_comes_back_as_another_producer
     identity = hasty.init()
     hasty.add(identity, 0)
     _, following = hasty.end(identity, commit=True)
-    wait_for(lambda: transactions.describe(hasty.client, hasty.id) is None, "the expiry of the id")
+    wait_for(lambda: describe(hasty.client, hasty.id) is None, "the expiry of the id")
     for commit in (True, False):
         assert hasty.end(following, commit=commit)[0] == UNKNOWN_ID
     assert hasty.add(following, 0) == UNKNOWN_ID

@@ -17,7 +17,7 @@ import semel
 from semel.sandbox import Sandbox
 from semel.testing.records import read
 from semel.transaction.progress.topic import ProgressTopic
-from semel.wire.api.transactions import open_transactions
+from semel.wire.api.describe_transactions import open_transactions
 from semel.wire.metadata import Partition
 from tests.crash.support.broker_faults import leader_of
 from tests.kafka.support.truncate_log import cut_log

@@ -19,8 +19,9 @@ from semel.sandbox import Sandbox
 from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.transaction.markers.wait import wait_for_markers
 from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
+from semel.wire.api.describe_transactions import open_transactions
 from semel.wire.api.offsets import LATEST, list_offsets
-from semel.wire.api.transactions import Identity, open_transactions
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata_cache import newest_leaders

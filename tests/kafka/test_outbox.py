@@ -24,7 +24,7 @@ from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.steps import OutboxStep, Step
 from semel.testing.postgres import Postgres
 from semel.testing.records import read
-from semel.wire.api.transactions import list_transactions
+from semel.wire.api.describe_transactions import list_transactions
 from tests.kafka.support.cut_commit import CommitProxy, Loses
 from tests.topics import create
 from tests.waiting import wait_for

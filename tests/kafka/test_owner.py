@@ -21,7 +21,8 @@ from semel.transaction.participant import Participant
 from semel.transaction.producer import Producer
 from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
 from semel.transaction.progress.topic import DEFAULT_TOPIC
-from semel.wire.api.transactions import Identity, describe, open_transactions
+from semel.wire.api.describe_transactions import describe, open_transactions
+from semel.wire.api.transactions import Identity
 from tests.kafka.support.other_client import delete, topic_id
 from tests.kafka.support.raw_producer import CONCURRENT, Raw
 from tests.waiting import wait_for

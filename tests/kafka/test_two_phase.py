@@ -17,8 +17,8 @@ from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.testing.records import read
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import TwoPhaseProducer
+from semel.wire.api.describe_transactions import TransactionDescription, describe, list_transactions
 from semel.wire.api.offsets import LATEST, list_offsets
-from semel.wire.api.transactions import TransactionDescription, describe, list_transactions
 from tests.kafka.support.other_client import delete_records
 from tests.kafka.support.truncate_log import cut_log
 from tests.topics import create

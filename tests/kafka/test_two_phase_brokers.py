@@ -18,7 +18,7 @@ from semel.steps import Step, TwoPhaseStep
 from semel.testing.proxy.fault_proxy import Fault, FaultProxy
 from semel.testing.records import read
 from semel.transaction.two_phase.prepared import Prepared
-from semel.wire.api.transactions import list_transactions, open_transactions
+from semel.wire.api.describe_transactions import list_transactions, open_transactions
 from semel.wire.target import TransactionCoordinator
 from tests.crash.support.broker_faults import node_of, wait_whole
 from tests.kafka.support.leaderless_cluster import Frail, frail

@@ -23,7 +23,8 @@ from semel.cli import app
 from semel.transaction.markers.wait import hanging_transactions
 from semel.transaction.progress.record import RecordedOutcome
 from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
-from semel.wire.api.transactions import fence, open_transactions, write_markers
+from semel.wire.api.describe_transactions import open_transactions, write_markers
+from semel.wire.api.transactions import fence
 from semel.wire.deadline import Deadline
 from tests.crash.support.last_epochs import LAST_EPOCH, use_up
 from tests.kafka.support.leaderless_cluster import APP, MAY_HEAL, Names

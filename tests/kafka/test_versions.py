@@ -23,7 +23,8 @@ from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.transaction.progress.topic import DEFAULT_TOPIC
-from semel.wire.api.transactions import Identity, describe
+from semel.wire.api.describe_transactions import describe
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 from tests.crash.support.forked_owners import Nursery
 from tests.crash.support.pipeline import FENCED, PARTITIONS, Job, copy_next, position, write_here

@@ -16,8 +16,9 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, Fenced, Retriable, Unsupported
 from semel.sandbox import Sandbox
 from semel.wire.api import topics
+from semel.wire.api.describe_transactions import describe, list_transactions, open_transactions
 from semel.wire.api.offsets import EARLIEST, LATEST, committed, end_of_epoch, list_offsets, live_members
-from semel.wire.api.transactions import describe, fence, list_transactions, open_transactions
+from semel.wire.api.transactions import fence
 from semel.wire.client import Client
 from semel.wire.metadata import Metadata
 from semel.wire.metadata_cache import newest_leaders

@@ -19,8 +19,9 @@ from semel.read.raw_log import written_by
 from semel.steps import OwnerStep, Step
 from semel.transaction.group_offsets import offsets_partition
 from semel.transaction.progress.topic import ProgressTopic
+from semel.wire.api.describe_transactions import describe, open_transactions
 from semel.wire.api.offsets import committed
-from semel.wire.api.transactions import add_partitions, describe, fence, open_transactions
+from semel.wire.api.transactions import add_partitions, fence
 from tests.crash.support.last_epochs import LAST_EPOCH, use_up
 from tests.kafka.support.leaderless_cluster import MAY_HEAL, Frail, Names
 from tests.kafka.support.lost_markers import Died, Left, Scene, Stage, cluster, go_on, scene_of, write_as

@@ -22,7 +22,8 @@ from semel.sandbox import Node, Sandbox
 from semel.transaction.markers.wait import wait_for_markers
 from semel.transaction.progress.settings import PARTITIONS
 from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
-from semel.wire.api.transactions import Identity, open_transactions
+from semel.wire.api.describe_transactions import open_transactions
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from tests.crash.support.broker_faults import finish, leader_of, live, wait_whole

@@ -19,7 +19,7 @@ from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.transaction.producer import Producer
 from semel.transaction.progress.record import Progress
 from semel.transaction.ticket import Receipt, Ticket
-from semel.wire.api.transactions import describe
+from semel.wire.api.describe_transactions import describe
 from tests.crash.support.pipeline import Job, copy_next, position, write_here
 from tests.crash.support.pipeline_checks import assert_whole, new_job
 from tests.kafka.support.delete_front import cut

@@ -22,7 +22,8 @@ from semel.transaction.ownership import Ownership
 from semel.transaction.progress.record import RecordedOutcome
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.states import State
-from semel.wire.api.transactions import OpenTransaction, describe, end, marker_of, write_markers
+from semel.wire.api.describe_transactions import OpenTransaction, describe, marker_of, write_markers
+from semel.wire.api.transactions import end
 from semel.wire.error_codes import name
 from semel.wire.metadata import Leaders, TopicPartition
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from semel.read.raw_log import end_behind, written_by
 from semel.transaction.progress.log import ProgressLog, ProgressRecord
-from semel.wire.api.transactions import OpenTransaction
+from semel.wire.api.describe_transactions import OpenTransaction
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition

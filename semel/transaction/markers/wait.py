@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from semel.errors import AbortAndRetry, DataLoss, Fenced, Retriable, SemelError
+from semel.wire.api.describe_transactions import OPEN, OpenTransaction, describe_all, open_transactions
 from semel.wire.api.offsets import LATEST, list_offsets
-from semel.wire.api.transactions import OPEN, Identity, OpenTransaction, describe_all, open_transactions
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.error_codes import briefly

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from semel.errors import ConfigError
 from semel.read.raw_log import EndMarker, LogRecord
 from semel.transaction.progress.record import Progress, RecordedOutcome, claimed_from, key_head
-from semel.wire.metadata import TopicPartition
+from semel.transaction.ticket import Written
+from semel.wire.metadata import TopicPartition, by_topic
 
-__all__ = ["ProgressLog", "ProgressRecord", "check_not_moved", "parse_progress_log"]
+__all__ = ["ProgressLog", "ProgressRecord", "check_not_moved", "complete", "parse_progress_log"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,27 @@ class ProgressLog:
         otherwise does not count.
         """
         return next((d.committed for d in self.decided if (d.producer_id, d.epoch) == (producer_id, epoch)), None)
+
+
+def complete(
+    progress: Progress | None,
+    before: ProgressRecord | None,
+    wrote: Mapping[TopicPartition, Written],
+    groups: Mapping[str, Collection[TopicPartition]],
+) -> Progress:
+    """The record that a transaction writes: the caller's position, or the number after the one before; where its rows
+    lie; and the partitions whose offsets it commits.
+    """
+    if progress is None:
+        last = before.progress.batch if before is not None else None
+        progress = Progress(batch=0 if last is None else last + 1)
+    rows: dict[str, dict[int, tuple[int, int]]] = {}
+    for (topic, index), one in sorted(wrote.items()):
+        rows.setdefault(topic, {})[index] = (one.first, one.last)
+    at = {group: {t: tuple(indexes) for t, indexes in by_topic(parts).items()} for group, parts in groups.items()}
+    # what a later version of semel has put into the record stays in it (PROTOCOL 1)
+    kept = before.progress.extra if before is not None else {}
+    return replace(progress, wrote=rows, groups=at, extra={**kept, **progress.extra})
 
 
 def parse_progress_log(events: Iterable[LogRecord | EndMarker], key: bytes, where: str) -> ProgressLog:

@@ -18,15 +18,9 @@ from semel.transaction.markers.wait import wait_for_markers
 from semel.transaction.ownership import protocol_deadline
 from semel.transaction.ticket import Written
 from semel.transaction.two_phase.prepared import Prepared
+from semel.wire.api.describe_transactions import OpenTransaction, marker_of, open_transactions, write_markers
 from semel.wire.api.offsets import EARLIEST, list_offsets
-from semel.wire.api.transactions import (
-    Identity,
-    OpenTransaction,
-    end,
-    marker_of,
-    open_transactions,
-    write_markers,
-)
+from semel.wire.api.transactions import Identity, end
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.error_codes import name

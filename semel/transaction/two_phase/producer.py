@@ -19,7 +19,8 @@ from semel.transaction.ownership import DEFAULT_TIMEOUT_MS, longest_timeout_ms, 
 from semel.transaction.takeover import check_brokers
 from semel.transaction.transactional_id import check_prefix, unit_id
 from semel.transaction.two_phase.unit import Unit
-from semel.wire.api.transactions import Identity, describe, open_transactions
+from semel.wire.api.describe_transactions import describe, open_transactions
+from semel.wire.api.transactions import Identity
 from semel.wire.api.two_phase import ANSWER_LOST, init_unit
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline

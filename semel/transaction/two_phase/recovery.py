@@ -15,7 +15,8 @@ from semel.transaction.ownership import protocol_deadline
 from semel.transaction.transactional_id import IdKind, check_prefix, parse
 from semel.transaction.two_phase.completion import await_end, check_cluster, commit
 from semel.transaction.two_phase.prepared import Prepared
-from semel.wire.api.transactions import Identity, TransactionDescription, describe_all, end
+from semel.wire.api.describe_transactions import TransactionDescription, describe_all
+from semel.wire.api.transactions import Identity, end
 from semel.wire.client import Client
 
 __all__ = ["Recovered", "recover"]

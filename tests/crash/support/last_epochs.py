@@ -16,7 +16,8 @@ from kafka.protocol.producer import InitProducerIdRequest
 import semel
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
-from semel.wire.api.transactions import describe, fence
+from semel.wire.api.describe_transactions import describe
+from semel.wire.api.transactions import fence
 from semel.wire.client import Client
 from semel.wire.target import TransactionCoordinator
 

@@ -27,16 +27,9 @@ from semel.transaction.markers.wait import EndedTransaction
 from semel.transaction.producer import Producer
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.transaction import Transaction
+from semel.wire.api.describe_transactions import describe, open_transactions
 from semel.wire.api.produce import Appender
-from semel.wire.api.transactions import (
-    Identity,
-    add_partitions,
-    describe,
-    end,
-    fence,
-    init_producer_id,
-    open_transactions,
-)
+from semel.wire.api.transactions import Identity, add_partitions, end, fence, init_producer_id
 from semel.wire.client import Client
 from tests.crash.support.last_epochs import own
 from tests.kafka.support.leaderless_cluster import Frail, Names, frail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from semel.wire.api.transactions import OpenTransaction
+from semel.wire.api.describe_transactions import OpenTransaction
 from semel.wire.metadata import Leaders, TopicPartition
 
 

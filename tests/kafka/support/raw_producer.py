@@ -18,6 +18,7 @@ from semel.records.encode import encode
 from semel.testing.records import read
 from semel.transaction.ticket import GroupMetadata
 from semel.wire.api import topics, transactions
+from semel.wire.api.describe_transactions import open_transactions
 from semel.wire.api.offsets import LATEST, committed, list_offsets
 from semel.wire.api.transactions import Identity
 from semel.wire.api_versions import Versions
@@ -70,9 +71,7 @@ class Raw:
 
     def settled(self, *indexes: int) -> None:
         """Wait until nothing is open on these partitions."""
-        wait_for(
-            lambda: not any(transactions.open_transactions(self.client, self.at(*indexes)).values()), "the markers"
-        )
+        wait_for(lambda: not any(open_transactions(self.client, self.at(*indexes)).values()), "the markers")
 
     # ---- once
 
