@@ -56,7 +56,7 @@ class Worker:
                 " of its own.",
                 tag="SAME_NAME",
             )
-        if not connectors and not self.config.listeners:
+        if not connectors and self.config.config_topic is None and not self.config.listeners:
             raise ConfigError(
                 "there are no connectors, and no listeners for REST to create one. Nothing was started. Give files of"
                 " connectors, or config.storage.topic and status.storage.topic.",

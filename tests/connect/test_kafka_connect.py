@@ -10,6 +10,7 @@ from semel.sandbox import Sandbox
 from semel.testing.records import arrived
 from tests.connect.support.kafka_connect import kafka_connect
 from tests.connect.support.lines import Lines
+from tests.connect.support.rest import Rest, semel_connect
 from tests.connect.support.running import Running
 from tests.waiting import wait_for
 
@@ -47,3 +48,36 @@ def test_each_goes_on_where_the_other_stopped(spark: SparkSession, kafka: Sandbo
 
 def _read(path: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in path.read_text().splitlines())
+
+
+def test_each_takes_the_others_connectors(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    """All three topics: a connector that one of them was told, its state and its offsets are the other's too."""
+    lines = Lines.prepare(kafka.bootstrap_servers, tmp_path / "files", 1, 300, exactly_once_source_support="enabled")
+    (name,) = lines.names
+    worker, connector = _read(lines.worker), _read(lines.properties(name))
+
+    def more(text: str) -> None:
+        with lines.file(name).open("a") as file:
+            file.writelines(f"{text} {number}\n" for number in range(100))
+        wanted = len(lines.expected(name))
+        wait_for(lambda: arrived(lines.servers, name) >= wanted, f"{wanted} lines", 90)
+
+    with semel_connect(spark, worker) as address:
+        rest = Rest("semel", address, lines.servers, worker, tmp_path)
+        assert rest.ask("POST", "/connectors", {"name": name, "config": connector})[0] == 201
+        more("for semel")
+    with kafka_connect(worker, tmp_path / "connect") as theirs:
+        more("for Kafka's own")
+        rest = Rest("kafka", theirs.address, lines.servers, worker, tmp_path)
+        assert rest.ask("GET", f"/connectors/{name}/config")[1] == connector
+        rest.wait_states(name, "RUNNING", "RUNNING")
+        assert rest.ask("PUT", f"/connectors/{name}/config", {**connector, "batch.size": "50"})[0] == 200
+        assert rest.ask("PUT", f"/connectors/{name}/pause")[0] == 202
+        rest.wait_states(name, "PAUSED", "PAUSED")
+    with semel_connect(spark, worker) as address:
+        rest = Rest("semel", address, lines.servers, worker, tmp_path)
+        rest.wait_states(name, "PAUSED", "PAUSED")
+        assert rest.ask("GET", f"/connectors/{name}/config")[1]["batch.size"] == "50"
+        assert rest.ask("PUT", f"/connectors/{name}/resume")[0] == 202
+        more("for semel again")
+    lines.check_exact()

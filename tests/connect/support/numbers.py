@@ -52,3 +52,38 @@ class NumbersTask(SourceTask):
         if how == "nested":
             return [SourceRecord(self.config["topic"], "x", self.partition, {"next": {"deep": 1}})]
         return None
+
+
+class Chosen(SourceConnector):
+    """Counts to a limit, ten numbers a poll, and says itself where its transactions end: behind each seventh number,
+    and at once behind those that it discards.
+    """
+
+    config: ClassVar[Mapping[str, type | Setting]] = {"topic": str, "limit": int}
+
+    def task(self) -> SourceTask:
+        return ChosenTask()
+
+    def exactly_once_support(self, config: Mapping[str, Any]) -> bool:
+        return True
+
+    def can_define_transaction_boundaries(self, config: Mapping[str, Any]) -> bool:
+        return True
+
+
+class ChosenTask(SourceTask):
+    def start(self, config: Mapping[str, Any], context: TaskContext) -> None:
+        self.config, self.transaction = config, context.transaction
+        self.next = (context.offset({"id": "chosen"}) or {"next": 0})["next"]
+
+    def poll(self) -> Any:
+        records = []
+        assert self.transaction is not None
+        for number in range(self.next, min(self.next + 10, self.config["limit"])):
+            record = SourceRecord(self.config["topic"], str(number), {"id": "chosen"}, {"next": number + 1})
+            records.append(record)
+            if number % 7 == 6:
+                discarded = number % 21 == 20
+                (self.transaction.abort_transaction if discarded else self.transaction.commit_transaction)(record)
+        self.next += len(records)
+        return records
