@@ -18,6 +18,7 @@ for; what is only held in memory is made twice when the batch is handed out agai
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Generator, Iterator, Sequence
@@ -82,15 +83,20 @@ class Session:
             instance=group_instance_id,
             session_timeout_ms=session_timeout_ms,
             max_poll_interval_ms=max_poll_interval_ms,
+            on_revoked=self._abort_early,
         )
+        self._revoking = threading.Lock()
         self._ready = False
         self._assigned: Assignment | None = None
         self._batches: Generator[pa.RecordBatch | None, None, None] | None = None
-        #: Behind what was handed out, and where the group stands.
+        #: Behind what was handed out, where this transaction begins, and where the group stands.
         self._read: dict[TopicPartition, int] = {}
+        self._began: dict[TopicPartition, int] = {}
         self._stands: dict[TopicPartition, int] = {}
         #: Whether something was handed out or sent since the last commit.
         self._used = False
+        #: Where the group stood when a transaction last timed out.
+        self._expired_at: dict[TopicPartition, int] = {}
 
     def __enter__(self) -> Session:
         return self
@@ -159,6 +165,8 @@ class Session:
     def _follow(self) -> None:
         """Take part in the group, and read what it assigns now, from where it stands."""
         now = self._member.poll()
+        with self._revoking:  # what the consumer's thread has begun there is over before this one goes on
+            pass
         if now == self._assigned:
             return
         self._abandon("the group rebalances")
@@ -172,7 +180,7 @@ class Session:
             Range(topic, id_text(known[topic].id), index, start, NO_END) for (topic, index), start in stands.items()
         ]
         check_ranges(self._client, ranges, fail_on_data_loss=True, advice=_ADVICE)
-        self._assigned, self._read = assigned, dict(stands)
+        self._assigned, self._read, self._began = assigned, dict(stands), stands
         reached(SessionStep.POSITIONS_READ, self._transactional_id)
         if ranges:
             reader = Reader(
@@ -267,6 +275,7 @@ class Session:
             self._give_up(error)
             raise
         self._stands.update(offsets)
+        self._began.update(offsets)
         reached(SessionStep.COMMITTED, self._transactional_id)
         return True
 
@@ -287,9 +296,38 @@ class Session:
 
     # ---- giving up
 
+    def _abort_early(self) -> None:
+        """Abort before others get the partitions, so that they do not wait for this transaction.
+
+        Safe since this session's own thread waits in :meth:`GroupMember.poll` then. Where the brokers do not answer,
+        nothing is lost: what is open is aborted again after the rebalance, or by its timeout.
+        """
+        with self._revoking:
+            try:
+                self._producer.abort()
+            except SemelError as error:
+                log.warning("session %r: the abort before a rebalance failed: %s", self._transactional_id, error)
+
+    def _warn_of_expiry(self) -> None:
+        """A batch that takes longer than the timeout is aborted each time: that is said, from the second time on."""
+        began = {partition: at for partition, at in self._began.items() if self._read[partition] != at}
+        if began and began == self._expired_at:
+            first, at = min(began.items())
+            log.warning(
+                "session %r: the transaction that begins at offset %d of %s-%d has timed out again. Nothing of it is"
+                " visible, and its rows are handed out once more. Commit more often, take fewer rows at a time"
+                " (max_poll_records), or raise transaction.timeout.ms.",
+                self._transactional_id,
+                at,
+                *first,
+            )
+        self._expired_at = began
+
     def _lost(self, error: AbortAndRetry) -> None:
         """The transaction was aborted: begin again where the group stands."""
         self._used = True
+        if error.tag == "EXPIRED":
+            self._warn_of_expiry()
         self._abandon(error.message)
         if error.tag == "FENCED_INSTANCE_ID":
             raise Fenced(
@@ -322,7 +360,7 @@ class Session:
 
     def _forget(self) -> None:
         self._assigned = self._batches = None
-        self._read, self._stands, self._used = {}, {}, False
+        self._read, self._began, self._stands, self._used = {}, {}, {}, False
 
     def close(self) -> None:
         """Abort what was not committed, and leave the group (a static member stays until its session times out)."""
