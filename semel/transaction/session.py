@@ -21,8 +21,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -39,7 +39,7 @@ from semel.wire.client import Client
 from semel.wire.groups import Assignment, GroupMember
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["Session"]
+__all__ = ["AssignmentListener", "Session"]
 
 log = logging.getLogger("semel.transaction")
 
@@ -49,6 +49,16 @@ _RESETS: dict[str, Earliest | Latest] = {"earliest": Earliest(), "latest": Lates
 #: What the group answers when it has gone on without this member.
 _NOT_A_MEMBER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
 _ADVICE = "Set the group's offsets where reading is to go on, on purpose, while none of its members runs."
+
+
+class AssignmentListener(Protocol):
+    """Who keeps something beside the partitions that a session reads. Called in the thread that polls."""
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Before the first row of these is handed out, once nothing that a predecessor did is open any more."""
+
+    def abandoned(self) -> None:
+        """All that was not committed is gone, and so is the assignment."""
 
 
 class Session:
@@ -67,6 +77,8 @@ class Session:
         max_poll_interval_ms: int = 300_000,
         headers: bool = False,
         max_poll_records: int = MAX_ROWS,
+        assignors: Sequence[str] = ("range", "roundrobin"),
+        listener: AssignmentListener | None = None,
     ) -> None:
         _check(group, topics, auto_offset_reset)
         self.group = group
@@ -83,8 +95,10 @@ class Session:
             instance=group_instance_id,
             session_timeout_ms=session_timeout_ms,
             max_poll_interval_ms=max_poll_interval_ms,
+            assignors=assignors,
             on_revoked=self._abort_early,
         )
+        self._listener = listener
         self._revoking = threading.Lock()
         self._ready = False
         self._assigned: Assignment | None = None
@@ -180,6 +194,8 @@ class Session:
             Range(topic, id_text(known[topic].id), index, start, NO_END) for (topic, index), start in stands.items()
         ]
         check_ranges(self._client, ranges, fail_on_data_loss=True, advice=_ADVICE)
+        if self._listener is not None:
+            self._listener.assigned(assigned.partitions)
         self._assigned, self._read, self._began = assigned, dict(stands), stands
         reached(SessionStep.POSITIONS_READ, self._transactional_id)
         if ranges:
@@ -222,8 +238,23 @@ class Session:
 
     # ---- writing
 
-    def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
+    @property
+    def written(self) -> Mapping[TopicPartition, int]:
+        """The last offset that the last commit has written to each partition."""
+        return self._producer.written
+
+    def send(
+        self,
+        topic: str,
+        rows: pa.Table | pa.RecordBatch,
+        *,
+        wait: bool = True,
+        partitions: Collection[int] | None = None,
+    ) -> None:
         """Write rows into the transaction. Columns as for :meth:`~semel.transaction.participant.Participant.send`.
+
+        Acknowledged when it returns; without ``wait`` :meth:`commit` waits for that. ``partitions`` are those of the
+        topic that the transaction writes, if not all of them; the first call for a topic says so.
 
         Where the transaction is gone (it timed out, or the group has rebalanced), nothing is written: the next
         :meth:`commit` says so, and the rows that these were made of are handed out again. Raises :class:`ConfigError`
@@ -234,7 +265,7 @@ class Session:
             return
         self._used = True
         try:
-            self._producer.send(topic, rows)
+            self._producer.send(topic, rows, wait=wait, partitions=partitions)
         except AbortAndRetry as error:
             self._lost(error)
             return
@@ -278,6 +309,10 @@ class Session:
         self._began.update(offsets)
         reached(SessionStep.COMMITTED, self._transactional_id)
         return True
+
+    def abort(self, reason: str) -> None:
+        """Abort what was not committed, for a ``reason`` that is logged. Its rows are handed out again."""
+        self._abandon(reason)
 
     def _commit_empty(self) -> None:
         """Commit positions that moved over markers and aborted rows alone: nobody is handed a batch for them, and the
@@ -356,6 +391,8 @@ class Session:
         if self._batches is not None:
             self._batches.close()
         self._forget()
+        if self._listener is not None:
+            self._listener.abandoned()
         reached(SessionStep.ABANDONED, self._transactional_id)
 
     def _forget(self) -> None:

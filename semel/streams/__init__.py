@@ -1,0 +1,17 @@
+"""Streams: functions, state, windows and joins over topics, where state, output and offsets commit together.
+
+- ``app``: an application and its settings; ``stream``: what its topology is built of, in Kafka Streams' words.
+- ``windows``, ``serdes``, ``rows``: windows of time, serialisation, and rows on their way.
+- ``topology``: nodes, their names, and the sub-topologies that they form.
+- ``operators`` (without state), ``stateful``, ``folds``, ``grouped_values``: what nodes do, on Arrow batches.
+- ``task``: a sub-topology for one partition; ``worker``: a member of the group, with its tasks and one transaction.
+- ``store``, ``rocks``, ``changelog``: state, what is committed of it on RocksDB, and restoring it.
+- ``topics``: the topics that belong to an application.
+- ``testing``: a driver without a broker.
+"""
+
+from semel.streams import windows
+from semel.streams.app import App
+from semel.streams.rows import Record
+
+__all__ = ["App", "Record", "windows"]
