@@ -12,7 +12,6 @@ sub-topology is one task, and its state is in memory.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -122,9 +121,10 @@ class Driver:
 
 
 def _bytes(values: list[Any], serde: Serde) -> Any:
-    if serde == "json":
-        values = [value if value is None or isinstance(value, bytes) else json.dumps(value) for value in values]
-        serde = "string"
-    if serde in (None, "bytes", "string"):
-        return pa.array([value.encode() if isinstance(value, str) else value for value in values], pa.binary())
-    return encode(from_python(values, serde), serde)
+    """Bytes and null stay as they are, whatever the serde."""
+    made = [value.encode() if isinstance(value, str) and serde != "json" else value for value in values]
+    others = [at for at, value in enumerate(made) if value is not None and not isinstance(value, bytes)]
+    form = "json" if serde in (None, "bytes", "string") else serde
+    for at, value in zip(others, encode(from_python([made[at] for at in others], form), form).to_pylist(), strict=True):
+        made[at] = value
+    return pa.array(made, pa.binary())

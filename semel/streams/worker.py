@@ -200,6 +200,15 @@ class Worker:
             task.close()
 
     def _open(self, partitions: Collection[TopicPartition]) -> None:
+        """A store that turns out to be damaged is deleted, and all is opened once more."""
+        try:
+            self._open_tasks(partitions)
+        except Damaged as error:
+            self.abandoned()
+            _delete(error)
+            self._open_tasks(partitions)
+
+    def _open_tasks(self, partitions: Collection[TopicPartition]) -> None:
         opened: dict[str, Task] = {}
         for topic, index in sorted(partitions):
             part = self._plan.parts[topic]
@@ -213,11 +222,7 @@ class Worker:
             for task in self.tasks
             for name, store in task.stores.items()
         }
-        try:
-            restore(self._client, stores)
-        except Damaged as error:
-            self._throw_away(error)
-            raise Retriable(f"a store was damaged, and is restored: {error}.", tag="STORE_DAMAGED") from None
+        restore(self._client, stores)
 
     def _new_task(self, part: SubTopology, index: int) -> Task:
         stores = {spec.name: self._open_store(spec, part, index) for spec in part.stores}
