@@ -1,9 +1,9 @@
 """The command line ``semel``: one file a command, imported when it is asked for.
 
 A command is a module with a typer application named ``app``: ``demo``, ``connect``, ``broker``, ``doctor``,
-``mirror``, ``progress``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``txn_heal``,
-``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``. ``options`` has what all commands
-take that ask a cluster; ``local_checks`` looks at this machine. What a command knows is in the module of
+``mirror``, ``progress``, ``streams``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help.
+``txn_heal``, ``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``. ``options`` has what
+all commands take that ask a cluster; ``local_checks`` looks at this machine. What a command knows is in the module of
 ``semel.admin`` with its name.
 """
 
@@ -28,6 +28,7 @@ COMMANDS = {
     "doctor": "semel.cli.doctor",
     "mirror": "semel.cli.mirror",
     "progress": "semel.cli.progress",
+    "streams": "semel.cli.streams",
     "txn": "semel.cli.txn",
     "verify": "semel.cli.verify",
 }

@@ -7,6 +7,7 @@
 - ``task``: a sub-topology for one partition; ``worker``: a member of the group, with its tasks and one transaction.
 - ``store``, ``rocks``, ``changelog``: state, what is committed of it on RocksDB, and restoring it.
 - ``topics``: the topics that belong to an application.
+- ``lookup``: what a store holds, by its changelog; ``reset``: begin again from the input.
 - ``testing``: a driver without a broker.
 """
 

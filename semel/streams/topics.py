@@ -12,7 +12,7 @@ from semel.errors import ConfigError, DataLoss
 from semel.streams.store import StoreSpec
 from semel.streams.topology import SubTopology, Topology
 from semel.wire.api import topics
-from semel.wire.api.offsets import committed
+from semel.wire.api.offsets import committed, committed_topics
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
@@ -28,7 +28,6 @@ _REPARTITION = {
 }
 _CHANGELOG = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 _DAY_MS = 86_400_000
-_INTERNAL = ("-changelog", "-repartition")
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def prepare(client: Client, topology: Topology, replication: int) -> Plan:
     :class:`DataLoss` where the application has committed offsets and a topic of its own is gone.
     """
     parts = topology.sub_topologies()
-    _check_same_topology(client, topology)
+    _check_same_topology(client, topology, parts)
     counts = _partitions(client, topology, parts)
     for part in parts:
         _check_co_partitioned(part, topology, counts)
@@ -105,14 +104,13 @@ def _check_new(client: Client, topology: Topology, plan: Plan, missing: list[str
         )
 
 
-def _check_same_topology(client: Client, topology: Topology) -> None:
-    known, prefix = set(topology.internal_topics()), f"{topology.application_id}-"
-    everything = client.refresh(None).topics
-    others = [name for name in everything if name.startswith(prefix) and name.endswith(_INTERNAL) and name not in known]
+def _check_same_topology(client: Client, topology: Topology, parts: list[SubTopology]) -> None:
+    read = {topology.topic(source) for part in parts for source in part.sources}
+    others = sorted(committed_topics(client, topology.application_id) - read)
     if others:
         raise ConfigError(
-            f"application.id {topology.application_id!r} is in use by another topology: the cluster has"
-            f" {', '.join(sorted(others)[:5])}, which this one does not. Nothing was read. Take another id, or begin"
+            f"application.id {topology.application_id!r} is in use by another topology: its group has offsets of"
+            f" {', '.join(others[:5])}, which this one does not read. Nothing was read. Take another id, or begin"
             " again: `semel streams reset`.",
             tag="OTHER_TOPOLOGY",
         )

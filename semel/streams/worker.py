@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semel.errors import Retriable
+from semel.errors import Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
 from semel.streams.app import App, Settings
@@ -31,6 +31,7 @@ from semel.streams.task import Task
 from semel.streams.topics import prepare
 from semel.streams.topology import SubTopology
 from semel.transaction.session import Session
+from semel.wire.api.topics import delete_records
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
@@ -41,6 +42,8 @@ log = logging.getLogger("semel.streams")
 #: Rows that sinks have written are sent on when so many have come together, and at each commit.
 _OUTPUT_ROWS = 65_536
 _AGAIN_S = 1.0
+#: How often records of repartition topics are deleted that all have read: Kafka Streams' repartition.purge.interval.ms.
+_PURGE_S = 30.0
 
 
 class Worker:
@@ -55,6 +58,7 @@ class Worker:
         self._rows = 0
         self._processed = False
         self._commit_at = 0.0
+        self._purge_at = time.monotonic() + _PURGE_S
         try:
             self._plan = prepare(self._client, self._topology, self._settings.replication_factor)
             self._session = self._join()
@@ -146,7 +150,21 @@ class Worker:
         except Damaged as error:
             self._throw_away(error)
         reached(StreamsStep.STORED, self._topology.application_id)
+        if time.monotonic() >= self._purge_at:
+            self.purge()
         return True
+
+    def purge(self) -> None:
+        """Delete what this worker has read of repartition topics: nobody reads it again. Where that fails, the topics
+        are longer for a while.
+        """
+        self._purge_at = time.monotonic() + _PURGE_S
+        read = {p: at for p, at in self._session.committed.items() if p[0] in self._plan.repartition}
+        if read:
+            try:
+                delete_records(self._client, read)
+            except SemelError as error:
+                log.warning("records of repartition topics that were read could not be deleted: %s", error)
 
     # ---- what is written
 

@@ -129,6 +129,11 @@ class Session:
         return self._assigned.partitions if self._assigned is not None else frozenset()
 
     @property
+    def committed(self) -> Mapping[TopicPartition, int]:
+        """Where the group stands, by what was read of it at the last assignment and committed since."""
+        return dict(self._stands)
+
+    @property
     def transactional_id(self) -> str:
         """The id of its transactions: the name, and the instance id or a random part."""
         return self._transactional_id

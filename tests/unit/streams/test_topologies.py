@@ -258,6 +258,11 @@ def test_bytes_that_do_not_fit_are_named(serde: str, value: bytes) -> None:
         Driver(app).pipe("in", value)
 
 
+def _pipe(driver: Driver) -> object:
+    driver.pipe("b")
+    return driver
+
+
 def user_of(record: Record) -> object:
     return record.value
 
@@ -289,7 +294,11 @@ def user_of(record: Record) -> object:
             "two stores are named",
         ),
         (lambda app: Driver(app), ConfigError, "reads nothing"),
-        (lambda app: app.stream("a") and Driver(app).pipe("b"), ConfigError, "does not read 'b'"),
+        (
+            lambda app: app.stream("a") and _pipe(Driver(app)),
+            ConfigError,
+            "does not read 'b'",
+        ),
         (lambda app: (app.stream("a"), Driver(app).store("b")), ConfigError, "no store 'b'"),
     ],
 )
