@@ -2,11 +2,9 @@
 
 - ``app``: an application and its settings; ``stream``: what its topology is built of, in Kafka Streams' words.
 - ``windows``, ``serdes``, ``rows``: windows of time, serialisation, and rows on their way.
-- ``topology``: nodes, their names, and the sub-topologies that they form.
-- ``operators`` (without state), ``stateful``, ``folds``, ``grouped_values``: what nodes do, on Arrow batches.
-- ``task``: a sub-topology for one partition; ``worker``: a member of the group, with its tasks and one transaction.
-- ``store``, ``rocks``, ``changelog``: state, what is committed of it on RocksDB, and restoring it.
-- ``topics``: the topics that belong to an application.
+- ``topology``: nodes, their names, and the sub-topologies that they form; ``nodes``: what they do.
+- ``task``: a sub-topology for one partition; ``state``: what it keeps; ``topics``: those that belong to an application.
+- ``worker``: a member of the group, with its tasks and one transaction.
 - ``lookup``: what a store holds, by its changelog; ``reset``: begin again from the input.
 - ``testing``: a driver without a broker.
 """

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
-from semel.streams.folds import Entries
+from semel.streams.nodes.folds import Entries
+from semel.streams.nodes.stateful import TableSource
 from semel.streams.serdes import Serde, check_serde, decode
-from semel.streams.stateful import TableSource
-from semel.streams.store import StoreSpec
+from semel.streams.state.store import StoreSpec
 from semel.streams.stream import Stream, Table
 from semel.streams.topology import Node, Source, Topology
 

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from semel.errors import ConfigError
 from semel.read import Earliest, Latest, Reader, topic_ranges
 from semel.records.partitioner import partition_for
+from semel.streams.nodes.stateful import Aggregate, TableSource
 from semel.streams.serdes import decode
-from semel.streams.stateful import Aggregate, TableSource
 from semel.streams.topology import Topology
 from semel.wire.client import Client
 

@@ -13,13 +13,13 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from semel.errors import ConfigError, Unsupported
-from semel.streams import operators
-from semel.streams.folds import Columns, Count, Entries, Fold, Python
-from semel.streams.grouped_values import pack_nothing, packing, unpacking
+from semel.streams.nodes import stateless
+from semel.streams.nodes.folds import Columns, Count, Entries, Fold, Python
+from semel.streams.nodes.packing import pack_nothing, packing, unpacking
+from semel.streams.nodes.stateful import Aggregate, Join
 from semel.streams.rows import Record
 from semel.streams.serdes import Serde, check_serde
-from semel.streams.stateful import Aggregate, Join
-from semel.streams.store import StoreSpec
+from semel.streams.state.store import StoreSpec
 from semel.streams.topology import Node, Operator, Sink, Source, Topology
 from semel.streams.windows import Windows
 
@@ -51,7 +51,7 @@ class Stream:
         """A function of Arrow batches, which returns a batch or a table with any columns. The fast way."""
         return self._then(
             "KSTREAM-MAPBATCHES-",
-            lambda name: operators.map_batch(function, name),
+            lambda name: stateless.map_batch(function, name),
             key=key,
             value=value,
             rekeyed=True,
@@ -64,7 +64,7 @@ class Stream:
         given = (self.key, self.value)
         return self._then(
             "KSTREAM-MAP-",
-            lambda name: operators.mapping(function, name, given, (key, value)),
+            lambda name: stateless.mapping(function, name, given, (key, value)),
             key=key,
             value=value,
             rekeyed=True,
@@ -74,7 +74,7 @@ class Stream:
         """A function of single records, which returns a new value. The key stays."""
         given = (self.key, self.value)
         return self._then(
-            "KSTREAM-MAPVALUES-", lambda name: operators.mapping_values(function, name, given, value), value=value
+            "KSTREAM-MAPVALUES-", lambda name: stateless.mapping_values(function, name, given, value), value=value
         )
 
     def flat_map(self, function: Callable[[Record], Any], *, key: Serde = "string", value: Serde = "json") -> Stream:
@@ -82,7 +82,7 @@ class Stream:
         given = (self.key, self.value)
         return self._then(
             "KSTREAM-FLATMAP-",
-            lambda name: operators.flat_mapping(function, name, given, (key, value)),
+            lambda name: stateless.flat_mapping(function, name, given, (key, value)),
             key=key,
             value=value,
             rekeyed=True,
@@ -90,26 +90,26 @@ class Stream:
 
     def filter(self, condition: Condition) -> Stream:
         """Keep what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""
-        return self._then("KSTREAM-FILTER-", lambda name: operators.filtering(condition, name, self.key, self.value))
+        return self._then("KSTREAM-FILTER-", lambda name: stateless.filtering(condition, name, self.key, self.value))
 
     def filter_not(self, condition: Condition) -> Stream:
         """Drop what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""
         return self._then(
-            "KSTREAM-FILTER-", lambda name: operators.filtering(condition, name, self.key, self.value, negated=True)
+            "KSTREAM-FILTER-", lambda name: stateless.filtering(condition, name, self.key, self.value, negated=True)
         )
 
     def select_key(self, chooser: str | Callable[[Record], Any], *, key: Serde = "string") -> Stream:
         """Take another key: a column's, or what a function of single records returns."""
         given = (self.key, self.value)
         return self._then(
-            "KSTREAM-KEY-SELECT-", lambda name: operators.keyed_by(chooser, name, given, key), key=key, rekeyed=True
+            "KSTREAM-KEY-SELECT-", lambda name: stateless.keyed_by(chooser, name, given, key), key=key, rekeyed=True
         )
 
     def branch(self, *conditions: Condition) -> list[Stream]:
         """One stream for each condition, with the records that meet it and none of the earlier ones."""
-        both = self._then("KSTREAM-BRANCH-", lambda name: operators.branching(conditions, name, self.key, self.value))
+        both = self._then("KSTREAM-BRANCH-", lambda name: stateless.branching(conditions, name, self.key, self.value))
         return [
-            both._then("KSTREAM-BRANCHCHILD-", lambda _, number=number: operators.branch_child(number))  # type: ignore[misc]
+            both._then("KSTREAM-BRANCHCHILD-", lambda _, number=number: stateless.branch_child(number))  # type: ignore[misc]
             for number in range(len(conditions))
         ]
 
@@ -284,7 +284,7 @@ def _repartitioned(
     """Through a topic of the application. Only what is needed behind it is written: ``needs``."""
     topology, topic = stream.topology, f"{prefix}-repartition"
     sink, keyed, source = (topology.name(f"KSTREAM-{kind}-") for kind in ("SINK", "FILTER", "SOURCE"))
-    filtered = topology.add(Node(keyed, (stream.node,), operators.with_key))
+    filtered = topology.add(Node(keyed, (stream.node,), stateless.with_key))
     packs = needs not in ((), ("value",))
     pack = packing(needs, sink) if packs else pack_nothing if not needs else None
     topology.add(

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from semel.errors import ConfigError
-from semel.streams.operators import sunk
+from semel.streams.nodes.stateless import sunk
 from semel.streams.serdes import decode
-from semel.streams.store import Store
+from semel.streams.state.store import Store
 from semel.streams.topology import Node, Sink, Source, SubTopology, Topology
 
 __all__ = ["Task"]

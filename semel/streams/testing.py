@@ -23,7 +23,7 @@ from semel.errors import ConfigError
 from semel.streams.app import App
 from semel.streams.rows import Record, timestamps
 from semel.streams.serdes import Serde, decode, encode, from_python, to_python
-from semel.streams.store import Memory, Store
+from semel.streams.state.store import Memory, Store
 from semel.streams.task import Task
 from semel.streams.topology import Source
 

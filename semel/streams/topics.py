@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, DataLoss
-from semel.streams.store import StoreSpec
+from semel.streams.state.store import StoreSpec
 from semel.streams.topology import SubTopology, Topology
 from semel.wire.api import topics
 from semel.wire.api.offsets import committed, committed_topics

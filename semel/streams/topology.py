@@ -13,7 +13,7 @@ from typing import Any
 
 from semel.errors import ConfigError
 from semel.streams.serdes import Serde
-from semel.streams.store import Store, StoreSpec
+from semel.streams.state.store import Store, StoreSpec
 
 __all__ = ["Node", "Operator", "Sink", "Source", "SubTopology", "Topology"]
 

@@ -24,9 +24,9 @@ from semel.errors import Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
 from semel.streams.app import App, Settings
-from semel.streams.changelog import restore
-from semel.streams.rocks import Damaged, Rocks
-from semel.streams.store import Store, StoreSpec
+from semel.streams.state.changelog import restore
+from semel.streams.state.rocks import Damaged, Rocks
+from semel.streams.state.store import Store, StoreSpec
 from semel.streams.task import Task
 from semel.streams.topics import prepare
 from semel.streams.topology import SubTopology

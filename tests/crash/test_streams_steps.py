@@ -22,8 +22,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, ParticipantStep, SessionStep, Step, StreamsStep
-from semel.streams.rocks import Rocks
-from semel.streams.store import Store, StoreSpec
+from semel.streams.state.rocks import Rocks
+from semel.streams.state.store import Store, StoreSpec
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.records import read
 from semel.wire.client import Client

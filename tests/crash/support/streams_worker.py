@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from semel.config import ClientConfig
 from semel.read.data_loss import newest_ends
 from semel.streams import App
-from semel.streams.store import Store
+from semel.streams.state.store import Store
 from semel.streams.worker import Worker
 from semel.wire.api.offsets import committed
 from semel.wire.client import Client

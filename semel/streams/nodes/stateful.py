@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError
-from semel.streams.folds import Entries, Fold, Groups
-from semel.streams.operators import with_key
+from semel.streams.nodes.folds import Entries, Fold, Groups
+from semel.streams.nodes.stateless import with_key
 from semel.streams.rows import Record, calling, records, times, timestamps
 from semel.streams.serdes import Serde, decode, encode, from_python, to_python
-from semel.streams.store import Store, StoreSpec, stamps
+from semel.streams.state.store import Store, StoreSpec, stamps
 from semel.streams.windows import Windows
 
 __all__ = ["Aggregate", "Join", "TableSource"]

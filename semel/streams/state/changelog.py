@@ -16,7 +16,7 @@ from semel.read.data_loss import newest_ends
 from semel.read.ranges import Range, id_text
 from semel.read.reader import Reader
 from semel.steps import StreamsStep, reached
-from semel.streams.store import Position, Store
+from semel.streams.state.store import Position, Store
 from semel.wire.api.offsets import EARLIEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition

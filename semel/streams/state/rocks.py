@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from semel.errors import ConfigError
-from semel.streams.store import Position
+from semel.streams.state.store import Position
 
 __all__ = ["Damaged", "Rocks"]
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from semel.errors import ConfigError, SemelError
 from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, records
 from semel.streams.serdes import Serde, encode, from_python
-from semel.streams.store import Store
+from semel.streams.state.store import Store
 from semel.streams.topology import Operator
 
 __all__ = [

@@ -17,7 +17,7 @@ import pyarrow as pa
 from semel.errors import ConfigError
 from semel.streams.rows import Record, calling, records
 from semel.streams.serdes import Serde, decode, encode, from_python, to_python
-from semel.streams.store import number
+from semel.streams.state.store import number
 
 __all__ = ["Columns", "Count", "Fold", "Groups", "Python"]
 
