@@ -6,7 +6,6 @@ SIGKILL costs nothing; a machine that loses power may lose the last batches, ent
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ __all__ = ["Damaged", "Rocks"]
 
 _POSITION = b"\0"
 _ENTRY = b"\1"
-_FORM = 1
 
 
 class Damaged(Exception):
@@ -91,7 +89,7 @@ class Rocks:
         for key in deletes:
             batch.delete(_ENTRY + key)
         if position is not None:
-            batch.put(_POSITION, _position_text(position))
+            batch.put(_POSITION, position.encode())
         try:
             self._db.write(batch)
         except Exception as error:
@@ -103,15 +101,9 @@ class Rocks:
             text: Any = self._db.get(_POSITION)
         except Exception as error:
             raise Damaged(self._folder, error) from None
-        return None if text is None else self._read_position(text)
-
-    def _read_position(self, text: bytes) -> Position:
         try:
-            row = json.loads(text)
-            if row["v"] != _FORM:
-                raise ValueError(f"its form is version {row['v']!r:.20}")
-            return Position(str(row["topic"]), int(row["offset"]), int(row["stream_time"]), int(row["written"]))
-        except (ValueError, KeyError, TypeError) as error:
+            return None if text is None else Position.parse(text)
+        except ValueError as error:
             raise Damaged(self._folder, error) from None
 
     def clear(self) -> None:
@@ -123,15 +115,3 @@ class Rocks:
     def close(self) -> None:
         """Let go of the folder: another worker may open it."""
         self._db.close()
-
-
-def _position_text(position: Position) -> bytes:
-    return json.dumps(
-        {
-            "v": _FORM,
-            "topic": position.topic_id,
-            "offset": position.offset,
-            "stream_time": position.stream_time,
-            "written": position.written_ms,
-        }
-    ).encode()

@@ -18,9 +18,12 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from semel.strict_json import is_version, of_kind, read_object, write_object
+
 __all__ = ["Backend", "Memory", "Position", "Store", "StoreSpec", "number"]
 
 _WORD = 8
+_FORM = 1
 #: Kafka Streams ends the key of a window with a number that tells equal keys apart; it is 0 there, too.
 _SEQUENCE = b"\0\0\0\0"
 
@@ -45,6 +48,30 @@ class Position:
     offset: int
     stream_time: int
     written_ms: int
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return write_object(
+            {
+                "v": _FORM,
+                "topic": self.topic_id,
+                "offset": self.offset,
+                "stream_time": self.stream_time,
+                "written": self.written_ms,
+            }
+        )
+
+    @classmethod
+    def parse(cls, text: bytes) -> Position:
+        """From its JSON. Raises ``ValueError`` for what is none."""
+        try:
+            row = read_object(text)
+            if not is_version(row["v"], _FORM):
+                raise ValueError(f"its form is version {row['v']!r:.20}")
+            numbers = (of_kind(int, row[name]) for name in ("offset", "stream_time", "written"))
+            return cls(of_kind(str, row["topic"]), *numbers)
+        except (KeyError, TypeError) as error:
+            raise ValueError(str(error)) from None
 
 
 class Backend(Protocol):

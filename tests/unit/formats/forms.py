@@ -23,6 +23,7 @@ from semel.spark import source_offset, task_result, version_guard
 from semel.spark.sink.progress_mismatch import Refuse
 from semel.spark.sink.reconcile import PlannedBatch, SourceBatch, reconcile
 from semel.spark.source_offset import SourceOffset, TopicOffset
+from semel.streams.state.store import Position
 from semel.transaction import ticket, transactional_id
 from semel.transaction.progress import record
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, RecordedOutcome, TopicEnd
@@ -31,6 +32,7 @@ from semel.transaction.transactional_id import IdKind, Name
 from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.transactions import Identity
 
+STORE_POSITION = Position("bW9kZWwtb2YtYW4taWQtMQ", 4711, 1_700_000_000_000, 1_700_000_000_500)
 WRITTEN = Path(__file__).parent / "written"
 #: What the copies say in the place of the version of semel that wrote them: those that name one are read by that very
 #: version only.
@@ -258,5 +260,6 @@ FORMS = [
         lambda text: transactional_id.parse(text.decode()),
         {1: Name("orders.out", IdKind.TASK, QUERY, 12)},
     ),
+    Form("store-position", 1, STORE_POSITION.encode, Position.parse, {1: STORE_POSITION}),
     Form("left-running", background.VERSION, BROKER.encode, background.Background.decode, {1: BROKER}),
 ]
