@@ -28,6 +28,7 @@ __all__ = [
     "SessionStep",
     "SinkStep",
     "Step",
+    "StreamsStep",
     "TwoPhaseStep",
     "keep_timing_in_thread",
     "reached",
@@ -153,6 +154,17 @@ class SessionStep(Step):
     COMMITTING = "committing"
     COMMITTED = "committed"
     ABANDONED = "abandoned"
+
+
+class StreamsStep(Step):
+    """Steps of a worker of streams: around the steps of its session. ``STORED`` has what the commit before it said."""
+
+    OPENED = "opened"
+    RESTORED = "restored"
+    PROCESSED = "processed"
+    CHANGELOG_SENT = "changelog_sent"
+    COMMITTED = "committed"
+    STORED = "stored"
 
 
 Observer = Callable[[Step, str], None]

@@ -1,11 +1,11 @@
 """The command line ``semel``: one file a command, imported when it is asked for.
 
 A command is a module with a typer application named ``app``: ``demo``, ``connect``, ``broker``, ``doctor``,
-``mirror``, ``progress``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``txn_heal``,
-``txn_prepared``, ``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``, and ``txn_show``
-is how ``txn`` prints; ``mirror_translate``, ``mirror_status`` and ``mirror_resolve`` are parts of ``mirror``.
-``options`` has what all commands take that ask a cluster; ``local_checks`` looks at this machine. What a command knows
-is in the module of ``semel.admin`` with its name.
+``mirror``, ``progress``, ``streams``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help.
+``txn_heal``, ``txn_prepared``, ``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``, and
+``txn_show`` is how ``txn`` prints; ``mirror_translate``, ``mirror_status`` and ``mirror_resolve`` are parts of
+``mirror``. ``options`` has what all commands take that ask a cluster; ``local_checks`` looks at this machine. What a
+command knows is in the module of ``semel.admin`` with its name.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ COMMANDS = {
     "doctor": "semel.cli.doctor",
     "mirror": "semel.cli.mirror",
     "progress": "semel.cli.progress",
+    "streams": "semel.cli.streams",
     "txn": "semel.cli.txn",
     "verify": "semel.cli.verify",
 }

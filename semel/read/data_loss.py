@@ -28,7 +28,7 @@ from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.metadata_cache import newest_leaders
 
-__all__ = ["Checked", "Loss", "check_ranges", "compare_ranges", "ends_of_epochs", "report"]
+__all__ = ["Checked", "Loss", "check_ranges", "compare_ranges", "ends_of_epochs", "newest_ends", "report"]
 
 log = logging.getLogger("semel.read")
 
@@ -229,11 +229,25 @@ def _bounds(client: Client, ranges: Collection[Range], deadline: Deadline) -> di
     first = list_offsets(client, dict.fromkeys(partitions, EARLIEST), read_committed=False, deadline=deadline)
     last = list_offsets(client, dict.fromkeys(partitions, LATEST), read_committed=False, deadline=deadline)
     doubtful = {one.topic_partition for one in ranges if _reached(one) > last[one.topic_partition].offset}
+    ends = {partition: row.offset for partition, row in last.items()} | newest_ends(client, doubtful, deadline)
+    return {partition: (first[partition].offset, ends[partition]) for partition in partitions}
+
+
+def newest_ends(
+    client: Client, partitions: Iterable[TopicPartition], deadline: Deadline | None = None
+) -> dict[TopicPartition, int]:
+    """The high watermark of each partition, by the word of the newest leader alone.
+
+    Raises :class:`~semel.errors.Retriable` where one does not answer within the deadline.
+    """
+    deadline = deadline or client.deadline()
+    ends: dict[TopicPartition, int] = {}
+    doubtful = set(partitions)
     while doubtful:
         leaders = newest_leaders(client, doubtful, deadline)
         led = {partition: LATEST for partition in doubtful if leaders[partition][0] >= 0}
         answered = list_offsets(client, led, read_committed=False, leaders=leaders, deadline=deadline)
-        last.update(answered)
+        ends.update({partition: row.offset for partition, row in answered.items()})
         doubtful -= answered.keys()
         if doubtful and deadline.passed:
             raise error_codes.given_up(
@@ -243,4 +257,4 @@ def _bounds(client: Client, ranges: Collection[Range], deadline: Deadline) -> di
             )
         if doubtful:
             deadline.pause()
-    return {partition: (first[partition].offset, last[partition].offset) for partition in partitions}
+    return ends

@@ -18,10 +18,11 @@ for; what is only held in memory is made twice when the batch is handed out agai
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -38,7 +39,7 @@ from semel.wire.client import Client
 from semel.wire.groups import Assignment, GroupMember
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["Session"]
+__all__ = ["AssignmentListener", "Session"]
 
 log = logging.getLogger("semel.transaction")
 
@@ -48,6 +49,16 @@ _RESETS: dict[str, Earliest | Latest] = {"earliest": Earliest(), "latest": Lates
 #: What the group answers when it has gone on without this member.
 _NOT_A_MEMBER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
 _ADVICE = "Set the group's offsets where reading is to go on, on purpose, while none of its members runs."
+
+
+class AssignmentListener(Protocol):
+    """Who keeps something beside the partitions that a session reads. Called in the thread that polls."""
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Before the first row of these is handed out, once nothing that a predecessor did is open any more."""
+
+    def abandoned(self) -> None:
+        """All that was not committed is gone, and so is the assignment."""
 
 
 class Session:
@@ -66,6 +77,8 @@ class Session:
         max_poll_interval_ms: int = 300_000,
         headers: bool = False,
         max_poll_records: int = MAX_ROWS,
+        assignors: Sequence[str] = ("range", "roundrobin"),
+        listener: AssignmentListener | None = None,
     ) -> None:
         _check(group, topics, auto_offset_reset)
         self.group = group
@@ -82,15 +95,22 @@ class Session:
             instance=group_instance_id,
             session_timeout_ms=session_timeout_ms,
             max_poll_interval_ms=max_poll_interval_ms,
+            assignors=assignors,
+            on_revoked=self._abort_early,
         )
+        self._listener = listener
+        self._revoking = threading.Lock()
         self._ready = False
         self._assigned: Assignment | None = None
         self._batches: Generator[pa.RecordBatch | None, None, None] | None = None
-        #: Behind what was handed out, and where the group stands.
+        #: Behind what was handed out, where this transaction begins, and where the group stands.
         self._read: dict[TopicPartition, int] = {}
+        self._began: dict[TopicPartition, int] = {}
         self._stands: dict[TopicPartition, int] = {}
         #: Whether something was handed out or sent since the last commit.
         self._used = False
+        #: Where the group stood when a transaction last timed out.
+        self._expired_at: dict[TopicPartition, int] = {}
 
     def __enter__(self) -> Session:
         return self
@@ -107,6 +127,11 @@ class Session:
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that it reads now."""
         return self._assigned.partitions if self._assigned is not None else frozenset()
+
+    @property
+    def committed(self) -> Mapping[TopicPartition, int]:
+        """Where the group stands, by what was read of it at the last assignment and committed since."""
+        return dict(self._stands)
 
     @property
     def transactional_id(self) -> str:
@@ -159,6 +184,8 @@ class Session:
     def _follow(self) -> None:
         """Take part in the group, and read what it assigns now, from where it stands."""
         now = self._member.poll()
+        with self._revoking:  # what the consumer's thread has begun there is over before this one goes on
+            pass
         if now == self._assigned:
             return
         self._abandon("the group rebalances")
@@ -172,7 +199,9 @@ class Session:
             Range(topic, id_text(known[topic].id), index, start, NO_END) for (topic, index), start in stands.items()
         ]
         check_ranges(self._client, ranges, fail_on_data_loss=True, advice=_ADVICE)
-        self._assigned, self._read = assigned, dict(stands)
+        if self._listener is not None:
+            self._listener.assigned(assigned.partitions)
+        self._assigned, self._read, self._began = assigned, dict(stands), stands
         reached(SessionStep.POSITIONS_READ, self._transactional_id)
         if ranges:
             reader = Reader(
@@ -214,8 +243,23 @@ class Session:
 
     # ---- writing
 
-    def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
+    @property
+    def written(self) -> Mapping[TopicPartition, int]:
+        """The last offset that the last commit has written to each partition."""
+        return self._producer.written
+
+    def send(
+        self,
+        topic: str,
+        rows: pa.Table | pa.RecordBatch,
+        *,
+        wait: bool = True,
+        partitions: Collection[int] | None = None,
+    ) -> None:
         """Write rows into the transaction. Columns as for :meth:`~semel.transaction.participant.Participant.send`.
+
+        Acknowledged when it returns; without ``wait`` :meth:`commit` waits for that. ``partitions`` are those of the
+        topic that the transaction writes, if not all of them; the first call for a topic says so.
 
         Where the transaction is gone (it timed out, or the group has rebalanced), nothing is written: the next
         :meth:`commit` says so, and the rows that these were made of are handed out again. Raises :class:`ConfigError`
@@ -226,7 +270,7 @@ class Session:
             return
         self._used = True
         try:
-            self._producer.send(topic, rows)
+            self._producer.send(topic, rows, wait=wait, partitions=partitions)
         except AbortAndRetry as error:
             self._lost(error)
             return
@@ -267,8 +311,13 @@ class Session:
             self._give_up(error)
             raise
         self._stands.update(offsets)
+        self._began.update(offsets)
         reached(SessionStep.COMMITTED, self._transactional_id)
         return True
+
+    def abort(self, reason: str) -> None:
+        """Abort what was not committed, for a ``reason`` that is logged. Its rows are handed out again."""
+        self._abandon(reason)
 
     def _commit_empty(self) -> None:
         """Commit positions that moved over markers and aborted rows alone: nobody is handed a batch for them, and the
@@ -287,9 +336,38 @@ class Session:
 
     # ---- giving up
 
+    def _abort_early(self) -> None:
+        """Abort before others get the partitions, so that they do not wait for this transaction.
+
+        Safe since this session's own thread waits in :meth:`GroupMember.poll` then. Where the brokers do not answer,
+        nothing is lost: what is open is aborted again after the rebalance, or by its timeout.
+        """
+        with self._revoking:
+            try:
+                self._producer.abort()
+            except SemelError as error:
+                log.warning("session %r: the abort before a rebalance failed: %s", self._transactional_id, error)
+
+    def _warn_of_expiry(self) -> None:
+        """A batch that takes longer than the timeout is aborted each time: that is said, from the second time on."""
+        began = {partition: at for partition, at in self._began.items() if self._read[partition] != at}
+        if began and began == self._expired_at:
+            first, at = min(began.items())
+            log.warning(
+                "session %r: the transaction that begins at offset %d of %s-%d has timed out again. Nothing of it is"
+                " visible, and its rows are handed out once more. Commit more often, take fewer rows at a time"
+                " (max_poll_records), or raise transaction.timeout.ms.",
+                self._transactional_id,
+                at,
+                *first,
+            )
+        self._expired_at = began
+
     def _lost(self, error: AbortAndRetry) -> None:
         """The transaction was aborted: begin again where the group stands."""
         self._used = True
+        if error.tag == "EXPIRED":
+            self._warn_of_expiry()
         self._abandon(error.message)
         if error.tag == "FENCED_INSTANCE_ID":
             raise Fenced(
@@ -318,11 +396,13 @@ class Session:
         if self._batches is not None:
             self._batches.close()
         self._forget()
+        if self._listener is not None:
+            self._listener.abandoned()
         reached(SessionStep.ABANDONED, self._transactional_id)
 
     def _forget(self) -> None:
         self._assigned = self._batches = None
-        self._read, self._stands, self._used = {}, {}, False
+        self._read, self._began, self._stands, self._used = {}, {}, {}, False
 
     def close(self) -> None:
         """Abort what was not committed, and leave the group (a static member stays until its session times out)."""

@@ -7,7 +7,7 @@ look whether the rows are there, commit offsets, end, see the markers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 import pyarrow as pa
@@ -49,6 +49,8 @@ class SessionProducer:
         #: Where markers of the last transaction are due, and its last rows.
         self._due: tuple[set[TopicPartition], dict[TopicPartition, int]] | None = None
         self._due_offsets: tuple[str, frozenset[TopicPartition]] | None = None
+        #: The last offset that the last commit has written to each partition.
+        self.written: Mapping[TopicPartition, int] = {}
 
     def _begin_empty(self) -> None:
         self._added: set[TopicPartition] = set()
@@ -89,21 +91,31 @@ class SessionProducer:
             self._see_markers({p for p in told.partitions if p[0] != OFFSETS_TOPIC}, {})
             reached(OwnerStep.MARKERS_CHECKED, own.transactional_id)
 
-    def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
-        """Write rows; acknowledged when it returns. Raises what a participant raises.
+    def send(
+        self,
+        topic: str,
+        rows: pa.Table | pa.RecordBatch,
+        *,
+        wait: bool = True,
+        partitions: Collection[int] | None = None,
+    ) -> None:
+        """Write rows; acknowledged when it returns, unless it does not ``wait``. Raises what a participant raises.
 
-        After an :class:`AbortAndRetry` the transaction is aborted; after anything else :meth:`abort` is due.
+        ``partitions`` are those of the topic that this transaction writes: all of them, unless told. The first call for
+        a topic says so. After an :class:`AbortAndRetry` the transaction is aborted; after anything else :meth:`abort`
+        is due.
         """
         own = self._own
         self._begin()
         try:
             if topic not in self._sending:
                 self._topics.update(describe_output_topics(own.client, {topic}, own.deadline()))
-                share = tuple((topic, index) for index in range(self._topics[topic].partitions))
+                indexes = range(self._topics[topic].partitions) if partitions is None else sorted(partitions)
+                share = tuple((topic, index) for index in indexes)
                 self._add(set(share))
                 ticket = self._tickets.issue(own.identity, share, self._topics)
                 self._sending[topic] = Participant(own.client, ticket)
-            self._sending[topic].send(topic, rows)
+            (self._sending[topic].send if wait else self._sending[topic].write)(topic, rows)
         except AbortAndRetry as error:
             if self.open:
                 self._refused(error.message, error.tag)
@@ -137,6 +149,7 @@ class SessionProducer:
         self._due = (set(self._added), {})  # also where the commit raises
         end_txn.commit(own)
         self._due = (set(self._added), last)
+        self.written = last
 
     def abort(self) -> None:
         """Abort what is open. Nothing of it becomes visible."""

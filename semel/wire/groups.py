@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaConsumer
 from kafka import errors as kafka_errors
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Fenced, Retriable, SemelError, Unsupported
@@ -31,6 +33,7 @@ __all__ = ["Assignment", "GroupMember"]
 log = logging.getLogger("semel.wire")
 
 _HEARTBEAT_MS = 3_000
+_ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 #: How long one answer about topics is waited for.
 _METADATA_MS = 5_000
 
@@ -49,7 +52,11 @@ class Assignment:
 
 
 class GroupMember:
-    """A member of a group. One thread uses it. :meth:`close` leaves the group, unless the member is static."""
+    """A member of a group. One thread uses it. :meth:`close` leaves the group, unless the member is static.
+
+    ``on_revoked`` is called when its partitions are taken away, before others get them. That is while :meth:`poll` or
+    :meth:`close` waits, in the consumer's thread, which sends no heartbeat meanwhile.
+    """
 
     def __init__(
         self,
@@ -60,8 +67,11 @@ class GroupMember:
         instance: str | None,
         session_timeout_ms: int,
         max_poll_interval_ms: int,
+        assignors: Sequence[str] = ("range", "roundrobin"),
+        on_revoked: Callable[[], None] = lambda: None,
     ) -> None:
         self._topics = sorted(topics)
+        self._on_revoked = on_revoked
         self._settings = {
             **_connection(config),
             "group_id": group,
@@ -71,9 +81,10 @@ class GroupMember:
             "max_poll_interval_ms": max_poll_interval_ms,
             "enable_auto_commit": False,
             "allow_auto_create_topics": False,
+            "partition_assignment_strategy": tuple(_ASSIGNORS[name] for name in assignors),
         }
         self._consumer: Any = None
-        self._listener = _Listener()
+        self._listener = _Listener(on_revoked)
 
     def poll(self) -> Assignment | None:
         """Take part in the group: join it, or rebalance, until all have joined. What is assigned now; None while
@@ -107,7 +118,7 @@ class GroupMember:
     def close(self) -> None:
         """Leave the group. A static member stays in it until its session times out, so that a restart moves nothing."""
         consumer, self._consumer = self._consumer, None
-        self._listener = _Listener()
+        self._listener = _Listener(self._on_revoked)
         if consumer is not None:
             try:
                 consumer.close(autocommit=False, timeout_ms=min(5_000, self._settings["request_timeout_ms"]))
@@ -117,7 +128,7 @@ class GroupMember:
     def _open(self) -> Any:
         if self._consumer is None:
             self._consumer = KafkaConsumer(**self._settings)
-            self._listener = _Listener(self._consumer)
+            self._listener = _Listener(self._on_revoked, self._consumer)
             self._consumer.subscribe(topics=self._topics, listener=self._listener)
             try:
                 self._learn_topics()
@@ -167,17 +178,20 @@ class GroupMember:
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python ships no types
     """Keeps what is assigned, and keeps the consumer from reading it. Called in the consumer's own thread."""
 
-    def __init__(self, consumer: Any = None) -> None:
+    def __init__(self, on_revoked: Callable[[], None], consumer: Any = None) -> None:
+        self._on_revoked = on_revoked
         self._consumer = consumer
         self.assigned: frozenset[TopicPartition] | None = None
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Before the member joins the next generation."""
+        """Before the member joins the next generation, and before anybody else gets its partitions."""
         self.assigned = None
+        self._on_revoked()
 
     def on_partitions_lost(self, lost: Any) -> None:
-        """Behind a generation that went on without this member."""
+        """After a generation that went on without this member."""
         self.assigned = None
+        self._on_revoked()
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         """In a new generation, also where nothing has changed hands."""

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+import semel
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, ParticipantStep, SessionStep, Step
@@ -179,3 +180,43 @@ def test_control_with_offsets_in_front_of_their_rows_there_is_loss(
     history = look(job)
     assert (history.lost, history.duplicated) == (50, 0)
     assert not history.exact
+
+
+def test_control_with_rows_outside_of_the_transaction_they_are_doubled(
+    broker: Sandbox, nursery: Nursery, tmp_path: Path
+) -> None:
+    """Rows that are written before their positions are committed, in no transaction, are at-least-once."""
+    job = replace(new_job(broker, 400, mode="outside"), instance="one")
+    nursery.run_until_done(job, CrashPlan(tmp_path / "p", CrashPoint(SessionStep.COMMITTING, 2)), 1, tmp_path / "log")
+    history = look(job)
+    assert (history.lost, history.duplicated) == (0, 50)
+    assert not history.exact
+
+
+def test_a_batch_that_times_out_each_time_is_warned_of(broker: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+    job = new_job(broker, 100)
+    properties = {**job.properties(), "transaction.timeout.ms": 1_000}
+    with (
+        Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client,
+        semel.Cluster(properties) as cluster,
+        cluster.session("slow", group=job.group, topics=[job.source]) as session,
+    ):
+        partitions = [(job.target, index) for index in range(PARTITIONS)]
+
+        def expire() -> None:
+            """Commit after the brokers have aborted it."""
+            rows = session.poll(30)
+            assert rows is not None
+            session.send(job.target, rows.select(["value", "partition"]))
+            wait_for(lambda: not any(open_transactions(client, partitions).values()), "its timeout")
+            assert not session.commit()
+
+        expire()
+        assert "timed out again" not in caplog.text
+        expire()
+        assert "timed out again" in caplog.text
+        while position(client, job) < job.total:
+            if (rows := session.poll(1)) is not None:
+                session.send(job.target, rows.select(["value", "partition"]))
+                assert session.commit()
+    assert_whole(job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -10,8 +11,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import semel
-from semel.errors import ConfigError
+from semel.errors import ConfigError, Fenced
 from semel.testing.history import assert_exactly_once
+from semel.testing.records import read
 from tests.topics import create
 
 PARTITIONS = 4
@@ -72,6 +74,105 @@ def test_a_member_that_was_thrown_out_commits_nothing(servers: str) -> None:
                     assert quick.commit()
             assert not slow.commit()
     assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
+
+
+def test_the_same_instance_id_twice_fences_the_first(servers: str) -> None:
+    source, target = create(servers, "twice-in", PARTITIONS), create(servers, "twice-out", PARTITIONS)
+    fill(servers, source, range(100))
+    with semel.Cluster({"bootstrap.servers": servers, "fetch.max.wait.ms": 50}) as cluster:
+        first = cluster.session("twice", group="twice", topics=[source], group_instance_id="one")
+        second = cluster.session("twice", group="twice", topics=[source], group_instance_id="one")
+        with first, second:
+            rows = first.poll(30)
+            assert rows is not None
+            first.send(target, copied(rows))
+            while stands(servers, "twice", source) < 100:
+                if (batch := second.poll(1)) is not None:
+                    second.send(target, copied(batch))
+                    assert second.commit()
+            with pytest.raises(Fenced):
+                first.commit()
+    assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
+
+
+def test_latest_begins_at_the_end_and_stays_where_it_began(servers: str) -> None:
+    """Rows from before are not read; those that come while no member runs are."""
+    source = create(servers, "latest-in", PARTITIONS)
+    fill(servers, source, range(100))
+    with semel.Cluster({"bootstrap.servers": servers, "fetch.max.wait.ms": 50}) as cluster:
+        options = {"group": "latest", "topics": [source], "auto_offset_reset": "latest"}
+        with cluster.session("latest", **options) as session:  # type: ignore[arg-type]
+            while stands(servers, "latest", source) < 100:
+                assert session.poll(0.1) is None
+        fill(servers, source, range(100, 140))
+        with cluster.session("latest", **options) as session:  # type: ignore[arg-type]
+            seen: list[int] = []
+            while len(seen) < 40:
+                if (batch := session.poll(1)) is not None:
+                    seen += [json.loads(value)["id"] for value in batch["value"].to_pylist()]
+    assert sorted(seen) == list(range(100, 140))
+
+
+def test_librdkafka_is_the_other_member_of_the_group(servers: str) -> None:
+    """Each reads its share, and what they have committed adds up. When one leaves, the other goes on for both."""
+    source, target = create(servers, "mixed-in", PARTITIONS), create(servers, "mixed-out", PARTITIONS)
+    other = _OtherMember(servers, "mixed", source)
+    with semel.Cluster({"bootstrap.servers": servers, "fetch.max.wait.ms": 50}) as cluster:
+        with other, cluster.session("mixed", group="mixed", topics=[source]) as session:
+            while not (
+                session.assignment and other.assigned and len(session.assignment) + other.assigned == PARTITIONS
+            ):
+                session.poll(0.1)
+            fill(servers, source, range(400))
+            while stands(servers, "mixed", source) < 400:
+                if (batch := session.poll(0.1)) is not None:
+                    session.send(target, copied(batch))
+                    session.commit()
+        with cluster.session("mixed", group="mixed", topics=[source]) as session:
+            fill(servers, source, range(400, 500))
+            while stands(servers, "mixed", source) < 500:
+                if (batch := session.poll(0.1)) is not None:
+                    session.send(target, copied(batch))
+                    assert session.commit()
+    ours = [int(number) for number in read(servers, [target], {"id": "json:$.id"})["id"].to_pylist()]
+    assert other.seen
+    assert sorted(ours + other.seen) == list(range(500))
+
+
+class _OtherMember:
+    """A consumer of librdkafka, polled in a thread; it commits what it has read when it ends a poll."""
+
+    def __init__(self, servers: str, group: str, topic: str) -> None:
+        self.assigned, self.seen = 0, list[int]()
+        self._stop = threading.Event()
+        self._settings = {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "partition.assignment.strategy": "range,roundrobin",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+        self._topic = topic
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> _OtherMember:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        consumer = Consumer(self._settings)
+        consumer.subscribe([self._topic])
+        while not self._stop.is_set():
+            message = consumer.poll(0.1)
+            self.assigned = len(consumer.assignment())
+            if message is not None and not message.error():
+                consumer.commit(message, asynchronous=False)
+                self.seen.append(json.loads(message.value())["id"])
+        consumer.close()
 
 
 def test_what_cannot_be_is_refused(servers: str) -> None:

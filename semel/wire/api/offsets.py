@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest
 
 from semel.wire import error_codes
@@ -15,10 +15,21 @@ from semel.wire.deadline import Deadline
 from semel.wire.metadata import Leaders, TopicPartition, by_topic
 from semel.wire.target import GroupCoordinator
 
-__all__ = ["EARLIEST", "LATEST", "Listed", "committed", "end_of_epoch", "list_offsets", "live_members"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Listed",
+    "committed",
+    "committed_topics",
+    "delete_group",
+    "end_of_epoch",
+    "list_offsets",
+    "live_members",
+]
 
 LATEST, EARLIEST = -1, -2
 _OFFSET_FETCH = (8, 9)
+_GROUP_ID_NOT_FOUND = 69
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +153,27 @@ def committed(
     return {partition: offset for partition, offset in found.items() if offset >= 0}
 
 
+def committed_topics(client: Client, group: str, deadline: Deadline | None = None) -> set[str]:
+    """The topics for which a group has committed offsets; what is pending in a transaction does not count."""
+    make = OffsetFetchRequest.OffsetFetchRequestGroup
+    request = OffsetFetchRequest(
+        groups=[make(group_id=group, member_id=None, member_epoch=-1, topics=None)], require_stable=False
+    )
+    answer = client.ask(
+        GroupCoordinator(group),
+        request,
+        _OFFSET_FETCH,
+        code=lambda answer: int(answer.groups[0].error_code),
+        deadline=deadline,
+    )
+    row = answer.groups[0]
+    if row.error_code:
+        raise error_codes.error(
+            "OffsetFetch", row.error_code, f"reading the offsets of group {group!r}", "Nothing was written."
+        )
+    return {topic.name for topic in row.topics if any(one.committed_offset >= 0 for one in topic.partitions)}
+
+
 def live_members(client: Client, group: str, deadline: Deadline | None = None) -> list[str]:
     """Client ids of the group's members; for a group of the newer protocol (KIP-848), which hides them from this
     request, its state.
@@ -169,3 +201,21 @@ def live_members(client: Client, group: str, deadline: Deadline | None = None) -
         for g in listed.groups
         if g.group_id == group and g.group_state not in ("Empty", "Dead")
     ]
+
+
+def delete_group(client: Client, group: str, deadline: Deadline | None = None) -> bool:
+    """Delete a group with its offsets. Returns False if it was not there.
+
+    Raises :class:`~semel.errors.ConfigError` where it has members.
+    """
+    absent = (_GROUP_ID_NOT_FOUND, 0)
+
+    def code(answer: Any) -> int:
+        found = int(answer.results[0].error_code)
+        return 0 if found in absent else found
+
+    request = DeleteGroupsRequest(groups_names=[group])
+    answer = client.ask(GroupCoordinator(group), request, (2, 2), code=code, deadline=deadline)
+    if code(answer):
+        raise error_codes.error("DeleteGroups", code(answer), f"deleting group {group!r}", "Nothing was deleted.")
+    return bool(answer.results[0].error_code == 0)

@@ -1,4 +1,4 @@
-"""Topics and configurations: create, grow, describe, alter."""
+"""Topics and configurations: create, grow, delete, describe, alter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 from kafka.protocol.admin import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
@@ -16,11 +18,23 @@ from semel.errors import Retriable
 from semel.wire import error_codes
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
+from semel.wire.metadata import TopicPartition, by_topic
 from semel.wire.target import ANY
 
-__all__ = ["alter_config", "broker_config", "config_of_broker", "create", "grow", "own_config", "topic_config"]
+__all__ = [
+    "alter_config",
+    "broker_config",
+    "config_of_broker",
+    "create",
+    "delete",
+    "delete_records",
+    "grow",
+    "own_config",
+    "topic_config",
+]
 
 _TOPIC, _BROKER = 2, 4
+_UNKNOWN_TOPIC = 3
 #: Where a setting comes from: it was set on the topic itself.
 _OF_THE_TOPIC = 1
 _SET, _DELETE = 0, 1
@@ -66,6 +80,47 @@ def grow(client: Client, name: str, partitions: int, deadline: Deadline | None =
         subject = f"adding partitions to topic {name!r} ({row.error_message})"
         raise error_codes.error("CreatePartitions", row.error_code, subject, "Nothing was written.")
     _await_leaders(client, name, partitions, deadline)
+
+
+def delete(client: Client, name: str, deadline: Deadline | None = None) -> bool:
+    """Delete a topic, and wait until the cluster does not show it any more. Returns False if it was not there."""
+    deadline = deadline or client.deadline()
+    topic = DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=None)
+    request = DeleteTopicsRequest(topics=[topic], timeout_ms=client.config.request_timeout_ms)
+    absent = (_UNKNOWN_TOPIC, 0)
+
+    def code(answer: Any) -> int:
+        found = int(answer.responses[0].error_code)
+        return 0 if found in absent else found
+
+    answer = client.ask(ANY, request, (6, 6), code=code, deadline=deadline)
+    if code(answer):
+        raise error_codes.error("DeleteTopics", code(answer), f"deleting topic {name!r}", "Nothing was deleted.")
+    while client.existing({name}, deadline) and not deadline.passed:
+        deadline.pause()
+    return bool(answer.responses[0].error_code == 0)
+
+
+def delete_records(client: Client, before: Mapping[TopicPartition, int], deadline: Deadline | None = None) -> None:
+    """Delete the records before an offset of each partition."""
+    make = DeleteRecordsRequest.DeleteRecordsTopic
+
+    def build(led: list[TopicPartition]) -> Any:
+        topics = [
+            make(
+                name=topic,
+                partitions=[
+                    make.DeleteRecordsPartition(partition_index=index, offset=before[topic, index]) for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(led).items()
+        ]
+        return DeleteRecordsRequest(topics=topics, timeout_ms=client.config.request_timeout_ms)
+
+    def rows(answer: Any) -> dict[TopicPartition, Any]:
+        return {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
+
+    client.ask_leaders(before, build, rows, (2, 2), deadline=deadline)
 
 
 def _await_leaders(client: Client, name: str, partitions: int, deadline: Deadline) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+import pyarrow as pa
+from confluent_kafka import Producer
+
 import semel
 from semel.config import ClientConfig
 from semel.wire.api.offsets import committed
@@ -17,7 +20,8 @@ PARTITIONS = 4
 class SessionJob:
     """What is copied where, and until where: the sum of the group's offsets.
 
-    ``mode`` is ``exact``, or ``ahead``: positions are committed before the rows that they belong to.
+    ``mode`` is ``exact``, or ``ahead``: positions are committed before the rows that they belong to, or ``outside``:
+    rows are written outside of the transaction, before it.
     """
 
     servers: str
@@ -69,6 +73,16 @@ def run(job: SessionJob) -> None:
                 continue
             if job.mode == "ahead":
                 session.commit()
-            session.send(job.target, batch.select(["value", "partition"]))
+            if job.mode == "outside":
+                _write_outside(job, batch)
+            else:
+                session.send(job.target, batch.select(["value", "partition"]))
             if not session.commit():
                 print("again", flush=True)
+
+
+def _write_outside(job: SessionJob, batch: pa.RecordBatch) -> None:
+    producer = Producer({"bootstrap.servers": job.servers, "enable.idempotence": True})
+    for value, partition in zip(batch["value"].to_pylist(), batch["partition"].to_pylist(), strict=True):
+        producer.produce(job.target, value=value, partition=partition)
+    assert producer.flush(60) == 0

@@ -26,6 +26,7 @@ from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
 from semel.spark.sink.progress_mismatch import Mismatch
 from semel.spark.sink.reconcile import reconcile
 from semel.spark.source_offset import SourceOffset, TopicOffset
+from semel.streams.state.store import Position
 from semel.transaction import ticket, transactional_id
 from semel.transaction.progress import record
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, RecordedOutcome, TopicEnd
@@ -43,6 +44,7 @@ MIRRORED = Positions(
     7,
 )
 SEGMENT_RUNS = [40, 12, 500, 1, 1, 20]
+STORE_POSITION = Position("bW9kZWwtb2YtYW4taWQtMQ", 4711, 1_700_000_000_000, 1_700_000_000_500)
 WRITTEN = Path(__file__).parent / "written"
 #: What the copies say in the place of the version of semel that wrote them: those that name one are read by that very
 #: version only.
@@ -257,5 +259,6 @@ FORMS = [
         lambda text: transactional_id.parse(text.decode()),
         {1: Name("orders.out", IdKind.TASK, QUERY, 12)},
     ),
+    Form("store-position", 1, STORE_POSITION.encode, Position.parse, {1: STORE_POSITION}),
     Form("left-running", background.VERSION, BROKER.encode, background.Background.decode, {1: BROKER}),
 ]

@@ -1,0 +1,172 @@
+"""An application: its topology and its settings, by Kafka Streams' property names."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from semel.config import ClientConfig
+from semel.errors import ConfigError, Unsupported
+from semel.streams.nodes.folds import Entries
+from semel.streams.nodes.stateful import TableSource
+from semel.streams.serdes import Serde, check_serde, decode
+from semel.streams.state.store import StoreSpec
+from semel.streams.stream import Stream, Table
+from semel.streams.topology import Node, Source, Topology
+
+__all__ = ["App", "Settings"]
+
+_WORD = 8
+_TRANSACTION_MS = 10_000
+_NUMBERS = {
+    "commit.interval.ms": 100,
+    "max.poll.interval.ms": 300_000,
+    "max.poll.records": 65_536,
+    "replication.factor": -1,
+    "session.timeout.ms": 45_000,
+}
+#: Properties of Kafka Streams whose values here are these and no others.
+_FIXED = {"num.standby.replicas": "0", "num.stream.threads": "1", "processing.guarantee": "exactly_once_v2"}
+_OWN = {*_NUMBERS, *_FIXED, "application.id", "auto.offset.reset", "group.instance.id", "state.dir"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of an application, checked. ``client`` has those of every Kafka client."""
+
+    client: ClientConfig
+    commit_interval_ms: int
+    max_poll_interval_ms: int
+    max_poll_records: int
+    replication_factor: int
+    session_timeout_ms: int
+    auto_offset_reset: str
+    group_instance_id: str | None
+    state_dir: Path
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, object]) -> Settings:
+        """Raise :class:`ConfigError` for what cannot be, :class:`Unsupported` for what is not there yet."""
+        given = {name: value for name, value in properties.items() if name in _OWN}
+        for name, only in _FIXED.items():
+            if str(given.get(name, only)) != only:
+                raise Unsupported(
+                    f"{name}={given[name]} is not there yet. Nothing was read. Leave it out, or set it to {only}.",
+                    tag="NOT_THERE_YET",
+                )
+        reset = str(given.get("auto.offset.reset", "earliest"))
+        if reset not in ("earliest", "latest"):
+            raise ConfigError(f"auto.offset.reset={reset} is neither earliest nor latest. Nothing was read. Set one.")
+        client = ClientConfig.parse({name: value for name, value in properties.items() if name not in _OWN})
+        numbers = {name.replace(".", "_"): _number(name, given.get(name, usual)) for name, usual in _NUMBERS.items()}
+        timeout = client.transaction_timeout_ms or _TRANSACTION_MS
+        if numbers["commit_interval_ms"] > timeout:
+            raise ConfigError(
+                f"commit.interval.ms={numbers['commit_interval_ms']} is longer than transaction.timeout.ms={timeout}:"
+                " each transaction would be aborted. Nothing was read. Commit more often, or raise the timeout.",
+                tag="COMMIT_INTERVAL",
+            )
+        instance = given.get("group.instance.id")
+        folder = given.get("state.dir")
+        return cls(
+            client,
+            auto_offset_reset=reset,
+            group_instance_id=None if instance is None else str(instance),
+            state_dir=Path(str(folder)) if folder else Path(tempfile.gettempdir()) / "semel-streams",
+            **numbers,
+        )
+
+
+def _number(name: str, given: Any) -> int:
+    try:
+        found = int(given)
+    except (TypeError, ValueError):
+        found = 0
+    if found < 1 and not (name == "replication.factor" and found == -1):
+        raise ConfigError(f"{name}={given!r} is no number above 0. Nothing was read. Correct it.")
+    return found
+
+
+class App:
+    """An application: build its topology, then :meth:`run` it, in as many processes as you like.
+
+    ``application_id`` names its group, its topics and its transactional ids. Properties are Kafka's and Kafka Streams'.
+    Raises :class:`ConfigError` for what is wrong with them. Opens no connection.
+    """
+
+    def __init__(self, application_id: str, /, **properties: object) -> None:
+        if not application_id or properties.get("application.id", application_id) != application_id:
+            raise ConfigError(
+                "an application needs one application.id. Nothing was read. Give it as the first argument.",
+                tag="APPLICATION_ID",
+            )
+        self.application_id = application_id
+        self.topology = Topology(application_id)
+        self.properties = dict(properties)
+        self._stop = threading.Event()
+
+    @property
+    def settings(self) -> Settings:
+        """Its properties, checked."""
+        return Settings.parse(self.properties)
+
+    def stream(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes") -> Stream:
+        """The records of a topic."""
+        _check(topic, key, value)
+        name = self.topology.name("KSTREAM-SOURCE-")
+        return Stream(self.topology, self.topology.add(Source(name, topic=topic, key=key, value=value)), key, value)
+
+    def table(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes", name: str | None = None) -> Table:
+        """The newest record of each key of a topic; one without a value deletes it."""
+        _check(topic, key, value)
+        store = name or self.topology.name(f"{topic}-STATE-STORE-")
+        source, processor = self.topology.name("KSTREAM-SOURCE-"), self.topology.name("KTABLE-SOURCE-")
+        node = self.topology.add(Source(source, topic=topic, key=key, value=value))
+        spec = StoreSpec(store)
+        kept = self.topology.add(Node(processor, (node,), TableSource(spec, key, value), (spec,)))
+
+        def read(entries: Entries) -> dict[str, Any]:
+            raw = pa.array([None if entry is None else entry[_WORD:] for entry in entries], pa.binary())
+            return {"value": decode(raw, value)}
+
+        return Table(self.topology, kept, key, value, spec, read)
+
+    def global_table(self, *_: object, **__: object) -> NoReturn:
+        """Not there yet: raises :class:`Unsupported`."""
+        raise Unsupported(
+            "global tables are not there yet. Nothing was read. Use table, with as many partitions as the stream.",
+            tag="NOT_THERE_YET",
+        )
+
+    def describe(self) -> str:
+        """The topology as text, in Kafka Streams' form."""
+        return self.topology.describe()
+
+    def run(self) -> None:
+        """Work until :meth:`stop`, in this process. Start it in more processes to share the work.
+
+        Raises :class:`~semel.errors.Fenced` where another worker has come with its instance id,
+        :class:`~semel.errors.DataLoss` for rows or state that are gone, :class:`ConfigError` for what brokers refuse
+        and for records that a function fails at.
+        """
+        from semel.streams.worker import Worker
+
+        self._stop.clear()
+        Worker.run(self, self._stop)
+
+    def stop(self) -> None:
+        """Commit what is done, and have :meth:`run` return. From any thread, or a signal handler."""
+        self._stop.set()
+
+
+def _check(topic: Any, key: Serde, value: Serde) -> None:
+    if not isinstance(topic, str) or not topic:
+        raise ConfigError(f"{topic!r} is no topic. Nothing was read. Give the name of one.", tag="TOPOLOGY")
+    check_serde(key, topic)
+    check_serde(value, topic)

@@ -1,0 +1,81 @@
+"""What a store holds, as of the last commit, by its changelog: from any machine, while workers run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.errors import ConfigError
+from semel.read import Earliest, Latest, Reader, topic_ranges
+from semel.records.partitioner import partition_for
+from semel.streams.nodes.stateful import Aggregate, TableSource
+from semel.streams.serdes import decode
+from semel.streams.topology import Topology
+from semel.wire.client import Client
+
+__all__ = ["look_up"]
+
+#: After the key of a window: where it begins, and a number.
+_WINDOW = 12
+_WORD = 8
+
+
+def look_up(client: Client, topology: Topology, store: str, key: str | None) -> Iterator[dict[str, Any]]:
+    """The entries of a key, or of all: ``key``, ``window_start`` for windows, the columns of the value, ``timestamp``.
+
+    Raises :class:`ConfigError` for a store that the topology does not have.
+    """
+    node = _node(topology, store)
+    windowed = isinstance(node, Aggregate) and node.windows is not None
+    newest: dict[bytes, tuple[bytes | None, int]] = {}
+    for batch in _changelog(client, topology.changelog(store), None if windowed else key):
+        rows = batch if key is None else batch.filter(_matches(batch["key"], key.encode(), windowed=windowed))
+        times = rows["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+        newest.update(zip(rows["key"].to_pylist(), zip(rows["value"].to_pylist(), times, strict=True), strict=True))
+    for record_key, (value, time) in sorted(newest.items()):
+        if value is not None:
+            yield _entry(node, record_key, value, time, windowed=windowed)
+
+
+def _node(topology: Topology, store: str) -> Aggregate | TableSource:
+    for one in topology.nodes:
+        if isinstance(one.operate, Aggregate | TableSource) and one.operate.spec.name == store:
+            return one.operate
+    there = sorted({spec.name for one in topology.nodes for spec in one.stores})
+    raise ConfigError(
+        f"the topology has no store {store!r}. Nothing was read. It has: {', '.join(there) or 'none'}.", tag="TOPOLOGY"
+    )
+
+
+def _changelog(client: Client, topic: str, key: str | None) -> Iterator[Any]:
+    ranges = topic_ranges(client, topic, Earliest(), Latest(), read_committed=True)
+    if key is not None:
+        count = len(client.topics({topic})[topic].partitions)
+        mine = int(partition_for(pa.array([key.encode()], pa.binary()), count, 0)[0])
+        ranges = [one for one in ranges if one.partition == mine]
+    with Reader(client, ranges, read_committed=True) as reader:
+        yield from reader
+
+
+def _matches(keys: Any, key: bytes, *, windowed: bool) -> Any:
+    if not windowed:
+        return pc.equal(keys, pa.scalar(key, pa.binary()))
+    long = pc.equal(pc.binary_length(keys), len(key) + _WINDOW)
+    return pc.and_(long, pc.starts_with(keys, pattern=key))
+
+
+def _entry(node: Any, key: bytes, value: bytes, time: int, *, windowed: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"key": (key[:-_WINDOW] if windowed else key).decode(errors="replace")}
+    if windowed:
+        found["window_start"] = int.from_bytes(key[-_WINDOW:-4], "big")
+    if isinstance(node, Aggregate):
+        columns = node.fold.columns([time.to_bytes(_WORD, "big", signed=True) + value])
+        found |= {name: column[0].as_py() for name, column in columns.items()}
+    else:
+        found["value"] = decode(pa.array([value], pa.binary()), node.value)[0].as_py()
+    if isinstance(found.get("value"), bytes):
+        found["value"] = found["value"].decode(errors="replace")
+    return {**found, "timestamp": time}

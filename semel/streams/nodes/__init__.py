@@ -1,0 +1,7 @@
+"""What nodes of a topology do: Arrow batches in, Arrow batches out.
+
+- ``stateless``: functions, filters, keys, branches, and what a sink writes.
+- ``stateful``: aggregations, tables, joins.
+- ``folds``: what an aggregation keeps, and how rows change it.
+- ``packing``: the values of repartition topics before an aggregation.
+"""

@@ -1,0 +1,203 @@
+"""What an aggregation keeps of its rows, and how new rows change it: :class:`Count`, :class:`Columns`, :class:`Python`.
+
+Count and Columns work on whole batches: Arrow groups the rows, and numpy adds what it found to what was there. Their
+entries have a fixed size, so that those of all groups of a batch are one array. Python calls a function for each
+record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from semel.errors import ConfigError
+from semel.streams.rows import Record, calling, records
+from semel.streams.serdes import Serde, decode, encode, from_python, to_python
+from semel.streams.state.store import number
+
+__all__ = ["Columns", "Count", "Fold", "Groups", "Python"]
+
+_WORD = 8
+_EMPTY, _INTEGER, _FLOAT = 0, 1, 2
+_OPERATIONS = ("sum", "min", "max", "count")
+Entries = list[bytes | None]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The rows of a batch, by key and window. ``of_row`` is the group of each of ``rows``."""
+
+    rows: Any
+    of_row: Any
+    count: int
+    latest: np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Fold(Protocol):
+    """What one aggregation does."""
+
+    #: Columns of the rows that it needs.
+    needs: tuple[str, ...]
+
+    def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
+        """The new entry of each group (None deletes it), and its time."""
+
+    def columns(self, entries: Entries) -> dict[str, Any]:
+        """What entries say, as columns."""
+
+
+class Count:
+    """How many rows. An entry's value is Kafka's Long."""
+
+    needs: tuple[str, ...] = ()
+    _form = np.dtype([("time", ">i8"), ("count", ">i8")])
+
+    def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
+        """Add the rows of each group."""
+        found = _read(self._form, before)
+        found["count"] += np.bincount(groups.of_row, minlength=groups.count)
+        found["time"] = np.maximum(found["time"], groups.latest)
+        return _written(found), found["time"].astype(np.int64)
+
+    def columns(self, entries: Entries) -> dict[str, Any]:
+        """The column ``value``."""
+        return {"value": pa.array(_read(self._form, entries)["count"].astype(np.int64), mask=_missing(entries))}
+
+
+class Columns:
+    """Sums, minima, maxima and counts of columns, each under a name: ``{"total": ("sum", "amount")}``.
+
+    An entry has 9 bytes for each: a kind (nothing, whole number, float) and the number.
+    """
+
+    def __init__(self, asked: Mapping[str, tuple[str, str]]) -> None:
+        for name, given in asked.items():
+            if not isinstance(given, tuple) or len(given) != 2 or given[0] not in _OPERATIONS:
+                raise ConfigError(
+                    f'aggregate({name}={given!r}) is no aggregation. Nothing was read. Give ("sum", "column"), with'
+                    f" one of {', '.join(_OPERATIONS)}.",
+                    tag="TOPOLOGY",
+                )
+        self._asked = dict(asked)
+        self.needs = tuple(sorted({column for _, column in asked.values()}))
+        fields = [field for name in asked for field in ((f"{name} kind", "u1"), (name, ">i8"))]
+        self._form = np.dtype([("time", ">i8"), *fields])
+
+    def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
+        """Add what each group's rows come to."""
+        found = _read(self._form, before)
+        table = pa.table({"group": groups.of_row, **{name: groups.rows[name] for name in self.needs}})
+        summed = table.group_by("group", use_threads=False).aggregate(
+            [(column, operation) for operation, column in self._asked.values()]
+        )
+        order = np.argsort(summed["group"].to_numpy())
+        for name, (operation, column) in self._asked.items():
+            self._merge(found, name, operation, summed[f"{column}_{operation}"].take(pa.array(order)))
+        found["time"] = np.maximum(found["time"], groups.latest)
+        return _written(found), found["time"].astype(np.int64)
+
+    def _merge(self, found: Any, name: str, operation: str, new: Any) -> None:
+        whole = pa.types.is_integer(new.type) or pa.types.is_boolean(new.type)
+        if not whole and not pa.types.is_floating(new.type):
+            raise ConfigError(
+                f"the column of aggregation {name!r} has the type {new.type}, and only numbers can be added up. Nothing"
+                " of this transaction is visible. Cast it in map_batches.",
+                tag="COLUMN_TYPE",
+            )
+        there = new.is_valid().to_numpy()
+        kinds = found[f"{name} kind"]
+        floats = not whole or bool((kinds == _FLOAT).any())
+        old, values = _numbers(found[name], kinds, floats=floats), new.fill_null(0).to_numpy()
+        if operation in ("sum", "count"):
+            merged = np.where(kinds == _EMPTY, values, old + values)
+        else:
+            pick = np.minimum if operation == "min" else np.maximum
+            merged = np.where(kinds == _EMPTY, values, pick(old, values))
+        merged = np.where(there, merged, old)
+        form = ">f8" if floats else ">i8"
+        found[name] = merged.astype(form).view(">i8")
+        found[f"{name} kind"] = np.where(there | (kinds != _EMPTY), _FLOAT if floats else _INTEGER, _EMPTY)
+
+    def columns(self, entries: Entries) -> dict[str, Any]:
+        """A column for each name."""
+        found, missing = _read(self._form, entries), _missing(entries)
+        columns = {}
+        for name in self._asked:
+            kinds = found[f"{name} kind"]
+            values = _numbers(found[name], kinds, floats=bool((kinds == _FLOAT).any()))
+            columns[name] = pa.array(values, mask=missing | (kinds == _EMPTY))
+        return columns
+
+
+class Python:
+    """A function of the key, the record's value, and what was there; ``initial`` makes the first one, or the first
+    value is it.
+    """
+
+    needs: tuple[str, ...] = ("value",)
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        initial: Callable[[], Any] | None,
+        given: tuple[Serde, Serde],
+        made: Serde,
+    ) -> None:
+        self._name, self._function, self._initial, self._given, self._made = name, function, initial, given, made
+
+    def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
+        """Call the function for each record, in their order."""
+        states = to_python(self.columns(before)["value"], self._made)
+        began = [entry is not None for entry in before]
+        for record, group in zip(records(groups.rows, *self._given), groups.of_row.tolist(), strict=True):
+            if not began[group]:
+                began[group] = True
+                states[group] = record.value if self._initial is None else self._initial()
+                if self._initial is None:
+                    continue
+            states[group] = calling(self._step, self._name, record, record, states[group])
+        latest = np.maximum(groups.latest, [-1 if entry is None else number(entry) for entry in before])
+        values = encode(from_python(states, self._made), self._made).to_pylist()
+        stamps = _written(latest.astype(">i8"))
+        return [None if value is None else stamps[at] + value for at, value in enumerate(values)], latest
+
+    def _step(self, record: Record, state: Any) -> Any:
+        if self._initial is None:
+            return self._function(state, record.value)
+        return self._function(record.key, record.value, state)
+
+    def columns(self, entries: Entries) -> dict[str, Any]:
+        """The column ``value``."""
+        raw = pa.array([None if entry is None else entry[_WORD:] for entry in entries], pa.binary())
+        return {"value": decode(raw, self._made)}
+
+
+def _read(form: Any, entries: Entries) -> Any:
+    """Entries of one size, as an array; -1 is the time of those that are not there."""
+    if entries.count(None) == len(entries):
+        found = np.zeros(len(entries), form)
+        found["time"] = -1
+        return found
+    nothing = b"\xff" * _WORD + b"\0" * (form.itemsize - _WORD)
+    return np.frombuffer(b"".join(nothing if entry is None else entry for entry in entries), form).copy()
+
+
+def _written(found: Any) -> list[bytes]:
+    raw, size = found.tobytes(), found.dtype.itemsize
+    return [raw[at : at + size] for at in range(0, len(raw), size)]
+
+
+def _missing(entries: Entries) -> Any:
+    return np.array([entry is None for entry in entries], bool)
+
+
+def _numbers(bits: Any, kinds: Any, *, floats: bool) -> Any:
+    if not floats:
+        return bits.astype(np.int64)
+    as_float = np.ascontiguousarray(bits).view(">f8").astype(np.float64)
+    return np.where(kinds == _FLOAT, as_float, bits.astype(np.float64))

@@ -1,0 +1,181 @@
+"""Nodes with state: aggregations, tables, and joins of a stream with a table.
+
+An aggregation hands on one row for each key (and window) that a batch has changed, as Kafka Streams does with its
+cache: the last one. Rows that come after their window was closed are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.errors import ConfigError
+from semel.streams.nodes.folds import Entries, Fold, Groups
+from semel.streams.nodes.stateless import with_key
+from semel.streams.rows import Record, calling, records, times, timestamps
+from semel.streams.serdes import Serde, decode, encode, from_python, to_python
+from semel.streams.state.store import Store, StoreSpec, stamps
+from semel.streams.windows import Windows
+
+__all__ = ["Aggregate", "Join", "TableSource"]
+
+log = logging.getLogger("semel.streams")
+
+_WORD = 8
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Groups rows by key and window, and folds them into a store."""
+
+    name: str
+    spec: StoreSpec
+    fold: Fold
+    key: Serde
+    windows: Windows | None
+
+    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+        """One row for each group: key, window, what the fold says, timestamp."""
+        store = stores[self.spec.name]
+        rows = self._wanted(rows)
+        time = times(rows)
+        keys = encode(rows["key"], self.key)
+        if self.windows is None:
+            begins = np.zeros(len(time), np.int64)
+        else:
+            kept, begins = self._open_windows(time, store)
+            rows, keys, time = rows.take(pa.array(kept)), keys.take(pa.array(kept)), time[kept]
+        if len(time):
+            store.saw(int(time.max()))
+        table = pa.table({"key": keys, "begin": begins, "row": np.arange(len(time)), "time": time})
+        groups = table.group_by(["key", "begin"], use_threads=False).aggregate([("row", "list"), ("time", "max")])
+        of_row = np.empty(len(time), np.int64)
+        members = groups["row_list"].combine_chunks()
+        of_row[members.flatten().to_numpy()] = members.value_parent_indices().to_numpy()
+        found = Groups(rows, of_row, groups.num_rows, groups["time_max"].to_numpy())
+        return self._fold(found, groups["key"].combine_chunks(), groups["begin"].to_numpy(), store)
+
+    def _fold(self, groups: Groups, keys: Any, begins: Any, store: Store) -> Any:
+        names: list[bytes] = keys.to_pylist()
+        if self.windows is not None:
+            names = [begin + key for begin, key in zip(stamps(begins), names, strict=True)]
+        entries, latest = self.fold.add(groups, store.get(names))
+        store.put(*_there(names, entries))
+        for name, entry, at in zip(names, entries, latest.tolist(), strict=True) if None in entries else ():
+            if entry is None:
+                store.delete(name, at)
+        columns = {"key": decode(keys, self.key)}
+        if self.windows is not None:
+            columns["window_start"] = timestamps(begins)
+            columns["window_end"] = timestamps(begins + self.windows.size_ms)
+        columns |= self.fold.columns(list(entries))
+        return pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(latest)})
+
+    def _wanted(self, rows: Any) -> Any:
+        missing = {"key", *self.fold.needs} - set(rows.schema.names)
+        if missing:
+            raise ConfigError(
+                f"{self.name} needs the columns {', '.join(sorted(missing))}, and the rows have"
+                f" {', '.join(rows.schema.names)}. Nothing of this transaction is visible. Make them in map_batches.",
+                tag="NO_COLUMN",
+            )
+        rows = with_key(rows, {})
+        if "value" in rows.schema.names and rows["value"].null_count:
+            rows = rows.filter(rows["value"].is_valid())  # as in Kafka Streams
+        return rows
+
+    def _open_windows(self, time: Any, store: Store) -> tuple[Any, Any]:
+        windows = self.windows
+        assert windows is not None
+        now = np.maximum.accumulate(np.maximum(time, store.stream_time))
+        kept, begins = windows.assign(time)
+        in_time = begins + windows.size_ms + windows.grace_ms > now[kept]
+        late = len(time) - len(np.unique(kept[in_time]))
+        if late:
+            store.late += late
+            log.warning("%s dropped %d late rows (%d so far in this task)", self.name, late, store.late)
+        return kept[in_time], begins[in_time]
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Keeps the newest value of each key of a topic; a record without a value deletes it."""
+
+    spec: StoreSpec
+    key: Serde
+    value: Serde
+
+    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+        """The last row of each key."""
+        store = stores[self.spec.name]
+        rows = with_key(rows, {})
+        keys = encode(rows["key"], self.key)
+        table = pa.table({"key": keys, "row": np.arange(rows.num_rows)})
+        last = table.group_by("key", use_threads=False).aggregate([("row", "max")])["row_max"].combine_chunks()
+        rows, keys = rows.take(last), keys.take(last)
+        time = times(rows)
+        store.saw(int(time.max(initial=-1)))
+        values = encode(rows["value"], self.value)
+        there = values.is_valid()
+        entries = pc.binary_join_element_wise(
+            pa.array(stamps(time), pa.binary()), values, pa.scalar(b"", pa.binary())
+        ).filter(there)
+        store.put(keys.filter(there).to_pylist(), entries.to_pylist())
+        gone = pc.invert(there)
+        for key, at in zip(keys.filter(gone).to_pylist(), pa.array(time).filter(gone).to_pylist(), strict=True):
+            store.delete(key, at)
+        return rows
+
+
+@dataclass(frozen=True)
+class Join:
+    """Gives each row of a stream what a table has for its key.
+
+    Without a ``joiner`` that is the column ``table_value`` (``table_…`` for a table of several columns).
+    """
+
+    name: str
+    spec: StoreSpec
+    read: Callable[[Entries], dict[str, Any]]
+    given: tuple[Serde, Serde]
+    of_table: Serde
+    outer: bool
+    joiner: Callable[[Any, Any], Any] | None
+    made: Serde
+
+    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+        """The rows that have a partner; with ``outer`` all of them."""
+        keys = encode(rows["key"], self.given[0]).dictionary_encode()
+        entries = stores[self.spec.name].get(keys.dictionary.to_pylist()) if len(keys.dictionary) else []
+        there = pa.array([entry is not None for entry in entries], pa.bool_()).take(keys.indices).fill_null(False)
+        columns = {name: column.take(keys.indices) for name, column in self.read(entries).items()}
+        if not self.outer:
+            rows = rows.filter(there)
+            columns = {name: column.filter(there) for name, column in columns.items()}
+        if self.joiner is None:
+            for name, column in columns.items():
+                rows = rows.append_column(f"table_{name}", column)
+            return rows
+        partners = to_python(columns["value"], self.of_table)
+        made = [
+            calling(self._call, self.name, record, record, partner)
+            for record, partner in zip(records(rows, *self.given), partners, strict=True)
+        ]
+        return rows.set_column(rows.schema.get_field_index("value"), "value", from_python(made, self.made))
+
+    def _call(self, record: Record, partner: Any) -> Any:
+        assert self.joiner is not None
+        return self.joiner(record.value, partner)
+
+
+def _there(names: list[bytes], entries: Any) -> tuple[list[bytes], list[bytes]]:
+    if None not in entries:
+        return names, list(entries)
+    both = [(name, entry) for name, entry in zip(names, entries, strict=True) if entry is not None]
+    return [name for name, _ in both], [entry for _, entry in both]

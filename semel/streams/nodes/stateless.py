@@ -1,0 +1,223 @@
+"""What nodes without state do. Each function returns an operator: Arrow in, Arrow out.
+
+Functions of batches and expressions of ``pyarrow.compute`` work on whole batches. Functions of single records are the
+slow, easy way: they cost about a microsecond of Python for each record, and more for JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.errors import ConfigError, SemelError
+from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, records
+from semel.streams.serdes import Serde, encode, from_python
+from semel.streams.state.store import Store
+from semel.streams.topology import Operator
+
+__all__ = [
+    "branch_child",
+    "branching",
+    "filtering",
+    "flat_mapping",
+    "keyed_by",
+    "map_batch",
+    "mapping",
+    "mapping_values",
+    "with_key",
+]
+
+_BRANCH = "__branch"
+
+
+def map_batch(function: Callable[[pa.RecordBatch], Any], name: str) -> Operator:
+    """A function of batches."""
+
+    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+        try:
+            result = function(rows)
+        except SemelError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"the function of {name} failed at {_place(rows)}: {type(error).__name__}: {error}. Nothing of this"
+                " transaction is visible. Correct the function or the records, then start again: they are read again.",
+                tag="USER_FUNCTION",
+            ) from error
+        return from_result(rows, result, name)
+
+    return operate
+
+
+def filtering(
+    condition: Callable[[Record], Any] | pc.Expression, name: str, key: Serde, value: Serde, *, negated: bool = False
+) -> Operator:
+    """Keep the rows for which a function of single records is true, or an expression."""
+
+    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+        return rows.filter(_mask(condition, rows, name, key, value, negated=negated))
+
+    return operate
+
+
+def mapping(
+    function: Callable[[Record], tuple[Any, Any]], name: str, given: tuple[Serde, Serde], made: tuple[Serde, Serde]
+) -> Operator:
+    """One record for each: the function returns its key and value."""
+    return flat_mapping(lambda record: [function(record)], name, given, made)
+
+
+def flat_mapping(
+    function: Callable[[Record], Any], name: str, given: tuple[Serde, Serde], made: tuple[Serde, Serde]
+) -> Operator:
+    """Any number of records for each: the function returns pairs of key and value."""
+
+    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+        keys: list[Any] = []
+        values: list[Any] = []
+        parents: list[int] = []
+        for at, record in enumerate(records(rows, *given)):
+            for pair in calling(lambda one: list(map(_pair, function(one))), name, record, record):
+                keys.append(pair[0])
+                values.append(pair[1])
+                parents.append(at)
+        return _made(rows, name, keys, values, parents, made)
+
+    return operate
+
+
+def mapping_values(function: Callable[[Record], Any], name: str, given: tuple[Serde, Serde], made: Serde) -> Operator:
+    """A new value for each; the key stays."""
+
+    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+        values = [calling(function, name, record, record) for record in records(rows, *given)]
+        return _set(rows, "value", _column(values, made, name))
+
+    return operate
+
+
+def keyed_by(chooser: str | Callable[[Record], Any], name: str, given: tuple[Serde, Serde], made: Serde) -> Operator:
+    """Take another key: a column's, or what a function of single records returns."""
+
+    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+        if isinstance(chooser, str):
+            if chooser not in rows.schema.names:
+                raise ConfigError(
+                    f"{name} groups by column {chooser!r}, and the rows have {', '.join(rows.schema.names)}. Nothing of"
+                    " this transaction is visible. Name one of these.",
+                    tag="NO_COLUMN",
+                )
+            return _set(rows, "key", rows[chooser])
+        keys = [calling(chooser, name, record, record) for record in records(rows, *given)]
+        return _set(rows, "key", _column(keys, made, name))
+
+    return operate
+
+
+def with_key(rows: Any, _: Mapping[str, Store]) -> Any:
+    """Drop rows without a key: nobody could say to which group they belong."""
+    key = rows["key"]
+    return rows.filter(key.is_valid()) if key.null_count else rows
+
+
+def branching(conditions: Sequence[Any], name: str, key: Serde, value: Serde) -> Operator:
+    """Say of each row which of the conditions it meets first; rows that meet none go."""
+
+    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+        place = np.full(rows.num_rows, -1, np.int16)
+        for at, condition in enumerate(conditions):
+            met = _mask(condition, rows, name, key, value).to_numpy(zero_copy_only=False)
+            place[(place < 0) & met] = at
+        return _set(rows, _BRANCH, pa.array(place)).filter(pa.array(place >= 0))
+
+    return operate
+
+
+def branch_child(number: int) -> Operator:
+    """The rows of one branch."""
+
+    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+        return rows.filter(pc.equal(rows[_BRANCH], number)).drop_columns([_BRANCH])
+
+    return operate
+
+
+def _mask(condition: Any, rows: Any, name: str, key: Serde, value: Serde, *, negated: bool = False) -> Any:
+    if isinstance(condition, pc.Expression):
+        numbered = pa.Table.from_batches([_set(rows, "__row", pa.array(np.arange(rows.num_rows)))])
+        kept = one_batch(numbered.filter(condition))["__row"].to_numpy()
+        met = np.zeros(rows.num_rows, bool)
+        met[kept] = True
+    else:
+        found = [bool(calling(condition, name, record, record)) for record in records(rows, key, value)]
+        met = np.array(found, bool)
+    return pa.array(met ^ negated)
+
+
+def _made(rows: Any, name: str, keys: list[Any], values: list[Any], parents: list[int], made: Any) -> Any:
+    columns = {"key": _column(keys, made[0], name), "value": _column(values, made[1], name)}
+    taken = pa.array(parents, pa.int64())
+    for column in ("timestamp", *ORIGIN):
+        if column in rows.schema.names:
+            columns[column] = rows[column].take(taken)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _column(values: list[Any], serde: Serde, name: str) -> Any:
+    try:
+        return from_python(values, serde)
+    except (ValueError, TypeError, pa.ArrowException) as error:
+        raise ConfigError(
+            f"the function of {name} returned what is not {serde}: {error}. Nothing of this transaction is visible."
+            " Name what it returns, by key= and value=.",
+            tag="SERDE",
+        ) from None
+
+
+def _pair(given: Any) -> tuple[Any, Any]:
+    key, value = given
+    return key, value
+
+
+def _set(rows: Any, name: str, column: Any) -> Any:
+    if name in rows.schema.names:
+        return rows.set_column(rows.schema.get_field_index(name), name, column)
+    return rows.append_column(name, column)
+
+
+def _place(rows: Any) -> str:
+    if not rows.num_rows or "offset" not in rows.schema.names:
+        return f"a batch of {rows.num_rows} rows"
+    first, last = rows["offset"][0], rows["offset"][rows.num_rows - 1]
+    return f"{rows['topic'][0]}-{rows['partition'][0]} at offsets {first} to {last}"
+
+
+def sunk(rows: Any, key: Serde, value: Serde) -> Any:
+    """Rows as records: columns key, value and timestamp. A window's key ends with where it begins, as in Kafka
+    Streams; rows without a value get their other columns, as JSON.
+    """
+    names = rows.schema.names
+    keys = encode(rows["key"], key) if "key" in names else pa.nulls(rows.num_rows, pa.binary())
+    if "window_start" in names:
+        keys = _windowed(keys, rows["window_start"])
+    values = rows["value"] if "value" in names else _others(rows)
+    return pa.RecordBatch.from_pydict(
+        {"key": keys, "value": encode(values, value if "value" in names else "json"), "timestamp": rows["timestamp"]}
+    )
+
+
+def _windowed(keys: Any, begins: Any) -> Any:
+    starts = begins.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(">i8").tobytes()
+    raw = pa.Array.from_buffers(pa.binary(8), len(keys), [None, pa.py_buffer(starts)]).cast(pa.binary())
+    return pc.binary_join_element_wise(keys, raw, pa.scalar(b"", pa.binary()))
+
+
+def _others(rows: Any) -> Any:
+    left_out = {"key", "timestamp", "window_start", "window_end", *ORIGIN, "timestampType"}
+    names = [name for name in rows.schema.names if name not in left_out]
+    columns = [rows[name] for name in names]
+    return pa.StructArray.from_arrays(columns, names) if names else pa.nulls(rows.num_rows)

@@ -1,0 +1,110 @@
+"""Rows on their way through a topology: Arrow record batches, and single records for functions that want them.
+
+A row has ``key``, ``value`` and ``timestamp``, and where it came from: ``topic``, ``partition`` and ``offset``. What a
+function of batches returns may have any columns; the time and the origin go on with it where it has as many rows as
+what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semel.errors import ConfigError, SemelError
+from semel.streams.serdes import Serde, to_python, whole
+
+__all__ = ["ORIGIN", "Record", "calling", "carry_on", "from_result", "one_batch", "records", "times", "timestamps"]
+
+ORIGIN = ("topic", "partition", "offset")
+_CARRIED = ("timestamp", *ORIGIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record. ``timestamp`` is in milliseconds; the origin is None behind an aggregation."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+
+def times(rows: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The times of rows, in milliseconds."""
+    column = whole(rows["timestamp"])
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    found: np.ndarray[Any, np.dtype[np.int64]] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def timestamps(milliseconds: Any) -> Any:
+    """Times in milliseconds, as a column."""
+    return pa.array(milliseconds, pa.int64()).cast(pa.timestamp("ms", "UTC"))
+
+
+def records(rows: Any, key: Serde, value: Serde) -> Iterator[Record]:
+    """One record after the other."""
+    count = rows.num_rows
+    keys = to_python(rows["key"], key) if "key" in rows.schema.names else [None] * count
+    values = to_python(rows["value"], value) if "value" in rows.schema.names else [None] * count
+    origin = (rows[name].to_pylist() if name in rows.schema.names else [None] * count for name in ORIGIN)
+    for row in zip(keys, values, times(rows).tolist(), *origin, strict=True):
+        yield Record(*row)
+
+
+def calling(function: Callable[..., Any], name: str, record: Record, *arguments: Any) -> Any:
+    """Call a user's function. Raises :class:`ConfigError` that names the record it failed at."""
+    try:
+        return function(*arguments)
+    except SemelError:
+        raise
+    except Exception as error:
+        where = f"{record.topic}-{record.partition} at offset {record.offset}" if record.topic else f"key {record.key}"
+        raise ConfigError(
+            f"the function of {name} failed at {where}: {type(error).__name__}: {error}. Nothing of this transaction is"
+            " visible. Correct the function or the record, then start again: it is read again.",
+            tag="USER_FUNCTION",
+        ) from error
+
+
+def from_result(rows: Any, result: Any, name: str) -> Any:
+    """What a function of batches has returned, as one batch with its time and origin."""
+    if isinstance(result, pa.Table):
+        result = one_batch(result)
+    if not isinstance(result, pa.RecordBatch):
+        raise ConfigError(
+            f"the function of {name} returned {type(result).__name__}, and not a pyarrow RecordBatch or Table. Nothing"
+            " of this transaction is visible. Return the rows that it has made, or an empty batch.",
+            tag="USER_FUNCTION",
+        )
+    return carry_on(rows, result, name)
+
+
+def carry_on(rows: Any, result: Any, name: str) -> Any:
+    """Give ``result`` the time and origin of ``rows``, where it lacks them."""
+    if result.num_rows == rows.num_rows:
+        for column in _CARRIED:
+            if column not in result.schema.names and column in rows.schema.names:
+                result = result.append_column(column, rows[column])
+    elif "timestamp" not in result.schema.names:
+        raise ConfigError(
+            f"the function of {name} made {result.num_rows} rows of {rows.num_rows}, and they have no column timestamp."
+            " Nothing of this transaction is visible. Give each row the timestamp of the row that it was made of, such"
+            ' as batch["timestamp"].take(parents).',
+            tag="USER_FUNCTION",
+        )
+    return result
+
+
+def one_batch(table: Any) -> Any:
+    """A table as one record batch."""
+    table = table.combine_chunks()
+    batches = table.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

@@ -1,0 +1,140 @@
+"""Serialisation: bytes of a record to Arrow columns and Python values, and back.
+
+A column of bytes becomes ``binary``, of ``"string"`` and ``"json"`` text, of ``"long"`` and ``"double"`` numbers in
+Kafka's big-endian form. JSON stays text in Arrow; functions of single records see it parsed. A column without a serde
+is serialised by its type: bytes and text as they are, everything else as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.errors import ConfigError, Unsupported
+
+__all__ = ["SERDES", "Serde", "check_serde", "decode", "encode", "from_python", "to_python"]
+
+Serde = str | None
+SERDES = ("bytes", "string", "json", "long", "double")
+_NUMBERS = {"long": (">i8", pa.int64()), "double": (">f8", pa.float64())}
+_LATER = ("avro", "protobuf")
+
+
+def check_serde(serde: Serde, where: str) -> None:
+    """Raise :class:`ConfigError` for a name that is none, :class:`Unsupported` for one that is not there yet."""
+    if serde in _LATER:
+        raise Unsupported(
+            f"{where}: the serialisation {serde!r} is not there yet. Nothing was read. Use bytes and map_batches, or"
+            " json.",
+            tag="NOT_THERE_YET",
+        )
+    if serde is not None and serde not in SERDES:
+        raise ConfigError(
+            f"{where}: {serde!r} is no serialisation. Nothing was read. Give one of {', '.join(SERDES)}.",
+            tag="SERDE",
+        )
+
+
+def decode(column: Any, serde: Serde) -> Any:
+    """A column of bytes in the type of its serde. Raises ``ValueError`` for bytes that do not fit."""
+    column = whole(column)
+    if serde in (None, "bytes"):
+        return column.cast(pa.binary())
+    if serde in _NUMBERS:
+        return _read_numbers(column.cast(pa.binary()), *_NUMBERS[serde])
+    return column.cast(pa.string())
+
+
+def encode(column: Any, serde: Serde) -> Any:
+    """A column as bytes. Raises ``ValueError`` for values that the serde does not take."""
+    column = whole(column)
+    kind = column.type
+    if serde in _NUMBERS:
+        return _written_numbers(column.cast(_NUMBERS[serde][1]), _NUMBERS[serde][0])
+    if _is_text_or_bytes(kind):
+        return column.cast(pa.binary())
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column), pa.binary())
+    if serde in ("bytes", "string"):
+        if serde == "bytes":
+            raise ValueError(f"a column of {kind} is not bytes")
+        return pc.cast(column, pa.string()).cast(pa.binary())
+    return _json(column).cast(pa.binary())
+
+
+def to_python(column: Any, serde: Serde) -> list[Any]:
+    """The values as a function of single records sees them."""
+    values: list[Any] = column.to_pylist()
+    return [None if value is None else json.loads(value) for value in values] if serde == "json" else values
+
+
+def from_python(values: Sequence[Any], serde: Serde) -> Any:
+    """What functions of single records have returned, as a column. Raises ``ValueError`` for what does not fit."""
+    if serde == "json":
+        return pa.array([None if value is None else _dumps(value) for value in values], pa.string())
+    kinds = {"bytes": pa.binary(), "string": pa.string(), "long": pa.int64(), "double": pa.float64()}
+    return pa.array(values, kinds.get(serde or "bytes"))
+
+
+def whole(column: Any) -> Any:
+    """One array, of one that may be in chunks."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _is_text_or_bytes(kind: Any) -> bool:
+    types = pa.types
+    checks: tuple[Callable[[Any], bool], ...] = (
+        types.is_binary,
+        types.is_large_binary,
+        types.is_string,
+        types.is_large_string,
+        types.is_binary_view,
+        types.is_string_view,
+        types.is_fixed_size_binary,
+    )
+    return any(check(kind) for check in checks)
+
+
+def _read_numbers(column: Any, form: str, kind: Any) -> Any:
+    if len(column) == column.null_count:
+        return pa.nulls(len(column), kind)
+    lengths = pc.unique(pc.binary_length(column.drop_null())).to_pylist()
+    if lengths != [8]:
+        raise ValueError(f"a number has 8 bytes, and here are {sorted(lengths)}")
+    filled = column.fill_null(b"\0" * 8)
+    values = np.frombuffer(b"".join(filled.to_pylist()), form)
+    return pa.array(values.astype(form[1:]), kind, mask=column.is_null().to_numpy(zero_copy_only=False))
+
+
+def _written_numbers(column: Any, form: str) -> Any:
+    numbers = column.fill_null(0).to_numpy(zero_copy_only=False).astype(form)
+    raw = pa.Array.from_buffers(pa.binary(8), len(numbers), [None, pa.py_buffer(numbers.tobytes())])
+    found = raw.cast(pa.binary())
+    return pc.if_else(column.is_valid(), found, pa.scalar(None, pa.binary())) if column.null_count else found
+
+
+def _json(column: Any) -> Any:
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return pc.cast(column, pa.string())
+    return pa.array([None if value is None else _dumps(value) for value in column.to_pylist()], pa.string())
+
+
+def _dumps(value: Any) -> str:
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_plain)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

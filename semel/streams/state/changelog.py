@@ -1,0 +1,98 @@
+"""Restoring stores from their changelog topics, and when what lies on the disk is not to be believed.
+
+By the time a task is opened, nothing that its predecessor did is open any more: the group's positions were read once
+they were stable. What the changelog has up to its end then is all that was ever committed. A store that is behind reads
+the rest; one that says more than its changelog, belongs to another topic, or has been away for so long that compaction
+may have removed deletions that it does not know of, is thrown away and restored from the beginning.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from semel.read.data_loss import newest_ends
+from semel.read.ranges import Range, id_text
+from semel.read.reader import Reader
+from semel.steps import StreamsStep, reached
+from semel.streams.state.store import Position, Store
+from semel.wire.api.offsets import EARLIEST, list_offsets
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["restore"]
+
+log = logging.getLogger("semel.streams")
+
+#: A deletion stays in a compacted topic for 24 hours (delete.retention.ms); an hour is for clocks that differ.
+_AWAY_MS = 23 * 3_600_000
+_BATCH = 16_384
+
+
+def restore(client: Client, stores: Mapping[TopicPartition, Store]) -> int:
+    """Bring each store to the end of its changelog partition. Returns how many records that took.
+
+    Raises :class:`~semel.errors.Retriable` while brokers stay away or a transaction stays open there; what was restored
+    until then is kept.
+    """
+    if not stores:
+        return 0
+    known = client.topics({topic for topic, _ in stores})
+    ids = {topic: id_text(known[topic].id) for topic, _ in stores}
+    begins = list_offsets(client, dict.fromkeys(stores, EARLIEST), read_committed=False)
+    ends = newest_ends(client, stores)
+    ranges = []
+    for (topic, index), store in stores.items():
+        end = ends[topic, index]
+        start = _start(store, f"{topic}-{index}", ids[topic], begins[topic, index].offset, end)
+        if start < end:
+            ranges.append(Range(topic, ids[topic], index, start, end))
+    began = time.monotonic()
+    count = _read(client, ranges, stores) if ranges else 0
+    if count:
+        log.info("restored %d records into %d stores in %.1f s", count, len(ranges), time.monotonic() - began)
+    reached(StreamsStep.RESTORED, str(count))
+    return count
+
+
+def _start(store: Store, name: str, topic_id: str, begin: int, end: int) -> int:
+    """Where to read on. A store that cannot be believed is thrown away."""
+    there = store.position
+    if there is None:
+        return begin
+    reason = _unbelievable(there, topic_id, begin, end)
+    if not reason:
+        return there.offset
+    log.warning("the store %r is thrown away, and restored from %s: %s", store.spec.name, name, reason)
+    store.clear()
+    return begin
+
+
+def _unbelievable(there: Position, topic_id: str, begin: int, end: int) -> str:
+    if there.topic_id != topic_id:
+        return f"it was written for another topic of that name, {there.topic_id}"
+    if there.offset > end:
+        return f"it says {there.offset}, and the changelog ends at {end}"
+    if there.offset < begin:
+        return f"it says {there.offset}, and the changelog begins at {begin}"
+    away = int(time.time() * 1000) - there.written_ms
+    if there.offset < end and away > _AWAY_MS:
+        return f"it was last written {away // 3_600_000} hours ago, so deletions may have been compacted away"
+    return ""
+
+
+def _read(client: Client, ranges: list[Range], stores: Mapping[TopicPartition, Store]) -> int:
+    count = 0
+    ids = {one.topic: one.topic_id for one in ranges}
+    with Reader(client, ranges, read_committed=True, advice="reset the application") as reader:
+        for taken in reader.answers():
+            for rows in taken:
+                topic, index = rows.part.range.topic_partition
+                store = stores[topic, index]
+                for batch, position in rows.decode(headers=False, max_rows=_BATCH):
+                    store.restore(batch, ids[topic], position)
+                    count += batch.num_rows
+                if store.position is None or store.position.offset < rows.end:
+                    store.apply(ids[topic], rows.end)  # behind markers and aborted rows
+    return count

@@ -1,0 +1,117 @@
+"""A backend on RocksDB, by ``rocksdict``: one folder for each store of each task.
+
+The position lies beside the entries and is written with them, in one batch. RocksDB writes it ahead to its log, so that
+SIGKILL costs nothing; a machine that loses power may lose the last batches, entries and position alike.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from semel.errors import ConfigError
+from semel.streams.state.store import Position
+
+__all__ = ["Damaged", "Rocks"]
+
+_POSITION = b"\0"
+_ENTRY = b"\1"
+
+
+class Damaged(Exception):
+    """A store cannot be read. It is thrown away, and restored from its changelog."""
+
+    def __init__(self, folder: Path, reason: object) -> None:
+        super().__init__(f"{folder}: {reason}")
+        self.folder = folder
+
+
+class Rocks:
+    """The committed entries of one store. Raises :class:`Damaged` for what RocksDB cannot read."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from rocksdict import Options, Rdict
+        except ImportError:
+            raise ConfigError(
+                "a store needs rocksdict, which is not installed. Nothing was read. Run, in semel's checkout:"
+                " pip install '.[streams]'",
+                tag="STREAMS",
+            ) from None
+        self._folder = folder
+        self._options = Options(raw_mode=True)
+        self._options.create_if_missing(True)
+        self._options.set_keep_log_file_num(2)
+        self._open = Rdict
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db = Rdict(str(folder), self._options)
+        except Exception as error:
+            if "lock" in str(error).lower():
+                raise ConfigError(
+                    f"another process has the store {folder} open. Nothing was read. Give each worker a state.dir of"
+                    " its own, or wait until the other one has ended.",
+                    tag="STATE_LOCKED",
+                ) from None
+            raise Damaged(folder, error) from None
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]:
+        """The entries of these keys."""
+        try:
+            found: Any = self._db.get([_ENTRY + key for key in keys])
+        except Exception as error:
+            raise Damaged(self._folder, error) from None
+        entries: list[bytes | None] = found
+        return entries
+
+    def scan(self) -> Iterator[tuple[bytes, bytes]]:
+        """All entries, by key."""
+        try:
+            items: Any = self._db.items(from_key=_ENTRY)
+            for key, entry in items:
+                yield key[1:], entry
+        except Exception as error:
+            raise Damaged(self._folder, error) from None
+
+    def write(
+        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], below: bytes, position: Position | None
+    ) -> None:
+        """One write batch: after a kill all of it is there, or nothing."""
+        from rocksdict import WriteBatch
+
+        batch = WriteBatch(raw_mode=True)
+        if below:
+            batch.delete_range(_ENTRY, _ENTRY + below)
+        for key, entry in puts:
+            batch.put(_ENTRY + key, entry)
+        for key in deletes:
+            batch.delete(_ENTRY + key)
+        if position is not None:
+            batch.put(_POSITION, position.encode())
+        try:
+            self._db.write(batch)
+        except Exception as error:
+            raise Damaged(self._folder, error) from None
+
+    def position(self) -> Position | None:
+        """What was last written with the entries."""
+        try:
+            text: Any = self._db.get(_POSITION)
+        except Exception as error:
+            raise Damaged(self._folder, error) from None
+        try:
+            return None if text is None else Position.parse(text)
+        except ValueError as error:
+            raise Damaged(self._folder, error) from None
+
+    def clear(self) -> None:
+        """Delete the folder, and begin with an empty one."""
+        self._db.close()
+        shutil.rmtree(self._folder)
+        self._db = self._open(str(self._folder), self._options)
+
+    def close(self) -> None:
+        """Let go of the folder: another worker may open it."""
+        self._db.close()

@@ -1,0 +1,280 @@
+"""The state of one task: what is committed lies in a backend, what is not is kept beside it.
+
+:meth:`Store.apply` is called when the commit of a transaction has been answered. It puts all that the transaction
+changed into the backend, together with the offset that its changelog has reached, in one write. So a backend never
+holds what was not committed, and whoever opens it after a kill restores the tail of the changelog alone.
+
+An entry is 8 bytes of time (milliseconds, big-endian), then the value. The key of a window is where it begins (8
+bytes), then the record's key: old windows are one range.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from semel.strict_json import is_version, of_kind, read_object, write_object
+
+__all__ = ["Backend", "Memory", "Position", "Store", "StoreSpec", "number"]
+
+_WORD = 8
+_FORM = 1
+#: Kafka Streams ends the key of a window with a number that tells equal keys apart; it is 0 there, too.
+_SEQUENCE = b"\0\0\0\0"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """What a topology says of a store. ``retention_ms`` is that of a store of windows."""
+
+    name: str
+    retention_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a backend has come.
+
+    ``topic_id`` and ``offset`` are the changelog's; ``stream_time`` is the highest time of its entries, ``written_ms``
+    when it was written, by the clock.
+    """
+
+    topic_id: str
+    offset: int
+    stream_time: int
+    written_ms: int
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return write_object(
+            {
+                "v": _FORM,
+                "topic": self.topic_id,
+                "offset": self.offset,
+                "stream_time": self.stream_time,
+                "written": self.written_ms,
+            }
+        )
+
+    @classmethod
+    def parse(cls, text: bytes) -> Position:
+        """From its JSON. Raises ``ValueError`` for what is none."""
+        try:
+            row = read_object(text)
+            if not is_version(row["v"], _FORM):
+                raise ValueError(f"its form is version {row['v']!r:.20}")
+            numbers = (of_kind(int, row[name]) for name in ("offset", "stream_time", "written"))
+            return cls(of_kind(str, row["topic"]), *numbers)
+        except (KeyError, TypeError) as error:
+            raise ValueError(str(error)) from None
+
+
+class Backend(Protocol):
+    """Keeps the committed entries."""
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]:
+        """The entries of these keys."""
+
+    def scan(self) -> Iterator[tuple[bytes, bytes]]:
+        """All entries, by key."""
+
+    def write(
+        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], below: bytes, position: Position | None
+    ) -> None:
+        """All of it, or nothing; ``below`` ends the range of keys that are deleted first."""
+
+    def position(self) -> Position | None:
+        """What was last written with the entries; None where nothing was."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Memory:
+    """Keeps entries in this process: for the test driver."""
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, bytes] = {}
+        self._position: Position | None = None
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]:
+        """The entries of these keys."""
+        return [self._entries.get(key) for key in keys]
+
+    def scan(self) -> Iterator[tuple[bytes, bytes]]:
+        """All entries, by key."""
+        return iter(sorted(self._entries.items()))
+
+    def write(
+        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], below: bytes, position: Position | None
+    ) -> None:
+        """All of it."""
+        if below:
+            self._entries = {key: entry for key, entry in self._entries.items() if key >= below}
+        self._entries.update(puts)
+        for key in deletes:
+            self._entries.pop(key, None)
+        self._position = position
+
+    def position(self) -> Position | None:
+        """What was last written with the entries."""
+        return self._position
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries, self._position = {}, None
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class Store:
+    """One store of one task. One thread uses it."""
+
+    def __init__(self, spec: StoreSpec, backend: Backend) -> None:
+        self.spec = spec
+        self._backend = backend
+        self._puts: dict[bytes, bytes] = {}
+        self._deletes: dict[bytes, int] = {}
+        committed = backend.position()
+        self._committed_time = committed.stream_time if committed else -1
+        #: The highest time of a row that has come here, those of this transaction included.
+        self.stream_time = self._committed_time
+        #: Rows that came after their window was closed.
+        self.late = 0
+
+    @property
+    def position(self) -> Position | None:
+        """How far the committed state has come."""
+        return self._backend.position()
+
+    @property
+    def changed(self) -> int:
+        """How many entries this transaction has changed."""
+        return len(self._puts) + len(self._deletes)
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]:
+        """The entries of these keys, as this transaction sees them."""
+        puts, deletes = self._puts, self._deletes
+        if not puts and not deletes:
+            return self._backend.get(keys)
+        found: list[bytes | None] = [puts.get(key) for key in keys]
+        missing = [at for at, entry in enumerate(found) if entry is None and keys[at] not in deletes]
+        if missing:
+            for at, entry in zip(missing, self._backend.get([keys[at] for at in missing]), strict=True):
+                found[at] = entry
+        return found
+
+    def put(self, keys: Sequence[bytes], entries: Sequence[bytes]) -> None:
+        """Change entries, in this transaction."""
+        self._puts.update(zip(keys, entries, strict=True))
+        if self._deletes:
+            for key in keys:
+                self._deletes.pop(key, None)
+
+    def delete(self, key: bytes, timestamp: int) -> None:
+        """Delete an entry, in this transaction."""
+        self._puts.pop(key, None)
+        self._deletes[key] = timestamp
+
+    def saw(self, timestamp: int) -> None:
+        """A row of this time has come."""
+        self.stream_time = max(self.stream_time, timestamp)
+
+    def changes(self) -> pa.Table:
+        """What this transaction has changed, as records of the changelog: columns key, value and timestamp."""
+        keys = [*self._puts, *self._deletes]
+        entries = list(self._puts.values())
+        times = [*(number(entry) for entry in entries), *self._deletes.values()]
+        values: list[bytes | None] = [entry[_WORD:] for entry in entries]
+        values += [None] * len(self._deletes)
+        return pa.table(
+            {
+                "key": pa.array([self._record_key(key) for key in keys], pa.binary()),
+                "value": pa.array(values, pa.binary()),
+                "timestamp": pa.array(times, pa.int64()).cast(pa.timestamp("ms", "UTC")),
+            }
+        )
+
+    def apply(self, topic_id: str, offset: int) -> None:
+        """The transaction is committed: its changes and the offset behind them go into the backend, in one write."""
+        self._write(Position(topic_id, offset, self.stream_time, _now()))
+        self._committed_time = self.stream_time
+
+    def forget(self) -> None:
+        """The transaction is aborted: its changes are as if they had not been."""
+        self._puts.clear()
+        self._deletes.clear()
+        self.stream_time = self._committed_time
+
+    def restore(self, rows: pa.RecordBatch, topic_id: str, offset: int) -> None:
+        """Take records of the changelog, up to ``offset``."""
+        times = rows["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+        stamps = times.to_numpy(zero_copy_only=False).astype(">i8").tobytes()
+        self.saw(int(times.to_numpy(zero_copy_only=False).max(initial=-1)))
+        for at, (key, value) in enumerate(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)):
+            stored = self._store_key(key)
+            if value is None:
+                self.delete(stored, 0)
+            else:
+                self.put([stored], [stamps[at * _WORD : (at + 1) * _WORD] + value])
+        self.apply(topic_id, offset)
+
+    def entries(self) -> Iterator[tuple[bytes, int | None, int, bytes]]:
+        """All committed entries: the record's key, where its window begins, time and value."""
+        for key, entry in self._backend.scan():
+            if self.spec.retention_ms is None:
+                yield key, None, number(entry), entry[_WORD:]
+            else:
+                yield key[_WORD:], number(key), number(entry), entry[_WORD:]
+
+    def clear(self) -> None:
+        """Throw away all that is there."""
+        self.forget()
+        self._backend.clear()
+        self._committed_time = self.stream_time = -1
+
+    def close(self) -> None:
+        """Let go of the backend. What was not committed is forgotten."""
+        self.forget()
+        self._backend.close()
+
+    def _write(self, position: Position) -> None:
+        below = b""
+        if self.spec.retention_ms is not None and position.stream_time > self.spec.retention_ms:
+            below = int(position.stream_time - self.spec.retention_ms).to_bytes(_WORD, "big")
+        self._backend.write(self._puts.items(), self._deletes, below, position)
+        self._puts.clear()
+        self._deletes.clear()
+
+    def _record_key(self, key: bytes) -> bytes:
+        return key if self.spec.retention_ms is None else key[_WORD:] + key[:_WORD] + _SEQUENCE
+
+    def _store_key(self, key: bytes) -> bytes:
+        if self.spec.retention_ms is None:
+            return key
+        end = len(key) - len(_SEQUENCE)
+        return key[end - _WORD : end] + key[: end - _WORD]
+
+
+def number(data: bytes) -> int:
+    """The first 8 bytes as a number."""
+    return int.from_bytes(data[:_WORD], "big", signed=True)
+
+
+def stamps(times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[bytes]:
+    """Each time as the 8 bytes that an entry begins with."""
+    raw = times.astype(">i8").tobytes()
+    return [raw[at : at + _WORD] for at in range(0, len(raw), _WORD)]
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,312 @@
+"""Streams and tables, in Kafka Streams' words: each method adds a node and returns what comes out of it.
+
+Keys and values are bytes unless ``key=`` and ``value=`` name a serialisation (:mod:`semel.streams.serdes`). A method
+that changes the key marks the stream; what needs equal keys together then goes through a repartition topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from semel.errors import ConfigError, Unsupported
+from semel.streams.nodes import stateless
+from semel.streams.nodes.folds import Columns, Count, Entries, Fold, Python
+from semel.streams.nodes.packing import pack_nothing, packing, unpacking
+from semel.streams.nodes.stateful import Aggregate, Join
+from semel.streams.rows import Record
+from semel.streams.serdes import Serde, check_serde
+from semel.streams.state.store import StoreSpec
+from semel.streams.topology import Node, Operator, Sink, Source, Topology
+from semel.streams.windows import Windows
+
+__all__ = ["GroupedStream", "Stream", "Table", "WindowedStream"]
+
+#: A function of single records, or an expression of ``pyarrow.compute``.
+Condition = Callable[[Record], Any] | Any
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Records as they come. ``rekeyed`` says that equal keys may lie in different partitions."""
+
+    topology: Topology
+    node: Node
+    key: Serde
+    value: Serde
+    rekeyed: bool = False
+
+    def _then(self, prefix: str, operate: Callable[[str], Operator], **changes: Any) -> Stream:
+        for name in ("key", "value"):
+            check_serde(changes.get(name), prefix.strip("-"))
+        name = self.topology.name(prefix)
+        return replace(self, node=self.topology.add(Node(name, (self.node,), operate(name))), **changes)
+
+    def map_batches(
+        self, function: Callable[[pa.RecordBatch], Any], *, key: Serde = None, value: Serde = None
+    ) -> Stream:
+        """A function of Arrow batches, which returns a batch or a table with any columns. The fast way."""
+        return self._then(
+            "KSTREAM-MAPBATCHES-",
+            lambda name: stateless.map_batch(function, name),
+            key=key,
+            value=value,
+            rekeyed=True,
+        )
+
+    def map(
+        self, function: Callable[[Record], tuple[Any, Any]], *, key: Serde = "string", value: Serde = "json"
+    ) -> Stream:
+        """A function of single records, which returns a new key and value."""
+        given = (self.key, self.value)
+        return self._then(
+            "KSTREAM-MAP-",
+            lambda name: stateless.mapping(function, name, given, (key, value)),
+            key=key,
+            value=value,
+            rekeyed=True,
+        )
+
+    def map_values(self, function: Callable[[Record], Any], *, value: Serde = "json") -> Stream:
+        """A function of single records, which returns a new value. The key stays."""
+        given = (self.key, self.value)
+        return self._then(
+            "KSTREAM-MAPVALUES-", lambda name: stateless.mapping_values(function, name, given, value), value=value
+        )
+
+    def flat_map(self, function: Callable[[Record], Any], *, key: Serde = "string", value: Serde = "json") -> Stream:
+        """A function of single records, which returns any number of pairs of key and value."""
+        given = (self.key, self.value)
+        return self._then(
+            "KSTREAM-FLATMAP-",
+            lambda name: stateless.flat_mapping(function, name, given, (key, value)),
+            key=key,
+            value=value,
+            rekeyed=True,
+        )
+
+    def filter(self, condition: Condition) -> Stream:
+        """Keep what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""
+        return self._then("KSTREAM-FILTER-", lambda name: stateless.filtering(condition, name, self.key, self.value))
+
+    def filter_not(self, condition: Condition) -> Stream:
+        """Drop what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""
+        return self._then(
+            "KSTREAM-FILTER-", lambda name: stateless.filtering(condition, name, self.key, self.value, negated=True)
+        )
+
+    def select_key(self, chooser: str | Callable[[Record], Any], *, key: Serde = "string") -> Stream:
+        """Take another key: a column's, or what a function of single records returns."""
+        given = (self.key, self.value)
+        return self._then(
+            "KSTREAM-KEY-SELECT-", lambda name: stateless.keyed_by(chooser, name, given, key), key=key, rekeyed=True
+        )
+
+    def branch(self, *conditions: Condition) -> list[Stream]:
+        """One stream for each condition, with the records that meet it and none of the earlier ones."""
+        both = self._then("KSTREAM-BRANCH-", lambda name: stateless.branching(conditions, name, self.key, self.value))
+        return [
+            both._then("KSTREAM-BRANCHCHILD-", lambda _, number=number: stateless.branch_child(number))  # type: ignore[misc]
+            for number in range(len(conditions))
+        ]
+
+    def merge(self, other: Stream) -> Stream:
+        """The records of both, in no promised order between them."""
+        if (self.key, self.value) != (other.key, other.value):
+            raise ConfigError(
+                f"streams with key {self.key} and value {self.value}, and with key {other.key} and value {other.value},"
+                " cannot be merged. Nothing was read. Bring both to the same by map.",
+                tag="TOPOLOGY",
+            )
+        name = self.topology.name("KSTREAM-MERGE-")
+        node = self.topology.add(Node(name, (self.node, other.node)))
+        return replace(self, node=node, rekeyed=self.rekeyed or other.rekeyed)
+
+    def group_by(self, chooser: str | Callable[[Record], Any], *, key: Serde = "string") -> GroupedStream:
+        """Group by a column, or by what a function of single records returns."""
+        return GroupedStream(self.select_key(chooser, key=key))
+
+    def group_by_key(self) -> GroupedStream:
+        """Group by the key as it is."""
+        return GroupedStream(self)
+
+    def repartition(self, name: str | None = None, *, partitions: int | None = None) -> Stream:
+        """Write the records to a topic of the application, by their keys, and read them from there."""
+        prefix = name or self.topology.name("KSTREAM-REPARTITION-")
+        return _repartitioned(self, prefix, partitions=partitions)
+
+    def to(self, topic: str, *, key: Serde = None, value: Serde = None) -> None:
+        """Write the records. Without a serialisation bytes and text are written as they are, other values as JSON."""
+        check_serde(key, f"to({topic!r})")
+        check_serde(value, f"to({topic!r})")
+        name = self.topology.name("KSTREAM-SINK-")
+        self.topology.add(Sink(name, (self.node,), topic=topic, key=key or self.key, value=value or self.value))
+
+    def join(self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *, value: Serde = "json") -> Stream:
+        """Join each record with what the table has for its key; records without a partner go.
+
+        ``joiner`` takes both values. Without it rows have the column ``table_value``: for ``map_batches``.
+        """
+        return self._join(table, joiner, value, "KSTREAM-JOIN-", outer=False)
+
+    def left_join(
+        self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *, value: Serde = "json"
+    ) -> Stream:
+        """As :meth:`join`; records without a partner stay, with None in its place."""
+        return self._join(table, joiner, value, "KSTREAM-LEFTJOIN-", outer=True)
+
+    def _join(self, table: Any, joiner: Any, value: Serde, prefix: str, *, outer: bool) -> Stream:
+        if not isinstance(table, Table):
+            raise _later("joins of two streams", "Join with a table")
+        if table.windows is not None:
+            raise _later("joins with a table of windows", "Write it to a topic, and read that as a table")
+        given = _repartitioned(self, f"{self.node.name}") if self.rekeyed else self
+        name = self.topology.name(prefix)
+        join = Join(name, table.spec, table.read, (given.key, given.value), table.value, outer, joiner, value)
+        node = self.topology.add(Node(name, (given.node,), join, (table.spec,)))
+        return replace(given, node=node, value=given.value if joiner is None else value)
+
+    def suppress(self, *_: object) -> NoReturn:
+        """Not there yet: raises :class:`Unsupported`."""
+        raise _later("suppress", "Filter what is written by window_end")
+
+    def process(self, *_: object) -> NoReturn:
+        """Not there yet: raises :class:`Unsupported`."""
+        raise _later("processors with stores of their own", "Use map_batches and aggregate")
+
+
+@dataclass(frozen=True)
+class GroupedStream:
+    """Records by key, to be aggregated."""
+
+    stream: Stream
+    windows: Windows | None = None
+
+    def windowed(self, windows: Windows) -> WindowedStream:
+        """Group by windows of time, too."""
+        if not isinstance(windows, Windows):
+            raise ConfigError(
+                f"{windows!r} is no windows. Nothing was read. Give windows.tumbling(...) or windows.hopping(...).",
+                tag="WINDOWS",
+            )
+        return WindowedStream(self.stream, windows)
+
+    def count(self, name: str | None = None) -> Table:
+        """How many records each group has."""
+        return self._folded(name, "AGGREGATE", lambda _: Count(), None)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | None = None,
+        aggregator: Callable[[Any, Any, Any], Any] | None = None,
+        *,
+        name: str | None = None,
+        value: Serde = "json",
+        **columns: tuple[str, str],
+    ) -> Table:
+        """``aggregate(total=("sum", "amount"))`` works on whole batches: sum, min, max and count of columns of numbers.
+
+        ``aggregate(initializer, aggregator)`` calls ``aggregator(key, value, aggregate)`` for each record.
+        """
+        if columns and initializer is None and aggregator is None:
+            return self._folded(name, "AGGREGATE", lambda _: Columns(columns), None)
+        if columns or initializer is None or aggregator is None:
+            raise ConfigError(
+                "aggregate takes an initializer and an aggregator, or columns. Nothing was read. Give"
+                ' aggregate(dict, function) or aggregate(total=("sum", "amount")).',
+                tag="TOPOLOGY",
+            )
+        return self._by_record(name, "AGGREGATE", aggregator, initializer, value)
+
+    def reduce(self, reducer: Callable[[Any, Any], Any], name: str | None = None) -> Table:
+        """Call ``reducer(aggregate, value)`` for each record; the first value is the first aggregate."""
+        return self._by_record(name, "REDUCE", reducer, None, self.stream.value)
+
+    def _by_record(self, name: str | None, kind: str, function: Any, initial: Any, made: Serde) -> Table:
+        check_serde(made, kind.lower())
+        given = (self.stream.key, self.stream.value)
+        return self._folded(name, kind, lambda node: Python(node, function, initial, given, made), made)
+
+    def _folded(self, store: str | None, kind: str, fold: Callable[[str], Fold], value: Serde) -> Table:
+        topology = self.stream.topology
+        named = store or topology.name(f"KSTREAM-{kind}-STATE-STORE-")
+        name = topology.name(f"KSTREAM-{kind}-")
+        folding = fold(name)
+        stream = self.stream
+        if stream.rekeyed:
+            stream = _repartitioned(stream, named, needs=folding.needs)
+        spec = StoreSpec(named, self.windows.retention_ms if self.windows else None)
+        operate = Aggregate(name, spec, folding, stream.key, self.windows)
+        node = topology.add(Node(name, (stream.node,), operate, (spec,)))
+        return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)
+
+
+class WindowedStream(GroupedStream):
+    """Records by key and window, to be aggregated."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The newest value of each key."""
+
+    topology: Topology
+    node: Node
+    key: Serde
+    value: Serde
+    spec: StoreSpec
+    read: Callable[[Entries], dict[str, Any]]
+    windows: Windows | None = None
+
+    def to_stream(self) -> Stream:
+        """Its changes. Of windows, rows have the columns ``window_start`` and ``window_end``."""
+        name = self.topology.name("KTABLE-TOSTREAM-")
+        return Stream(self.topology, self.topology.add(Node(name, (self.node,))), self.key, self.value)
+
+    def suppress(self, *_: object) -> NoReturn:
+        """Not there yet: raises :class:`Unsupported`."""
+        raise _later("suppress", "Filter what is written by window_end")
+
+    def join(self, *_: object) -> NoReturn:
+        """Not there yet: raises :class:`Unsupported`."""
+        raise _later("joins of two tables", "Join a stream with a table")
+
+
+def _later(what: str, instead: str) -> Unsupported:
+    return Unsupported(f"{what}: not there yet. Nothing was read. {instead}.", tag="NOT_THERE_YET")
+
+
+def _repartitioned(
+    stream: Stream, prefix: str, *, partitions: int | None = None, needs: tuple[str, ...] = ("value",)
+) -> Stream:
+    """Through a topic of the application. Only what is needed behind it is written: ``needs``."""
+    topology, topic = stream.topology, f"{prefix}-repartition"
+    sink, keyed, source = (topology.name(f"KSTREAM-{kind}-") for kind in ("SINK", "FILTER", "SOURCE"))
+    filtered = topology.add(Node(keyed, (stream.node,), stateless.with_key))
+    packs = needs not in ((), ("value",))
+    pack = packing(needs, sink) if packs else pack_nothing if not needs else None
+    topology.add(
+        Sink(
+            sink,
+            (filtered,),
+            topic=topic,
+            key=stream.key,
+            value=stream.value,
+            internal=True,
+            pack=pack,
+            partitions=partitions,
+        )
+    )
+    node = topology.add(
+        Source(
+            source,
+            topic=topic,
+            key=stream.key,
+            value=stream.value if needs == ("value",) else None,
+            internal=True,
+            unpack=unpacking(needs) if packs else None,
+        )
+    )
+    return replace(stream, node=node, rekeyed=False)

@@ -1,0 +1,105 @@
+"""A task: one sub-topology for one partition, with its state. Rows go from node to node as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from semel.errors import ConfigError
+from semel.streams.nodes.stateless import sunk
+from semel.streams.serdes import decode
+from semel.streams.state.store import Store
+from semel.streams.topology import Node, Sink, Source, SubTopology, Topology
+
+__all__ = ["Task"]
+
+
+class Task:
+    """Works on rows of its sources. ``output`` takes what its sinks write: a topic, and records in Arrow."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        part: SubTopology,
+        partition: int,
+        stores: Mapping[str, Store],
+        output: Callable[[str, Any], None],
+    ) -> None:
+        self.id = f"{part.number}_{partition}"
+        self.partition = partition
+        self.stores = stores
+        self._topology = topology
+        self._output = output
+        self._sources = {topology.topic(node): node for node in part.sources}
+
+    def process(self, topic: str, rows: Any) -> None:
+        """Send rows of a topic through all nodes behind it. Raises :class:`ConfigError` for what a node cannot work on,
+        and what stores raise.
+        """
+        if rows.num_rows:
+            node = self._sources[topic]
+            self._hand_on(node, _decoded(node, topic, rows))
+
+    def close(self) -> None:
+        """Let go of the state. What was not committed is forgotten."""
+        for store in self.stores.values():
+            store.close()
+
+    def _hand_on(self, node: Node, rows: Any) -> None:
+        for child in node.children:
+            if isinstance(child, Sink):
+                self._sink(child, rows)
+                continue
+            made = rows if child.operate is None else child.operate(rows, self.stores)
+            if made.num_rows:
+                self._hand_on(child, made)
+
+    def _sink(self, sink: Sink, rows: Any) -> None:
+        try:
+            if sink.pack is not None:
+                packed = sink.pack(rows)
+                kept = rows.select([name for name in ("key", "timestamp") if name in rows.schema.names])
+                rows = kept.append_column("value", packed)
+            records = sunk(rows, sink.key, sink.value)
+        except (ValueError, pa.ArrowException) as error:
+            raise ConfigError(
+                f"{sink.name} cannot write these rows to {self._topology.topic(sink)}: {error}. Nothing of this"
+                " transaction is visible. Name the serialisation by key= and value=, or change the rows.",
+                tag="SERDE",
+            ) from None
+        self._output(self._topology.topic(sink), records)
+
+
+def _decoded(node: Source, topic: str, rows: Any) -> Any:
+    """The rows in the types of the source's serdes."""
+    columns = {name: rows[name] for name in rows.schema.names}
+    columns["key"] = _column(node, topic, rows, "key", node.key)
+    if node.unpack is not None:
+        columns.update(node.unpack(columns.pop("value")))
+    else:
+        columns["value"] = _column(node, topic, rows, "value", node.value)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _column(node: Source, topic: str, rows: Any, name: str, serde: Any) -> Any:
+    try:
+        return decode(rows[name], serde)
+    except (ValueError, pa.ArrowException):
+        at, error = _first_wrong(rows[name], serde)
+        place = f"{topic}-{rows['partition'][at]} at offset {rows['offset'][at]}" if at >= 0 else topic
+        raise ConfigError(
+            f"the {name} of the record {place} is no {serde}: {error}. Nothing of this transaction is visible. Read it"
+            f" as bytes, and leave such records out in map_batches ({node.name}).",
+            tag="DESERIALIZATION",
+        ) from None
+
+
+def _first_wrong(column: Any, serde: Any) -> tuple[int, str]:
+    for at in range(len(column)):
+        try:
+            decode(column.slice(at, 1), serde)
+        except (ValueError, pa.ArrowException) as error:
+            return at, str(error).splitlines()[0][:100]
+    return -1, ""

@@ -1,0 +1,130 @@
+"""A driver that sends records through a topology in one process, without a broker.
+
+::
+
+    driver = Driver(app)
+    driver.pipe("lines", value="hello world", timestamp=0)
+    assert driver.read("counts-out") == [...]
+
+Everything happens at once and in order: what one record leads to is there when :meth:`Driver.pipe` returns. Each
+sub-topology is one task, and its state is in memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from semel.errors import ConfigError
+from semel.streams.app import App
+from semel.streams.rows import Record, timestamps
+from semel.streams.serdes import Serde, decode, encode, from_python, to_python
+from semel.streams.state.store import Memory, Store
+from semel.streams.task import Task
+from semel.streams.topology import Source
+
+__all__ = ["Driver"]
+
+
+class Driver:
+    """Runs ``app`` in memory. Its clock stands at ``start_ms`` until :meth:`advance`."""
+
+    def __init__(self, app: App, *, start_ms: int = 0) -> None:
+        self._topology = app.topology
+        self._now = start_ms
+        self._output: dict[str, list[Record]] = defaultdict(list)
+        self._offsets: dict[str, int] = defaultdict(int)
+        self._tasks: dict[str, Task] = {}
+        self._sources: dict[str, Source] = {}
+        self._stores: dict[str, Store] = {}
+        for part in self._topology.sub_topologies():
+            stores = {spec.name: Store(spec, Memory()) for spec in part.stores}
+            self._stores |= stores
+            task = Task(self._topology, part, 0, stores, self._take)
+            for source in part.sources:
+                self._tasks[self._topology.topic(source)] = task
+                self._sources[self._topology.topic(source)] = source
+
+    def advance(self, milliseconds: int) -> None:
+        """Move the clock on: records without a timestamp get its time."""
+        self._now += milliseconds
+
+    def pipe(self, topic: str, value: Any = None, *, key: Any = None, timestamp: int | None = None) -> None:
+        """Send one record. Key and value as the serialisation of the topic has them: text, bytes, or any JSON."""
+        self.pipe_many(topic, [(key, value, self._now if timestamp is None else timestamp)])
+
+    def pipe_many(self, topic: str, rows: Sequence[tuple[Any, Any, int]]) -> None:
+        """Send records in one batch: key, value and timestamp of each."""
+        if topic not in self._sources:
+            raise ConfigError(
+                f"the topology does not read {topic!r}. Nothing was sent. It reads {', '.join(sorted(self._sources))}.",
+                tag="TOPOLOGY",
+            )
+        source = self._sources[topic]
+        keys, values, times = ([row[at] for row in rows] for at in range(3))
+        self._process(
+            topic,
+            pa.RecordBatch.from_pydict(
+                {
+                    "key": _bytes(keys, source.key),
+                    "value": _bytes(values, source.value),
+                    "timestamp": timestamps(times),
+                }
+            ),
+        )
+
+    def _process(self, topic: str, records: Any) -> None:
+        count = records.num_rows
+        first = self._offsets[topic]
+        self._offsets[topic] += count
+        origin = {
+            "topic": pa.array([topic] * count, pa.string()),
+            "partition": pa.array([0] * count, pa.int32()),
+            "offset": pa.array(range(first, first + count), pa.int64()),
+        }
+        columns = {name: records[name] for name in records.schema.names}
+        self._tasks[topic].process(topic, pa.RecordBatch.from_pydict({**columns, **origin}))
+
+    def _take(self, topic: str, records: Any) -> None:
+        if topic in self._tasks:
+            self._process(topic, records)
+            return
+        times = records["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+        for row in zip(records["key"].to_pylist(), records["value"].to_pylist(), times, strict=True):
+            self._output[topic].append(Record(*row, topic, 0, self._offsets[topic]))
+            self._offsets[topic] += 1
+
+    def read(self, topic: str, *, key: Serde = "string", value: Serde = "string") -> list[Record]:
+        """What was written to a topic since the last read."""
+        found, self._output[topic] = self._output[topic], []
+        keys = to_python(decode(pa.array([one.key for one in found], pa.binary()), key), key)
+        values = to_python(decode(pa.array([one.value for one in found], pa.binary()), value), value)
+        return [
+            replace(one, key=found_key, value=found_value)
+            for found_key, found_value, one in zip(keys, values, found, strict=True)
+        ]
+
+    def store(self, name: str) -> Mapping[Any, bytes]:
+        """What a store holds: bytes by key, and of windows by key and where the window begins (milliseconds)."""
+        if name not in self._stores:
+            raise ConfigError(
+                f"the topology has no store {name!r}. Nothing was read. It has {', '.join(sorted(self._stores))}.",
+                tag="TOPOLOGY",
+            )
+        store = self._stores[name]
+        store.apply("", 0)
+        return {key if begin is None else (key, begin): value for key, begin, _, value in store.entries()}
+
+
+def _bytes(values: list[Any], serde: Serde) -> Any:
+    """Bytes and null stay as they are, whatever the serde."""
+    made = [value.encode() if isinstance(value, str) and serde != "json" else value for value in values]
+    others = [at for at, value in enumerate(made) if value is not None and not isinstance(value, bytes)]
+    form = "json" if serde in (None, "bytes", "string") else serde
+    for at, value in zip(others, encode(from_python([made[at] for at in others], form), form).to_pylist(), strict=True):
+        made[at] = value
+    return pa.array(made, pa.binary())

@@ -1,0 +1,149 @@
+"""The topics of an application: what it reads is there and fits, and what belongs to it is made, with Kafka Streams'
+names and settings.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from semel.errors import ConfigError, DataLoss
+from semel.streams.state.store import StoreSpec
+from semel.streams.topology import SubTopology, Topology
+from semel.wire.api import topics
+from semel.wire.api.offsets import committed, committed_topics
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["Plan", "prepare"]
+
+log = logging.getLogger("semel.streams")
+
+_REPARTITION = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "retention.ms": "-1",
+    "segment.bytes": "52428800",
+}
+_CHANGELOG = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which sub-topology reads a topic, and the partitions of each topic read."""
+
+    parts: Mapping[str, SubTopology]
+    partitions: Mapping[str, int]
+    #: Repartition topics: what was read of them is deleted.
+    repartition: frozenset[str]
+
+
+def prepare(client: Client, topology: Topology, replication: int) -> Plan:
+    """Check the topics that are read, and make those of the application.
+
+    Raises :class:`ConfigError` for topics that are missing, are not co-partitioned, or belong to another topology, and
+    :class:`DataLoss` where the application has committed offsets and a topic of its own is gone.
+    """
+    parts = topology.sub_topologies()
+    _check_same_topology(client, topology, parts)
+    counts = _partitions(client, topology, parts)
+    for part in parts:
+        _check_co_partitioned(part, topology, counts)
+    plan = Plan(
+        {topology.topic(source): part for part in parts for source in part.sources},
+        {topology.topic(source): counts[topology.topic(source)] for part in parts for source in part.sources},
+        frozenset(topology.topic(source) for part in parts for source in part.sources if source.internal),
+    )
+    _make(client, topology, parts, plan, replication)
+    return plan
+
+
+def _make(client: Client, topology: Topology, parts: list[SubTopology], plan: Plan, replication: int) -> None:
+    wanted: dict[str, tuple[int, dict[str, str]]] = {
+        topic: (plan.partitions[topic], _REPARTITION) for topic in sorted(plan.repartition)
+    }
+    for part in parts:
+        tasks = max(plan.partitions[topology.topic(source)] for source in part.sources)
+        wanted.update({topology.changelog(spec.name): (tasks, _settings(spec)) for spec in part.stores})
+    there = client.existing(wanted.keys())
+    for topic, (count, _) in wanted.items():
+        if topic in there and len(there[topic].partitions) != count:
+            raise ConfigError(
+                f"topic {topic} has {len(there[topic].partitions)} partitions, and the topology needs {count}: the"
+                " input has other partitions than before, or the topology is another one. Nothing was read. Take"
+                " another application.id, or begin again: `semel streams reset`.",
+                tag="INTERNAL_TOPIC",
+            )
+    missing = sorted(set(wanted) - there.keys())
+    if missing:
+        _check_new(client, topology, plan, missing)
+    for topic in missing:
+        count, settings = wanted[topic]
+        if topics.create(client, topic, partitions=count, replication=replication, config=settings):
+            log.info("created %s with %d partitions", topic, count)
+
+
+def _settings(spec: StoreSpec) -> dict[str, str]:
+    if spec.retention_ms is None:
+        return _CHANGELOG
+    return {**_CHANGELOG, "cleanup.policy": "compact,delete", "retention.ms": str(spec.retention_ms + _DAY_MS)}
+
+
+def _check_new(client: Client, topology: Topology, plan: Plan, missing: list[str]) -> None:
+    """A topic that has to be made has lost its state, if the application has run before."""
+    read: list[TopicPartition] = [(topic, index) for topic, count in plan.partitions.items() for index in range(count)]
+    read = [partition for partition in read if partition[0] not in missing]
+    if committed(client, topology.application_id, read, require_stable=True):
+        raise DataLoss(
+            f"application {topology.application_id!r} has run before, and its topics {', '.join(missing)} are gone:"
+            " state and rows in them are lost. Nothing was read. Begin again from the input: `semel streams reset`. Is"
+            " the topology new? Take another application.id.",
+            tag="CHANGELOG_GONE",
+        )
+
+
+def _check_same_topology(client: Client, topology: Topology, parts: list[SubTopology]) -> None:
+    read = {topology.topic(source) for part in parts for source in part.sources}
+    others = sorted(committed_topics(client, topology.application_id) - read)
+    if others:
+        raise ConfigError(
+            f"application.id {topology.application_id!r} is in use by another topology: its group has offsets of"
+            f" {', '.join(others[:5])}, which this one does not read. Nothing was read. Take another id, or begin"
+            " again: `semel streams reset`.",
+            tag="OTHER_TOPOLOGY",
+        )
+
+
+def _partitions(client: Client, topology: Topology, parts: list[SubTopology]) -> dict[str, int]:
+    """How many partitions each topic has, or is to have."""
+    sources = [source for part in parts for source in part.sources]
+    outside = {source.topic for source in sources if not source.internal}
+    outside |= {sink.topic for part in parts for sink in part.sinks if not sink.internal}
+    counts = {name: len(topic.partitions) for name, topic in client.topics(outside).items()}
+    sinks = {topology.topic(sink): (sink, part) for part in parts for sink in part.sinks if sink.internal}
+    for _ in range(len(sinks)):
+        for topic, (sink, writer) in sinks.items():
+            if sink.partitions is not None:
+                counts[topic] = sink.partitions
+                continue
+            reader = next(part for part in parts if any(topology.topic(s) == topic for s in part.sources))
+            fixed = [counts[s.topic] for s in reader.sources if not s.internal] if reader.joined else []
+            found = fixed or [counts[topology.topic(s)] for s in writer.sources if topology.topic(s) in counts]
+            if found:
+                counts[topic] = max(found)
+    return counts
+
+
+def _check_co_partitioned(part: SubTopology, topology: Topology, counts: Mapping[str, int]) -> None:
+    if not part.joined:
+        return
+    found = {topology.topic(source): counts[topology.topic(source)] for source in part.sources}
+    if len(set(found.values())) > 1:
+        shown = ", ".join(f"{topic} has {count}" for topic, count in sorted(found.items()))
+        raise ConfigError(
+            f"the topics of sub-topology {part.number} must have equally many partitions, and {shown}. Nothing was"
+            " read. Put repartition() behind one of the streams, or make the topics alike.",
+            tag="NOT_CO_PARTITIONED",
+        )

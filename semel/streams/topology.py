@@ -1,0 +1,181 @@
+"""The graph that an application is: nodes with Kafka Streams' names, cut into sub-topologies.
+
+Nodes are numbered in the order in which Kafka Streams numbers them, so that repartition and changelog topics get the
+names that it would give. A sub-topology is what hangs together without a topic between; a task is one of them for one
+partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from semel.errors import ConfigError
+from semel.streams.serdes import Serde
+from semel.streams.state.store import Store, StoreSpec
+
+__all__ = ["Node", "Operator", "Sink", "Source", "SubTopology", "Topology"]
+
+#: What a node does with rows: Arrow in, Arrow out.
+Operator = Callable[[Any, Mapping[str, Store]], Any]
+
+
+@dataclass(eq=False)
+class Node:
+    """A processor. ``operate`` is what it does; without one it hands its rows on."""
+
+    name: str
+    parents: tuple[Node, ...] = ()
+    operate: Operator | None = None
+    stores: tuple[StoreSpec, ...] = ()
+    children: list[Node] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Source(Node):
+    """Reads a topic. ``internal`` is a repartition topic of the application; ``unpack`` reads its values."""
+
+    topic: str = ""
+    key: Serde = None
+    value: Serde = None
+    internal: bool = False
+    unpack: Callable[[Any], Any] | None = None
+
+
+@dataclass(eq=False)
+class Sink(Node):
+    """Writes a topic. ``pack`` makes the values of a repartition topic; ``partitions`` is how many that has to have."""
+
+    topic: str = ""
+    key: Serde = None
+    value: Serde = None
+    internal: bool = False
+    pack: Callable[[Any], Any] | None = None
+    partitions: int | None = None
+
+
+@dataclass(frozen=True)
+class SubTopology:
+    """What is worked on together, one task a partition."""
+
+    number: int
+    nodes: tuple[Node, ...]
+    #: Whether its topics must have equally many partitions.
+    joined: bool = False
+
+    @property
+    def sources(self) -> list[Source]:
+        """The nodes that read."""
+        return [node for node in self.nodes if isinstance(node, Source)]
+
+    @property
+    def sinks(self) -> list[Sink]:
+        """The nodes that write."""
+        return [node for node in self.nodes if isinstance(node, Sink)]
+
+    @property
+    def stores(self) -> list[StoreSpec]:
+        """The state, by name."""
+        found = {spec.name: spec for node in self.nodes for spec in node.stores}
+        return [found[name] for name in sorted(found)]
+
+
+class Topology:
+    """Collects nodes, and knows the names of an application's topics."""
+
+    def __init__(self, application_id: str) -> None:
+        self.application_id = application_id
+        self.nodes: list[Node] = []
+        self._number = 0
+
+    def name(self, prefix: str) -> str:
+        """The next name: ``KSTREAM-FILTER-0000000003``."""
+        self._number += 1
+        return f"{prefix}{self._number - 1:010d}"
+
+    def add(self, node: Any) -> Any:
+        """Take a node in, behind its parents."""
+        if isinstance(node, Source) and any(isinstance(o, Source) and o.topic == node.topic for o in self.nodes):
+            raise ConfigError(
+                f"topic {node.topic!r} is read twice. Nothing was read. Read it once, and use that stream or table in"
+                " both places.",
+                tag="TOPOLOGY",
+            )
+        for spec in node.stores:
+            self._check_store(spec, node)
+        for parent in node.parents:
+            parent.children.append(node)
+        self.nodes.append(node)
+        return node
+
+    def _check_store(self, spec: StoreSpec, node: Node) -> None:
+        others = [other for one in self.nodes for other in one.stores if other.name == spec.name]
+        if any(other is not spec for other in others):
+            raise ConfigError(
+                f"two stores are named {spec.name!r}; the second one is that of {node.name}. Nothing was read. Give"
+                " each a name of its own: it names the changelog topic.",
+                tag="TOPOLOGY",
+            )
+
+    def topic(self, node: Source | Sink) -> str:
+        """The topic of a node, as the cluster knows it."""
+        return f"{self.application_id}-{node.topic}" if node.internal else node.topic
+
+    def changelog(self, store: str) -> str:
+        """The changelog topic of a store."""
+        return f"{self.application_id}-{store}-changelog"
+
+    def internal_topics(self) -> list[str]:
+        """The names of all topics that belong to the application."""
+        repartition = [self.topic(node) for node in self.nodes if isinstance(node, Source) and node.internal]
+        return sorted(repartition + [self.changelog(spec.name) for one in self.sub_topologies() for spec in one.stores])
+
+    def sub_topologies(self) -> list[SubTopology]:
+        """In Kafka Streams' order: by the name of the first source."""
+        if not any(isinstance(node, Source) for node in self.nodes):
+            raise ConfigError(
+                f"application {self.application_id!r} reads nothing. Nothing was written. Begin with"
+                ' app.stream("topic") or app.table("topic").',
+                tag="TOPOLOGY",
+            )
+        groups: list[set[int]] = []
+        place = {id(node): at for at, node in enumerate(self.nodes)}
+        for at, node in enumerate(self.nodes):
+            linked = {at, *(place[id(parent)] for parent in node.parents)}
+            linked |= {other for other in range(at) if _share(self.nodes[other].stores, node.stores)}
+            touching = [group for group in groups if group & linked]
+            groups = [group for group in groups if not group & linked] + [linked.union(*touching)]
+        found = [[self.nodes[at] for at in sorted(group)] for group in groups]
+        found.sort(key=lambda nodes: min((node.name for node in nodes if isinstance(node, Source)), default="~"))
+        return [SubTopology(number, tuple(nodes), _joined(nodes)) for number, nodes in enumerate(found)]
+
+    def describe(self) -> str:
+        """The topology as text, in Kafka Streams' form."""
+        lines = ["Topologies:"]
+        for one in self.sub_topologies():
+            lines.append(f"   Sub-topology: {one.number}")
+            for node in one.nodes:
+                lines += _described(node)
+            lines.append("")
+        return "\n".join(lines)
+
+
+def _share(some: Iterable[StoreSpec], others: Iterable[StoreSpec]) -> bool:
+    return bool({spec.name for spec in some} & {spec.name for spec in others})
+
+
+def _joined(nodes: list[Node]) -> bool:
+    """Where there is state, each task needs the same partition of each topic."""
+    return sum(isinstance(node, Source) for node in nodes) > 1 and any(node.stores for node in nodes)
+
+
+def _described(node: Node) -> list[str]:
+    after = ", ".join(child.name for child in node.children) or "none"
+    before = ", ".join(parent.name for parent in node.parents) or "none"
+    if isinstance(node, Source):
+        return [f"    Source: {node.name} (topics: [{node.topic}])", f"      --> {after}"]
+    if isinstance(node, Sink):
+        return [f"    Sink: {node.name} (topic: {node.topic})", f"      <-- {before}"]
+    stores = ", ".join(spec.name for spec in node.stores)
+    return [f"    Processor: {node.name} (stores: [{stores}])", f"      --> {after}", f"      <-- {before}"]

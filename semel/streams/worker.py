@@ -1,0 +1,290 @@
+"""A worker: a member of the application's group, one transaction at a time for all of its tasks.
+
+Rows go through the tasks as they come. At each commit interval what the sinks have written, the changes of all stores,
+and the group's offsets are committed in one transaction. When that is answered, and not before, the changes go into the
+stores, each with the offset that its changelog has reached.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semel.errors import Retriable, SemelError
+from semel.read.ranges import id_text
+from semel.steps import StreamsStep, reached
+from semel.streams.app import App, Settings
+from semel.streams.state.changelog import restore
+from semel.streams.state.rocks import Damaged, Rocks
+from semel.streams.state.store import Store, StoreSpec
+from semel.streams.task import Task
+from semel.streams.topics import prepare
+from semel.streams.topology import SubTopology
+from semel.transaction.session import Session
+from semel.wire.api.topics import delete_records
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["Worker"]
+
+log = logging.getLogger("semel.streams")
+
+#: Rows that sinks have written are sent on when so many have come together, and at each commit.
+_OUTPUT_ROWS = 65_536
+_AGAIN_S = 1.0
+#: How often records of repartition topics are deleted that all have read: Kafka Streams' repartition.purge.interval.ms.
+_PURGE_S = 30.0
+
+
+class Worker:
+    """One thread uses it. A context manager, which aborts at its end what was not committed."""
+
+    def __init__(self, app: App) -> None:
+        self._topology = app.topology
+        self._settings: Settings = app.settings
+        self._client = Client(_polling_often(self._settings))
+        self._tasks: dict[TopicPartition, Task] = {}
+        self._output: dict[str, list[Any]] = defaultdict(list)
+        self._rows = 0
+        self._processed = False
+        self._commit_at = 0.0
+        self._purge_at = time.monotonic() + _PURGE_S
+        try:
+            self._plan = prepare(self._client, self._topology, self._settings.replication_factor)
+            self._session = self._join()
+        except BaseException:
+            self._client.close()
+            raise
+
+    def _join(self) -> Session:
+        settings = self._settings
+        return Session(
+            self._client,
+            self._topology.application_id,
+            group=self._topology.application_id,
+            topics=sorted(self._plan.parts),
+            group_instance_id=settings.group_instance_id,
+            auto_offset_reset=settings.auto_offset_reset,
+            session_timeout_ms=settings.session_timeout_ms,
+            max_poll_interval_ms=settings.max_poll_interval_ms,
+            max_poll_records=settings.max_poll_records,
+            assignors=("range",),  # a task's partitions of all its topics come to one member
+            listener=self,
+        )
+
+    @classmethod
+    def run(cls, app: App, stop: threading.Event) -> None:
+        """Work until ``stop``. What a new start cures is cured by one."""
+        while not stop.is_set():
+            try:
+                with cls(app) as worker:
+                    while not stop.is_set():
+                        worker.step()
+                    worker.commit()
+            except Retriable as error:
+                log.warning("%s. It starts again: taking over finds out how far it is.", error)
+                stop.wait(_AGAIN_S)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def tasks(self) -> list[Task]:
+        """What it works on now."""
+        return list({task.id: task for task in self._tasks.values()}.values())
+
+    def step(self) -> bool:
+        """Work on the next rows, or wait for some until the next commit is due, and commit then. Returns whether there
+        were rows.
+        """
+        left = self._commit_at - time.monotonic() if self._processed else self._settings.commit_interval_ms / 1000
+        rows = self._session.poll(max(left, 0.0))
+        if rows is not None:
+            self._work(rows)
+        if self._processed and time.monotonic() >= self._commit_at:
+            self.commit()
+        return rows is not None
+
+    def _work(self, rows: Any) -> None:
+        if not self._processed:
+            self._processed = True
+            self._commit_at = time.monotonic() + self._settings.commit_interval_ms / 1000
+        topic, index = rows["topic"][0].as_py(), rows["partition"][0].as_py()
+        try:
+            self._tasks[topic, index].process(topic, rows)
+        except Damaged as error:
+            self._throw_away(error)
+            return
+        reached(StreamsStep.PROCESSED, self._tasks[topic, index].id)
+        if self._rows >= _OUTPUT_ROWS:
+            self._send_output()
+
+    def commit(self) -> bool:
+        """Commit what was worked on since the last commit. Returns False where it was aborted instead: its rows come
+        again.
+        """
+        if not self._processed:
+            return True
+        self._send_output()
+        changed = self._send_changes()
+        reached(StreamsStep.CHANGELOG_SENT, self._topology.application_id)
+        self._processed = False
+        if not self._session.commit():
+            return False
+        reached(StreamsStep.COMMITTED, self._topology.application_id)
+        try:
+            self._store(changed)
+        except Damaged as error:
+            self._throw_away(error)
+        reached(StreamsStep.STORED, self._topology.application_id)
+        if time.monotonic() >= self._purge_at:
+            self.purge()
+        return True
+
+    def purge(self) -> None:
+        """Delete what this worker has read of repartition topics: nobody reads it again. Where that fails, the topics
+        are longer for a while.
+        """
+        self._purge_at = time.monotonic() + _PURGE_S
+        read = {p: at for p, at in self._session.committed.items() if p[0] in self._plan.repartition}
+        if read:
+            try:
+                delete_records(self._client, read)
+            except SemelError as error:
+                log.warning("records of repartition topics that were read could not be deleted: %s", error)
+
+    # ---- what is written
+
+    def _take_output(self, topic: str, records: Any) -> None:
+        self._output[topic].append(records)
+        self._rows += records.num_rows
+
+    def _send_output(self) -> None:
+        for topic, batches in self._output.items():
+            self._session.send(topic, pa.Table.from_batches(batches), wait=False)
+        self._output.clear()
+        self._rows = 0
+
+    def _send_changes(self) -> dict[TopicPartition, Store]:
+        """Write the changes of all stores to their changelogs. Returns the stores that have some."""
+        changed = {
+            (self._topology.changelog(name), task.partition): store
+            for task in self.tasks
+            for name, store in task.stores.items()
+            if store.changed
+        }
+        by_topic: dict[str, dict[int, Store]] = defaultdict(dict)
+        for (topic, index), store in changed.items():
+            by_topic[topic][index] = store
+        for topic, stores in by_topic.items():
+            tables = [_with_partition(store.changes(), index) for index, store in stores.items()]
+            self._session.send(topic, pa.concat_tables(tables), wait=False, partitions=stores.keys())
+        return changed
+
+    def _store(self, changed: dict[TopicPartition, Store]) -> None:
+        ids = self._client.topics({topic for topic, _ in changed})
+        for partition, store in changed.items():
+            store.apply(id_text(ids[partition[0]].id), self._session.written[partition] + 1)
+
+    # ---- the group
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Open a task for each partition, and restore its state. Called by the session, before it hands out rows."""
+        try:
+            self._open(partitions)
+        except BaseException:
+            self.abandoned()
+            raise
+
+    def abandoned(self) -> None:
+        """Forget what was not committed, and close all tasks. Called by the session."""
+        self._output.clear()
+        self._rows, self._processed = 0, False
+        tasks, self._tasks = self.tasks, {}
+        for task in tasks:
+            task.close()
+
+    def _open(self, partitions: Collection[TopicPartition]) -> None:
+        """A store that turns out to be damaged is deleted, and all is opened once more."""
+        try:
+            self._open_tasks(partitions)
+        except Damaged as error:
+            self.abandoned()
+            _delete(error)
+            self._open_tasks(partitions)
+
+    def _open_tasks(self, partitions: Collection[TopicPartition]) -> None:
+        opened: dict[str, Task] = {}
+        for topic, index in sorted(partitions):
+            part = self._plan.parts[topic]
+            name = f"{part.number}_{index}"
+            if name not in opened:
+                opened[name] = self._new_task(part, index)
+            self._tasks[topic, index] = opened[name]
+        reached(StreamsStep.OPENED, self._topology.application_id)
+        stores = {
+            (self._topology.changelog(name), task.partition): store
+            for task in self.tasks
+            for name, store in task.stores.items()
+        }
+        restore(self._client, stores)
+
+    def _new_task(self, part: SubTopology, index: int) -> Task:
+        stores = {spec.name: self._open_store(spec, part, index) for spec in part.stores}
+        return Task(self._topology, part, index, stores, self._take_output)
+
+    def _open_store(self, spec: StoreSpec, part: SubTopology, index: int) -> Store:
+        folder = store_folder(self._settings, self._topology.application_id, f"{part.number}_{index}", spec.name)
+        try:
+            return Store(spec, Rocks(folder))
+        except Damaged as error:
+            _delete(error)
+            return Store(spec, Rocks(folder))
+
+    def _throw_away(self, error: Damaged) -> None:
+        """Abort, delete the store that cannot be read, and begin again: it is restored from its changelog."""
+        self._session.abort(f"a store is damaged: {error}")
+        self.abandoned()
+        _delete(error)
+
+    def close(self) -> None:
+        """Abort what was not committed, close all tasks, and leave the group."""
+        try:
+            self._session.close()
+        finally:
+            self.abandoned()
+            self._client.close()
+
+
+def store_folder(settings: Settings, application_id: str, task: str, store: str) -> Path:
+    """Where a store lies: ``state.dir``/application.id/task/rocksdb/store."""
+    return settings.state_dir / application_id / task / "rocksdb" / store
+
+
+def _with_partition(changes: pa.Table, index: int) -> pa.Table:
+    return changes.append_column("partition", pa.array(np.full(changes.num_rows, index, np.int32)))
+
+
+def _delete(error: Damaged) -> None:
+    log.warning("a store cannot be read; it is thrown away, and restored from its changelog: %s", error)
+    shutil.rmtree(error.folder, ignore_errors=True)
+
+
+def _polling_often(settings: Settings) -> Any:
+    """A fetch that waits for rows must not hold up a commit that is due."""
+    return replace(
+        settings.client, fetch_max_wait_ms=min(settings.client.fetch_max_wait_ms, settings.commit_interval_ms)
+    )

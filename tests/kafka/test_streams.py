@@ -1,0 +1,200 @@
+"""Applications of streams on a real broker: what is refused at the start, and the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from typer.testing import CliRunner
+
+from semel import cli
+from semel.errors import ConfigError, DataLoss
+from semel.streams import App, windows
+from semel.streams.worker import Worker
+from semel.testing.records import read
+from tests.topics import create
+from tests.waiting import wait_for
+
+_names = count(1)
+
+
+@pytest.fixture
+def conf(servers: str, tmp_path: Path) -> dict[str, object]:
+    return {"bootstrap.servers": servers, "state.dir": str(tmp_path / "state"), "commit.interval.ms": 50}
+
+
+@pytest.fixture
+def name() -> str:
+    return f"app-{next(_names)}"
+
+
+def fill(servers: str, topic: str, *rows: tuple[str | None, str, int]) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for key, value, timestamp in rows:
+        producer.produce(topic, value, key=key, timestamp=timestamp)
+    assert producer.flush(30) == 0
+
+
+def values(servers: str, topic: str) -> list[tuple[str, str]]:
+    rows = read(servers, [topic], {"key": "key", "value": "value"})
+    return sorted(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True))
+
+
+def work(app: App, until: Any) -> None:
+    """Run a worker until this is so."""
+    with Worker(app) as worker:
+
+        def step() -> object:
+            return not worker.step() and until()
+
+        wait_for(step, "what was to be written", 60)
+
+
+def counting(name: str, conf: dict[str, object], source: str, target: str, store: str = "counts") -> App:
+    app = App(name, **conf)
+    app.stream(source, value="string").group_by("value").count(store).to_stream().to(target)
+    return app
+
+
+def test_a_window_a_table_and_a_join_on_a_broker(servers: str, name: str, conf: dict[str, object]) -> None:
+    users, clicks, out = (create(servers, f"{name}-{topic}", 2) for topic in ("users", "clicks", "out"))
+    per_minute = create(servers, f"{name}-per-minute", 2)
+    app = App(name, **conf)
+    table = app.table(users, key="string", value="json", name="users")
+    stream = app.stream(clicks, key="string", value="string")
+    stream.left_join(table, lambda page, user: [user and user["name"], page]).to(out)
+    stream.group_by_key().windowed(windows.tumbling("1 min")).count("per-minute").to_stream().map_batches(
+        lambda batch: batch.drop_columns(["window_start", "window_end"])
+    ).to(per_minute)
+    fill(servers, users, ("1", '{"name":"Ann"}', 0), ("2", '{"name":"Bob"}', 0))
+    work(app, lambda: len(list(Path(str(conf["state.dir"])).rglob("*.log"))) >= 4)
+    base = 1_700_000_040_000
+    fill(servers, clicks, ("1", "home", base), ("3", "home", base + 5), ("1", "shop", base + 59_999))
+    fill(servers, clicks, ("1", "shop", base + 60_000), ("1", "late", base + 10))
+    work(app, lambda: len(values(servers, out)) == 5)
+    found = values(servers, out)
+    assert ("1", '["Ann","home"]') in found
+    assert ("3", '[null,"home"]') in found
+    assert ("1", "2") in values(servers, per_minute)
+    assert ("1", "1") in values(servers, per_minute)[-3:]
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_read(servers: str, name: str, conf: dict[str, object]) -> None:
+    two, three, out = (
+        create(servers, f"{name}-two", 2),
+        create(servers, f"{name}-three", 3),
+        create(servers, f"{name}-o"),
+    )
+    app = App(name, **conf)
+    app.stream(two).join(app.table(three), lambda one, other: 1).to(out)
+    with pytest.raises(ConfigError, match="equally many partitions"):
+        Worker(app)
+    app = App(name, **conf)
+    app.stream("nowhere").to(out)
+    with pytest.raises(ConfigError, match="nowhere does not exist"):
+        Worker(app)
+
+    fill(servers, two, (None, "a", 1))
+    work(counting(name, conf, two, out), lambda: values(servers, out))
+    with pytest.raises(ConfigError, match="in use by another topology"):
+        Worker(counting(name, conf, two, out, "others"))
+    with pytest.raises(ConfigError, match="in use by another topology"):
+        Worker(counting(name, conf, three, out))
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([f"{name}-counts-changelog"])[f"{name}-counts-changelog"].result(30)
+    wait_for(lambda: f"{name}-counts-changelog" not in admin.list_topics(timeout=10).topics, "it is deleted")
+    with pytest.raises(DataLoss, match="has run before"):
+        Worker(counting(name, conf, two, out))
+    create(servers, f"{name}-counts-changelog", 7)
+    with pytest.raises(ConfigError, match="7 partitions, and the topology needs 2"):
+        Worker(counting(name, conf, two, out))
+
+
+def test_records_of_repartition_topics_are_deleted_when_they_are_read(
+    servers: str, name: str, conf: dict[str, object]
+) -> None:
+    source, out = create(servers, f"{name}-in"), create(servers, f"{name}-out")
+    fill(servers, source, (None, "a", 1), (None, "b", 1))
+    with Worker(counting(name, conf, source, out)) as worker:
+        wait_for(lambda: (worker.step(), len(values(servers, out)) == 2)[1], "the counts", 60)
+        assert len(read(servers, [f"{name}-counts-repartition"], {})) == 2
+        worker.commit()
+        worker.purge()
+        assert len(read(servers, [f"{name}-counts-repartition"], {})) == 0
+        fill(servers, source, (None, "b", 1))
+        wait_for(lambda: (worker.step(), ("b", "2") in values(servers, out))[1], "the next count", 60)
+
+
+APP = """
+from semel.streams import App
+app = App("{name}", **{{"bootstrap.servers": "{servers}", "state.dir": "{state}", "commit.interval.ms": 50}})
+app.stream("{name}-in", value="string").group_by("value").count("counts").to_stream().to("{name}-out")
+"""
+
+
+@pytest.fixture
+def file(servers: str, name: str, tmp_path: Path) -> Path:
+    create(servers, f"{name}-in", 2)
+    create(servers, f"{name}-out", 2)
+    path = tmp_path / "app.py"
+    path.write_text(APP.format(name=name, servers=servers, state=tmp_path / "state"))
+    return path
+
+
+def shown(*command: str) -> str:
+    done = CliRunner().invoke(cli.app, ["streams", *command])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+def test_the_command_line_runs_shows_and_begins_again(servers: str, name: str, file: Path) -> None:
+    assert f"Sink: KSTREAM-SINK-0000000007 (topic: {name}-out)" in shown("describe", str(file))
+    fill(servers, f"{name}-in", (None, "a", 1), (None, "b", 2), (None, "a", 3))
+
+    def run(times: int) -> None:
+        """Until the last counts have been written so often."""
+        program = "from semel.cli import main; main()"
+        running = subprocess.Popen([sys.executable, "-c", program, "streams", "run", str(file)])
+        try:
+            last = (("a", "2"), ("b", "1"))
+            wait_for(lambda: all(values(servers, f"{name}-out").count(row) == times for row in last), "the counts", 60)
+            with pytest.raises(ConfigError, match="running workers"):
+                shown("reset", str(file), "--yes")
+        finally:
+            os.kill(running.pid, signal.SIGTERM)
+            assert running.wait(60) == 0
+
+    run(1)
+    assert json.loads(shown("state", str(file), "counts", "--key", "a", "--json")) == [
+        {"key": "a", "value": 2, "timestamp": 3}
+    ]
+    assert "nothing for 'c'" in shown("state", str(file), "counts", "--key", "c")
+    with pytest.raises(ConfigError, match="has no store 'other'"):
+        shown("state", str(file), "other")
+    assert f"{name}-counts-changelog is deleted" in shown("reset", str(file), "--yes")
+    assert not (file.parent / "state" / name).exists()
+    run(2)
+
+
+def test_a_file_that_has_no_application_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    for text, problem in (
+        ("1", "has 0 applications"),
+        ("from semel.streams import App\na, b = App('a'), App('b')", "has 2"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=problem):
+            shown("describe", str(file))
+    file.write_text("1 / 0")
+    with pytest.raises(ConfigError, match="ZeroDivisionError"):
+        shown("describe", str(file))

@@ -1,0 +1,325 @@
+"""Topologies, sent through the driver: what they compute, and the names that Kafka Streams gives."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from semel.errors import ConfigError, SemelError, Unsupported
+from semel.streams import App, Record, windows
+from semel.streams.testing import Driver
+
+#: What Kafka's documentation shows of its WordCount, with a map over batches in the place of flatMapValues.
+WORD_COUNT = """Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [lines])
+      --> KSTREAM-MAPBATCHES-0000000001
+    Processor: KSTREAM-MAPBATCHES-0000000001 (stores: [])
+      --> KSTREAM-KEY-SELECT-0000000002
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KSTREAM-KEY-SELECT-0000000002 (stores: [])
+      --> KSTREAM-FILTER-0000000005
+      <-- KSTREAM-MAPBATCHES-0000000001
+    Processor: KSTREAM-FILTER-0000000005 (stores: [])
+      --> KSTREAM-SINK-0000000004
+      <-- KSTREAM-KEY-SELECT-0000000002
+    Sink: KSTREAM-SINK-0000000004 (topic: counts-store-repartition)
+      <-- KSTREAM-FILTER-0000000005
+
+   Sub-topology: 1
+    Source: KSTREAM-SOURCE-0000000006 (topics: [counts-store-repartition])
+      --> KSTREAM-AGGREGATE-0000000003
+    Processor: KSTREAM-AGGREGATE-0000000003 (stores: [counts-store])
+      --> KTABLE-TOSTREAM-0000000007
+      <-- KSTREAM-SOURCE-0000000006
+    Processor: KTABLE-TOSTREAM-0000000007 (stores: [])
+      --> KSTREAM-SINK-0000000008
+      <-- KSTREAM-AGGREGATE-0000000003
+    Sink: KSTREAM-SINK-0000000008 (topic: counts)
+      <-- KTABLE-TOSTREAM-0000000007
+"""
+
+
+def split(batch: pa.RecordBatch) -> pa.Table:
+    words = pc.split_pattern_regex(batch["value"].cast(pa.string()), r"\W+")
+    parents = pc.list_parent_indices(words)
+    return pa.table({"word": pc.list_flatten(words), "timestamp": batch["timestamp"].take(parents)})
+
+
+def said(driver: Driver, topic: str) -> list[tuple[object, object, int]]:
+    return [(one.key, one.value, one.timestamp) for one in driver.read(topic, key="bytes")]
+
+
+def test_nodes_and_topics_have_kafka_streams_names() -> None:
+    app = App("words")
+    app.stream("lines").map_batches(split).group_by("word").count("counts-store").to_stream().to("counts")
+    assert app.describe() == WORD_COUNT
+    assert app.topology.internal_topics() == ["words-counts-store-changelog", "words-counts-store-repartition"]
+    driver = Driver(app)
+    driver.pipe("lines", "to be or not to be", timestamp=7)
+    driver.advance(9)
+    driver.pipe("lines", "be")
+    assert said(driver, "counts") == [
+        (b"to", "2", 7),
+        (b"be", "2", 7),
+        (b"or", "1", 7),
+        (b"not", "1", 7),
+        (b"be", "3", 9),
+    ]
+    assert driver.store("counts-store")[b"be"] == (3).to_bytes(8, "big")
+
+
+def test_stores_without_a_name_are_numbered() -> None:
+    app = App("numbered")
+    app.stream("in", key="string", value="json").group_by_key().reduce(lambda before, now: before + now)
+    app.table("users")
+    names = [spec.name for part in app.topology.sub_topologies() for spec in part.stores]
+    assert names == ["KSTREAM-REDUCE-STATE-STORE-0000000001", "users-STATE-STORE-0000000003"]
+
+
+@pytest.mark.parametrize(("size", "advance", "grace"), [(10, 10, 0), (10, 10, 7), (10, 4, 5), (9, 1, 0)])
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_are_those_of_a_record_at_a_time(size: int, advance: int, grace: int, seed: int) -> None:
+    """Counts of random rows that come late, in batches of any size, against a loop over records."""
+    chance = random.Random(seed)
+    rows = [(chance.choice("abc"), max(0, at + chance.randint(-20, 5))) for at in range(200)]
+    truth: dict[tuple[bytes, int], int] = defaultdict(int)
+    now = -1
+    for key, at in rows:
+        now = max(now, at)
+        for begin in range(at - at % advance, at - size, -advance):
+            if begin >= 0 and begin + size + grace > now:
+                truth[key.encode(), begin] += 1
+    app = App("windowed")
+    grouped = app.stream("in", key="string").group_by_key()
+    grouped.windowed(windows.hopping(size, advance, grace=grace)).count("counts")
+    driver = Driver(app)
+    while rows:
+        piece = chance.randint(1, 50)
+        driver.pipe_many("in", [(key, b"x", at) for key, at in rows[:piece]])
+        rows = rows[piece:]
+    assert {key: int.from_bytes(value, "big") for key, value in driver.store("counts").items()} == truth
+
+
+def test_a_window_is_in_the_key_as_in_kafka_streams_and_in_columns() -> None:
+    app = App("windowed")
+    counts = app.stream("in", key="string").group_by_key().windowed(windows.tumbling("1 s")).count()
+    counts.to_stream().to("raw")
+    counts.to_stream().map_batches(lambda batch: batch.select(["key", "window_start", "value"])).filter(
+        pc.field("value") > 1
+    ).map_batches(lambda batch: batch.drop_columns(["window_start"])).to("plain")
+    driver = Driver(app)
+    driver.pipe_many("in", [("a", b"", 100), ("a", b"", 900), ("a", b"", 1000)])
+    assert said(driver, "raw") == [
+        (b"a" + (0).to_bytes(8, "big"), "2", 900),
+        (b"a" + (1000).to_bytes(8, "big"), "1", 1000),
+    ]
+    assert said(driver, "plain") == [(b"a", "2", 900)]
+
+
+@pytest.mark.parametrize("rekeyed", [False, True])
+def test_columns_are_added_up_on_whole_batches(rekeyed: bool) -> None:
+    """Numbers, nulls and floats, also behind a repartition topic that carries them."""
+    app = App("sums")
+
+    def numbers(batch: pa.RecordBatch) -> pa.Table:
+        rows = [int(value) for value in batch["value"].to_pylist()]
+        return pa.table(
+            {
+                "key": batch["key"].cast(pa.string()),
+                "n": pa.array([row or None for row in rows], pa.int64()),
+                "half": [row / 2 for row in rows],
+            }
+        )
+
+    stream = app.stream("in").map_batches(numbers)
+    grouped = stream.group_by("key") if rekeyed else replace(stream, key="string", rekeyed=False).group_by_key()
+    sums = grouped.aggregate(
+        name="sums", total=("sum", "n"), low=("min", "n"), top=("max", "half"), rows=("count", "n")
+    )
+    sums.to_stream().to("out")
+    driver = Driver(app)
+    driver.pipe_many("in", [("a", "3", 1), ("b", "0", 2), ("a", "5", 3)])
+    driver.pipe_many("in", [("a", "-9", 2), ("b", "1", 9)])
+    assert said(driver, "out") == [
+        (b"a", '{"total":8,"low":3,"top":2.5,"rows":2}', 3),
+        (b"b", '{"total":null,"low":null,"top":0.0,"rows":0}', 2),
+        (b"a", '{"total":-1,"low":-9,"top":2.5,"rows":3}', 3),
+        (b"b", '{"total":1,"low":1,"top":0.5,"rows":1}', 9),
+    ]
+
+
+def test_functions_of_single_records() -> None:
+    app = App("records")
+    orders = app.stream("orders", key="string", value="json")
+    big, small = orders.branch(lambda one: one.value["n"] > 10, lambda one: one.value["n"] > 0)
+    big.map(lambda one: (one.value["user"], one.value["n"] * 2)).to("doubled")
+    small.flat_map(lambda one: [(one.key, one.value["n"])] * 2).to("twice")
+    big.merge(small).filter_not(lambda one: one.key == "1").map_values(lambda one: one.offset, value="long").to(
+        "offsets"
+    )
+    per_user = orders.group_by(lambda one: one.value["user"])
+    per_user.aggregate(list, lambda _, value, found: [*found, value["n"]], name="lists").to_stream().to("lists")
+    per_user.reduce(lambda one, other: max(one, other, key=lambda value: value["n"]), "most").to_stream().to("most")
+    driver = Driver(app)
+    for key, user, n in (("1", "ann", 3), ("2", "bob", 30), ("3", "ann", -1)):
+        driver.pipe("orders", {"user": user, "n": n}, key=key)
+    assert said(driver, "doubled") == [(b"bob", "60", 0)]
+    assert said(driver, "twice") == [(b"1", "3", 0), (b"1", "3", 0)]
+    assert [one.value for one in driver.read("offsets", value="long")] == [1]
+    assert [value for _, value, _ in said(driver, "lists")] == ["[3]", "[30]", "[3,-1]"]
+    assert driver.read("most", value="json")[-1].value == {"user": "ann", "n": 3}
+
+
+def test_a_stream_is_joined_with_what_a_table_has_then() -> None:
+    app = App("joins")
+    users = app.table("users", key="string", value="json", name="users")
+    clicks = app.stream("clicks", key="string", value="string")
+    clicks.join(users, lambda click, user: f"{user['name']} {click}", value="string").to("inner")
+    clicks.left_join(users, lambda click, user: user is not None).to("outer")
+    clicks.join(users).map_batches(
+        lambda batch: batch.select(["key", "table_value"]).rename_columns(["key", "value"])
+    ).to("batches")
+    driver = Driver(app)
+    driver.pipe("clicks", "home", key="1")
+    driver.pipe("users", {"name": "Ann"}, key="1")
+    driver.pipe_many("clicks", [("1", "shop", 1), ("2", "shop", 2), (None, "shop", 3), ("1", "pay", 4)])
+    driver.pipe("users", None, key="1")
+    driver.pipe("clicks", "gone", key="1")
+    assert said(driver, "inner") == [(b"1", "Ann shop", 1), (b"1", "Ann pay", 4)]
+    assert [value for _, value, _ in said(driver, "outer")] == ["false", "true", "false", "false", "true", "false"]
+    assert said(driver, "batches") == [(b"1", '{"name":"Ann"}', 1), (b"1", '{"name":"Ann"}', 4)]
+
+
+def test_a_join_behind_a_new_key_goes_through_a_repartition_topic() -> None:
+    app = App("rekeyed")
+    users = app.table("users", key="string", value="string", name="users")
+    app.stream("clicks", value="json").map(lambda one: (one.value["user"], one.value["page"])).join(
+        users, lambda page, user: [user, page]
+    ).to("out")
+    assert [topic for topic in app.topology.internal_topics() if "repartition" in topic] == [
+        "rekeyed-KSTREAM-MAP-0000000003-repartition"
+    ]
+    driver = Driver(app)
+    driver.pipe("users", "Ann", key="1")
+    driver.pipe("clicks", {"user": "1", "page": "home"})
+    assert said(driver, "out") == [(b"1", '["Ann","home"]', 0)]
+
+
+def test_rows_without_a_key_or_value_are_in_no_group() -> None:
+    app = App("nulls")
+    app.stream("in", key="string", value="string").group_by_key().count("counts")
+    driver = Driver(app)
+    driver.pipe_many("in", [(None, "x", 1), ("a", None, 2), ("a", "", 3)])
+    assert driver.store("counts") == {b"a": (1).to_bytes(8, "big")}
+
+
+def fail(_: object) -> object:
+    raise ZeroDivisionError("by nought")
+
+
+@pytest.mark.parametrize(
+    ("build", "value", "text"),
+    [
+        (lambda s: s.map(fail), b"1", "in-0 at offset 0: ZeroDivisionError: by nought"),
+        (lambda s: s.map_batches(fail), b"1", "in-0 at offsets 0 to 0: ZeroDivisionError"),
+        (lambda s: s.map_batches(lambda batch: 7), b"1", "returned int"),
+        (lambda s: s.map_batches(lambda batch: pa.table({"x": [1, 2]})), b"1", "no column timestamp"),
+        (lambda s: s.group_by("word").count(), b"1", "groups by column 'word'"),
+        (lambda s: s.map_values(lambda one: {1}), b"1", "returned what is not json"),
+        (lambda s: s.map_values(lambda one: 1, value="string"), b"1", "returned what is not string"),
+        (
+            lambda s: s.map_batches(lambda b: b.drop_columns(["value"])).group_by("key").aggregate(x=("sum", "n")),
+            b"1",
+            "'n'",
+        ),
+        (lambda s: s.to("out", value="long"), b"abc", "cannot write these rows to out"),
+    ],
+)
+def test_what_fails_names_the_record(build: object, value: bytes, text: str) -> None:
+    app = App("failing")
+    build(app.stream("in"))  # type: ignore[operator]
+    driver = Driver(app)
+    with pytest.raises(ConfigError, match="Nothing of this transaction is visible") as raised:
+        driver.pipe("in", value, key="k")
+    assert text in str(raised.value)
+
+
+@pytest.mark.parametrize(("serde", "value"), [("string", b"\xff"), ("long", b"1")])
+def test_bytes_that_do_not_fit_are_named(serde: str, value: bytes) -> None:
+    app = App("damaged")
+    app.stream("in", value=serde).to("out")
+    with pytest.raises(ConfigError, match=f"the value of the record in-0 at offset 0 is no {serde}"):
+        Driver(app).pipe("in", value)
+
+
+def _pipe(driver: Driver) -> object:
+    driver.pipe("b")
+    return driver
+
+
+def user_of(record: Record) -> object:
+    return record.value
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "text"),
+    [
+        (lambda app: windows.session("1 s"), Unsupported, "session windows"),
+        (lambda app: windows.sliding("1 s"), Unsupported, "sliding windows"),
+        (lambda app: app.global_table("t"), Unsupported, "global tables"),
+        (lambda app: app.stream("a").suppress(), Unsupported, "suppress"),
+        (lambda app: app.stream("a").process(user_of), Unsupported, "processors"),
+        (lambda app: app.stream("a").join(app.stream("b")), Unsupported, "two streams"),
+        (lambda app: app.table("a").join(app.table("b")), Unsupported, "two tables"),
+        (lambda app: app.stream("a", value="avro"), Unsupported, "avro"),
+        (lambda app: app.stream("a", value="xml"), ConfigError, "is no serialisation"),
+        (lambda app: app.stream(""), ConfigError, "is no topic"),
+        (lambda app: (app.stream("a"), app.table("a")), ConfigError, "is read twice"),
+        (lambda app: app.describe(), ConfigError, "reads nothing"),
+        (lambda app: windows.tumbling("soon"), ConfigError, "is no duration"),
+        (lambda app: windows.hopping("1 s", "2 s"), ConfigError, "cannot be"),
+        (lambda app: app.stream("a").group_by_key().windowed("1 s"), ConfigError, "is no windows"),
+        (lambda app: app.stream("a").group_by_key().aggregate(dict), ConfigError, "an initializer and an aggregator"),
+        (lambda app: app.stream("a").group_by_key().aggregate(x=("mean", "n")), ConfigError, "is no aggregation"),
+        (lambda app: app.stream("a").merge(app.stream("b", value="json")), ConfigError, "cannot be merged"),
+        (
+            lambda app: (app.stream("a").group_by_key().count("s"), app.stream("b").group_by_key().count("s")),
+            ConfigError,
+            "two stores are named",
+        ),
+        (lambda app: Driver(app), ConfigError, "reads nothing"),
+        (
+            lambda app: app.stream("a") and _pipe(Driver(app)),
+            ConfigError,
+            "does not read 'b'",
+        ),
+        (lambda app: (app.stream("a"), Driver(app).store("b")), ConfigError, "no store 'b'"),
+    ],
+)
+def test_what_cannot_be_is_refused_when_it_is_built(build: object, error: type[SemelError], text: str) -> None:
+    with pytest.raises(error, match=text):
+        build(App("refused"))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"commit.interval.ms": 20_000}, ConfigError, "longer than transaction.timeout.ms"),
+        ({"commit.interval.ms": "soon"}, ConfigError, "no number"),
+        ({"num.standby.replicas": 1}, Unsupported, "num.standby.replicas"),
+        ({"processing.guarantee": "at_least_once"}, Unsupported, "processing.guarantee"),
+        ({"auto.offset.reset": "none"}, ConfigError, "neither earliest nor latest"),
+        ({"commit.intervall.ms": 5}, ConfigError, "commit.intervall.ms"),
+    ],
+)
+def test_settings_that_cannot_be(given: dict[str, object], error: type[SemelError], text: str) -> None:
+    with pytest.raises(error, match=text):
+        _ = App("settings", **{"bootstrap.servers": "localhost:1", **given}).settings
+    with pytest.raises(ConfigError, match=r"application\.id"):
+        App("one", **{"application.id": "other"})
