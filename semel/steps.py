@@ -114,14 +114,15 @@ class OutboxStep(Step):
 
 
 class MirrorStep(Step):
-    """Steps of a flow of the mirror. ``FETCHED`` is passed in its tasks, the others in the driver; the last two beside
-    its rounds, and only where there are groups.
+    """Steps of a flow of the mirror. ``FETCHED`` and ``WRITTEN`` are passed in its tasks, the others in the driver; the
+    last two beside its rounds, and only where there are groups.
     """
 
     TOPICS_FOLLOWED = "topics_followed"
     BEGINNINGS_COMMITTED = "beginnings_committed"
     PLANNED = "planned"
     FETCHED = "fetched"
+    WRITTEN = "written"
     COPIED = "copied"
     PROVEN = "proven"
     SEGMENTS_WRITTEN = "segments_written"

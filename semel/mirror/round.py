@@ -76,7 +76,10 @@ def stable_ends(
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a flow that was taken over. ``partitions`` has the target of each source partition."""
+    """One round of a flow that was taken over. ``partitions`` has the target of each source partition.
+
+    With ``whole_group`` it commits the group's offsets of all partitions, since they expire one by one.
+    """
 
     spark: SparkSession
     config: FlowConfig
@@ -88,6 +91,7 @@ class Round:
     segments: SegmentTopic
     segment_ticket: TicketTopic
     positions: Positions
+    whole_group: bool
 
     def run(self, ends: Ends, wanted: Ends | None) -> Done | None:
         """Copy what is stable and new, at most up to what is ``wanted``. None if there was nothing."""
@@ -152,7 +156,7 @@ class Round:
             moved = self.positions.moved(copied.ends)
             txn.accept([*copied.receipts, self.segments.write(last, moved, copied.runs)])
             reached(MirrorStep.SEGMENTS_WRITTEN, self.id)
-            self._commit_group(txn, copied.ends)
+            self._commit_group(txn, moved.at if self.whole_group else copied.ends)
             txn.commit(moved.progress())
         return copied
 
@@ -167,13 +171,14 @@ class Round:
             moved = self.positions.moved(copied.ends)
             txn.accept([self.segments.write(last, moved, copied.runs)])
             reached(MirrorStep.SEGMENTS_WRITTEN, self.id)
-            self._commit_group(txn, copied.ends)
+            self._commit_group(txn, moved.at if self.whole_group else copied.ends)
             txn.commit(moved.progress())
         return copied
 
     def _commit_group(self, txn: Transaction, ends: Mapping[TopicPartition, OffsetAndEpoch]) -> None:
         """KIP-656's group on the target: the next source offsets, under the target's topics and partitions."""
-        txn.send_offsets({self.partitions[partition]: at.offset for partition, at in ends.items()}, self.id)
+        known = {p: at for p, at in ends.items() if p in self.partitions}
+        txn.send_offsets({self.partitions[partition]: at.offset for partition, at in known.items()}, self.id)
 
     def _tickets(self) -> dict[str, TicketTopic]:
         return {mirrored.target: mirrored.ticket for mirrored in self.topics.values()}

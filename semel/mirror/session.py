@@ -41,6 +41,8 @@ log = logging.getLogger("semel.mirror")
 
 #: How long nothing is asked when nothing was new.
 _IDLE_S = 0.2
+#: So often all offsets of KIP-656's group are committed again: the broker lets those go that nobody renews.
+_GROUP_S = 86_400
 _UNKNOWN, _ROWS_GONE, _OFFSETS_GONE = "OUTCOME_UNKNOWN", "ROWS_GONE", "OFFSETS_GONE"
 
 
@@ -61,6 +63,7 @@ class Session:
         self._topics: dict[str, MirroredTopic] = {}
         self._followed: float | None = None
         self._synced: float | None = None
+        self._group_written: float | None = None
 
     def __enter__(self) -> Session:
         return self
@@ -241,6 +244,8 @@ class Session:
         self._meter.set_lag({p: max(row.offset - at[p].offset, 0) for p, row in ends.items() if p in at})
         if done is not None:
             self._meter.add(done.copied)
+            if _is_due(self._group_written, _GROUP_S):
+                self._group_written = time.monotonic()
         return done is not None
 
     def _tell_groups(self) -> None:
@@ -261,6 +266,7 @@ class Session:
             self._segments,
             self._segment_ticket,
             self._positions,
+            _is_due(self._group_written, _GROUP_S),
         )
 
 

@@ -137,6 +137,7 @@ def _task(
         )
         share.copy(reader)
         receipt = participant.receipt
+        reached(MirrorStep.WRITTEN, str(number))
         came = share.ends()
     except SemelError as refused:
         yield encode_result(refused)

@@ -21,7 +21,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -29,12 +29,12 @@ import pyarrow as pa
 from semel.errors import AbortAndRetry, ConfigError, Fenced, SemelError
 from semel.read.data_loss import check_ranges
 from semel.read.ranges import NO_END, Range, id_text
-from semel.read.reader import MAX_ROWS, Reader
-from semel.read.start_offsets import Earliest, Latest, resolve
+from semel.read.reader import MAX_ROWS
+from semel.read.start_offsets import Earliest, Latest
 from semel.steps import SessionStep, reached
 from semel.transaction.session_producer import SessionProducer
+from semel.transaction.session_reader import ADVICE, SessionReader, read_positions
 from semel.transaction.ticket import GroupMetadata
-from semel.wire.api.offsets import committed
 from semel.wire.client import Client
 from semel.wire.groups import Assignment, GroupMember
 from semel.wire.metadata import TopicPartition
@@ -48,7 +48,6 @@ _SPARE_S = 0.1
 _RESETS: dict[str, Earliest | Latest] = {"earliest": Earliest(), "latest": Latest()}
 #: What the group answers when it has gone on without this member.
 _NOT_A_MEMBER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
-_ADVICE = "Set the group's offsets where reading is to go on, on purpose, while none of its members runs."
 
 
 class AssignmentListener(Protocol):
@@ -102,9 +101,8 @@ class Session:
         self._revoking = threading.Lock()
         self._ready = False
         self._assigned: Assignment | None = None
-        self._batches: Generator[pa.RecordBatch | None, None, None] | None = None
-        #: Behind what was handed out, where this transaction begins, and where the group stands.
-        self._read: dict[TopicPartition, int] = {}
+        self._reader: SessionReader | None = None
+        #: Where this transaction begins, and where the group stands.
         self._began: dict[TopicPartition, int] = {}
         self._stands: dict[TopicPartition, int] = {}
         #: Whether something was handed out or sent since the last commit.
@@ -170,10 +168,12 @@ class Session:
 
     def _next(self) -> pa.RecordBatch | None:
         try:
-            return next(self._batches) if self._batches is not None else None
+            batch = self._reader.next() if self._reader is not None else None
         except SemelError as error:
             self._give_up(error)
             raise
+        self._used |= batch is not None
+        return batch
 
     def _open(self) -> None:
         if not self._ready:
@@ -194,52 +194,19 @@ class Session:
             self._begin_reading(now)
 
     def _begin_reading(self, assigned: Assignment) -> None:
-        stands, known = self._positions(assigned), self._client.topics(set(self._topics))
+        self._stands, starts = read_positions(self._client, self.group, assigned.partitions, self._reset)
+        known = self._client.topics(set(self._topics))
         ranges = [
-            Range(topic, id_text(known[topic].id), index, start, NO_END) for (topic, index), start in stands.items()
+            Range(topic, id_text(known[topic].id), index, start, NO_END) for (topic, index), start in starts.items()
         ]
-        check_ranges(self._client, ranges, fail_on_data_loss=True, advice=_ADVICE)
+        check_ranges(self._client, ranges, fail_on_data_loss=True, advice=ADVICE)
         if self._listener is not None:
             self._listener.assigned(assigned.partitions)
-        self._assigned, self._read, self._began = assigned, dict(stands), stands
+        self._assigned, self._began = assigned, starts
         reached(SessionStep.POSITIONS_READ, self._transactional_id)
-        if ranges:
-            reader = Reader(
-                self._client,
-                ranges,
-                read_committed=self._client.config.isolation_level == "read_committed",
-                headers=self._headers,
-                advice=_ADVICE,
-            )
-            self._batches = self._decoded(reader)
+        self._reader = SessionReader(self._client, ranges, headers=self._headers, max_rows=self._max_rows)
         if self._reset is _RESETS["latest"]:
             self._commit_empty()  # a later start would begin at a later end, and what lies between be read by nobody
-
-    def _positions(self, assigned: Assignment) -> dict[TopicPartition, int]:
-        """Where the group stands, once nothing is pending there any more: a predecessor's commit counts or does not."""
-        found = (
-            committed(self._client, self.group, assigned.partitions, require_stable=True)
-            if (assigned.partitions)
-            else {}
-        )
-        self._stands = dict(found)
-        missing = assigned.partitions - found.keys()
-        if missing:
-            committed_only = self._client.config.isolation_level == "read_committed"
-            found |= resolve(self._client, missing, self._reset, read_committed=committed_only)
-        return {partition: found[partition] for partition in sorted(assigned.partitions)}
-
-    def _decoded(self, reader: Reader) -> Generator[pa.RecordBatch | None, None, None]:
-        """Batches, and None for each answer that brought nothing. A position counts when its rows are handed out."""
-        for taken in reader.answers(idle=True):
-            for rows in taken:
-                partition = rows.part.range.topic_partition
-                for batch, position in rows.decode(headers=self._headers, max_rows=self._max_rows):
-                    self._read[partition], self._used = position, True
-                    yield batch
-                self._read[partition] = rows.end
-            if not taken:
-                yield None
 
     # ---- writing
 
@@ -393,22 +360,27 @@ class Session:
         if self._used or self._producer.open:
             log.info("session %r aborts what it has not committed: %s", self._transactional_id, reason)
         self._producer.abort()
-        if self._batches is not None:
-            self._batches.close()
+        if self._reader is not None:
+            self._reader.close()
         self._forget()
         if self._listener is not None:
             self._listener.abandoned()
         reached(SessionStep.ABANDONED, self._transactional_id)
 
     def _forget(self) -> None:
-        self._assigned = self._batches = None
-        self._read, self._began, self._stands, self._used = {}, {}, {}, False
+        self._assigned = self._reader = None
+        self._began, self._stands, self._used = {}, {}, False
+
+    @property
+    def _read(self) -> Mapping[TopicPartition, int]:
+        """Behind what was handed out."""
+        return self._reader.positions if self._reader is not None else {}
 
     def close(self) -> None:
         """Abort what was not committed, and leave the group (a static member stays until its session times out)."""
         try:
-            if self._batches is not None:
-                self._batches.close()
+            if self._reader is not None:
+                self._reader.close()
             self._producer.close()
         finally:
             self._forget()

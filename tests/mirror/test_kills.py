@@ -44,6 +44,7 @@ IN_THE_DRIVER: dict[Step, int] = {
 }
 IN_A_TASK: dict[Step, int] = {
     MirrorStep.FETCHED: 7,
+    MirrorStep.WRITTEN: 8,
     ParticipantStep.STARTED: 9,
     ParticipantStep.SENT: 10,
     ParticipantStep.ACKNOWLEDGED: 11,
@@ -176,7 +177,9 @@ def test_the_driver_is_killed_while_groups_follow(a: Sandbox, b: Sandbox, tmp_pa
 def test_executors_are_killed_at_each_step_of_a_task(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:
     """The driver lives on, until a signal ends it behind its round."""
     file, topic, target = new(a, b, tmp_path, "executors")
-    points = [CrashPoint(step, 2 + 3 * turn, Action.EXECUTOR) for turn, step in enumerate(IN_A_TASK)]
+    # the driver is a participant too, of the segments: these two steps are the tasks' own
+    steps = (MirrorStep.FETCHED, MirrorStep.WRITTEN)
+    points = [CrashPoint(step, n, Action.EXECUTOR) for step in steps for n in (2, 6)]
     plan = CrashPlan(tmp_path / "plan", *points)
     with SparkCluster(LOCAL_CLUSTER).driver(program(file), plan) as driver:
         with written(a, topic) as writer:

@@ -4,6 +4,7 @@ driver.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -110,6 +111,23 @@ def test_a_record_that_the_target_does_not_take_is_named(
     ):
         copy_once(spark, file)
     assert records(b, target) == {0: []}
+
+
+def test_a_damaged_batch_stops_it(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """A byte of the source's log on its disk: whole batches and merged ones would both get a new checksum."""
+    file, topic, target = new(a, b, tmp_path, "damaged")
+    for _ in range(3):
+        produce(a, topic, [{"value": "small"}], **{"batch.num.messages": 1})
+    (segment,) = (a.nodes[0].directory / "data" / f"{topic}-0").glob("*.log")
+    with segment.open("r+b") as log:
+        log.seek(-1, os.SEEK_END)
+        last = log.read(1)
+        log.seek(-1, os.SEEK_END)
+        log.write(bytes([last[0] ^ 1]))
+    for _ in range(2):
+        with pytest.raises(DataLoss, match=rf"CORRUPT_RECORDS.*offset 12 of {topic}-0 is damaged: its CRC is"):
+            copy_once(spark, file)
+        assert records(b, target) == {0: []}
 
 
 # ---- drivers

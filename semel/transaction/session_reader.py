@@ -1,0 +1,79 @@
+"""What a session reads: from where its group stands, batch by batch, and how far that is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping, Sequence
+
+import pyarrow as pa
+
+from semel.read.ranges import Range
+from semel.read.reader import Reader
+from semel.read.start_offsets import Earliest, Latest, resolve
+from semel.wire.api.offsets import committed
+from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
+
+__all__ = ["ADVICE", "SessionReader", "read_positions"]
+
+#: What a loss of rows advises.
+ADVICE = "Set the group's offsets where reading is to go on, on purpose, while none of its members runs."
+
+
+def read_positions(
+    client: Client, group: str, partitions: Collection[TopicPartition], reset: Earliest | Latest
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Where the group stands, once nothing is pending there any more: a predecessor's commit counts or does not. And
+    where each partition is read from, those included for which the group has nothing.
+    """
+    stands = committed(client, group, partitions, require_stable=True) if partitions else {}
+    missing = set(partitions) - stands.keys()
+    found = dict(stands)
+    if missing:
+        found |= resolve(client, missing, reset, read_committed=_reads_committed(client))
+    return dict(stands), {partition: found[partition] for partition in sorted(partitions)}
+
+
+class SessionReader:
+    """Reads ranges without an end. One thread uses it."""
+
+    def __init__(self, client: Client, ranges: Sequence[Range], *, headers: bool, max_rows: int) -> None:
+        self._client, self._ranges, self._headers, self._max_rows = client, ranges, headers, max_rows
+        self._positions = {one.topic_partition: one.start for one in ranges}
+        self._batches = self._decoded() if ranges else None
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """Behind the rows that were handed out."""
+        return self._positions
+
+    def next(self) -> pa.RecordBatch | None:
+        """The next rows; None for an answer that brought nothing, and where there is nothing to read."""
+        return next(self._batches) if self._batches is not None else None
+
+    def close(self) -> None:
+        """Let go of its connections."""
+        if self._batches is not None:
+            self._batches.close()
+
+    def _decoded(self) -> Generator[pa.RecordBatch | None, None, None]:
+        """Batches, and None for each answer that brought nothing. A position counts when its rows are handed out."""
+        reader = Reader(
+            self._client,
+            self._ranges,
+            read_committed=_reads_committed(self._client),
+            headers=self._headers,
+            advice=ADVICE,
+        )
+        for taken in reader.answers(idle=True):
+            for rows in taken:
+                partition = rows.part.range.topic_partition
+                for batch, position in rows.decode(headers=self._headers, max_rows=self._max_rows):
+                    self._positions[partition] = position
+                    yield batch
+                self._positions[partition] = rows.end
+            if not taken:
+                yield None
+
+
+def _reads_committed(client: Client) -> bool:
+    return client.config.isolation_level == "read_committed"
