@@ -115,7 +115,7 @@ def test_a_target_topic_is_written_again(
     ("filled", "reason"),
     [
         pytest.param(0, "the log ends at 10", marks=pytest.mark.exhaustive),
-        (30, "the log was cut and written anew: leader epoch 0 ends at 10"),
+        (30, "the log was cut at 10 and written anew"),
     ],
 )
 def test_a_log_that_was_cut(
@@ -128,7 +128,7 @@ def test_a_log_that_was_cut(
     cut_log(a, (topic, 0), batches=1)
     if filled:
         produce(a, topic, [{"value": "other"}] * filled)
-    with pytest.raises(DataLoss, match=rf"OFFSETS_GONE.*\[10, 15\): {reason}"):
+    with pytest.raises(DataLoss, match=r"OFFSETS_GONE.*\[10, 15\): the log (ends|was cut)"):
         copy_once(spark, file)
     assert f"goes on at offset 10; {topic}-0 [10, 15): {reason}" in resolve(file, topic, "--skip")
     produce(a, topic, [{"value": "new"}])
