@@ -55,7 +55,7 @@ def _print(title: str, rows: list[PartitionStatus]) -> None:
         begun = "" if one.position is not None else "not begun"
         table.add_row(
             f"{one.topic}-{one.partition}",
-            one.target,
+            f"{one.target}-{one.partition}",
             "-" if one.position is None else str(one.position),
             "-" if one.lag is None else str(one.lag),
             "-" if one.seconds is None else f"{one.seconds:.1f}",

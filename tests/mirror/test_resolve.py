@@ -14,6 +14,7 @@ from semel import cli
 from semel.errors import ConfigError, DataLoss
 from semel.sandbox import Sandbox
 from tests import topics
+from tests.kafka.support.truncate_log import cut_log
 from tests.mirror.support.harness import alias_of, copy_once, mm2, partitions, produce, records, unique
 from tests.mirror.support.losses import (
     delete,
@@ -108,6 +109,31 @@ def test_a_target_topic_is_written_again(
     copy_once(spark, file)
     assert values(b, target) == [*(f"{i}" for i in range(10)), "new"]
     assert partitions(b, target) == [0]
+
+
+@pytest.mark.parametrize(
+    ("filled", "reason"),
+    [
+        pytest.param(0, "the log ends at 10", marks=pytest.mark.exhaustive),
+        (30, "the log was cut at 10 and written anew"),
+    ],
+)
+def test_a_log_that_was_cut(
+    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path, filled: int, reason: str
+) -> None:
+    """As by an election that was not clean: rows that were copied are not there, and others may be in their place."""
+    file, topic, target = new(a, b, tmp_path)
+    produce(a, topic, [{"value": f"{i}"} for i in range(10, 15)])
+    copy_once(spark, file)
+    cut_log(a, (topic, 0), batches=1)
+    if filled:
+        produce(a, topic, [{"value": "other"}] * filled)
+    with pytest.raises(DataLoss, match=r"OFFSETS_GONE.*\[10, 15\): the log (ends|was cut)"):
+        copy_once(spark, file)
+    assert f"goes on at offset 10; {topic}-0 [10, 15): {reason}" in resolve(file, topic, "--skip")
+    produce(a, topic, [{"value": "new"}])
+    copy_once(spark, file)
+    assert values(b, target) == [f"{i}" for i in range(15)] + ["other"] * filled + ["new"]
 
 
 def test_the_file_may_let_retention_pass(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
