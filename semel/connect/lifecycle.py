@@ -31,6 +31,7 @@ from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.statuses import StatusStore, TaskState
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.runtime.supervisor import State, Status
+from semel.steps import HerderStep, reached
 
 __all__ = ["Lifecycle", "Processes"]
 
@@ -195,7 +196,9 @@ class Lifecycle:
             return  # it was changed meanwhile, and whoever did that has woken us again
         if self._config.exactly_once and name in self._store.now.pending:
             fence_generation(self._config, self._store, name, len(tasks))
+            reached(HerderStep.PREDECESSORS_FENCED, name)
             self._store.write([count_record(name, len(tasks))])
+            reached(HerderStep.COUNT_WRITTEN, name)
         run = _Run(self._store.now.generations.get(name, 0), dict(raw), [_sent(config, task) for task in tasks])
         self._runs[name] = run
         for task in range(len(tasks)):
@@ -209,6 +212,7 @@ class Lifecycle:
             if changed or name in now.inconsistent or now.tasks.get(name) != stored:
                 records: list[Record] = [task_record(name, task, config) for task, config in enumerate(stored)]
                 self._store.write([*records, commit_record(name, len(stored))])
+                reached(HerderStep.TASKS_WRITTEN, name)
         return True
 
     def _start_task(self, name: str, run: _Run, task: int) -> None:

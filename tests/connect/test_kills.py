@@ -46,8 +46,9 @@ def test_every_step_is_struck() -> None:
 
 
 def test_drivers_and_processes(kafka: Sandbox, tmp_path: Path) -> None:
+    stored = {"config_storage_topic": "kills-configs", "status_storage_topic": "kills-statuses", "listeners": ""}
     lines = Lines.prepare(
-        kafka.bootstrap_servers, tmp_path / "files", CONNECTORS, LINES, exactly_once_source_support="enabled"
+        kafka.bootstrap_servers, tmp_path / "files", CONNECTORS, LINES, exactly_once_source_support="enabled", **stored
     )
     with Appending(lines) as appending:
         plan = CrashPlan(tmp_path / "plan", *AT_START)
