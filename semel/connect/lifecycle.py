@@ -41,6 +41,7 @@ _ENTRY = "semel.connect.tasks.loop:run"
 #: How many connectors are started or stopped at a time.
 _THREADS = 8
 _RETRY_S = 2.0
+_MOST_EXPIRIES = 3
 _STATES = {State.UNASSIGNED: "UNASSIGNED", State.RESTARTING: "RESTARTING", State.FAILED: "FAILED"}
 
 
@@ -85,6 +86,8 @@ class Lifecycle:
         self._guard = threading.Lock()
         self._runs: dict[str, _Run] = {}
         self._closed = threading.Event()
+        #: How often in a row the transactions of a task have expired.
+        self._expiries: dict[str, int] = {}
 
     @property
     def leader_lost(self) -> bool:
@@ -117,8 +120,10 @@ class Lifecycle:
     def changed(self, status: Status) -> None:
         """Take a process's state. A task runs once it says so, which is not when its process does."""
         name, _, task = status.name.rpartition("-")
+        if status.state is State.RESTARTING and "[SEMEL_EXPIRED]" in status.reason:
+            self._expiries[status.name] = self._expiries.get(status.name, 0) + 1
         if status.state in _STATES and name in self._runs and not self._closed.is_set():
-            trace = status.trace or status.reason if status.state is State.FAILED else None
+            trace = status.trace or status.reason or None if status.state is not State.RESTARTING else None
             self._put(name, int(task), _STATES[status.state], trace)
 
     def heard(self, process: str, message: Mapping[str, Any]) -> None:
@@ -127,6 +132,8 @@ class Lifecycle:
         known = self._statuses.tasks.get(name, {}).get(int(task))
         if name in self._runs and (known is None or known.state != "RUNNING"):
             self._put(name, int(task), "RUNNING", None)
+        if message.get("commits"):
+            self._expiries.pop(process, None)
         for topic in message.get("topics", ()):
             self._statuses.put_topic(name, int(task), str(topic))
 
@@ -134,6 +141,13 @@ class Lifecycle:
         """Answer a task that wants to start, or was fenced: may it? Raises :class:`Fenced` where another leads."""
         name = process.rpartition("-")[0]
         self._leader.check()
+        if self._expiries.get(process, 0) >= _MOST_EXPIRIES:
+            raise ConfigError(
+                f"transactions of {process} expired {_MOST_EXPIRIES} times in a row, with no commit between. Nothing of"
+                " them is visible. (1) Tune producer.… for throughput. (2) Raise producer.transaction.timeout.ms. (3)"
+                " Shorten transaction.boundary.interval.ms. (4) Use transaction.boundary=poll.",
+                tag="EXPIRED_AGAIN",
+            )
         run = self._runs.get(name)
         return {"wanted": run is not None and run.generation == question["generation"]}
 
@@ -216,6 +230,7 @@ class Lifecycle:
         return True
 
     def _start_task(self, name: str, run: _Run, task: int) -> None:
+        self._expiries.pop(f"{name}-{task}", None)
         settings = {
             "worker": self._properties,
             "connector": run.config,
