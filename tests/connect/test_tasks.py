@@ -152,8 +152,9 @@ def test_the_boundary_of_a_connector(place: Place) -> None:
     assert sorted(map(int, place.values())) == [*first, *range(42, 49)]
 
 
+@pytest.mark.exhaustive
 def test_a_task_whose_transactions_expire_again_and_again_fails(place: Place) -> None:
-    config = place.numbers(100_000)
+    config = place.numbers(10_000_000)
     config |= {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "600000"}
     with place.running(config, producer_transaction_timeout_ms="500") as running:
         failed = running.wait_state(f"{place.name}-0", State.FAILED)
