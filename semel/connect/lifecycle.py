@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -112,7 +112,7 @@ class Lifecycle:
         names = [f"{name}-{task}" for name, run in self._runs.items() for task in range(len(run.tasks))]
         left = set(self.processes.stop(self._config.graceful_timeout_ms / 1000, names))
         for name, run in self._runs.items():
-            fence_tasks(self._config, name, [task for task in range(len(run.tasks)) if f"{name}-{task}" in left])
+            self._fence_left(name, [task for task in range(len(run.tasks)) if f"{name}-{task}" in left])
         self._runs.clear()
 
     # ---- what processes say
@@ -250,7 +250,14 @@ class Lifecycle:
     def _stop(self, name: str) -> None:
         run = self._runs.pop(name, None)
         if run is not None:
-            fence_tasks(self._config, name, self._end(name, range(len(run.tasks))))
+            self._fence_left(name, self._end(name, range(len(run.tasks))))
+
+    def _fence_left(self, name: str, tasks: list[int]) -> None:
+        """Fence tasks that did not end by themselves, unless another worker leads: they are its own then."""
+        if tasks:
+            with suppress(SemelError):
+                self._leader.check()
+                fence_tasks(self._config, name, tasks)
 
     def _end(self, name: str, tasks: Sequence[int]) -> list[int]:
         """End these tasks. Returns those that did not end by themselves."""

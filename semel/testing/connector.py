@@ -100,7 +100,8 @@ def check_connector(properties: Mapping[str, str], say: Callable[[str], None] = 
             driver.process.send_signal(signal.SIGINT)
             driver.wait(60)
         found = _written(kafka.bootstrap_servers, names)
-    struck = tuple(step for point in plan.points if plan.struck(point) for step in ConnectStep if step is point.step)
+        met = {point.step for point in plan.points if plan.struck(point)}
+    struck = tuple(step for step in ConnectStep if step in met)
     unreached = tuple(step for step in ConnectStep if step not in struck)
     return Findings(sum(wanted.values()), wanted - found, found - wanted, struck, unreached)
 
