@@ -21,6 +21,7 @@ from enum import Enum
 __all__ = [
     "HEALING",
     "ConnectStep",
+    "HerderStep",
     "MirrorStep",
     "OutboxStep",
     "OwnerStep",
@@ -143,6 +144,15 @@ class ConnectStep(Step):
     RECORDS_SENT = "records_sent"
     OFFSETS_SENT = "offsets_sent"
     COMMITTED = "committed"
+
+
+class HerderStep(Step):
+    """Steps of a worker of Connect that gives a connector a new generation of tasks."""
+
+    CONFIG_WRITTEN = "config_written"
+    TASKS_WRITTEN = "tasks_written"
+    PREDECESSORS_FENCED = "predecessors_fenced"
+    COUNT_WRITTEN = "count_written"
 
 
 class SessionStep(Step):

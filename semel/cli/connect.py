@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,9 @@ def connect(
 ) -> None:
     """Run source connectors until Ctrl-C. With exactly.once.source.support=enabled each record arrives once.
 
+    semel connect test CLASS CONNECTOR.properties reads a source that has an end into a Kafka of its own, kills its
+    tasks at each step, and ends with status 1 unless each record arrived once.
+
     Takes the properties files of Kafka Connect. With config.storage.topic and status.storage.topic, REST creates and
     changes connectors.
     """
@@ -59,7 +63,11 @@ def connect(
     console = Console(soft_wrap=True)
     settings, files = _settings(conf or []), [path for path in (py_files or "").split(",") if path]
     # the driver looks at the connectors before it starts Spark
-    sys.path[:0] = [str(Path(path).absolute().parent) if path.endswith(".py") else path for path in files]
+    places = [str(Path(path).absolute().parent) if path.endswith(".py") else path for path in files]
+    sys.path[:0] = places
+    if str(worker) == "test":
+        _test(console, [str(one) for one in connectors or ()], read_properties, places)
+        return
     made = Worker(read_properties(worker), [read_properties(path) for path in connectors or ()])
     made.prepare()
     console.print(
@@ -84,6 +92,32 @@ def connect(
         raise typer.Exit(1)
     launcher.stop()
     console.print("stopped")
+
+
+def _test(console: Console, given: list[str], read: Callable[[Path], dict[str, str]], places: list[str]) -> None:
+    """``semel connect test CLASS CONNECTOR.properties``."""
+    if len(given) != 2:
+        raise typer.BadParameter("give the connector's class and its properties", param_hint="test")
+    try:
+        from semel.testing.connector import check_connector
+    except ImportError as missing:
+        raise ConfigError(
+            f"semel connect test needs {missing.name}, which is not installed. Nothing was started. Run, in semel's"
+            " checkout: pip install '.[spark,connect,testing]'",
+            tag="CONNECT_EXTRA",
+        ) from None
+    os.environ["PYTHONPATH"] = os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")])
+    found = check_connector({**read(Path(given[1])), "connector.class": given[0]}, console.print)
+    console.print(f"killed at {', '.join(step.value for step in found.struck) or 'no step'}")
+    if found.unreached:
+        console.print(f"too short a source to be killed at {', '.join(step.value for step in found.unreached)}")
+    for what, records in (("lost", found.lost), ("doubled", found.doubled)):
+        for (topic, key, value), count in list(records.items())[:5]:
+            console.print(Text(f"{what} {count} times: {topic} {key} {value!s:.200}", style="red"))
+    lost, doubled = sum(found.lost.values()), sum(found.doubled.values())
+    console.print(f"{found.expected:,} records: {lost} lost, {doubled} doubled")
+    if not found.exact or not found.struck:
+        raise typer.Exit(1)
 
 
 def _reach(address: str) -> str:

@@ -103,6 +103,8 @@ class Examination:
         name = self._given.get("name", "")
         if not name:
             self._missing("name")
+        elif "/" in name or name != name.encode(errors="ignore").decode():
+            self._add("name", f"Invalid value {name!r:.200} for configuration name: REST could not reach it.")
         self._class = self._given.get("connector.class", "")
         connector = self._connector(name)
         if connector is None:

@@ -29,6 +29,7 @@ from semel.connect.stores.offsets import OffsetStore
 from semel.connect.stores.statuses import StatusStore, TaskState
 from semel.errors import ConfigError, Retriable, SemelError
 from semel.records.encode import encode
+from semel.steps import HerderStep, reached
 from semel.transaction.producer import Producer
 from semel.transaction.routing import by_partition
 from semel.wire.api.produce import Appender
@@ -130,6 +131,7 @@ class Herder:
             if new and target != STARTED:  # before the connector, so that it is never read as started
                 records.insert(0, target_record(name, target))
             self._store.write(records)
+            reached(HerderStep.CONFIG_WRITTEN, name)
             made = Put(new, self.info(name))
         self._lifecycle.wake(name)
         return made

@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.statuses import StatusStore, TaskState
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.runtime.supervisor import State, Status
+from semel.steps import HerderStep, reached
 
 __all__ = ["Lifecycle", "Processes"]
 
@@ -40,6 +41,7 @@ _ENTRY = "semel.connect.tasks.loop:run"
 #: How many connectors are started or stopped at a time.
 _THREADS = 8
 _RETRY_S = 2.0
+_MOST_EXPIRIES = 3
 _STATES = {State.UNASSIGNED: "UNASSIGNED", State.RESTARTING: "RESTARTING", State.FAILED: "FAILED"}
 
 
@@ -84,6 +86,8 @@ class Lifecycle:
         self._guard = threading.Lock()
         self._runs: dict[str, _Run] = {}
         self._closed = threading.Event()
+        #: How often in a row the transactions of a task have expired.
+        self._expiries: dict[str, int] = {}
 
     @property
     def leader_lost(self) -> bool:
@@ -108,7 +112,7 @@ class Lifecycle:
         names = [f"{name}-{task}" for name, run in self._runs.items() for task in range(len(run.tasks))]
         left = set(self.processes.stop(self._config.graceful_timeout_ms / 1000, names))
         for name, run in self._runs.items():
-            fence_tasks(self._config, name, [task for task in range(len(run.tasks)) if f"{name}-{task}" in left])
+            self._fence_left(name, [task for task in range(len(run.tasks)) if f"{name}-{task}" in left])
         self._runs.clear()
 
     # ---- what processes say
@@ -116,8 +120,10 @@ class Lifecycle:
     def changed(self, status: Status) -> None:
         """Take a process's state. A task runs once it says so, which is not when its process does."""
         name, _, task = status.name.rpartition("-")
+        if status.state is State.RESTARTING and "[SEMEL_EXPIRED]" in status.reason:
+            self._expiries[status.name] = self._expiries.get(status.name, 0) + 1
         if status.state in _STATES and name in self._runs and not self._closed.is_set():
-            trace = status.trace or status.reason if status.state is State.FAILED else None
+            trace = status.trace or status.reason or None if status.state is not State.RESTARTING else None
             self._put(name, int(task), _STATES[status.state], trace)
 
     def heard(self, process: str, message: Mapping[str, Any]) -> None:
@@ -126,6 +132,8 @@ class Lifecycle:
         known = self._statuses.tasks.get(name, {}).get(int(task))
         if name in self._runs and (known is None or known.state != "RUNNING"):
             self._put(name, int(task), "RUNNING", None)
+        if message.get("commits"):
+            self._expiries.pop(process, None)
         for topic in message.get("topics", ()):
             self._statuses.put_topic(name, int(task), str(topic))
 
@@ -133,6 +141,13 @@ class Lifecycle:
         """Answer a task that wants to start, or was fenced: may it? Raises :class:`Fenced` where another leads."""
         name = process.rpartition("-")[0]
         self._leader.check()
+        if self._expiries.get(process, 0) >= _MOST_EXPIRIES:
+            raise ConfigError(
+                f"transactions of {process} expired {_MOST_EXPIRIES} times in a row, with no commit between. Nothing of"
+                " them is visible. (1) Tune producer.… for throughput. (2) Raise producer.transaction.timeout.ms. (3)"
+                " Shorten transaction.boundary.interval.ms. (4) Use transaction.boundary=poll.",
+                tag="EXPIRED_AGAIN",
+            )
         run = self._runs.get(name)
         return {"wanted": run is not None and run.generation == question["generation"]}
 
@@ -195,7 +210,9 @@ class Lifecycle:
             return  # it was changed meanwhile, and whoever did that has woken us again
         if self._config.exactly_once and name in self._store.now.pending:
             fence_generation(self._config, self._store, name, len(tasks))
+            reached(HerderStep.PREDECESSORS_FENCED, name)
             self._store.write([count_record(name, len(tasks))])
+            reached(HerderStep.COUNT_WRITTEN, name)
         run = _Run(self._store.now.generations.get(name, 0), dict(raw), [_sent(config, task) for task in tasks])
         self._runs[name] = run
         for task in range(len(tasks)):
@@ -209,9 +226,11 @@ class Lifecycle:
             if changed or name in now.inconsistent or now.tasks.get(name) != stored:
                 records: list[Record] = [task_record(name, task, config) for task, config in enumerate(stored)]
                 self._store.write([*records, commit_record(name, len(stored))])
+                reached(HerderStep.TASKS_WRITTEN, name)
         return True
 
     def _start_task(self, name: str, run: _Run, task: int) -> None:
+        self._expiries.pop(f"{name}-{task}", None)
         settings = {
             "worker": self._properties,
             "connector": run.config,
@@ -231,7 +250,14 @@ class Lifecycle:
     def _stop(self, name: str) -> None:
         run = self._runs.pop(name, None)
         if run is not None:
-            fence_tasks(self._config, name, self._end(name, range(len(run.tasks))))
+            self._fence_left(name, self._end(name, range(len(run.tasks))))
+
+    def _fence_left(self, name: str, tasks: list[int]) -> None:
+        """Fence tasks that did not end by themselves, unless another worker leads: they are its own then."""
+        if tasks:
+            with suppress(SemelError):
+                self._leader.check()
+                fence_tasks(self._config, name, tasks)
 
     def _end(self, name: str, tasks: Sequence[int]) -> list[int]:
         """End these tasks. Returns those that did not end by themselves."""

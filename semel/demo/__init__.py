@@ -2,5 +2,6 @@
 independent client.
 
 ``orders`` writes the input, ``pipeline`` is the program that is killed (fifteen lines that a user would write),
-``show`` runs and kills it, ``report`` prints what a read_committed reader sees.
+``show`` runs and kills it, ``report`` prints what a read_committed reader sees. ``connect`` is ``make connect-demo``: a
+file and a database into topics.
 """

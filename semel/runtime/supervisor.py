@@ -25,6 +25,10 @@ _WATCH_S = 0.2
 _FIRST_BACKOFF_S, _LAST_BACKOFF_S = 0.5, 30.0
 #: A process that was connected for so long has recovered: its next back-off is the first one again.
 _RECOVERED_S = 60.0
+_NO_SLOT = (
+    "no slot of Spark is free for it. It waits, and nothing is lost. Raise the slots (--master local[N,4], more"
+    " executors or cores), or stop another process."
+)
 
 
 class State(Enum):
@@ -58,6 +62,7 @@ class _Supervised:
         self.stopping = threading.Event()
         self.thread: threading.Thread | None = None
         self.connected_at = 0.0
+        self.launched_at = 0.0
         #: Set once its name is free again: nobody hears of it any more.
         self.forgotten = False
 
@@ -183,6 +188,7 @@ class Supervisor:
         )
         number = one.status.launches + 1
         one.group, one.launch, one.connected_at = f"semel-{one.name}-{number}", launch, 0.0
+        one.launched_at = time.monotonic()
         self._change(one, state=State.UNASSIGNED, where="", launches=number)
         self._channel.open(launch)
         reason = "its job ended, and the process has not said why"
@@ -228,7 +234,13 @@ class Supervisor:
         while not self._closed.wait(_WATCH_S):
             for one in list(self._all.values()):
                 launch = one.launch
+                if launch is not None and launch.attempt < 0 and one.status.state is State.UNASSIGNED:
+                    self._say_no_slot(one)
                 if launch is None or launch.over or launch.ended is not None or launch.silent_since is None:
                     continue
                 if time.monotonic() - launch.silent_since >= self._silent_s:
                     self._discard(one)
+
+    def _say_no_slot(self, one: _Supervised) -> None:
+        if not one.status.reason and time.monotonic() - one.launched_at >= self._silent_s:
+            self._change(one, reason=_NO_SLOT)

@@ -1,6 +1,7 @@
 """What tests of semel, and of programs that use it, are made with. Public; ``docs/testing.md`` shows it at work.
 
 - ``fixtures``: pytest fixtures ``kafka`` and ``kafka3``, a real Kafka of one or three nodes, and ``spark_cluster``.
+- ``connector``: whether a connector of Connect keeps its word when its tasks are killed.
 - ``step_log``: a log of all steps, which survives a kill. ``crash``: strikes a process at a named step, beside that
   log. ``program``: runs programs under such a plan, and starts them again.
 - ``spark``: a Spark that starts quickly, with executors in processes of their own.

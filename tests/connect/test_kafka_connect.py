@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from semel.sandbox import Sandbox
@@ -15,6 +16,7 @@ from tests.connect.support.running import Running
 from tests.waiting import wait_for
 
 
+@pytest.mark.exhaustive  # its sample is the next one
 def test_each_goes_on_where_the_other_stopped(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
     lines = Lines.prepare(kafka.bootstrap_servers, tmp_path / "files", 1, 500, exactly_once_source_support="enabled")
     (name,) = lines.names

@@ -11,6 +11,8 @@ import signal
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from semel.sandbox import Sandbox
 from semel.sandbox.processes import alive, children
 from semel.steps import ConnectStep
@@ -45,9 +47,19 @@ def test_every_step_is_struck() -> None:
     assert [*STARTING, *WRITING] == list(ConnectStep)
 
 
-def test_drivers_and_processes(kafka: Sandbox, tmp_path: Path) -> None:
+@pytest.mark.parametrize("boundary", ["poll", pytest.param("interval", marks=pytest.mark.exhaustive)])
+def test_drivers_and_processes(kafka: Sandbox, tmp_path: Path, boundary: str) -> None:
+    """Connectors and states are in topics, so that a worker takes over from the one that was killed."""
+    topics = {f"{kind}_storage_topic": f"kills-{boundary}-{kind}" for kind in ("config", "status")}
     lines = Lines.prepare(
-        kafka.bootstrap_servers, tmp_path / "files", CONNECTORS, LINES, exactly_once_source_support="enabled"
+        kafka.bootstrap_servers,
+        tmp_path / "files",
+        CONNECTORS,
+        LINES,
+        {"transaction.boundary": boundary, "transaction.boundary.interval.ms": "300"},
+        exactly_once_source_support="enabled",
+        listeners="",
+        **topics,
     )
     with Appending(lines) as appending:
         plan = CrashPlan(tmp_path / "plan", *AT_START)

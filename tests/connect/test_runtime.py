@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from semel.errors import ConfigError
 from semel.runtime.channel import Channel, Launch
 from semel.runtime.launcher import Launcher
 from semel.runtime.supervisor import State, Status, Supervisor
@@ -112,6 +113,40 @@ def test_a_failure_is_told_with_its_trace_and_stays(watched: Watched) -> None:
     assert failed.reason == "ValueError: no such table"
     assert "in fail" in failed.trace
     assert failed.launches == 1
+
+
+def test_without_a_slot_it_says_what_to_raise(watched: Watched) -> None:
+    slots = watched.supervisor._launcher._context.defaultParallelism
+    for number in range(slots + 1):
+        given = {"directory": str(watched.directory), "name": f"many-{number}"}
+        watched.supervisor.start(f"many-{number}", f"{BEATING}:beat", given)
+
+    def waiting() -> list[Status]:
+        return [one for one in watched.supervisor.statuses if "no slot of Spark is free" in one.reason]
+
+    def last_one_waits() -> bool:
+        states = [one.state for one in watched.supervisor.statuses]
+        return states.count(State.RUNNING) == slots and len(waiting()) == 1
+
+    wait_for(last_one_waits, lambda: str(watched.supervisor.statuses))
+    (last,) = waiting()
+    others = [one.name for one in watched.supervisor.statuses if one.name != last.name]
+    assert watched.supervisor.stop(30, others[:1]) == []
+    wait_for(lambda: all(one.state is not State.UNASSIGNED for one in watched.supervisor.statuses), "its slot")
+    watched.supervisor.forget(others[:1])
+    assert others[0] not in [one.name for one in watched.supervisor.statuses]
+
+
+def test_it_asks_the_driver_and_is_answered(watched: Watched) -> None:
+    def answer(_: str, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        if question["n"] == 3:
+            raise ConfigError("three is refused. Nothing was read. Ask for another.", tag="THREE")
+        return {"twice": 2 * question["n"]}
+
+    watched.supervisor._on_ask = answer
+    watched.start("ask")
+    assert "[SEMEL_THREE] three is refused" in watched.wait_state(State.FAILED).reason
+    assert {"answers": [2, 4]} in watched.told
 
 
 def test_what_asks_for_it_is_launched_again(watched: Watched) -> None:

@@ -152,6 +152,18 @@ def test_the_boundary_of_a_connector(place: Place) -> None:
     assert sorted(map(int, place.values())) == [*first, *range(42, 49)]
 
 
+@pytest.mark.exhaustive
+def test_a_task_whose_transactions_expire_again_and_again_fails(place: Place) -> None:
+    config = place.numbers(10_000_000)
+    config |= {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "600000"}
+    with place.running(config, producer_transaction_timeout_ms="500") as running:
+        failed = running.wait_state(f"{place.name}-0", State.FAILED)
+        assert "expired 3 times in a row" in failed.reason
+        assert "(4) Use transaction.boundary=poll" in failed.reason
+        assert running.states[f"{place.name}-0"].launches == 4
+    assert arrived(place.servers, place.topic) == 0
+
+
 def test_json_transformations_and_dead_letters(place: Place) -> None:
     dead = topics.create(place.servers, f"{place.topic}-dead")
     kept = topics.create(place.servers, f"kept-{place.topic}")

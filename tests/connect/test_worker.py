@@ -157,19 +157,3 @@ def test_an_offsets_topic_that_could_lose_offsets_is_refused(place: Place) -> No
     topics.create(place.servers, place.offsets, 1)
     with pytest.raises(ConfigError, match=r"cleanup\.policy=delete"):
         Worker(place.worker, [place.lines()]).prepare()
-
-
-def test_of_two_workers_the_later_one_works(place: Place) -> None:
-    place.file.write_text("one\n")
-    with place.running(place.lines()) as first:
-        place.wait_arrived(1)
-        with place.running(place.lines()) as second:
-            second.wait_started("lines-0")
-            with place.file.open("a") as file:
-                file.write("two\n")
-            place.wait_arrived(2)
-            assert "[SEMEL_" in first.wait_state("lines-0", State.FAILED).reason
-            with place.file.open("a") as file:
-                file.write("three\n")
-            place.wait_arrived(3)
-    assert sorted(place.values()) == ["one", "three", "two"]

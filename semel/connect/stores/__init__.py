@@ -1,3 +1,10 @@
-"""What Connect keeps in Kafka, in Kafka Connect's own format: ``offsets`` reads and checks the offsets topic,
-``offset_format`` is the form of its records.
+"""What a worker keeps in Kafka, in Kafka Connect's own formats.
+
+===================  =================================================================================================
+``offsets``          one offset for each source partition, read by a claim; ``offset_format`` is its form
+``configs``          connectors, tasks and what they are wanted to be, written by the leader alone; ``config_format``
+``statuses``         the state of each connector and task
+``settled``          committed records below a claim, once none is open
+``internal_topics``  makes and checks the topics
+===================  =================================================================================================
 """

@@ -96,9 +96,10 @@ class Configs:
             self._take_connector(name, value)
         elif kind == "target-state-":
             self._take_target(name, value)
-        elif kind == "task-" and value is not None:
+        elif kind == "task-" and value is not None and "-" in name:
             name, _, number = name.rpartition("-")
-            self._deferred.setdefault(name, {})[int(number)] = _properties(value)
+            task, config = int(number), _properties(value)
+            self._deferred.setdefault(name, {})[task] = config
         elif kind == "commit-" and value is not None:
             self._commit(name, int(value["tasks"]))
         elif kind == "tasks-fencing-" and value is not None:

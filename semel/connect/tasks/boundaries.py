@@ -29,6 +29,8 @@ class Boundary:
     def __init__(self, config: ConnectorConfig, writer: Writer, task: SourceTask) -> None:
         self._config, self._writer, self._task = config, writer, task
         self._uncommitted: list[SourceRecord] = []
+        #: How often it has committed.
+        self.commits = 0
 
     def divided(self, polled: Any) -> Iterator[tuple[Any, bool | None]]:
         """What a poll gave, in the parts that its transactions have; with each, whether it is asked to be kept."""
@@ -53,6 +55,7 @@ class Boundary:
 
     def _commit(self) -> None:
         self._writer.commit()
+        self.commits += 1
         self._tell()
 
     def _tell(self) -> None:
@@ -120,4 +123,5 @@ class _Connector(Boundary):
             self._commit()
         elif kept is False:
             self._writer.abort()
+            self.commits += 1
             self._tell()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -32,8 +32,16 @@ class Lines:
     offsets: str
 
     @classmethod
-    def prepare(cls, servers: str, directory: Path, connectors: int, lines: int, **worker: str) -> Lines:
-        """Files with so many lines each, topics, and the properties of worker and connectors."""
+    def prepare(
+        cls,
+        servers: str,
+        directory: Path,
+        connectors: int,
+        lines: int,
+        more: Mapping[str, str] | None = None,
+        **worker: str,
+    ) -> Lines:
+        """Files with so many lines each, topics, and the properties of worker and connectors; ``more`` are of these."""
         number = next(_numbers)
         directory.mkdir(exist_ok=True)
         names = [f"lines-{number}-{index}" for index in range(connectors)]
@@ -59,6 +67,7 @@ class Lines:
                 "file": str(made.file(name)),
                 "topic": name,
                 "batch.size": "200",
+                **(more or {}),
             }
             _write(made.properties(name), connector)
         return made
