@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from semel.cluster import Cluster
-from semel.database.ledger import Ledger, Work
+from semel.database.ledger import Ledger, Newest, Work
 from semel.database.unit import OutboxUnit
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.steps import OutboxStep, reached
@@ -130,10 +130,10 @@ class Outbox:
         assert self._number is not None
         with self._ledger.work() as work:
             newest = self._ledger.read_owner(work, self._number)
-            self._check_version(version, newest)
+            self._check_version(version, newest.version)
             reached(OutboxStep.BEGUN, self._prefix)
-            skipped = version is not None and version == newest
-            unit = OutboxUnit(work.session, self._producer.transaction, skipped=skipped)
+            skipped = version is not None and version == newest.version
+            unit = OutboxUnit(work.session, self._producer.transaction, newest.progress, skipped=skipped)
             try:
                 yield unit
                 if skipped:
@@ -143,7 +143,7 @@ class Outbox:
             except BaseException as error:
                 unit._discard(error)
                 raise
-            self._decide(work, prepared, version)
+            self._decide(work, prepared, Newest(newest.version if version is None else version, unit.progress))
         if prepared is not None:
             self._finish(prepared)
 
@@ -155,11 +155,11 @@ class Outbox:
                 tag="OUTBOX_VERSION",
             )
 
-    def _decide(self, work: Work, prepared: Prepared | None, version: int | None) -> None:
+    def _decide(self, work: Work, prepared: Prepared | None, newest: Newest) -> None:
         """Write the decision. Returns when it is durable."""
         assert self._number is not None
         try:
-            self._ledger.lock_owner(work, self._number, version)
+            self._ledger.lock_owner(work, self._number, newest)
             if prepared is not None:
                 self._ledger.write(work, prepared)
         except (SemelError, SQLAlchemyError) as error:

@@ -6,6 +6,8 @@
 ``micro_batch``        the query and the batch behind a call
 ``prefix_registry``    the prefixes that live queries of this application use
 ``reconcile``          checkpoint against progress: run, skip, rebuild or refuse (PROTOCOL 6)
+``query_checks``       what is refused in a query before its first batch
+``rebuild``            the state of a batch that is committed
 ``progress_mismatch``  what such a refusal says, and the ways out
 ``batch_writer``       one DataFrame in one transaction
 ``schema``             which columns are written
