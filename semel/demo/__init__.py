@@ -3,4 +3,6 @@ independent client.
 
 ``orders`` writes the input, ``pipeline`` is the program that is killed (fifteen lines that a user would write),
 ``show`` runs and kills it, ``report`` prints what a read_committed reader sees.
+
+``two_phase`` is ``make twophase-demo``: a database and a topic, written by ``shop``.
 """
