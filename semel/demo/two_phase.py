@@ -132,7 +132,7 @@ def _in_table(postgres: Postgres, way: str) -> int:
         engine.dispose()
 
 
-def main(orders: Annotated[int, typer.Option(min=60, help="How many orders to write.")] = 400) -> None:
+def main(orders: Annotated[int, typer.Option(min=60, help="How many orders to write.")] = 200) -> None:
     """Write orders to PostgreSQL and to Kafka under SIGKILL, with the outbox and without, and compare both.
 
     Ends with status 1 if the outbox has torn or doubled anything, or the naive dual write has not.

@@ -266,6 +266,24 @@ def test_postgresql_is_killed(
     assert on_postgres.ongoing() == []
 
 
+def test_an_interrupt_between_prepare_and_decision_leaves_nothing_open(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox = place.outbox()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    for step in (OutboxStep.OWNER_LOCKED, OutboxStep.DECIDED):
+        at(monkeypatch, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            place.write(outbox, 1)
+        assert len(place.ongoing()) == 1
+    place.write(outbox, 2)
+    assert place.both() == [1, 2]
+    assert place.ongoing() == []
+
+
 class _Died(BaseException):
     pass
 
