@@ -69,7 +69,8 @@ def test_its_coordinator_is_killed_while_it_waits(brokers: Sandbox, commit: bool
         (cluster.commit if commit else cluster.abort)(prepared)
 
 
-@pytest.mark.parametrize("commit", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("commit", [True, False])
 def test_a_lost_marker_is_written_as_it_was_decided(
     leaderless: Frail, monkeypatch: pytest.MonkeyPatch, commit: bool
 ) -> None:
