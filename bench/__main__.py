@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import machine, micro_batches, plot, report, rows, sinks, sources
+from bench import machine, micro_batches, outbox, plot, report, rows, sinks, sources
 from bench.figures import Figure
 from bench.recovery import Recovery
 from bench.rig import PARTITIONS, Rig
@@ -31,6 +31,7 @@ class Work(StrEnum):
     TLS = "tls"
     BATCHES = "micro-batches"
     RECOVERY = "recovery"
+    OUTBOX = "outbox"
 
 
 def main(
@@ -41,6 +42,7 @@ def main(
         bool, typer.Option(help="Without the round that is not counted, the figures mean little.")
     ] = True,
     batches: Annotated[int, typer.Option(min=1, help="Micro-batches of each query that are counted.")] = 25,
+    units: Annotated[int, typer.Option(min=1, help="Units of the outbox in each run.")] = 300,
     partitions: Annotated[
         list[int] | None,
         typer.Option(min=1, help="Output partitions of micro-batches; may be repeated. [1, 4, 16, 100]"),
@@ -74,6 +76,7 @@ def main(
             ],
             Work.BATCHES: lambda: micro_batches.measure(rig, partitions or _PARTITIONS, batches, numbers),
             Work.RECOVERY: lambda: recovery.measure(rig, numbers),
+            Work.OUTBOX: lambda: outbox.measure(rig, units, numbers),
         }
         figures = [figure for work, measure in measures.items() if work in (only or list(Work)) for figure in measure()]
     facts["taken by the host"] = str(steal)
@@ -89,6 +92,7 @@ def main(
         "a row": f"a value of {rows.SIZE} bytes, and one of {rows.KEYS:,} keys where it has one; {PARTITIONS}"
         " partitions",
         "pairs": f"{rounds}, after one that is not counted" if warm_up else f"{rounds}",
+        "outbox": f"{units} units a run, {outbox.ROWS} rows each",
         "micro-batches": f"{batches} of each query, {micro_batches.ROWS:,} rows each",
     }
     picture = document.with_suffix(".png")

@@ -22,9 +22,17 @@ from semel.errors import ConfigError, Fenced, Retriable, Unsupported
 from semel.steps import OutboxStep, reached
 from semel.transaction.two_phase.prepared import Prepared
 
-__all__ = ["Ledger", "Work"]
+__all__ = ["Ledger", "Newest", "Work"]
 
 _MAX_PREFIX_BYTES = 500  # a key of an index; PostgreSQL takes 2,700 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """What the newest unit has left in the owner row: its version, and how far its source is read."""
+
+    version: int | None
+    progress: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +93,7 @@ class Ledger:
 
         Raises :class:`Retriable` where an older one holds the row and does not let go.
         """
-        insert = self._dialect.insert(owners).values(
-            prefix=self._prefix, format=FORMAT, number=1, holder=self._holder, version=None
-        )
+        insert = self._dialect.insert(owners).values(prefix=self._prefix, format=FORMAT, number=1, holder=self._holder)
         raised = insert.on_conflict_do_update(
             index_elements=[owners.c.prefix], set_={"number": owners.c.number + 1, "holder": self._holder}
         ).returning(owners.c.number, owners.c.format)
@@ -162,23 +168,22 @@ class Ledger:
             with Session(connection, join_transaction_mode="create_savepoint", expire_on_commit=False) as session:
                 yield Work(connection, session)
 
-    def read_owner(self, work: Work, number: int) -> int | None:
-        """Return the version of the newest unit. Raises :class:`Fenced` where another owner has come."""
+    def read_owner(self, work: Work, number: int) -> Newest:
+        """Return what the newest unit has left. Raises :class:`Fenced` where another owner has come."""
         row = work.connection.execute(
-            select(owners.c.number, owners.c.version).where(owners.c.prefix == self._prefix)
+            select(owners.c.number, owners.c.version, owners.c.progress).where(owners.c.prefix == self._prefix)
         ).one_or_none()
         if row is None or row.number != number:
             raise self._fenced()
-        version: int | None = row.version
-        return version
+        return Newest(row.version, row.progress)
 
-    def lock_owner(self, work: Work, number: int, version: int | None) -> None:
-        """Lock the owner row until COMMIT, and note the version. Raises :class:`Fenced`, :class:`ConfigError`."""
+    def lock_owner(self, work: Work, number: int, newest: Newest) -> None:
+        """Lock the owner row until COMMIT, and note what the unit leaves. Raises :class:`Fenced`."""
         self._dialect.check_durable(work.connection)  # the user may have changed it in between
         self._dialect.bound_locks(work.connection)
         mine = (owners.c.prefix == self._prefix) & (owners.c.number == number)
-        noted = {"version": version} if version is not None else {"number": owners.c.number}
-        if work.connection.execute(update(owners).where(mine).values(noted)).rowcount != 1:
+        noted = update(owners).where(mine).values(version=newest.version, progress=newest.progress)
+        if work.connection.execute(noted).rowcount != 1:
             raise self._fenced()
         reached(OutboxStep.OWNER_LOCKED, self._prefix)
 

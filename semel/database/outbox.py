@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from semel.cluster import Cluster
-from semel.database.ledger import Ledger, Work
+from semel.database.ledger import Ledger, Newest, Work
 from semel.database.unit import OutboxUnit
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.steps import OutboxStep, reached
@@ -130,10 +130,10 @@ class Outbox:
         assert self._number is not None
         with self._ledger.work() as work:
             newest = self._ledger.read_owner(work, self._number)
-            self._check_version(version, newest)
+            self._check_version(version, newest.version)
             reached(OutboxStep.BEGUN, self._prefix)
-            skipped = version is not None and version == newest
-            unit = OutboxUnit(work.session, self._producer.transaction, skipped=skipped)
+            skipped = version is not None and version == newest.version
+            unit = OutboxUnit(work.session, self._producer.transaction, newest.progress, skipped=skipped)
             try:
                 yield unit
                 if skipped:
@@ -143,7 +143,7 @@ class Outbox:
             except BaseException as error:
                 unit._discard(error)
                 raise
-            self._decide(work, prepared, version)
+            self._decide(work, prepared, Newest(newest.version if version is None else version, unit.progress))
         if prepared is not None:
             self._finish(prepared)
 
@@ -155,16 +155,18 @@ class Outbox:
                 tag="OUTBOX_VERSION",
             )
 
-    def _decide(self, work: Work, prepared: Prepared | None, version: int | None) -> None:
+    def _decide(self, work: Work, prepared: Prepared | None, newest: Newest) -> None:
         """Write the decision. Returns when it is durable."""
-        assert self._number is not None
+        number, self._number = self._number, None  # whatever stops us in here, the next unit finds out
+        assert number is not None
         try:
-            self._ledger.lock_owner(work, self._number, version)
+            self._ledger.lock_owner(work, number, newest)
             if prepared is not None:
                 self._ledger.write(work, prepared)
         except (SemelError, SQLAlchemyError) as error:
             work.connection.invalidate() if _broken(error) else work.connection.rollback()
-            self._abort(prepared, error)
+            if self._abort(prepared, error):
+                self._number = number
             if isinstance(error, SemelError):
                 raise
             raise AbortAndRetry(
@@ -172,7 +174,6 @@ class Outbox:
                 " rows are aborted. Run it again.",
                 tag="NOT_DECIDED",
             ) from error
-        number, self._number = self._number, None  # whatever stops us in COMMIT, the next unit finds out
         reached(OutboxStep.DECISION_SENT, self._prefix)
         try:
             work.connection.commit()
@@ -209,8 +210,8 @@ class Outbox:
                 " known whether the unit was committed; the new owner has ended its Kafka rows as the database says."
             )
         if not decided:
-            self._number = number
-            self._abort(prepared, lost)
+            if self._abort(prepared, lost):
+                self._number = number
             raise AbortAndRetry(
                 f"the database has not committed the unit ({_briefly(lost)}). Nothing of it is in the database, and its"
                 " Kafka rows are aborted. Run it again.",
@@ -218,13 +219,16 @@ class Outbox:
             ) from lost
         return number
 
-    def _abort(self, prepared: Prepared | None, raised: BaseException) -> None:
+    def _abort(self, prepared: Prepared | None, raised: BaseException) -> bool:
+        """Abort what is not decided. Returns whether nothing is left open."""
         if prepared is None:
-            return
+            return True
         try:
             self._cluster.abort(prepared)
         except SemelError as second:  # a successor may have ended it, and the next recovery will
             raised.add_note(f"The prepared Kafka transaction was not aborted here: {second}")
+            return False
+        return True
 
     def _finish(self, prepared: Prepared) -> None:
         """Let Kafka follow the decision."""

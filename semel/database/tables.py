@@ -12,7 +12,8 @@ FORMAT = 1
 metadata = MetaData()
 
 #: One row a prefix. ``number`` rises with each owner, and a unit of an older one is not committed. ``holder`` names the
-#: outbox that has raised it last, ``version`` is that of the newest unit that had one.
+#: outbox that has raised it last, ``version`` is that of the newest unit that had one, ``progress`` what it has said
+#: of how far its source is read.
 owners = Table(
     "semel_outbox_owner",
     metadata,
@@ -21,6 +22,7 @@ owners = Table(
     Column("number", BigInteger, nullable=False),
     Column("holder", String, nullable=False),
     Column("version", BigInteger, nullable=True),
+    Column("progress", Text, nullable=True),
 )
 
 #: One row for each unit that is decided and of which it is not known yet that its Kafka rows are committed.

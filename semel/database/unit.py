@@ -19,10 +19,14 @@ class OutboxUnit:
 
     The unit is decided when the ``with`` block ends, not by ``session.commit()``, which only flushes. ``skipped`` is
     whether its version was committed before: then nothing of it is written again, whatever the block does.
+
+    ``progress`` is a text of yours that the newest unit has left, None at first: how far you have read your source, for
+    example. Set it, and it is kept with this unit, or not at all.
     """
 
-    def __init__(self, session: Session, begin: Callable[[], Unit], *, skipped: bool) -> None:
+    def __init__(self, session: Session, begin: Callable[[], Unit], progress: str | None, *, skipped: bool) -> None:
         self.session = session
+        self.progress = progress
         self.skipped = skipped
         self._begin = begin
         self._unit: Unit | None = None

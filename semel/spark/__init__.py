@@ -6,6 +6,7 @@ Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`; for metrics :cl
 =================  ===================================================================================================
 ``source``         ``format("semel")``: plans a range of offsets for each batch, reads it in tasks
 ``sink``           ``KafkaSink``: writes each batch in one transaction
+``database``       ``sink(outbox, …)``: each batch in a database and in Kafka, both or neither
 ``jvm``            every use of what Spark does not promise, pinned by one test
 ``metrics``        what happened to the batches, in numbers
 ``options``        options that source and sink share

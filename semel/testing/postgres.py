@@ -53,8 +53,7 @@ class Postgres:
             user = pwd.getpwnam(_OTHER_USER)
             self._as_user = [sys.executable, "-I", "-S", "-c", _AS_OTHER_USER, str(user.pw_uid), str(user.pw_gid)]
             if not _reachable_by_others(self._binaries):
-                home = shutil.copytree(self._binaries.parent, self._directory / "postgresql")
-                self._binaries = home / "bin"
+                self._binaries = _copy(self._binaries, self._directory)
             self._directory.chmod(0o755)
             self._data.mkdir(mode=0o700)
             os.chown(self._data, user.pw_uid, user.pw_gid)
@@ -144,6 +143,14 @@ def _binaries() -> Path:
             tag="POSTGRES_MISSING",
         )
     return Path(next(iter(found.submodule_search_locations))).resolve() / "pginstall" / "bin"
+
+
+def _copy(binaries: Path, directory: Path) -> Path:
+    """Copy the wheel, with the libraries that it finds by their place beside it."""
+    wheel = binaries.parents[1]
+    for folder in (wheel, *wheel.parent.glob(f"{wheel.name}*.libs")):
+        shutil.copytree(folder, directory / folder.name)
+    return directory / wheel.name / binaries.relative_to(wheel)
 
 
 def _reachable_by_others(path: Path) -> bool:

@@ -231,7 +231,14 @@ class _nothing_raised:  # noqa: N801
     def __exit__(self, *_: object) -> None: ...
 
 
-@pytest.mark.parametrize("step", [OutboxStep.OWNER_LOCKED, OutboxStep.DECISION_SENT, OutboxStep.DECIDED])
+@pytest.mark.parametrize(
+    "step",
+    [
+        OutboxStep.DECISION_SENT,
+        pytest.param(OutboxStep.OWNER_LOCKED, marks=pytest.mark.exhaustive),
+        pytest.param(OutboxStep.DECIDED, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_postgresql_is_killed(
     on_postgres: Place, postgres: Postgres, monkeypatch: pytest.MonkeyPatch, step: OutboxStep
 ) -> None:
@@ -259,38 +266,56 @@ def test_postgresql_is_killed(
     assert on_postgres.ongoing() == []
 
 
+def test_an_interrupt_between_prepare_and_decision_leaves_nothing_open(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox = place.outbox()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    for step in (OutboxStep.OWNER_LOCKED, OutboxStep.DECIDED):
+        at(monkeypatch, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            place.write(outbox, 1)
+        assert len(place.ongoing()) == 1
+    place.write(outbox, 2)
+    assert place.both() == [1, 2]
+    assert place.ongoing() == []
+
+
 class _Died(BaseException):
     pass
 
 
 @pytest.mark.parametrize("mode", [True, "bounded"])
 def test_down_for_longer_than_the_timeout_after_the_decision(
-    place: Place, monkeypatch: pytest.MonkeyPatch, mode: Literal[True, "bounded"]
+    on_postgres: Place, monkeypatch: pytest.MonkeyPatch, mode: Literal[True, "bounded"]
 ) -> None:
     """FLIP-319's appendix: in two-phase mode nothing is lost, in bounded mode it is said what was."""
 
     def die() -> None:
         raise _Died
 
-    short = {"bootstrap.servers": place.brokers.bootstrap_servers, "transaction.timeout.ms": 1_000}
+    short = {"bootstrap.servers": on_postgres.brokers.bootstrap_servers, "transaction.timeout.ms": 1_000}
     with semel.Cluster(short) as cluster:
-        outbox = Outbox(place.engine(), cluster, place.topic, two_phase=mode)
+        outbox = Outbox(on_postgres.engine(), cluster, on_postgres.topic, two_phase=mode)
         at(monkeypatch, OutboxStep.DECIDED, die)
         with pytest.raises(_Died):
-            place.write(outbox, 1)
-        with cluster.producer(f"{place.topic}-control", two_phase="bounded") as producer:
+            on_postgres.write(outbox, 1)
+        with cluster.producer(f"{on_postgres.topic}-control", two_phase="bounded") as producer:
             control = producer.transaction()
-            control.send(place.topic, pa.table({"value": ["0"]}))
+            control.send(on_postgres.topic, pa.table({"value": ["0"]}))
         wait_for(
             lambda: (
                 not any(
-                    name.startswith(f"{place.topic}-control")
+                    name.startswith(f"{on_postgres.topic}-control")
                     for name in list_transactions(cluster._client, ["Ongoing"])
                 )
             ),
             "what was begun later has expired",
         )
-        successor = Outbox(place.engine(), cluster, place.topic, two_phase=mode)
+        successor = Outbox(on_postgres.engine(), cluster, on_postgres.topic, two_phase=mode)
         if mode is True:
             successor.recover()
         else:
@@ -298,9 +323,9 @@ def test_down_for_longer_than_the_timeout_after_the_decision(
                 successor.recover()
             (lost,) = successor.pending()
             successor.forget(lost)
-        place.write(successor, 2)
-    assert place.orders() == [1, 2]
-    assert place.records() == ([1, 2] if mode is True else [2])
+        on_postgres.write(successor, 2)
+    assert on_postgres.orders() == [1, 2]
+    assert on_postgres.records() == ([1, 2] if mode is True else [2])
 
 
 def test_what_is_refused(brokers: Sandbox, postgres: Postgres, place: Place, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def values(servers: str, topic: str) -> list[str]:
     return sorted(str(value) for value in found)
 
 
-@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("commit", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_its_coordinator_is_killed_while_it_waits(brokers: Sandbox, commit: bool) -> None:
     """Another broker coordinates the id then, and knows what is prepared."""
     topic = create(brokers.bootstrap_servers, f"moved-{next(_numbers)}", 2, 3)
@@ -69,6 +69,7 @@ def test_its_coordinator_is_killed_while_it_waits(brokers: Sandbox, commit: bool
         (cluster.commit if commit else cluster.abort)(prepared)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_lost_marker_is_written_as_it_was_decided(
     leaderless: Frail, monkeypatch: pytest.MonkeyPatch, commit: bool

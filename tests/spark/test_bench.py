@@ -25,8 +25,8 @@ from semel.wire.client import Client
 
 ROOT = Path(__file__).parents[2]
 #: Keyed rows and the source without TLS go the same ways.
-WORK = ("sink-free", "tls", "micro-batches")
-SMALL = "--sink-rows 2000 --source-rows 2000 --rounds 1 --no-warm-up --batches 1 --partitions 4".split()
+WORK = ("sink-free", "tls", "micro-batches", "outbox")
+SMALL = "--sink-rows 2000 --source-rows 2000 --rounds 1 --no-warm-up --batches 1 --partitions 4 --units 3".split()
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,13 @@ def test_the_bench_measures_and_keeps_it(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     kept = document.read_text()
-    for work in ("sink, free rows", "sink, free rows, TLS", "source, TLS", "micro-batch, 4 partitions"):
+    for work in (
+        "sink, free rows",
+        "sink, free rows, TLS",
+        "source, TLS",
+        "micro-batch, 4 partitions",
+        "outbox, units of 100 rows",
+    ):
         assert f"| {work} |" in kept
     assert kept.startswith("prose\n")
     assert document.with_suffix(".png").exists()

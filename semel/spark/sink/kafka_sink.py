@@ -22,13 +22,14 @@ from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError, Fenced, SemelError, Unsupported
 from semel.spark.errors import QueryStopped, error
 from semel.spark.jvm import streaming_query
-from semel.spark.jvm.values import Settings, Trigger
 from semel.spark.metrics.meter import BatchMetrics, BatchOutcome, meter
 from semel.spark.sink import prefix_registry
 from semel.spark.sink.batch_writer import BatchResult, Work, write_plain, write_with_retries
 from semel.spark.sink.micro_batch import MicroBatch, Query, observe
 from semel.spark.sink.options import SinkOptions
 from semel.spark.sink.progress_mismatch import Mismatch
+from semel.spark.sink.query_checks import check_query, check_settings
+from semel.spark.sink.rebuild import rebuild_state
 from semel.spark.sink.reconcile import Rebuild, Run, Skip, reconcile
 from semel.spark.sink.stage_retries import sink_made
 from semel.steps import SinkStep, reached
@@ -40,8 +41,6 @@ from semel.wire.client import Client
 __all__ = ["KafkaSink"]
 
 log = logging.getLogger("semel.spark")
-
-_LEAST_KEPT = 100
 
 
 @dataclass(slots=True)
@@ -126,7 +125,7 @@ class KafkaSink:
             log.info("batch %d of %r is committed already: skipped", batch.number, self._options.prefix)
             measured.outcome = BatchOutcome.SKIPPED
         elif isinstance(decision, Rebuild):
-            _rebuild(df, query, batch.number)
+            rebuild_state(df, query, batch.number)
             measured.outcome = BatchOutcome.REBUILT
         else:
             if decision.overridden is not None:
@@ -185,7 +184,8 @@ class KafkaSink:
         query = batch.query
         if not self._options.exactly_once:
             return _Run(query, None)
-        _check_query(query)
+        check_query(query)
+        check_settings(query.settings)
         cluster = self._cluster()
         prefix_registry.register(cluster, self._options.prefix, self, query)
         if circle := batch.reads(cluster) & set(self._options.outputs):
@@ -285,7 +285,7 @@ class KafkaSink:
             return self._note(
                 measured, write_plain(self._client, self._options, Work(df, version or 0, Progress(), again=False))
             )
-        _check_settings(streaming_query.settings(df))
+        check_settings(streaming_query.settings(df))
         prefix_registry.check_free(self._cluster(), self._options.prefix, self, None)
         with self._producer("batch") as producer:
             before = producer.take_over(self._options.outputs)
@@ -324,27 +324,6 @@ class KafkaSink:
         return totals
 
 
-def _rebuild(df: DataFrame, query: Query, batch: int) -> None:
-    """Bring a stateful query behind a batch that is committed, and write nothing (PROTOCOL 6).
-
-    The state of a committed batch is durable: a plan whose watermark does not have to be moved on is best not executed,
-    where Spark accepts that.
-    """
-    may_stay_idle = not query.settings.commit_validation and query.settings.state_format == 1
-    if may_stay_idle and not query.plan.watermark:
-        log.info("batch %d is committed already, and so is its state: not executed", batch)
-        return
-    log.info("batch %d is committed already: its state is rebuilt, nothing is written", batch)
-    if not query.plan.deterministic:
-        log.warning(
-            "batch %d is executed again to rebuild its state, and its plan is not deterministic: the state may differ"
-            " from the output that was committed. Without a watermark,"
-            " spark.sql.streaming.stateStore.commitValidation.enabled=false keeps it, with state store format 1.",
-            batch,
-        )
-    df.write.format("noop").mode("overwrite").save()
-
-
 def _with_its_state(fenced: Fenced) -> Fenced:
     """What a driver that was fenced in mid-batch may have done to the checkpoint (docs/guarantees.md, "State"): no
     broker keeps it from that.
@@ -357,41 +336,3 @@ def _with_its_state(fenced: Fenced) -> Fenced:
         " keeps them apart.",
         tag=fenced.tag,
     )
-
-
-def _check_query(query: Query) -> None:
-    if query.temporary:
-        raise ConfigError(
-            "the query has a temporary checkpoint, which Spark deletes: exactly-once across a restart is impossible"
-            " with it. Nothing was written. Set checkpointLocation.",
-            tag="TEMPORARY_CHECKPOINT",
-        )
-    if query.trigger not in (Trigger.PROCESSING_TIME, Trigger.AVAILABLE_NOW, Trigger.ONCE):
-        raise Unsupported(
-            f"trigger {query.trigger.value} has no micro-batches that a transaction could hold. Nothing was written."
-            " Use processingTime, availableNow or once.",
-            tag="TRIGGER",
-        )
-    if query.stateful and query.settings.pipelined:
-        raise ConfigError(
-            "spark.python.udf.pipelined.enabled is on, and the query keeps state: in its threads Spark 4.3 hands one"
-            " query's state store to another. Nothing was written. Set it to false, which is Spark's default.",
-            tag="PIPELINED",
-        )
-    _check_settings(query.settings)
-
-
-def _check_settings(settings: Settings) -> None:
-    if settings.speculation:
-        raise ConfigError(
-            "spark.speculation is on: it runs two attempts of a task at once, and both would write into one"
-            " transaction. Nothing was written. Set spark.speculation=false.",
-            tag="SPECULATION",
-        )
-    for what, kept in (("Stages", settings.retained_stages), ("Jobs", settings.retained_jobs)):
-        if kept < _LEAST_KEPT:
-            raise ConfigError(
-                f"spark.ui.retained{what}={kept} is below {_LEAST_KEPT}: Spark could forget what it has run before it"
-                " has confirmed it. Nothing was written. Raise it.",
-                tag=f"RETAINED_{what.upper()}",
-            )
