@@ -70,7 +70,7 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
-            self._groups.__exit__()
+            self._groups.close()
             self._producer.__exit__(kind, error, trace)
         finally:
             self._source.close()
@@ -87,7 +87,7 @@ class Session:
     def work(self, tries: Tries, *, once: bool) -> None:
         """Rounds, until it is stopped or, with ``once``, done."""
         self._take_over()
-        self._groups.__enter__()
+        self._groups.start()
         wanted: Ends | None = None
         while not self._stop.is_set():
             try:

@@ -62,11 +62,12 @@ class GroupFollower:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{config.title} groups", daemon=True)
 
-    def __enter__(self) -> GroupFollower:
+    def start(self) -> None:
+        """Follow from now on, in a thread of its own."""
         self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End the thread, and let go of the clients."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(_JOIN_S)
