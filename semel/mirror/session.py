@@ -62,6 +62,8 @@ class Session:
         self._meter = meter
         self._topics: dict[str, MirroredTopic] = {}
         self._followed: float | None = None
+        #: Something failed since: topics may not be there any more, or be others, and nobody says so for minutes.
+        self._doubtful = False
         self._synced: float | None = None
         self._group_written: float | None = None
 
@@ -100,11 +102,13 @@ class Session:
                     wanted = self._ends()
                 moved = self._copy(self._ends(), wanted)
             except AbortAndRetry as error:
+                self._doubtful = True
                 tries.failed(error)
                 continue
             except Retriable as error:
                 if error.tag == _UNKNOWN:
                     raise
+                self._doubtful = True
                 tries.failed(error)
                 continue
             except DataLoss as error:
@@ -114,7 +118,7 @@ class Session:
                     raise
                 # rows older than the target keeps them are deleted at each of its retention checks, in the round too;
                 # or its topics are not there any more, or others: that is looked at first
-                self._followed = None
+                self._doubtful = True
                 tries.failed(error)
                 continue
             tries.succeeded()
@@ -156,7 +160,7 @@ class Session:
             positions.check_same_flow(self._source.cluster, self._config.policy)
 
     def _refresh_is_due(self) -> bool:
-        return self._followed is None or _is_due(self._followed, self._config.refresh_s)
+        return self._followed is None or self._doubtful or _is_due(self._followed, self._config.refresh_s)
 
     def _follow(self) -> None:
         """Find topics and partitions, have them on the target, and commit where those begin that were not there before.
@@ -179,7 +183,7 @@ class Session:
         self._begin(positions)
         if self._followed is None or self._topics != before:
             log.info("%s: %d topics, of %d partitions", self._config.title, len(self._topics), len(self._partitions()))
-        self._followed = time.monotonic()
+        self._followed, self._doubtful = time.monotonic(), False
 
     def _begin(self, positions: Positions) -> None:
         """Commit where partitions begin that have no position, before the first of their batches is written."""

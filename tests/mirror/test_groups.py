@@ -119,7 +119,7 @@ def positions(sandbox: Sandbox, topic: str) -> list[tuple[bytes, int]]:
 
 
 def test_checkpoints_and_groups_that_follow(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
-    topic = topics.create(a.bootstrap_servers, unique("follows"), 1)
+    topic = topics.create(a.bootstrap_servers, unique("grouped"), 1)
     group, live, excluded = unique("group"), unique("live"), unique("console-consumer")
     keys = {"sync__group__offsets__enabled": "true", "checkpoints__topic__replication__factor": "1"}
     file = mm2(tmp_path, a, b, topic, groups="group.*, live.*, console.*", **keys)

@@ -7,12 +7,14 @@ driver. The control copies at least once, is killed once, and doubles.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -24,6 +26,7 @@ from semel.sandbox import Sandbox
 from semel.steps import MirrorStep, ParticipantStep, Step
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import assert_exactly_once, check
+from semel.testing.program import Program
 from semel.testing.spark.spark_cluster import LOCAL, LOCAL_CLUSTER, SparkCluster
 from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.client import Client
@@ -181,17 +184,29 @@ def test_executors_are_killed_at_each_step_of_a_task(a: Sandbox, b: Sandbox, tmp
     steps = (MirrorStep.FETCHED, MirrorStep.WRITTEN)
     points = [CrashPoint(step, n, Action.EXECUTOR) for step in steps for n in (2, 6)]
     plan = CrashPlan(tmp_path / "plan", *points)
-    with SparkCluster(LOCAL_CLUSTER).driver(program(file), plan) as driver:
+    with SparkCluster(LOCAL_CLUSTER).driver(program(file, "--metrics-port", "0"), plan) as driver:
         with written(a, topic) as writer:
             for point in points:
                 wait_for(partial(plan.struck, point), driver.tail)
         wait_for(lambda: sum(map(len, records(b, target).values())) >= writer.rows, driver.tail)
+        # each record is counted once, whatever was run again
+        wait_for(lambda: sum(copied(driver)) == writer.rows, lambda: f"{writer.rows} to be counted: {copied(driver)}")
         driver.process.send_signal(signal.SIGTERM)
         assert driver.wait(PATIENCE_S) == 0, driver.tail()
         assert driver.said("tried again in") >= len(points)
         assert driver.said("these keys change nothing here: tasks.max") == 1
         assert driver.said("this version does not: ") == 1
     assert_the_same(a, b, topic, target)
+
+
+def copied(driver: Program) -> list[float]:
+    """What the metrics say of each partition."""
+    (address,) = re.findall(r"metrics: (http://\S+)", driver.log.read_text())
+    with urlopen(address, timeout=60) as answer:
+        text = answer.read().decode()
+    return [
+        float(n) for n in re.findall(r"^kafka_connect_mirror_mirrorsourceconnector_record_count{.*} (\S+)", text, re.M)
+    ]
 
 
 def test_control_at_least_once_doubles(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:
