@@ -68,7 +68,8 @@ class Setting:
 class SourceRecord:
     """One record, and the offset of its source partition once it is written.
 
-    ``timestamp`` is in milliseconds; without ``kafka_partition`` the key decides, by Kafka's own rule.
+    ``timestamp`` is in milliseconds; without ``kafka_partition`` the key decides, by Kafka's own rule. ``headers`` are
+    pairs of a name and text or bytes, or nothing.
     """
 
     topic: str
@@ -78,6 +79,7 @@ class SourceRecord:
     key: Any = None
     kafka_partition: int | None = None
     timestamp: int | None = None
+    headers: Sequence[tuple[str, str | bytes | None]] = ()
 
 
 @dataclass(frozen=True, slots=True)

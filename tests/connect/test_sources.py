@@ -112,6 +112,13 @@ def test_rows_that_are_committed_out_of_order_are_not_passed_over(postgres: Post
         connection.close()
 
 
+def test_sessions_that_keep_ids_for_later_are_refused(postgres: Postgres, table: str) -> None:
+    with _connected(postgres) as connection:
+        connection.execute(f'ALTER SEQUENCE "{table}_id_seq" CACHE 20')
+    with pytest.raises(ConfigError, match="each session takes 20 ids at once"):
+        _reader(postgres, table)
+
+
 def test_writers_beside_each_other(postgres: Postgres, table: str) -> None:
     reader = _reader(postgres, table, batch_max_rows=7)
     rows, writers = 40, 4

@@ -44,6 +44,7 @@ def test_a_connector_of_ones_own_goes_on_where_it_stopped(place: Place) -> None:
     message = consumer.consume(1, 30)[0]
     consumer.close()
     assert message.timestamp()[1] == 1_000 + int(message.value())
+    assert message.headers() == [("number", message.value()), ("raw", b"\xff"), ("none", None)]
 
 
 @pytest.mark.parametrize("exactly_once", [True, False])

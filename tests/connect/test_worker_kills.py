@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,12 +27,34 @@ LOCAL = SparkCluster("local[8,4]")
 SAMPLE = HerderStep.PREDECESSORS_FENCED
 
 
-@pytest.mark.parametrize(
-    "step", [step if step is SAMPLE else pytest.param(step, marks=pytest.mark.exhaustive) for step in HerderStep]
-)
-def test_the_worker_is_killed_in_a_reconfiguration(kafka: Sandbox, tmp_path: Path, step: HerderStep) -> None:
-    name, ports = f"killed-{step.value}", Ports(1)
-    topic = topics.create(kafka.bootstrap_servers, name, 2)
+@dataclass(frozen=True)
+class Setting:
+    """A topic, a worker's command line, its REST, and the connector that it is to run."""
+
+    name: str
+    argv: list[str]
+    rest: Rest
+    config: dict[str, str]
+
+    def put(self, tasks: int, driver: Program) -> None:
+        """Configure it, once the worker answers."""
+        wait_for(lambda: driver.process.poll() is not None or _answers(self.rest), driver.tail, 90)
+        path = f"/connectors/{self.name}/config"
+        assert self.rest.ask("PUT", path, {**self.config, "tasks.max": str(tasks)})[0] in (200, 201), driver.tail()
+
+    def wait_arrived(self, rows: int, driver: Program) -> None:
+        wait_for(lambda: arrived(self.rest.servers, self.name) >= rows, driver.tail, 120)
+
+    def check_exact(self, tasks: int) -> None:
+        """Each record of each task once."""
+        values = read(self.rest.servers, [self.name], {"value": "value"})["value"].to_pylist()
+        rows = sorted((row["task"], row["id"]) for row in map(json.loads, values))
+        assert rows == [(task, number) for task in range(tasks) for number in range(ROWS)]
+
+
+def _setting(kafka: Sandbox, folder: Path, name: str) -> Setting:
+    topics.create(kafka.bootstrap_servers, name, 2)
+    ports = Ports(1)
     worker = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "group.id": name,
@@ -43,35 +67,51 @@ def test_the_worker_is_killed_in_a_reconfiguration(kafka: Sandbox, tmp_path: Pat
         "listeners": f"http://127.0.0.1:{ports.numbers[0]}",
     }
     ports.release()
-    file = tmp_path / "worker.properties"
+    file = folder / f"worker-{ports.numbers[0]}.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in worker.items()))
-    argv = [*SEMEL, "connect", str(file)]
-    rest = Rest("killed", worker["listeners"], kafka.bootstrap_servers, worker, tmp_path)
-    config = {"connector.class": "DatagenSource", "topic": topic, "iterations": str(ROWS), "rate": "300"}
+    config = {"connector.class": "DatagenSource", "topic": name, "iterations": str(ROWS), "rate": "300"}
+    rest = Rest("killed", worker["listeners"], kafka.bootstrap_servers, worker, folder)
+    return Setting(name, [*SEMEL, "connect", str(file)], rest, config)
+
+
+@pytest.mark.parametrize(
+    "step", [step if step is SAMPLE else pytest.param(step, marks=pytest.mark.exhaustive) for step in HerderStep]
+)
+def test_the_worker_is_killed_in_a_reconfiguration(kafka: Sandbox, tmp_path: Path, step: HerderStep) -> None:
+    setting = _setting(kafka, tmp_path, f"killed-{step.value}")
     plan = CrashPlan(tmp_path / "plan", CrashPoint(step, 2))
-    with LOCAL.driver(argv, plan) as driver:
-        _put(rest, name, {**config, "tasks.max": "3"}, driver)
-        wait_for(lambda: arrived(rest.servers, topic) > 300, driver.tail, 90)
+    with LOCAL.driver(setting.argv, plan) as driver:
+        setting.put(3, driver)
+        setting.wait_arrived(300, driver)
         with suppress(OSError):  # it may die before it has answered
-            rest.ask("PUT", f"/connectors/{name}/config", {**config, "tasks.max": "2"})
+            setting.put(2, driver)
         wait_for(lambda: plan.struck(plan.points[0]), driver.tail, 60)
         driver.wait(60)
-    with LOCAL.driver(argv, CrashPlan(tmp_path / "none")) as driver:
-        wait_for(lambda: _configured(rest, name), driver.tail, 90)
-        _put(rest, name, {**config, "tasks.max": "3"}, driver)
-        wait_for(lambda: arrived(rest.servers, topic) >= 3 * ROWS, driver.tail, 90)
-    rows = [json.loads(value) for value in read(rest.servers, [topic], {"value": "value"})["value"].to_pylist()]
-    assert sorted((row["task"], row["id"]) for row in rows) == [(task, i) for task in range(3) for i in range(ROWS)]
+    with LOCAL.driver(setting.argv, CrashPlan(tmp_path / "none")) as driver:
+        setting.put(3, driver)
+        setting.wait_arrived(3 * ROWS, driver)
+    setting.check_exact(3)
 
 
-def _put(rest: Rest, name: str, config: dict[str, str], driver: Program) -> None:
-    def done() -> bool:
-        assert driver.process.poll() is None, driver.tail()
-        return _answers(rest)
-
-    if driver.process.poll() is None:
-        wait_for(done, driver.tail, 90)
-    assert rest.ask("PUT", f"/connectors/{name}/config", config)[0] in (200, 201)
+@pytest.mark.exhaustive
+def test_a_frozen_leader_that_thaws_ends(kafka: Sandbox, tmp_path: Path) -> None:
+    """While it is frozen another worker of its group takes over, and a task of its own may still be at work."""
+    setting = _setting(kafka, tmp_path, "frozen-leader")
+    none = CrashPlan(tmp_path / "none")
+    with LOCAL.driver(setting.argv, none) as frozen:
+        setting.put(2, frozen)
+        setting.wait_arrived(300, frozen)
+        frozen.process.send_signal(signal.SIGSTOP)
+        file = tmp_path / "other.properties"
+        other = {**setting.rest.worker, "listeners": ""}
+        file.write_text("".join(f"{key}={value}\n" for key, value in other.items()))
+        with LOCAL.driver([*SEMEL, "connect", str(file)], none) as thawed:
+            wait_for(lambda: "RUNNING" in thawed.tail(), thawed.tail, 90)
+            frozen.process.send_signal(signal.SIGCONT)
+            assert frozen.wait(90) == 1
+            assert "another worker leads this group now" in frozen.tail()
+            setting.wait_arrived(2 * ROWS, thawed)
+    setting.check_exact(2)
 
 
 def _answers(rest: Rest) -> bool:
@@ -79,7 +119,3 @@ def _answers(rest: Rest) -> bool:
         return rest.ask("GET", "/health")[0] == 200
     except OSError:
         return False
-
-
-def _configured(rest: Rest, name: str) -> bool:
-    return _answers(rest) and rest.ask("GET", f"/connectors/{name}")[0] == 200

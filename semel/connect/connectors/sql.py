@@ -55,14 +55,16 @@ class SqlSource(SourceConnector):
         try:
             for source in sources:
                 source.check(engine)
+            counted = config["mode"].lower() == "incrementing"
+            seen = [source.check_ids(engine) for source in sources] if counted else [False]
         finally:
             engine.dispose()
-        if engine.dialect.name not in ("postgresql", "sqlite") or config["mode"].lower() != "incrementing":
+        if not all(seen):
             log.warning(
                 "rows of %s that are committed late, with a lower %s than others before them, are not seen: the"
                 " database does not say who is about to write them",
                 engine.dialect.name,
-                "id" if config["mode"].lower() == "incrementing" else "time",
+                "id" if counted else "time",
             )
         if config["query"]:
             return [config]

@@ -27,6 +27,11 @@ _WRITERS = """
       ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
 """
 
+#: Of the sequence that gives the column its ids: how many of them each session takes at once. No row without one.
+_SEQUENCE = """
+    SELECT seqcache FROM pg_sequence WHERE seqrelid = CAST(pg_get_serial_sequence(:name, :column) AS regclass)
+"""
+
 
 def open_engine(config: Mapping[str, Any]) -> Engine:
     """An engine for ``connection.url``, which opens no connection yet. Raises :class:`ConfigError` for no URL."""
@@ -88,6 +93,34 @@ class Source:
             return sa.text(self.query).columns(*columns).subquery("semel_query")
         schema, _, name = self.table.rpartition(".")
         return sa.table(name, *columns, schema=schema or None)
+
+    def check_ids(self, engine: Engine) -> bool:
+        """Whether all who may still write a lower id can be seen.
+
+        Raises :class:`ConfigError` for a replica, which does not see who writes, and for sessions that keep ids for
+        later.
+        """
+        import sqlalchemy as sa
+
+        if engine.dialect.name != "postgresql" or self.query:
+            return engine.dialect.name == "sqlite"
+        with engine.connect() as connection:
+            replica = bool(connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar())
+            given = {"name": self._quoted, "column": self.columns[0]}
+            cache = connection.execute(sa.text(_SEQUENCE), given).scalar()
+        if replica or (cache or 1) > 1:
+            why = (
+                "this server is a replica, which does not see who writes"
+                if replica
+                else f"each session takes {cache} ids at once, and may use a low one much later"
+            )
+            remedy = "Connect to the primary." if replica else "Run: ALTER SEQUENCE … CACHE 1"
+            raise ConfigError(f"rows of {self.title} could be passed over: {why}. {_NOTHING} {remedy}", tag="LATE_ROWS")
+        return cache is not None
+
+    @property
+    def _quoted(self) -> str:
+        return ".".join(f'"{part}"' for part in self.table.split("."))
 
     def check(self, engine: Engine) -> None:
         """Raise :class:`ConfigError` for a table, a column or a database that is not there."""
@@ -230,8 +263,8 @@ class Reading:
     def _writers(self, connection: Connection) -> set[str]:
         import sqlalchemy as sa
 
-        name = ".".join(f'"{part}"' for part in self.source.table.split("."))
-        return {str(row[0]) for row in connection.execute(sa.text(_WRITERS), {"name": name})}
+        found = connection.execute(sa.text(_WRITERS), {"name": self.source._quoted})
+        return {str(row[0]) for row in found}
 
     def _bounds(self, clause: Any) -> list[Any]:
         import sqlalchemy as sa

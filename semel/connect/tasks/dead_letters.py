@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from semel.connect.connector_config import ConnectorConfig
 from semel.errors import ConfigError
+from semel.records.record_headers import HEADERS
 
 __all__ = ["dead_letters"]
-
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def dead_letters(letters: Sequence[tuple[str, Any, ConfigError]], config: ConnectorConfig, task: int) -> pa.Table:
@@ -36,7 +35,7 @@ def dead_letters(letters: Sequence[tuple[str, Any, ConfigError]], config: Connec
         }
         headers.append([{"key": name, "value": value.encode(errors="replace")} for name, value in told.items()])
     made = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
-    return made.append_column("headers", pa.array(headers, _HEADERS)) if config.dead_letter_headers else made
+    return made.append_column("headers", pa.array(headers, HEADERS)) if config.dead_letter_headers else made
 
 
 def _shown(value: Any) -> bytes | None:

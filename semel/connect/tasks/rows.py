@@ -15,6 +15,7 @@ from semel.connect.connector_config import ConnectorConfig
 from semel.connect.stores.offset_format import canonical
 from semel.connect.tasks.dead_letters import dead_letters
 from semel.errors import ConfigError
+from semel.records.record_headers import HEADERS
 
 __all__ = ["Rows", "rows_of"]
 
@@ -149,7 +150,24 @@ def _table(records: Sequence[SourceRecord]) -> pa.Table:
         made["partition"] = pa.array([record.kafka_partition for record in records], pa.int32())
     if any(record.timestamp is not None for record in records):
         made["timestamp"] = pa.array([record.timestamp for record in records], pa.timestamp("ms"))
+    if any(record.headers for record in records):
+        made["headers"] = _headers(records)
     return pa.table(made)
+
+
+def _headers(records: Sequence[SourceRecord]) -> Any:
+    try:
+        rows = [
+            [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in one.headers]
+            for one in records
+        ]
+        return pa.array(rows, HEADERS)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"the headers of a record are not pairs of a name and text or bytes ({error}). Nothing of this poll is"
+            ' visible. Give them as [("name", b"value")].',
+            tag="WRONG_TYPE",
+        ) from None
 
 
 def _column(name: str, values: list[Any]) -> Any:

@@ -34,7 +34,13 @@ class NumbersTask(SourceTask):
         if first < end:
             return [
                 SourceRecord(
-                    self.config["topic"], str(i), self.partition, {"next": i + 1}, key=f"k{i % 7}", timestamp=1_000 + i
+                    self.config["topic"],
+                    str(i),
+                    self.partition,
+                    {"next": i + 1},
+                    key=f"k{i % 7}",
+                    timestamp=1_000 + i,
+                    headers=[("number", str(i)), ("raw", b"\xff"), ("none", None)],
                 )
                 for i in range(first, end)
             ]
