@@ -284,6 +284,26 @@ def test_an_interrupt_between_prepare_and_decision_leaves_nothing_open(
     assert place.ongoing() == []
 
 
+def test_an_owner_that_was_interrupted_stops_no_living_successor(
+    on_postgres: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has to recover before its next unit, and finds that another one has come."""
+    first, second = on_postgres.outbox(), on_postgres.outbox()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    at(monkeypatch, OutboxStep.DECIDED, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        on_postgres.write(first, 1)
+    on_postgres.write(second, 2)
+    for _ in range(2):
+        with pytest.raises(semel.Fenced, match="another outbox has taken over"):
+            on_postgres.write(first, 3)
+    on_postgres.write(second, 4)
+    assert on_postgres.both() == [1, 2, 4]
+
+
 class _Died(BaseException):
     pass
 
