@@ -47,6 +47,8 @@ class Outbox:
         self._ledger = Ledger(engine, prefix)
         #: Of this owner; None where what was left is to be recovered first.
         self._number: int | None = None
+        #: Whether this outbox has been the owner: then it takes over from nobody, unless recover() says so.
+        self._owned = False
         self._fenced = False
         self._busy = False
 
@@ -57,7 +59,10 @@ class Outbox:
         decided and is lost, once all others are ended. Read :meth:`pending` then, and :meth:`forget` it.
         """
         self._ledger.check_not_forked()
-        self._fenced = False
+        self._fenced = self._owned = False
+        return self._recover()
+
+    def _recover(self) -> Recovered:
         self._number = None
         with self._database_errors():
             self._ledger.ensure_tables()
@@ -67,7 +72,7 @@ class Outbox:
             # first nobody else may decide any more, then what is decided is read
             nonlocal number
             with self._database_errors():
-                number = self._ledger.raise_number()
+                number = self._raise_number()
                 texts = self._ledger.texts()
             reached(OutboxStep.TEXTS_READ, self._prefix)
             return texts
@@ -78,6 +83,21 @@ class Outbox:
         reached(OutboxStep.RECOVERED, self._prefix)
         self._number = number
         return recovered
+
+    def _raise_number(self) -> int:
+        """Raise the number; a second time only while it is this outbox's: a living successor is not stopped."""
+        if not self._owned:
+            number = self._ledger.raise_number()
+            self._owned = True
+            return number
+        with self._noting_fenced():
+            raised = self._ledger.raise_own_number()
+            if raised is None:
+                raise Fenced(
+                    f"another outbox has taken over the prefix {self._prefix!r}. Nothing was written, and what this"
+                    " one had decided is ended by that one. Run one process with this prefix, not two."
+                )
+            return raised
 
     def pending(self) -> list[Prepared]:
         """Return the units that are decided and not known to be visible in Kafka."""
@@ -114,11 +134,8 @@ class Outbox:
         self._busy = True
         try:
             if self._number is None:
-                self.recover()
+                self._recover()
             yield from self._run(version)
-        except Fenced:
-            self._fenced = True
-            raise
         finally:
             self._busy = False
 
@@ -129,7 +146,8 @@ class Outbox:
     def _run(self, version: int | None) -> Iterator[OutboxUnit]:
         assert self._number is not None
         with self._ledger.work() as work:
-            newest = self._ledger.read_owner(work, self._number)
+            with self._noting_fenced():
+                newest = self._ledger.read_owner(work, self._number)
             self._check_version(version, newest.version)
             reached(OutboxStep.BEGUN, self._prefix)
             skipped = version is not None and version == newest.version
@@ -160,7 +178,8 @@ class Outbox:
         number, self._number = self._number, None  # whatever stops us in here, the next unit finds out
         assert number is not None
         try:
-            self._ledger.lock_owner(work, number, newest)
+            with self._noting_fenced():
+                self._ledger.lock_owner(work, number, newest)
             if prepared is not None:
                 self._ledger.write(work, prepared)
         except (SemelError, SQLAlchemyError) as error:
@@ -205,6 +224,7 @@ class Outbox:
                     ) from lost
                 deadline.pause()
         if number is None:
+            self._fenced = True
             raise Fenced(
                 f"another outbox has taken over the prefix {self._prefix!r} while a COMMIT was not answered. It is not"
                 " known whether the unit was committed; the new owner has ended its Kafka rows as the database says."
@@ -247,6 +267,14 @@ class Outbox:
             log.warning("the text of an ended unit of %r was not removed: %s", self._prefix, _briefly(error))
             return
         self._number = number
+
+    @contextmanager
+    def _noting_fenced(self) -> Iterator[None]:
+        try:
+            yield
+        except Fenced:
+            self._fenced = True
+            raise
 
     @contextmanager
     def _database_errors(self) -> Iterator[None]:

@@ -284,6 +284,44 @@ def test_an_interrupt_between_prepare_and_decision_leaves_nothing_open(
     assert place.ongoing() == []
 
 
+def test_an_owner_that_was_interrupted_stops_no_living_successor(
+    on_postgres: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has to recover before its next unit, and finds that another one has come."""
+    first, second = on_postgres.outbox(), on_postgres.outbox()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    at(monkeypatch, OutboxStep.DECIDED, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        on_postgres.write(first, 1)
+    on_postgres.write(second, 2)
+    for _ in range(2):
+        with pytest.raises(semel.Fenced, match="another outbox has taken over"):
+            on_postgres.write(first, 3)
+    on_postgres.write(second, 4)
+    assert on_postgres.both() == [1, 2, 4]
+
+
+@pytest.mark.exhaustive
+def test_brokers_that_are_away_after_the_decision(on_postgres: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is decided, and said so; the next unit lets Kafka follow."""
+    servers = on_postgres.brokers.bootstrap_servers
+    impatient = {"bootstrap.servers": servers, "delivery.timeout.ms": 4_000, "request.timeout.ms": 1_000}
+    (node,) = on_postgres.brokers.nodes
+    with semel.Cluster(impatient) as cluster:
+        outbox = Outbox(on_postgres.engine(), cluster, on_postgres.topic)
+        at(monkeypatch, OutboxStep.DECIDED, node.kill)
+        with pytest.raises(semel.Retriable, match=r"COMMIT_PENDING.*is decided.*Do not write it again"):
+            on_postgres.write(outbox, 1)
+    node.start()
+    node.wait_ready(120, nodes=1)
+    assert len(on_postgres.outbox().pending()) == 1
+    on_postgres.write(on_postgres.outbox(), 2)
+    assert on_postgres.both() == [1, 2]
+
+
 class _Died(BaseException):
     pass
 

@@ -52,7 +52,8 @@ class TwoPhaseProducer:
         self._uuid = ""
         self._next = 0
         self._used: deque[_Used] = deque()
-        self._checked = False
+        #: Of the transactions; None until the brokers were asked what they take.
+        self._timeout_ms: int | None = None
 
     def __enter__(self) -> TwoPhaseProducer:
         return self
@@ -68,10 +69,10 @@ class TwoPhaseProducer:
             self._process, self._uuid, self._next = os.getpid(), str(uuid.uuid4()), 0
             self._used.clear()
         deadline = self._deadline()
-        if not self._checked:
+        if self._timeout_ms is None:
             check_brokers(self._client, deadline)
-            self._checked = True
-        timeout_ms = self._timeout_ms(deadline)
+            self._timeout_ms = self._find_timeout_ms(deadline)
+        timeout_ms = self._timeout_ms
         began_ms = int(time.time() * 1000)
         while True:
             transactional_id = self._free_id(deadline)
@@ -111,7 +112,7 @@ class TwoPhaseProducer:
         opened = open_transactions(self._client, used.partitions, deadline) if used.partitions else {}
         return not any(one.producer_id == used.identity.producer_id for rows in opened.values() for one in rows)
 
-    def _timeout_ms(self, deadline: Deadline) -> int:
+    def _find_timeout_ms(self, deadline: Deadline) -> int:
         """What was set, or 15 minutes, or the brokers' maximum where that is less (DESIGN rule 10)."""
         most = longest_timeout_ms(self._client, deadline)
         given = self._client.config.transaction_timeout_ms
