@@ -28,7 +28,7 @@ from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.records import read
 from semel.wire.client import Client
 from tests.crash.support.forked_owners import Nursery, Owner
-from tests.crash.support.streams_worker import PARTITIONS, StreamsJob, done
+from tests.crash.support.streams_worker import PARTITIONS, ControlStep, StreamsJob, done
 from tests.topics import create
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -167,7 +167,7 @@ def test_killed_at_all_steps(broker: Sandbox, nursery: Nursery, tmp_path: Path) 
 
 def _killed(broker: Sandbox, nursery: Nursery, tmp_path: Path, steps: list[Step]) -> None:
     """One worker with all tasks is killed at each step, and started again on its folder."""
-    job = replace(new_job(broker, tmp_path, 4000), instance="one")
+    job = replace(new_job(broker, tmp_path, 2000), instance="one", chunk=20)
     plan = CrashPlan(tmp_path / "plan", *(CrashPoint(step, 2) for step in steps))
     assert nursery.run_until_done(job, plan, len(steps), tmp_path / "log") == len(steps)
     assert "thrown away" not in (tmp_path / "log").read_text()
@@ -177,8 +177,8 @@ def _killed(broker: Sandbox, nursery: Nursery, tmp_path: Path, steps: list[Step]
 def test_control_with_state_stored_before_its_commit_rows_are_counted_twice(
     broker: Sandbox, nursery: Nursery, tmp_path: Path
 ) -> None:
-    job = replace(new_job(broker, tmp_path, 1000), instance="one", mode="early")
-    plan = CrashPlan(tmp_path / "plan", CrashPoint(SessionStep.COMMITTING, 6))
+    job = replace(new_job(broker, tmp_path, 1000), instance="one", mode="early", chunk=20)
+    plan = CrashPlan(tmp_path / "plan", CrashPoint(ControlStep.STORED_EARLY, 2))
     nursery.run_until_done(job, plan, 1, tmp_path / "log")
     counts = {key: series[-1] for key, series in written(job).items()}
     assert sum(counts.values()) > job.total
@@ -260,7 +260,7 @@ def test_frozen_through_a_rebalance(broker: Sandbox, nursery: Nursery, tmp_path:
     """A worker is frozen, its tasks go to another one; then it thaws, and its folder is no harm."""
     job = new_job(broker, tmp_path, 0, 2000)
     folders = [str(tmp_path / "state-0"), str(tmp_path / "state-1")]
-    point = CrashPoint(step, 4, Action.STOP)
+    point = CrashPoint(step, 3, Action.STOP)
     frozen_plan = CrashPlan(tmp_path / "frozen", point)
     with ExitStack() as running, Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client:
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from semel.config import ClientConfig
 from semel.read.data_loss import newest_ends
+from semel.steps import Step, reached
 from semel.streams import App
 from semel.streams.state.store import Store
 from semel.streams.worker import Worker
@@ -14,6 +15,12 @@ from semel.wire.api.offsets import committed
 from semel.wire.client import Client
 
 PARTITIONS = 4
+
+
+class ControlStep(Step):
+    """The step of the mistake."""
+
+    STORED_EARLY = "stored_early"
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class StreamsJob:
                 "bootstrap.servers": self.servers,
                 "transaction.timeout.ms": 2_000,
                 "session.timeout.ms": 2_000,
-                "commit.interval.ms": 20,
+                "commit.interval.ms": 5,
                 "max.poll.records": self.chunk,
                 "state.dir": self.state_dir,
                 **({"group.instance.id": self.instance} if self.instance else {}),
@@ -93,6 +100,7 @@ def _store_early() -> None:
         kept = dict(store._puts)
         store.apply(there.topic_id if there else "", there.offset if there else 0)
         store._puts.update(kept)
+        reached(ControlStep.STORED_EARLY)
         return made
 
     Store.changes = changes  # type: ignore[assignment,method-assign]
