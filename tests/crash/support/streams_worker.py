@@ -1,4 +1,6 @@
-"""A worker of streams: counts the words of a topic behind a repartition topic, until all of it is counted."""
+"""A worker of streams: counts the words of a topic behind a repartition topic, and in windows, until all of it is
+counted.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from dataclasses import dataclass
 from semel.config import ClientConfig
 from semel.read.data_loss import newest_ends
 from semel.steps import Step, reached
-from semel.streams import App
+from semel.streams import App, windows
 from semel.streams.state.store import Store
 from semel.streams.worker import Worker
 from semel.wire.api.offsets import committed
@@ -53,8 +55,9 @@ class StreamsJob:
                 **({"group.instance.id": self.instance} if self.instance else {}),
             },
         )
-        words = app.stream(self.source, value="string")
+        words = app.stream(self.source, key="string", value="string")
         words.group_by("value").count("counts").to_stream().to(self.target)
+        words.group_by_key().windowed(windows.hopping(20, 10, grace=5)).count("windows")
         return app
 
     @property
