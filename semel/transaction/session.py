@@ -38,6 +38,7 @@ from semel.wire.api.offsets import committed
 from semel.wire.client import Client
 from semel.wire.groups import Assignment, GroupMember
 from semel.wire.metadata import TopicPartition
+from semel.wire.task_assignor import TaskAssignor
 
 __all__ = ["AssignmentListener", "Session"]
 
@@ -77,7 +78,7 @@ class Session:
         max_poll_interval_ms: int = 300_000,
         headers: bool = False,
         max_poll_records: int = MAX_ROWS,
-        assignors: Sequence[str] = ("range", "roundrobin"),
+        assignors: Sequence[str | TaskAssignor] = ("range", "roundrobin"),
         listener: AssignmentListener | None = None,
     ) -> None:
         _check(group, topics, auto_offset_reset)

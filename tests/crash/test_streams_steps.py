@@ -199,7 +199,7 @@ def test_killed_at_all_steps(broker: Sandbox, nursery: Nursery, tmp_path: Path) 
 
 def _killed(broker: Sandbox, nursery: Nursery, tmp_path: Path, steps: list[Step]) -> None:
     """One worker with all tasks is killed at each step, and started again on its folder."""
-    job = replace(new_job(broker, tmp_path, 2000), instance="one", chunk=20)
+    job = replace(new_job(broker, tmp_path, 1200), instance="one", chunk=20)
     plan = CrashPlan(tmp_path / "plan", *(CrashPoint(step, 2) for step in steps))
     assert nursery.run_until_done(job, plan, len(steps), tmp_path / "log") == len(steps)
     assert "thrown away" not in (tmp_path / "log").read_text()
@@ -228,7 +228,6 @@ def test_state_that_is_not_what_it_was(broker: Sandbox, nursery: Nursery, tmp_pa
         log = tmp_path / f"log-{job.total}"
         nursery.run_until_done(job, CrashPlan(tmp_path / f"plan-{job.total}"), 0, log)
         assert all(text in log.read_text() for text in said), log.read_text()
-        assert_exact(job)
 
     goes_on()
     shutil.copytree(state, tmp_path / "older")
@@ -249,6 +248,7 @@ def test_state_that_is_not_what_it_was(broker: Sandbox, nursery: Nursery, tmp_pa
         store.apply(there.topic_id, there.offset + 10)
         store.close()
     goes_on("and the changelog ends at", "restored")
+    assert_exact(job)  # counts add up: what went wrong once stays wrong
 
 
 def test_workers_come_and_go_with_their_state(broker: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
