@@ -226,15 +226,16 @@ class Store:
 
     def restore(self, rows: pa.RecordBatch, topic_id: str, offset: int) -> None:
         """Take records of the changelog, up to ``offset``."""
-        times = rows["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
-        stamps = times.to_numpy(zero_copy_only=False).astype(">i8").tobytes()
-        self.saw(int(times.to_numpy(zero_copy_only=False).max(initial=-1)))
-        for at, (key, value) in enumerate(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)):
-            stored = self._store_key(key)
-            if value is None:
-                self.delete(stored, 0)
-            else:
-                self.put([stored], [stamps[at * _WORD : (at + 1) * _WORD] + value])
+        times = rows["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        self.saw(int(times.max(initial=-1)))
+        keys: list[bytes] = rows["key"].to_pylist()
+        if self.spec.retention_ms is not None:
+            keys = [self._store_key(key) for key in keys]
+        values: list[bytes | None] = rows["value"].to_pylist()
+        entries = [None if value is None else at + value for at, value in zip(stamps(times), values, strict=True)]
+        newest = dict(zip(keys, entries, strict=True))  # of a key, the last record counts
+        self._puts.update((key, entry) for key, entry in newest.items() if entry is not None)
+        self._deletes.update((key, 0) for key, entry in newest.items() if entry is None)
         self.apply(topic_id, offset)
 
     def entries(self) -> Iterator[tuple[bytes, int | None, int, bytes]]:
@@ -272,8 +273,6 @@ class Store:
         return key if self.spec.retention_ms is None else key[_WORD:] + key[:_WORD] + _SEQUENCE
 
     def _store_key(self, key: bytes) -> bytes:
-        if self.spec.retention_ms is None:
-            return key
         end = len(key) - len(_SEQUENCE)
         return key[end - _WORD : end] + key[: end - _WORD]
 
