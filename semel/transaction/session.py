@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,6 +32,7 @@ from semel.read.ranges import NO_END, Range, id_text
 from semel.read.reader import MAX_ROWS, Reader
 from semel.read.start_offsets import Earliest, Latest, resolve
 from semel.steps import SessionStep, reached
+from semel.transaction.session_parts import AssignmentListener, ExpiryWatch
 from semel.transaction.session_producer import SessionProducer
 from semel.transaction.ticket import GroupMetadata
 from semel.wire.api.offsets import committed
@@ -40,7 +41,7 @@ from semel.wire.groups import Assignment, GroupMember
 from semel.wire.metadata import TopicPartition
 from semel.wire.task_assignor import TaskAssignor
 
-__all__ = ["AssignmentListener", "Session"]
+__all__ = ["Session"]
 
 log = logging.getLogger("semel.transaction")
 
@@ -50,16 +51,6 @@ _RESETS: dict[str, Earliest | Latest] = {"earliest": Earliest(), "latest": Lates
 #: What the group answers when it has gone on without this member.
 _NOT_A_MEMBER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
 _ADVICE = "Set the group's offsets where reading is to go on, on purpose, while none of its members runs."
-
-
-class AssignmentListener(Protocol):
-    """Who keeps something beside the partitions that a session reads. Called in the thread that polls."""
-
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Before the first row of these is handed out, once nothing that a predecessor did is open any more."""
-
-    def abandoned(self) -> None:
-        """All that was not committed is gone, and so is the assignment."""
 
 
 class Session:
@@ -104,14 +95,12 @@ class Session:
         self._ready = False
         self._assigned: Assignment | None = None
         self._batches: Generator[pa.RecordBatch | None, None, None] | None = None
-        #: Behind what was handed out, where this transaction begins, and where the group stands.
+        #: Behind what was handed out, and where the group stands.
         self._read: dict[TopicPartition, int] = {}
-        self._began: dict[TopicPartition, int] = {}
         self._stands: dict[TopicPartition, int] = {}
         #: Whether something was handed out or sent since the last commit.
         self._used = False
-        #: Where the group stood when a transaction last timed out.
-        self._expired_at: dict[TopicPartition, int] = {}
+        self._expiries = ExpiryWatch(self._transactional_id)
 
     def __enter__(self) -> Session:
         return self
@@ -178,7 +167,7 @@ class Session:
 
     def _open(self) -> None:
         if not self._ready:
-            self._client.topics(set(self._topics))  # a name that is not there is refused, not waited for
+            self._client.topics(set(self._topics))  # refused where one is not there
             self._producer.take_over()
             self._ready = True
 
@@ -202,7 +191,8 @@ class Session:
         check_ranges(self._client, ranges, fail_on_data_loss=True, advice=_ADVICE)
         if self._listener is not None:
             self._listener.assigned(assigned.partitions)
-        self._assigned, self._read, self._began = assigned, dict(stands), stands
+        self._assigned, self._read = assigned, dict(stands)
+        self._expiries.began(stands)
         reached(SessionStep.POSITIONS_READ, self._transactional_id)
         if ranges:
             reader = Reader(
@@ -219,9 +209,7 @@ class Session:
     def _positions(self, assigned: Assignment) -> dict[TopicPartition, int]:
         """Where the group stands, once nothing is pending there any more: a predecessor's commit counts or does not."""
         found = (
-            committed(self._client, self.group, assigned.partitions, require_stable=True)
-            if (assigned.partitions)
-            else {}
+            committed(self._client, self.group, assigned.partitions, require_stable=True) if assigned.partitions else {}
         )
         self._stands = dict(found)
         missing = assigned.partitions - found.keys()
@@ -312,7 +300,7 @@ class Session:
             self._give_up(error)
             raise
         self._stands.update(offsets)
-        self._began.update(offsets)
+        self._expiries.began(offsets)
         reached(SessionStep.COMMITTED, self._transactional_id)
         return True
 
@@ -349,26 +337,11 @@ class Session:
             except SemelError as error:
                 log.warning("session %r: the abort before a rebalance failed: %s", self._transactional_id, error)
 
-    def _warn_of_expiry(self) -> None:
-        """A batch that takes longer than the timeout is aborted each time: that is said, from the second time on."""
-        began = {partition: at for partition, at in self._began.items() if self._read[partition] != at}
-        if began and began == self._expired_at:
-            first, at = min(began.items())
-            log.warning(
-                "session %r: the transaction that begins at offset %d of %s-%d has timed out again. Nothing of it is"
-                " visible, and its rows are handed out once more. Commit more often, take fewer rows at a time"
-                " (max_poll_records), or raise transaction.timeout.ms.",
-                self._transactional_id,
-                at,
-                *first,
-            )
-        self._expired_at = began
-
     def _lost(self, error: AbortAndRetry) -> None:
         """The transaction was aborted: begin again where the group stands."""
         self._used = True
         if error.tag == "EXPIRED":
-            self._warn_of_expiry()
+            self._expiries.expired(self._read)
         self._abandon(error.message)
         if error.tag == "FENCED_INSTANCE_ID":
             raise Fenced(
@@ -403,7 +376,8 @@ class Session:
 
     def _forget(self) -> None:
         self._assigned = self._batches = None
-        self._read, self._began, self._stands, self._used = {}, {}, {}, False
+        self._read, self._stands, self._used = {}, {}, False
+        self._expiries.forget()
 
     def close(self) -> None:
         """Abort what was not committed, and leave the group (a static member stays until its session times out)."""
