@@ -8,7 +8,7 @@
     runs contenders in turn, A B, B A, A B, after one uncounted round
 ``figures``
     a comparison: the ratio of each pair, its median and range, target and aim
-``sinks``, ``sources``, ``micro_batches``, ``recovery``
+``sinks``, ``sources``, ``micro_batches``, ``recovery``, ``streams``
     the workloads
 ``pipeline``
     the driver program that ``recovery`` kills

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import machine, micro_batches, outbox, plot, report, rows, sinks, sources
+from bench import machine, micro_batches, outbox, plot, report, rows, sinks, sources, streams
 from bench.figures import Figure
 from bench.recovery import Recovery
 from bench.rig import PARTITIONS, Rig
@@ -32,11 +32,13 @@ class Work(StrEnum):
     BATCHES = "micro-batches"
     RECOVERY = "recovery"
     OUTBOX = "outbox"
+    STREAMS = "streams"
 
 
 def main(
     sink_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a sink writes.")] = 4_000_000,
     source_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a source reads.")] = 8_000_000,
+    streams_rows: Annotated[int, typer.Option(min=1_000, help="Records that each run of streams counts.")] = 1_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="Counted rounds; one more is not counted.")] = _KEPT_ROUNDS,
     warm_up: Annotated[
         bool, typer.Option(help="Without the round that is not counted, the figures mean little.")
@@ -77,6 +79,7 @@ def main(
             Work.BATCHES: lambda: micro_batches.measure(rig, partitions or _PARTITIONS, batches, numbers),
             Work.RECOVERY: lambda: recovery.measure(rig, numbers),
             Work.OUTBOX: lambda: outbox.measure(rig, units, numbers),
+            Work.STREAMS: lambda: streams.measure(rig, streams_rows, numbers),
         }
         figures = [figure for work, measure in measures.items() if work in (only or list(Work)) for figure in measure()]
     facts["taken by the host"] = str(steal)
@@ -88,7 +91,7 @@ def main(
         return
     document = document or _DOCUMENT
     size = {
-        "rows": f"{sink_rows:,} a run of a sink, {source_rows:,} of a source",
+        "rows": f"{sink_rows:,} a run of a sink, {source_rows:,} of a source, {streams_rows:,} of streams",
         "a row": f"a value of {rows.SIZE} bytes, and one of {rows.KEYS:,} keys where it has one; {PARTITIONS}"
         " partitions",
         "pairs": f"{rounds}, after one that is not counted" if warm_up else f"{rounds}",

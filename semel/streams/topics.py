@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, DataLoss
-from semel.streams.state.store import StoreSpec
 from semel.streams.topology import SubTopology, Topology
 from semel.wire.api import topics
 from semel.wire.api.offsets import committed, committed_topics
@@ -27,7 +26,6 @@ _REPARTITION = {
     "segment.bytes": "52428800",
 }
 _CHANGELOG = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def _make(client: Client, topology: Topology, parts: list[SubTopology], plan: Pl
     }
     for part in parts:
         tasks = max(plan.partitions[topology.topic(source)] for source in part.sources)
-        wanted.update({topology.changelog(spec.name): (tasks, _settings(spec)) for spec in part.stores})
+        wanted.update({topology.changelog(spec.name): (tasks, _CHANGELOG) for spec in part.stores})
     there = client.existing(wanted.keys())
     for topic, (count, _) in wanted.items():
         if topic in there and len(there[topic].partitions) != count:
@@ -83,12 +81,6 @@ def _make(client: Client, topology: Topology, parts: list[SubTopology], plan: Pl
         count, settings = wanted[topic]
         if topics.create(client, topic, partitions=count, replication=replication, config=settings):
             log.info("created %s with %d partitions", topic, count)
-
-
-def _settings(spec: StoreSpec) -> dict[str, str]:
-    if spec.retention_ms is None:
-        return _CHANGELOG
-    return {**_CHANGELOG, "cleanup.policy": "compact,delete", "retention.ms": str(spec.retention_ms + _DAY_MS)}
 
 
 def _check_new(client: Client, topology: Topology, plan: Plan, missing: list[str]) -> None:

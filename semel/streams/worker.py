@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from semel.transaction.session import Session
 from semel.wire.api.topics import delete_records
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
+from semel.wire.task_assignor import TaskAssignor
 
 __all__ = ["Worker"]
 
@@ -78,9 +79,20 @@ class Worker:
             session_timeout_ms=settings.session_timeout_ms,
             max_poll_interval_ms=settings.max_poll_interval_ms,
             max_poll_records=settings.max_poll_records,
-            assignors=("range",),  # a task's partitions of all its topics come to one member
+            assignors=(self._assignor(),),
             listener=self,
         )
+
+    def _assignor(self) -> TaskAssignor:
+        parts = {part.number: part for part in self._plan.parts.values()}
+        topics = [[self._topology.topic(source) for source in parts[number].sources] for number in sorted(parts)]
+        return TaskAssignor(topics, self._held)
+
+    def _held(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """The tasks that it works on, and those that it has a folder of."""
+        folder = self._settings.state_dir / self._topology.application_id
+        there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return _task_ids(task.id for task in self.tasks), _task_ids(there)
 
     @classmethod
     def run(cls, app: App, stop: threading.Event) -> None:
@@ -267,6 +279,11 @@ class Worker:
         finally:
             self.abandoned()
             self._client.close()
+
+
+def _task_ids(names: Iterable[str]) -> list[tuple[int, int]]:
+    found = (name.split("_") for name in sorted(names))
+    return [(int(pair[0]), int(pair[1])) for pair in found if len(pair) == 2 and all(map(str.isdecimal, pair))]
 
 
 def store_folder(settings: Settings, application_id: str, task: str, store: str) -> Path:

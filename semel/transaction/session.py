@@ -32,12 +32,14 @@ from semel.read.ranges import NO_END, Range, id_text
 from semel.read.reader import MAX_ROWS
 from semel.read.start_offsets import Earliest, Latest
 from semel.steps import SessionStep, reached
+from semel.transaction.session_expiry import ExpiryWatch
 from semel.transaction.session_producer import SessionProducer
 from semel.transaction.session_reader import ADVICE, SessionReader, read_positions
 from semel.transaction.ticket import GroupMetadata
 from semel.wire.client import Client
 from semel.wire.groups import Assignment, GroupMember
 from semel.wire.metadata import TopicPartition
+from semel.wire.task_assignor import TaskAssignor
 
 __all__ = ["AssignmentListener", "Session"]
 
@@ -76,7 +78,7 @@ class Session:
         max_poll_interval_ms: int = 300_000,
         headers: bool = False,
         max_poll_records: int = MAX_ROWS,
-        assignors: Sequence[str] = ("range", "roundrobin"),
+        assignors: Sequence[str | TaskAssignor] = ("range", "roundrobin"),
         listener: AssignmentListener | None = None,
     ) -> None:
         _check(group, topics, auto_offset_reset)
@@ -102,13 +104,11 @@ class Session:
         self._ready = False
         self._assigned: Assignment | None = None
         self._reader: SessionReader | None = None
-        #: Where this transaction begins, and where the group stands.
-        self._began: dict[TopicPartition, int] = {}
+        #: Where the group stands.
         self._stands: dict[TopicPartition, int] = {}
         #: Whether something was handed out or sent since the last commit.
         self._used = False
-        #: Where the group stood when a transaction last timed out.
-        self._expired_at: dict[TopicPartition, int] = {}
+        self._expiries = ExpiryWatch(self._transactional_id)
 
     def __enter__(self) -> Session:
         return self
@@ -177,7 +177,7 @@ class Session:
 
     def _open(self) -> None:
         if not self._ready:
-            self._client.topics(set(self._topics))  # a name that is not there is refused, not waited for
+            self._client.topics(set(self._topics))  # refused where one is not there
             self._producer.take_over()
             self._ready = True
 
@@ -202,7 +202,8 @@ class Session:
         check_ranges(self._client, ranges, fail_on_data_loss=True, advice=ADVICE)
         if self._listener is not None:
             self._listener.assigned(assigned.partitions)
-        self._assigned, self._began = assigned, starts
+        self._assigned = assigned
+        self._expiries.began(starts)
         reached(SessionStep.POSITIONS_READ, self._transactional_id)
         self._reader = SessionReader(self._client, ranges, headers=self._headers, max_rows=self._max_rows)
         if self._reset is _RESETS["latest"]:
@@ -278,7 +279,7 @@ class Session:
             self._give_up(error)
             raise
         self._stands.update(offsets)
-        self._began.update(offsets)
+        self._expiries.began(offsets)
         reached(SessionStep.COMMITTED, self._transactional_id)
         return True
 
@@ -315,26 +316,11 @@ class Session:
             except SemelError as error:
                 log.warning("session %r: the abort before a rebalance failed: %s", self._transactional_id, error)
 
-    def _warn_of_expiry(self) -> None:
-        """A batch that takes longer than the timeout is aborted each time: that is said, from the second time on."""
-        began = {partition: at for partition, at in self._began.items() if self._read[partition] != at}
-        if began and began == self._expired_at:
-            first, at = min(began.items())
-            log.warning(
-                "session %r: the transaction that begins at offset %d of %s-%d has timed out again. Nothing of it is"
-                " visible, and its rows are handed out once more. Commit more often, take fewer rows at a time"
-                " (max_poll_records), or raise transaction.timeout.ms.",
-                self._transactional_id,
-                at,
-                *first,
-            )
-        self._expired_at = began
-
     def _lost(self, error: AbortAndRetry) -> None:
         """The transaction was aborted: begin again where the group stands."""
         self._used = True
         if error.tag == "EXPIRED":
-            self._warn_of_expiry()
+            self._expiries.expired(self._read)
         self._abandon(error.message)
         if error.tag == "FENCED_INSTANCE_ID":
             raise Fenced(
@@ -369,7 +355,8 @@ class Session:
 
     def _forget(self) -> None:
         self._assigned = self._reader = None
-        self._began, self._stands, self._used = {}, {}, False
+        self._stands, self._used = {}, False
+        self._expiries.forget()
 
     @property
     def _read(self) -> Mapping[TopicPartition, int]:

@@ -15,6 +15,7 @@
 ``deadline``        how long to repeat, and how long to pause
 ``error_codes``     what each error code asks for: one table
 ``groups``          membership in a consumer group
+``task_assignor``   shares the tasks of streams out among the members, so that they stay where their state is
 ``acl_hints``       which right is missing where a broker refuses for lack of one
 ``api``             one file for each family of requests
 ==================  ==================================================================================================

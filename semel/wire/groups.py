@@ -27,6 +27,7 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, Fenced, Retriable, SemelError, Unsupported
 from semel.wire.metadata import TopicPartition
 from semel.wire.security import tls_context
+from semel.wire.task_assignor import TaskAssignor
 
 __all__ = ["Assignment", "GroupMember"]
 
@@ -67,7 +68,7 @@ class GroupMember:
         instance: str | None,
         session_timeout_ms: int,
         max_poll_interval_ms: int,
-        assignors: Sequence[str] = ("range", "roundrobin"),
+        assignors: Sequence[str | TaskAssignor] = ("range", "roundrobin"),
         on_revoked: Callable[[], None] = lambda: None,
     ) -> None:
         self._topics = sorted(topics)
@@ -81,7 +82,9 @@ class GroupMember:
             "max_poll_interval_ms": max_poll_interval_ms,
             "enable_auto_commit": False,
             "allow_auto_create_topics": False,
-            "partition_assignment_strategy": tuple(_ASSIGNORS[name] for name in assignors),
+            "partition_assignment_strategy": tuple(
+                _ASSIGNORS[one] if isinstance(one, str) else one for one in assignors
+            ),
         }
         self._consumer: Any = None
         self._listener = _Listener(on_revoked)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +76,19 @@ class Rocks:
         except Exception as error:
             raise Damaged(self._folder, error) from None
 
-    def write(
-        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], below: bytes, position: Position | None
-    ) -> None:
+    def keys(self, start: bytes, end: bytes) -> list[bytes]:
+        """The keys from ``start`` to before ``end``."""
+        try:
+            found: Any = self._db.keys(from_key=_ENTRY + start)
+            return [key[1:] for key in takewhile(lambda key: key[1:] < end, found)]
+        except Exception as error:
+            raise Damaged(self._folder, error) from None
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], position: Position | None) -> None:
         """One write batch: after a kill all of it is there, or nothing."""
         from rocksdict import WriteBatch
 
         batch = WriteBatch(raw_mode=True)
-        if below:
-            batch.delete_range(_ENTRY, _ENTRY + below)
         for key, entry in puts:
             batch.put(_ENTRY + key, entry)
         for key in deletes:

@@ -83,10 +83,11 @@ class Backend(Protocol):
     def scan(self) -> Iterator[tuple[bytes, bytes]]:
         """All entries, by key."""
 
-    def write(
-        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], below: bytes, position: Position | None
-    ) -> None:
-        """All of it, or nothing; ``below`` ends the range of keys that are deleted first."""
+    def keys(self, start: bytes, end: bytes) -> list[bytes]:
+        """The keys from ``start`` to before ``end``."""
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], position: Position | None) -> None:
+        """All of it, or nothing."""
 
     def position(self) -> Position | None:
         """What was last written with the entries; None where nothing was."""
@@ -113,12 +114,12 @@ class Memory:
         """All entries, by key."""
         return iter(sorted(self._entries.items()))
 
-    def write(
-        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], below: bytes, position: Position | None
-    ) -> None:
+    def keys(self, start: bytes, end: bytes) -> list[bytes]:
+        """The keys from ``start`` to before ``end``."""
+        return [key for key in self._entries if start <= key < end]
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], position: Position | None) -> None:
         """All of it."""
-        if below:
-            self._entries = {key: entry for key, entry in self._entries.items() if key >= below}
         self._entries.update(puts)
         for key in deletes:
             self._entries.pop(key, None)
@@ -150,6 +151,8 @@ class Store:
         self.stream_time = self._committed_time
         #: Rows that came after their window was closed.
         self.late = 0
+        #: Windows that begin earlier are deleted: by what is committed, and by this transaction.
+        self._expired = self._expiring = b""
 
     @property
     def position(self) -> Position | None:
@@ -190,7 +193,10 @@ class Store:
         self.stream_time = max(self.stream_time, timestamp)
 
     def changes(self) -> pa.Table:
-        """What this transaction has changed, as records of the changelog: columns key, value and timestamp."""
+        """What this transaction has changed, as records of the changelog: columns key, value and timestamp. Windows
+        that are too old are deleted here.
+        """
+        self._expire()
         keys = [*self._puts, *self._deletes]
         entries = list(self._puts.values())
         times = [*(number(entry) for entry in entries), *self._deletes.values()]
@@ -206,26 +212,30 @@ class Store:
 
     def apply(self, topic_id: str, offset: int) -> None:
         """The transaction is committed: its changes and the offset behind them go into the backend, in one write."""
-        self._write(Position(topic_id, offset, self.stream_time, _now()))
-        self._committed_time = self.stream_time
+        position = Position(topic_id, offset, self.stream_time, _now())
+        self._backend.write(self._puts.items(), self._deletes, position)
+        self._puts.clear()
+        self._deletes.clear()
+        self._committed_time, self._expired = self.stream_time, self._expiring
 
     def forget(self) -> None:
         """The transaction is aborted: its changes are as if they had not been."""
         self._puts.clear()
         self._deletes.clear()
-        self.stream_time = self._committed_time
+        self.stream_time, self._expiring = self._committed_time, self._expired
 
     def restore(self, rows: pa.RecordBatch, topic_id: str, offset: int) -> None:
         """Take records of the changelog, up to ``offset``."""
-        times = rows["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
-        stamps = times.to_numpy(zero_copy_only=False).astype(">i8").tobytes()
-        self.saw(int(times.to_numpy(zero_copy_only=False).max(initial=-1)))
-        for at, (key, value) in enumerate(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)):
-            stored = self._store_key(key)
-            if value is None:
-                self.delete(stored, 0)
-            else:
-                self.put([stored], [stamps[at * _WORD : (at + 1) * _WORD] + value])
+        times = rows["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        self.saw(int(times.max(initial=-1)))
+        keys: list[bytes] = rows["key"].to_pylist()
+        if self.spec.retention_ms is not None:
+            keys = [self._store_key(key) for key in keys]
+        values: list[bytes | None] = rows["value"].to_pylist()
+        entries = [None if value is None else at + value for at, value in zip(stamps(times), values, strict=True)]
+        newest = dict(zip(keys, entries, strict=True))  # of a key, the last record counts
+        self._puts.update((key, entry) for key, entry in newest.items() if entry is not None)
+        self._deletes.update((key, 0) for key, entry in newest.items() if entry is None)
         self.apply(topic_id, offset)
 
     def entries(self) -> Iterator[tuple[bytes, int | None, int, bytes]]:
@@ -241,26 +251,28 @@ class Store:
         self.forget()
         self._backend.clear()
         self._committed_time = self.stream_time = -1
+        self._expired = self._expiring = b""
 
     def close(self) -> None:
         """Let go of the backend. What was not committed is forgotten."""
         self.forget()
         self._backend.close()
 
-    def _write(self, position: Position) -> None:
-        below = b""
-        if self.spec.retention_ms is not None and position.stream_time > self.spec.retention_ms:
-            below = int(position.stream_time - self.spec.retention_ms).to_bytes(_WORD, "big")
-        self._backend.write(self._puts.items(), self._deletes, below, position)
-        self._puts.clear()
-        self._deletes.clear()
+    def _expire(self) -> None:
+        """Delete windows that are older than the retention. They are deleted in the changelog, too, which is compacted:
+        left to the brokers' clock, windows of old data would go at once.
+        """
+        if self.spec.retention_ms is None or self.stream_time <= self.spec.retention_ms:
+            return
+        end = int(self.stream_time - self.spec.retention_ms).to_bytes(_WORD, "big")
+        for key in self._backend.keys(self._expired, end):
+            self.delete(key, self.stream_time)
+        self._expiring = end
 
     def _record_key(self, key: bytes) -> bytes:
         return key if self.spec.retention_ms is None else key[_WORD:] + key[:_WORD] + _SEQUENCE
 
     def _store_key(self, key: bytes) -> bytes:
-        if self.spec.retention_ms is None:
-            return key
         end = len(key) - len(_SEQUENCE)
         return key[end - _WORD : end] + key[: end - _WORD]
 

@@ -1,4 +1,6 @@
-"""A worker of streams: counts the words of a topic behind a repartition topic, until all of it is counted."""
+"""A worker of streams: counts the words of a topic behind a repartition topic, and in windows, until all of it is
+counted.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,20 @@ from dataclasses import dataclass
 
 from semel.config import ClientConfig
 from semel.read.data_loss import newest_ends
-from semel.streams import App
+from semel.steps import Step, reached
+from semel.streams import App, windows
 from semel.streams.state.store import Store
 from semel.streams.worker import Worker
 from semel.wire.api.offsets import committed
 from semel.wire.client import Client
 
 PARTITIONS = 4
+
+
+class ControlStep(Step):
+    """The step of the mistake."""
+
+    STORED_EARLY = "stored_early"
 
 
 @dataclass(frozen=True)
@@ -40,14 +49,15 @@ class StreamsJob:
                 "bootstrap.servers": self.servers,
                 "transaction.timeout.ms": 2_000,
                 "session.timeout.ms": 2_000,
-                "commit.interval.ms": 20,
+                "commit.interval.ms": 5,
                 "max.poll.records": self.chunk,
                 "state.dir": self.state_dir,
                 **({"group.instance.id": self.instance} if self.instance else {}),
             },
         )
-        words = app.stream(self.source, value="string")
+        words = app.stream(self.source, key="string", value="string")
         words.group_by("value").count("counts").to_stream().to(self.target)
+        words.group_by_key().windowed(windows.hopping(20, 10, grace=5)).count("windows")
         return app
 
     @property
@@ -93,6 +103,7 @@ def _store_early() -> None:
         kept = dict(store._puts)
         store.apply(there.topic_id if there else "", there.offset if there else 0)
         store._puts.update(kept)
+        reached(ControlStep.STORED_EARLY)
         return made
 
     Store.changes = changes  # type: ignore[assignment,method-assign]

@@ -1,0 +1,100 @@
+"""Shares tasks out among the members of a group so that they stay where their state is.
+
+A task is one partition of each topic of a sub-topology. Each member says which tasks it has been working on, and which
+it has state of. Each gets as many as the others, those that it worked on first. All members must offer this assignor:
+it is for the workers of one application of streams.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+from semel.strict_json import read_object, write_object
+
+__all__ = ["TaskAssignor", "share_out"]
+
+Task = tuple[int, int]
+#: Of one member: the tasks that it has been working on, then those that it has state of.
+Claims = tuple[Sequence[Task], Sequence[Task]]
+
+
+class TaskAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python ships no types
+    """``topics`` are those of each sub-topology; ``held`` tells, at each rebalance, what this member claims."""
+
+    name = "semel-streams"
+    version = 0
+
+    def __init__(self, topics: Sequence[Sequence[str]], held: Callable[[], Claims]) -> None:
+        self._topics = topics
+        self._held = held
+
+    def metadata(self, topics: Collection[str]) -> Any:
+        """What this member says when it joins."""
+        running, stored = self._held()
+        claims = write_object({"v": 1, "running": [list(task) for task in running], "stored": list(map(list, stored))})
+        return ConsumerProtocolSubscription(self.version, sorted(topics), claims)
+
+    def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, Any]:
+        """The partitions of each member. Called in the group's leader."""
+        counts = [max(len(cluster.partitions_for_topic(name) or ()) for name in names) for names in self._topics]
+        claims = {member.member_id: _read(member.metadata.user_data) for member in members}
+        order = [
+            member.member_id
+            for member in sorted(members, key=lambda one: (one.group_instance_id or "~", one.member_id))
+        ]
+        given: dict[str, dict[str, list[int]]] = {member: defaultdict(list) for member in order}
+        for member, tasks in share_out(counts, {member: claims[member] for member in order}).items():
+            for part, index in tasks:
+                for topic in self._topics[part]:
+                    if index in (cluster.partitions_for_topic(topic) or ()):
+                        given[member][topic].append(index)
+        return {
+            member: ConsumerProtocolAssignment(
+                self.version, sorted((topic, sorted(indexes)) for topic, indexes in topics.items()), b""
+            )
+            for member, topics in given.items()
+        }
+
+    def on_assignment(self, assignment: Any, generation: Any) -> None:
+        """Nothing to keep: the tasks say what they are."""
+
+
+def share_out(counts: Sequence[int], claims: Mapping[str, Claims]) -> dict[str, list[Task]]:
+    """The tasks of each member: of each sub-topology, none has two more than another."""
+    found: dict[str, list[Task]] = {member: [] for member in claims}
+    for part, count in enumerate(counts):
+        least, extra = divmod(count, len(claims))
+        free = {(part, index) for index in range(count)}
+        got = dict.fromkeys(claims, 0)
+
+        def take(member: str, tasks: Iterable[Task], most: int) -> None:
+            for task in tasks:
+                if task in free and got[member] < most:  # noqa: B023  # it does not outlive the turn
+                    free.remove(task)  # noqa: B023
+                    got[member] += 1  # noqa: B023
+                    found[member].append(task)
+
+        for most in (least, least + 1):
+            for kind in (0, 1):
+                for member in sorted(claims, key=lambda one: len(found[one])):
+                    if most == least or sum(number > least for number in got.values()) < extra:
+                        take(member, claims[member][kind], most)
+        for task in sorted(free):
+            member = min(claims, key=lambda one: (got[one], len(found[one])))
+            take(member, [task], least + 1)
+    return found
+
+
+def _read(data: bytes | None) -> Claims:
+    """What a member claims; nothing where it cannot be read: it then gets what is left."""
+    try:
+        row = read_object(bytes(data or b""))
+        running, stored = ([(int(part), int(index)) for part, index in row[name]] for name in ("running", "stored"))
+    except (ValueError, KeyError, TypeError):
+        return (), ()
+    return running, stored

@@ -1,0 +1,119 @@
+"""Stores in memory and on RocksDB: changes are seen by their transaction at once, by others once they are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from semel.errors import ConfigError
+from semel.streams.rows import timestamps
+from semel.streams.state.rocks import Damaged, Rocks
+from semel.streams.state.store import Backend, Memory, Position, Store, StoreSpec
+
+DAY = 86_400_000
+Open = Callable[[], Backend]
+
+
+@pytest.fixture(params=["memory", "rocks"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    return Memory() if request.param == "memory" else Rocks(tmp_path / "store")
+
+
+def entry(time: int, value: bytes) -> bytes:
+    return time.to_bytes(8, "big") + value
+
+
+def test_changes_are_beside_what_is_committed(backend: Backend) -> None:
+    store = Store(StoreSpec("s"), backend)
+    store.put([b"a", b"b"], [entry(1, b"x"), entry(2, b"y")])
+    assert store.get([b"a", b"c", b"b"]) == [entry(1, b"x"), None, entry(2, b"y")]
+    assert backend.get([b"a"]) == [None]
+    store.apply("id", 7)
+    assert backend.get([b"a"]) == [entry(1, b"x")]
+    assert store.position is not None
+    assert (store.position.topic_id, store.position.offset) == ("id", 7)
+    store.delete(b"a", 3)
+    store.put([b"b"], [entry(4, b"z")])
+    assert store.get([b"a", b"b"]) == [None, entry(4, b"z")]
+    assert store.changes().drop_columns(["timestamp"]).to_pylist() == [
+        {"key": b"b", "value": b"z"},
+        {"key": b"a", "value": None},
+    ]
+    store.forget()
+    assert store.get([b"a", b"b"]) == [entry(1, b"x"), entry(2, b"y")]
+    assert store.changed == 0
+
+
+def test_what_is_restored_is_what_was_written(backend: Backend) -> None:
+    store = Store(StoreSpec("s", DAY), backend)
+    begin = (DAY * 3).to_bytes(8, "big")
+    store.put([begin + b"a", begin + b"b"], [entry(DAY * 3 + 5, b"1"), entry(DAY * 3 + 9, b"2")])
+    store.saw(DAY * 3 + 9)
+    changes = store.changes()
+    other = Store(StoreSpec("s", DAY), Memory())
+    (batch,) = changes.combine_chunks().to_batches()
+    other.restore(batch, "id", 2)
+    store.apply("id", 2)
+    assert (
+        list(other.entries())
+        == list(store.entries())
+        == [
+            (b"a", DAY * 3, DAY * 3 + 5, b"1"),
+            (b"b", DAY * 3, DAY * 3 + 9, b"2"),
+        ]
+    )
+    assert other.stream_time == DAY * 3 + 9
+    gone = {"key": batch["key"][:1], "value": pa.nulls(1, pa.binary()), "timestamp": timestamps([1])}
+    other.restore(pa.RecordBatch.from_pydict(gone), "id", 3)
+    assert [key for key, *_ in other.entries()] == [b"b"]
+
+
+def test_old_windows_are_deleted_in_store_and_changelog(backend: Backend) -> None:
+    store = Store(StoreSpec("s", DAY), backend)
+
+    def window(begin: int) -> bytes:
+        store.saw(begin + 1)
+        store.put([begin.to_bytes(8, "big") + b"a"], [entry(begin + 1, b"1")])
+        return b"a" + begin.to_bytes(8, "big") + bytes(4)
+
+    first = window(1000)
+    window(2000)
+    store.changes()
+    store.apply("id", 1)
+    third = window(DAY + 1500)
+    changes = dict(zip(*(store.changes()[name].to_pylist() for name in ("key", "value")), strict=True))
+    assert changes == {third: b"1", first: None}
+    store.forget()
+    third = window(DAY + 1500)
+    assert store.changes().num_rows == 2
+    store.apply("id", 3)
+    assert [begin for _, begin, _, _ in store.entries()] == [2000, DAY + 1500]
+
+
+def test_stream_time_of_an_aborted_transaction_is_forgotten(backend: Backend) -> None:
+    store = Store(StoreSpec("s"), backend)
+    store.saw(5)
+    store.apply("id", 1)
+    store.saw(9)
+    store.forget()
+    assert store.stream_time == 5
+    assert Store(StoreSpec("s"), backend).stream_time == 5
+
+
+def test_a_folder_that_is_open_or_damaged_is_named(tmp_path: Path) -> None:
+    store = Rocks(tmp_path / "store")
+    store.write([(b"a", entry(1, b"x"))], [], Position("id", 1, 1, 1))
+    with pytest.raises(ConfigError, match=r"state\.dir"):
+        Rocks(tmp_path / "store")
+    store.close()
+    again = Rocks(tmp_path / "store")
+    assert list(again.scan()) == [(b"a", entry(1, b"x"))]
+    again.clear()
+    assert (list(again.scan()), again.position()) == ([], None)
+    again.close()
+    (tmp_path / "store" / "CURRENT").write_bytes(b"nonsense")
+    with pytest.raises(Damaged):
+        Rocks(tmp_path / "store")
