@@ -164,6 +164,7 @@ def test_a_task_whose_transactions_expire_again_and_again_fails(place: Place) ->
     assert arrived(place.servers, place.topic) == 0
 
 
+@pytest.mark.exhaustive  # its sample is tests/unit/connect/test_transforms.py
 def test_json_transformations_and_dead_letters(place: Place) -> None:
     dead = topics.create(place.servers, f"{place.topic}-dead")
     kept = topics.create(place.servers, f"kept-{place.topic}")

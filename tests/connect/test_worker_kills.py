@@ -24,7 +24,6 @@ from tests.waiting import wait_for
 
 ROWS = 1_500
 LOCAL = SparkCluster("local[8,4]")
-SAMPLE = HerderStep.PREDECESSORS_FENCED
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,8 @@ def _setting(kafka: Sandbox, folder: Path, name: str) -> Setting:
     return Setting(name, [*SEMEL, "connect", str(file)], rest, config)
 
 
-@pytest.mark.parametrize(
-    "step", [step if step is SAMPLE else pytest.param(step, marks=pytest.mark.exhaustive) for step in HerderStep]
-)
+@pytest.mark.exhaustive  # its sample is test_kills.py: a worker is killed there, and goes on with what is stored
+@pytest.mark.parametrize("step", HerderStep)
 def test_the_worker_is_killed_in_a_reconfiguration(kafka: Sandbox, tmp_path: Path, step: HerderStep) -> None:
     setting = _setting(kafka, tmp_path, f"killed-{step.value}")
     plan = CrashPlan(tmp_path / "plan", CrashPoint(step, 2))
