@@ -49,7 +49,13 @@ def test_the_bench_measures_and_keeps_it(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     kept = document.read_text()
-    for work in ("sink, free rows", "sink, free rows, TLS", "source, TLS", "micro-batch, 4 partitions", "outbox, units of 100 rows"):
+    for work in (
+        "sink, free rows",
+        "sink, free rows, TLS",
+        "source, TLS",
+        "micro-batch, 4 partitions",
+        "outbox, units of 100 rows",
+    ):
         assert f"| {work} |" in kept
     assert kept.startswith("prose\n")
     assert document.with_suffix(".png").exists()
