@@ -19,6 +19,7 @@ from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import TwoPhaseProducer
 from semel.wire.api.describe_transactions import TransactionDescription, describe, list_transactions
 from semel.wire.api.offsets import LATEST, list_offsets
+from tests.coordinator import wait_until_ended
 from tests.kafka.support.other_client import delete_records
 from tests.kafka.support.truncate_log import cut_log
 from tests.topics import create
@@ -102,6 +103,7 @@ def test_how_it_ended_is_told_by_the_log_once_its_id_was_used_again(
                 txn.send(topic, ROWS)
                 ends.append(txn.prepare())
             (cluster.commit if commit else cluster.abort)(ends[-1])
+            wait_until_ended(brokers.bootstrap_servers, ends[-1].transactional_id)  # before that, another id is taken
         with producer.transaction() as txn:
             txn.send(topic, ROWS)
             last = txn.prepare()
@@ -317,7 +319,9 @@ def test_rows_and_markers_that_are_gone_are_no_reason_to_wait(
 ) -> None:
     """The coordinator knows a later transaction of that id, and the log nothing: calling again would not help."""
     with cluster.producer(topic, two_phase=True) as producer:
-        old, new = (prepare_with(producer, cluster, topic) for _ in range(2))
+        old = prepare_with(producer, cluster, topic)
+        wait_until_ended(brokers.bootstrap_servers, old.transactional_id)  # before that, another id is taken
+        new = prepare_with(producer, cluster, topic)
     assert old.transactional_id == new.transactional_id
     ends = list_offsets(cluster._client, dict.fromkeys(old.rows, LATEST), read_committed=True)
     for (name, index), end in ends.items():
