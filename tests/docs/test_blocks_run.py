@@ -46,9 +46,9 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StreamingQuery, "awaitTermination", end)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def kafka() -> Iterator[Sandbox]:
-    """One of their own: the pages name their topics as readers would, and so do others."""
+    """One for each page: they name their topics as readers would, several of them alike."""
     with Sandbox.start() as started:
         yield started
 
