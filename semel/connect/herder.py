@@ -209,17 +209,13 @@ class Herder:
         Raises :class:`ConfigError` unless the connector is stopped, and for what its class refuses.
         """
         config = self._config_of(name)
-        if self._store.now.targets.get(name) != STOPPED or self._store.now.tasks.get(name):
-            raise ConfigError(
-                "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the"
-                f" specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint.",
-                tag="NOT_STOPPED",
-            )
+        self._check_stopped(name)
         examination = self.examine(config)
         if examination.problems:
             raise examination.problems[0].error(name)
         made = examination.config
         with self._lifecycle.quiet(name), Client(ClientConfig.parse(self.config.producer)) as client:
+            self._check_stopped(name)  # it may have been resumed while this waited
             if self.config.exactly_once and name in self._store.now.pending:
                 self._fence(name)
             store = self._offset_store(client, name)
@@ -231,6 +227,14 @@ class Herder:
             if wanted:
                 self._write_offsets(client, name, store, wanted)
         return alone
+
+    def _check_stopped(self, name: str) -> None:
+        if self._store.now.targets.get(name) != STOPPED or self._store.now.tasks.get(name):
+            raise ConfigError(
+                "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the"
+                f" specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint.",
+                tag="NOT_STOPPED",
+            )
 
     def _offset_store(self, client: Client, name: str) -> OffsetStore:
         store = OffsetStore(client, self.config.offsets_topic, name)

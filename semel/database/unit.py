@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-from sqlalchemy.orm import Session
+from sqlalchemy import event
+from sqlalchemy.orm import Session, SessionTransaction
 
-from semel.errors import SemelError
+from semel.errors import ConfigError, SemelError
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.unit import Unit
 
@@ -30,6 +31,8 @@ class OutboxUnit:
         self.skipped = skipped
         self._begin = begin
         self._unit: Unit | None = None
+        self._torn = False
+        event.listen(session, "after_soft_rollback", self._rolled_back)
 
     def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
         """Write rows to Kafka, acknowledged when it returns. Columns as for ``Transaction.send``.
@@ -43,8 +46,19 @@ class OutboxUnit:
             self._unit = self._begin()
         self._unit.send(topic, rows)
 
+    def _rolled_back(self, _: Session, ended: SessionTransaction) -> None:
+        """All of the session is undone: what was sent before is not."""
+        self._torn |= ended.parent is None and self._unit is not None
+
     def _prepare(self) -> Prepared | None:
-        """Prepare the Kafka rows. None where there are none."""
+        """Prepare the Kafka rows. None where there are none. Raises :class:`ConfigError` where they are alone."""
+        if self._torn:
+            raise ConfigError(
+                "the session was rolled back after rows were sent to Kafka, so these would be there without their rows"
+                " in the database. Nothing of the unit was written. Run it again; to undo a part of it, use"
+                " session.begin_nested().",
+                tag="UNIT_ROLLED_BACK",
+            )
         prepared = self._unit.prepare() if self._unit is not None else None
         self._unit = None
         return prepared if prepared is not None and prepared.rows else None

@@ -189,6 +189,9 @@ class Session:
         """Commit where partitions begin that have no position, before the first of their batches is written."""
         found = self._partitions().keys() - positions.at.keys()
         if not found:
+            if self._producer.progress is None:  # topics that come from now on are found later
+                with self._producer.transaction() as txn:
+                    txn.commit(positions.begun({}, {}, {}).progress())
             return
         written = {self._partitions()[partition]: partition for partition in found}
         check_no_rows_without_position(self._target, self._config.policy.target, self._topics, written)

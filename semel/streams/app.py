@@ -60,6 +60,11 @@ class Settings:
                     f"{name}={given[name]} is not there yet. Nothing was read. Leave it out, or set it to {only}.",
                     tag="NOT_THERE_YET",
                 )
+        if str(properties.get("isolation.level", "read_committed")) != "read_committed":
+            raise ConfigError(
+                "isolation.level=read_uncommitted would count rows of transactions that are aborted, and again when"
+                " they come for good. Nothing was read. Leave it out."
+            )
         reset = str(given.get("auto.offset.reset", "earliest"))
         if reset not in ("earliest", "latest"):
             raise ConfigError(f"auto.offset.reset={reset} is neither earliest nor latest. Nothing was read. Set one.")

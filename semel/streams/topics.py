@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, DataLoss
+from semel.read.ranges import Range, id_text
+from semel.read.row_presence import hold_rows
 from semel.streams.topology import SubTopology, Topology
 from semel.wire.api import topics
-from semel.wire.api.offsets import committed, committed_topics
+from semel.wire.api.offsets import EARLIEST, LATEST, committed, committed_topics, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
@@ -25,7 +27,11 @@ _REPARTITION = {
     "retention.ms": "-1",
     "segment.bytes": "52428800",
 }
-_CHANGELOG = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+_CHANGELOG = {
+    "cleanup.policy": "compact",
+    "delete.retention.ms": "86400000",  # how long a deletion is there for a store that was away
+    "message.timestamp.type": "CreateTime",
+}
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,46 @@ def prepare(client: Client, topology: Topology, replication: int) -> Plan:
         frozenset(topology.topic(source) for part in parts for source in part.sources if source.internal),
     )
     _make(client, topology, parts, plan, replication)
+    for part in parts:
+        _check_offsets_there(client, topology, part, plan)
     return plan
+
+
+def _check_offsets_there(client: Client, topology: Topology, part: SubTopology, plan: Plan) -> None:
+    """State without offsets of the group, as after their retention, would count what it was made of once more."""
+    names = [topology.topic(source) for source in part.sources]
+    read = [(name, index) for name in names for index in range(plan.partitions[name])]
+    begun = {index for _, index in committed(client, topology.application_id, read, require_stable=True)}
+    changelogs = client.topics({topology.changelog(spec.name) for spec in part.stores}) if part.stores else {}
+    new = [(name, index) for name, topic in changelogs.items() for index in topic.partitions if index not in begun]
+    starts, ends = (
+        list_offsets(client, dict.fromkeys(new, at), read_committed=True) if new else {} for at in (EARLIEST, LATEST)
+    )
+    for name, index in new:
+        first, last = starts[name, index].offset, ends[name, index].offset
+        there = Range(name, id_text(changelogs[name].id), index, first, last)
+        if first < last and hold_rows(client, [there], read_committed=True):
+            raise DataLoss(
+                f"{name}-{index} has state, and group {topology.application_id!r} has no offsets of the input that it"
+                " was made of: they have expired (offsets.retention.minutes), or were deleted. Nothing was read: it"
+                " would be counted twice. Set the group's offsets where reading is to go on, or begin again: `semel"
+                " streams reset`.",
+                tag="OFFSETS_GONE",
+            )
+
+
+def _check_compacted(client: Client, topic: str, settings: Mapping[str, str]) -> None:
+    try:
+        policy = topics.topic_config(client, topic, ["cleanup.policy"]).get("cleanup.policy")
+    except ConfigError as error:
+        log.warning("the cleanup.policy of %s is not checked: %s", topic, error.message)
+        return
+    if settings is _CHANGELOG and policy != "compact":
+        raise ConfigError(
+            f"the changelog {topic} has cleanup.policy={policy}: state would be deleted with time. Nothing was read."
+            " Set it to compact.",
+            tag="INTERNAL_TOPIC",
+        )
 
 
 def _make(client: Client, topology: Topology, parts: list[SubTopology], plan: Plan, replication: int) -> None:
@@ -74,6 +119,8 @@ def _make(client: Client, topology: Topology, parts: list[SubTopology], plan: Pl
                 " another application.id, or begin again: `semel streams reset`.",
                 tag="INTERNAL_TOPIC",
             )
+    for topic in sorted(there):
+        _check_compacted(client, topic, wanted[topic][1])
     missing = sorted(set(wanted) - there.keys())
     if missing:
         _check_new(client, topology, plan, missing)

@@ -80,6 +80,7 @@ class Worker:
             max_poll_interval_ms=settings.max_poll_interval_ms,
             max_poll_records=settings.max_poll_records,
             assignors=(self._assignor(),),
+            from_earliest=self._plan.repartition,  # what is written there before it is read counts
             listener=self,
         )
 
@@ -151,7 +152,11 @@ class Worker:
         if not self._processed:
             return True
         self._send_output()
-        changed = self._send_changes()
+        try:
+            changed = self._send_changes()
+        except Damaged as error:
+            self._throw_away(error)
+            return False
         reached(StreamsStep.CHANGELOG_SENT, self._topology.application_id)
         self._processed = False
         if not self._session.commit():
@@ -185,10 +190,9 @@ class Worker:
         self._rows += records.num_rows
 
     def _send_output(self) -> None:
-        for topic, batches in self._output.items():
+        output, self._output, self._rows = self._output, defaultdict(list), 0
+        for topic, batches in output.items():  # where the transaction is lost, all is forgotten in the middle of this
             self._session.send(topic, pa.Table.from_batches(batches), wait=False)
-        self._output.clear()
-        self._rows = 0
 
     def _send_changes(self) -> dict[TopicPartition, Store]:
         """Write the changes of all stores to their changelogs. Returns the stores that have some."""

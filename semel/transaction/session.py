@@ -79,13 +79,14 @@ class Session:
         headers: bool = False,
         max_poll_records: int = MAX_ROWS,
         assignors: Sequence[str | TaskAssignor] = ("range", "roundrobin"),
+        from_earliest: Collection[str] = (),
         listener: AssignmentListener | None = None,
     ) -> None:
         _check(group, topics, auto_offset_reset)
         self.group = group
         self._client = client
         self._topics = tuple(topics)
-        self._reset = _RESETS[auto_offset_reset]
+        self._reset, self._from_earliest = _RESETS[auto_offset_reset], frozenset(from_earliest)
         self._headers, self._max_rows = headers, max_poll_records
         self._transactional_id = f"{name}-{group_instance_id or uuid.uuid4()}"
         self._producer = SessionProducer(client, self._transactional_id)
@@ -194,7 +195,9 @@ class Session:
             self._begin_reading(now)
 
     def _begin_reading(self, assigned: Assignment) -> None:
-        self._stands, starts = read_positions(self._client, self.group, assigned.partitions, self._reset)
+        self._stands, starts = read_positions(
+            self._client, self.group, assigned.partitions, self._reset, self._from_earliest
+        )
         known = self._client.topics(set(self._topics))
         ranges = [
             Range(topic, id_text(known[topic].id), index, start, NO_END) for (topic, index), start in starts.items()

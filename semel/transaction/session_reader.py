@@ -20,16 +20,23 @@ ADVICE = "Set the group's offsets where reading is to go on, on purpose, while n
 
 
 def read_positions(
-    client: Client, group: str, partitions: Collection[TopicPartition], reset: Earliest | Latest
+    client: Client,
+    group: str,
+    partitions: Collection[TopicPartition],
+    reset: Earliest | Latest,
+    from_earliest: Collection[str] = (),
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Where the group stands, once nothing is pending there any more: a predecessor's commit counts or does not. And
-    where each partition is read from, those included for which the group has nothing.
+    where each partition is read from, those included for which the group has nothing: by ``reset``, but for topics that
+    are read ``from_earliest`` in any case.
     """
     stands = committed(client, group, partitions, require_stable=True) if partitions else {}
     missing = set(partitions) - stands.keys()
     found = dict(stands)
     if missing:
-        found |= resolve(client, missing, reset, read_committed=_reads_committed(client))
+        begun = {partition for partition in missing if partition[0] in from_earliest}
+        found |= resolve(client, missing - begun, reset, read_committed=_reads_committed(client))
+        found |= resolve(client, begun, Earliest(), read_committed=_reads_committed(client))
     return dict(stands), {partition: found[partition] for partition in sorted(partitions)}
 
 

@@ -16,7 +16,7 @@ from semel.connect.api import Setting, SourceBatch, SourceConnector, SourceTask,
 from semel.connect.connectors.datagen import DatagenSource
 from semel.connect.connectors.files import FilesSource
 from semel.connect.connectors.sql import SqlSource
-from semel.errors import ConfigError, Retriable
+from semel.errors import ConfigError, DataLoss, Retriable
 from semel.testing.postgres import Postgres
 from tests.waiting import wait_for
 
@@ -185,6 +185,41 @@ def test_by_time_and_by_query(postgres: Postgres, table: str) -> None:
         assert [row["loud"] for row in by_query.read(3)] == ["new!", "1!", "2!"]
 
 
+def test_rows_of_one_time_are_not_divided(postgres: Postgres, table: str) -> None:
+    """A load in one transaction has one time, and the next batch begins after a time. The control: a batch is smaller
+    than the load.
+    """
+    most = 3
+    reader = _reader(postgres, table, mode="timestamp", timestamp_column_name="at", batch_max_rows=most)
+    with _connected(postgres, autocommit=False) as connection:
+        for number in range(5):
+            connection.execute(f'INSERT INTO "{table}" (text) VALUES (%s)', [str(number)])
+        connection.commit()
+        assert len(reader.read(5)) == 5 > most
+        for number in range(5, 9):
+            connection.execute(f'INSERT INTO "{table}" (text) VALUES (%s)', [str(number)])
+            if number != 6:
+                connection.commit()
+        reader.start()
+        assert sorted(row["text"] for row in reader.read(9)) == [str(number) for number in range(9)]
+
+
+def test_times_are_compared_whatever_the_zone_of_the_server(postgres: Postgres, table: str) -> None:
+    insert = f"INSERT INTO \"{table}\" (text, at) VALUES (%s, timestamptz '2020-01-01 10:00Z' + %s * interval '1 h')"
+    with _connected(postgres) as connection:
+        connection.execute(f'ALTER TABLE "{table}" ALTER COLUMN at TYPE timestamptz')
+        connection.execute("ALTER ROLE postgres SET TimeZone TO 'America/New_York'")
+        try:
+            reader = _reader(postgres, table, mode="timestamp", timestamp_column_name="at")
+            connection.execute(insert, ["first", 0])
+            reader.read(1)
+            connection.execute(insert, ["an hour later", 1])
+            assert [row["text"] for row in reader.read(2)] == ["first", "an hour later"]
+            assert [reader.poll() for _ in range(3)] == [0] * 3, "nothing comes twice"
+        finally:
+            connection.execute("ALTER ROLE postgres RESET TimeZone")
+
+
 def test_sqlite_and_what_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with sqlite3.connect(path) as connection:
@@ -203,6 +238,12 @@ def test_sqlite_and_what_is_refused(tmp_path: Path) -> None:
         Reader(SqlSource(), table_whitelist=["absent"], **config)
     with pytest.raises(ConfigError, match="one of table"):
         Reader(SqlSource(), table_whitelist=[], **config)
+    with pytest.raises(ConfigError, match="SQLite keeps times as texts"):
+        Reader(
+            SqlSource(),
+            table_whitelist=["orders"],
+            **{**config, "mode": "timestamp", "timestamp_column_name": "id"},
+        )
     with pytest.raises(ConfigError, match="needs timestamp"):
         Reader(SqlSource(), table_whitelist=["orders"], **{**config, "mode": "timestamp"})
     with pytest.raises(ConfigError, match=r"connection\.url cannot be used") as refused:
@@ -230,6 +271,28 @@ def test_globs_of_lines_json_and_csv(tmp_path: Path, tasks: int) -> None:
     assert sorted(row["n"] for row in deep.read(8)) == [0, 1, 2, 3, 10, 11, 12, 13]
     lines = Reader(FilesSource(), tasks, files=str(tmp_path / "later.csv"), format="lines", **common)
     assert lines.read(2) == [b"id,name", b"99,c"]
+
+
+def test_texts_of_json_that_look_like_times_stay_texts(tmp_path: Path) -> None:
+    lines = ['{"day":"2024-01-01","in":{"at":["2024-01-01 10:00:00"]}}', '{"day":"2024-01-02"}']
+    (tmp_path / "days.json").write_text("\n".join(lines) + "\n")
+    reader = Reader(FilesSource(), files=str(tmp_path / "*.json"), format="json", topic="t")
+    assert reader.read(2) == [
+        {"day": "2024-01-01", "in": {"at": ["2024-01-01 10:00:00"]}},
+        {"day": "2024-01-02", "in": None},
+    ]
+
+
+def test_a_file_that_was_replaced_while_nothing_ran_is_not_read_from_the_middle_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("one\ntwo\n")
+    reader = Reader(FilesSource(), files=str(path), format="lines", topic="t")
+    reader.read(2)
+    path.unlink()
+    path.write_text("a line that is longer\n")
+    reader.start()
+    with pytest.raises(DataLoss, match="no line ends at byte 8"):
+        reader.poll()
 
 
 def test_generated_records_go_on_where_they_stopped() -> None:

@@ -140,14 +140,36 @@ def test_both_or_neither(place: Place) -> None:
         place.write(outbox, 3, topic="nowhere")
     place.write(outbox, 4)
     with outbox.unit() as unit:  # what the user does with the session decides nothing
-        unit.send(place.topic, pa.table({"value": ["5"]}))
         unit.session.add(Order(topic=place.topic, number=6))
         unit.session.flush()
         unit.session.rollback()
+        unit.send(place.topic, pa.table({"value": ["5"]}))
         unit.session.add(Order(topic=place.topic, number=5))
+        with unit.session.begin_nested() as part:
+            unit.session.add(Order(topic=place.topic, number=7))
+            part.rollback()
         unit.session.commit()
     assert place.both() == [1, 4, 5]
     assert (place.ongoing(), outbox.pending()) == ([], [])
+
+
+def test_a_session_that_is_rolled_back_undoes_both(place: Place) -> None:
+    """As after a flush that failed: the rows of the database are gone, and those of Kafka were sent before."""
+    outbox = place.outbox()
+    place.write(outbox, 1)
+
+    def caught_inside() -> None:
+        with outbox.unit() as unit:
+            unit.send(place.topic, pa.table({"value": ["2"]}))
+            unit.session.add(Order(topic=place.topic, number=1))
+            with pytest.raises(IntegrityError):
+                unit.session.flush()
+            unit.session.rollback()
+
+    with pytest.raises(semel.ConfigError, match="UNIT_ROLLED_BACK"):
+        caught_inside()
+    place.write(outbox, 3)
+    assert place.both() == [1, 3]
 
 
 def test_one_side_alone(place: Place) -> None:

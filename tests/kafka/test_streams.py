@@ -91,6 +91,37 @@ def test_a_window_a_table_and_a_join_on_a_broker(servers: str, name: str, conf: 
     assert ("1", "1") in values(servers, per_minute)[-3:]
 
 
+def test_state_without_offsets_is_not_counted_again(servers: str, name: str, conf: dict[str, object]) -> None:
+    """As after the retention of offsets: from the earliest record on, all would be counted once more."""
+    source, out = create(servers, f"{name}-in", 2), create(servers, f"{name}-out")
+    fill(servers, source, (None, "a", 1), (None, "a", 2))
+    work(counting(name, conf, source, out), lambda: values(servers, out))
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_consumer_groups([name])[name].result(30)
+    with pytest.raises(DataLoss, match=r"OFFSETS_GONE.*would be counted twice"):
+        Worker(counting(name, conf, source, out))
+
+
+def test_a_changelog_that_deletes_with_time_is_refused(servers: str, name: str, conf: dict[str, object]) -> None:
+    source, out = create(servers, f"{name}-in", 2), create(servers, f"{name}-out")
+    create(servers, f"{name}-counts-changelog", 2, cleanup_policy="delete")
+    with pytest.raises(ConfigError, match=r"cleanup.policy=delete: state would be deleted"):
+        Worker(counting(name, conf, source, out))
+
+
+def test_rows_between_sub_topologies_are_read_from_their_beginning(
+    servers: str, name: str, conf: dict[str, object]
+) -> None:
+    """Whatever ``auto.offset.reset`` says: another worker may have written them before this one looks."""
+    source, out = create(servers, f"{name}-in", 2), create(servers, f"{name}-out")
+    app = counting(name, {**conf, "auto.offset.reset": "latest"}, source, out)
+    with Worker(app) as worker:
+        (between,) = worker._plan.repartition
+        fill(servers, between, ("a", "a", 1))
+        wait_for(lambda: not worker.step() and values(servers, out), "the count", 60)
+    assert values(servers, out) == [("a", "1")]
+
+
 def test_what_does_not_fit_is_refused_before_anything_is_read(servers: str, name: str, conf: dict[str, object]) -> None:
     two, three, out = (
         create(servers, f"{name}-two", 2),

@@ -136,6 +136,9 @@ class FileStreamSourceTask(SourceTask):
                 " executors can read.",
                 tag="FILE_UNREADABLE",
             ) from error
+        before = os.pread(self._file, 1, self._position - 1) if self._position else b""
+        if before and before not in b"\r\n":
+            raise self._lost("FILE_REPLACED", f"no line ends at byte {self._position}, up to which it was read")
         return True
 
     def _check_not_replaced(self) -> None:

@@ -115,7 +115,7 @@ class FilesSourceTask(SourceTask):
                 return SourceBatch(batch.topic, batch.table.slice(0, 0), batch.partition, batch.offset)
         try:
             data = io.BytesIO(b"\n".join(lines) + b"\n")
-            table = pajson.read_json(data) if kind == "json" else _csv(data, self._headers[path])
+            table = _json(data) if kind == "json" else _csv(data, self._headers[path])
         except pa.ArrowInvalid as error:
             raise ConfigError(
                 f"a line of {path} before byte {(batch.offset or {})['position']} is not {kind}: {error}. Nothing of it"
@@ -131,6 +131,24 @@ class FilesSourceTask(SourceTask):
 def _header(path: str) -> list[str]:
     with Path(path).open("rb") as file:
         return [str(name) for name in pacsv.read_csv(io.BytesIO(file.readline().rstrip(b"\r\n") + b"\n")).schema.names]
+
+
+def _json(data: io.BytesIO) -> pa.Table:
+    """Texts stay texts: Arrow makes a time of each that looks like one, unless another of its batch does not."""
+    table = pajson.read_json(data)
+    texts = pa.schema([field.with_type(_without_times(field.type)) for field in table.schema])
+    if texts.equals(table.schema):
+        return table
+    data.seek(0)
+    return pajson.read_json(data, parse_options=pajson.ParseOptions(explicit_schema=texts))
+
+
+def _without_times(kind: Any) -> Any:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
 def _csv(data: io.BytesIO, names: list[str]) -> pa.Table:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from semel.errors import ConfigError, DataLoss
+from semel.errors import ConfigError, DataLoss, Retriable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -56,13 +56,28 @@ def open_engine(config: Mapping[str, Any]) -> Engine:
             url = url.set(username=config["connection.user"])
         if config["connection.password"]:
             url = url.set(password=config["connection.password"])
-        return sa.create_engine(url, pool_pre_ping=True, pool_size=1)
+        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=1)
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         raise ConfigError(  # the text may hold a password
             f"connection.url cannot be used: {type(error).__name__}. {_NOTHING} Write it as SQLAlchemy does:"
             " postgresql://host:5432/database.",
             tag="DATABASE",
         ) from None
+    if engine.dialect.name == "postgresql":
+        sa.event.listen(engine, "connect", _in_utc)
+    elif engine.dialect.name == "sqlite" and config["mode"].lower() != "incrementing":
+        raise ConfigError(
+            f"SQLite keeps times as texts of several forms, which do not compare as times. {_NOTHING} Use"
+            " mode=incrementing.",
+            tag="TIMESTAMP",
+        )
+    return engine
+
+
+def _in_utc(connection: Any, _: object) -> None:
+    """Compare as UTC, in which offsets are kept: by the server's zone rows would be passed over, or come again."""
+    connection.execute("SET TIME ZONE 'UTC'")
+    connection.commit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +236,26 @@ class Reading:
             clause = self.source.clause()
             statement = sa.select(sa.text("*")).select_from(clause)
             statement = statement.where(*self._bounds(clause)).order_by(*clause.c)
-            found = connection.execute(statement.limit(self._config["batch.max.rows"]))
+            most = self._config["batch.max.rows"]
+            found = connection.execute(statement.limit(most))
             names, rows = list(found.keys()), list(found.fetchall())
-        if self._careful and len(rows) < self._config["batch.max.rows"]:
+            if self._timed and not self._counted and len(rows) == most:
+                rows = self._whole_moments(
+                    connection, lambda moment: statement.where(clause.c[0] == moment), names, rows
+                )
+        if self._careful and len(rows) < most:
             self._horizon = None  # all up to it is read
         return names, rows
+
+    def _whole_moments(
+        self, connection: Connection, whole: Callable[[Any], Any], names: Sequence[str], rows: list[Any]
+    ) -> list[Any]:
+        """The rows, without a last time of which more may come: the next batch begins after a time, and would pass
+        them over. Where all have one time, all rows of it, by the statement that ``whole`` makes.
+        """
+        times = [self._value(dict(zip(names, row, strict=True)), self._config["timestamp.column.name"]) for row in rows]
+        kept = [row for row, moment in zip(rows, times, strict=True) if moment != times[-1]]
+        return kept or list(connection.execute(whole(times[-1])).fetchall())
 
     def advance(self, names: Sequence[str], rows: Sequence[Any]) -> dict[str, int]:
         """Go on behind these rows: their offset."""
@@ -263,6 +293,12 @@ class Reading:
     def _writers(self, connection: Connection) -> set[str]:
         import sqlalchemy as sa
 
+        if connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar():
+            raise Retriable(
+                f"the database of {self.source.title} is a replica now, which does not see who writes. Nothing more was"
+                " read. Have connection.url lead to the primary.",
+                tag="LATE_ROWS",
+            )
         found = connection.execute(sa.text(_WRITERS), {"name": self.source._quoted})
         return {str(row[0]) for row in found}
 

@@ -93,6 +93,6 @@ def _read(client: Client, ranges: list[Range], stores: Mapping[TopicPartition, S
                 for batch, position in rows.decode(headers=False, max_rows=_BATCH):
                     store.restore(batch, ids[topic], position)
                     count += batch.num_rows
-                if store.position is None or store.position.offset < rows.end:
-                    store.apply(ids[topic], rows.end)  # behind markers and aborted rows
+    for one in ranges:
+        stores[one.topic_partition].apply(one.topic_id, one.end)  # also behind markers and aborted rows
     return count

@@ -50,7 +50,7 @@ class Rocks:
         try:
             self._db = Rdict(str(folder), self._options)
         except Exception as error:
-            if "lock" in str(error).lower():
+            if any(said in str(error) for said in ("lock hold by", "While lock file")):
                 raise ConfigError(
                     f"another process has the store {folder} open. Nothing was read. Give each worker a state.dir of"
                     " its own, or wait until the other one has ended.",

@@ -212,11 +212,7 @@ class Store:
 
     def apply(self, topic_id: str, offset: int) -> None:
         """The transaction is committed: its changes and the offset behind them go into the backend, in one write."""
-        position = Position(topic_id, offset, self.stream_time, _now())
-        self._backend.write(self._puts.items(), self._deletes, position)
-        self._puts.clear()
-        self._deletes.clear()
-        self._committed_time, self._expired = self.stream_time, self._expiring
+        self._write(Position(topic_id, offset, self.stream_time, _now()))
 
     def forget(self) -> None:
         """The transaction is aborted: its changes are as if they had not been."""
@@ -225,7 +221,9 @@ class Store:
         self.stream_time, self._expiring = self._committed_time, self._expired
 
     def restore(self, rows: pa.RecordBatch, topic_id: str, offset: int) -> None:
-        """Take records of the changelog, up to ``offset``."""
+        """Take records of the changelog, up to ``offset``. How old the store is stays as it was: it has not come to the
+        end yet.
+        """
         times = rows["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy(zero_copy_only=False)
         self.saw(int(times.max(initial=-1)))
         keys: list[bytes] = rows["key"].to_pylist()
@@ -236,7 +234,8 @@ class Store:
         newest = dict(zip(keys, entries, strict=True))  # of a key, the last record counts
         self._puts.update((key, entry) for key, entry in newest.items() if entry is not None)
         self._deletes.update((key, 0) for key, entry in newest.items() if entry is None)
-        self.apply(topic_id, offset)
+        before = self._backend.position()
+        self._write(Position(topic_id, offset, self.stream_time, before.written_ms if before else _now()))
 
     def entries(self) -> Iterator[tuple[bytes, int | None, int, bytes]]:
         """All committed entries: the record's key, where its window begins, time and value."""
@@ -268,6 +267,12 @@ class Store:
         for key in self._backend.keys(self._expired, end):
             self.delete(key, self.stream_time)
         self._expiring = end
+
+    def _write(self, position: Position) -> None:
+        self._backend.write(self._puts.items(), self._deletes, position)
+        self._puts.clear()
+        self._deletes.clear()
+        self._committed_time, self._expired = self.stream_time, self._expiring
 
     def _record_key(self, key: bytes) -> bytes:
         return key if self.spec.retention_ms is None else key[_WORD:] + key[:_WORD] + _SEQUENCE
