@@ -720,7 +720,7 @@ def test_a_log_that_is_shorter_than_what_was_read(servers: str, topic: str, run:
     add(servers, topic, 0, 30)
     query = run([], subscribe=topic)
     assert query.batch() == []
-    beyond = [query.log[0].replace(":30}", ":50}")]
+    beyond = [query.log[0].replace(": 30}", ": 50}")]
     with pytest.raises(DataLoss, match=r"\[30, 50\): the log ends at 30"):
         run(list(beyond), subscribe=topic).plan()
     easy = run(beyond, subscribe=topic, failOnDataLoss=False)
