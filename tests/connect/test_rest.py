@@ -20,7 +20,7 @@ from tests.connect.support.rest import FILE_SOURCE, Rest, semel_connect
 from tests.waiting import wait_for
 
 
-@pytest.fixture(scope="module", params=["semel", "kafka"])
+@pytest.fixture(scope="module", params=["semel", pytest.param("kafka", marks=pytest.mark.exhaustive)])
 def rest(
     request: pytest.FixtureRequest, spark: SparkSession, kafka: Sandbox, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Rest]:

@@ -55,7 +55,7 @@ def test_the_first_one_is_fenced(kafka: Sandbox, tmp_path: Path, held_at: Step) 
     [
         pytest.param(ROCKSDB, 2, True, id="format 2"),
         pytest.param(ROCKSDB, 1, False, id="control"),
-        pytest.param(HDFS, 1, False, id="control, HDFS"),
+        pytest.param(HDFS, 1, False, id="control, HDFS", marks=pytest.mark.exhaustive),
     ],
 )
 def test_state_that_the_first_one_has_made(
