@@ -47,6 +47,21 @@ def test_changes_are_beside_what_is_committed(backend: Backend) -> None:
     assert store.changed == 0
 
 
+def test_a_restore_that_is_interrupted_makes_a_store_no_younger(backend: Backend) -> None:
+    """How long it was away says whether deletions may be compacted away that it does not know of."""
+    backend.write([(b"a", entry(1, b"x"))], [], Position("id", 3, 1, 1_000))
+    store = Store(StoreSpec("s"), backend)
+    rows = pa.record_batch({"key": [b"b"], "value": [b"y"], "timestamp": timestamps([5])})
+    store.restore(rows, "id", 4)
+    there = backend.position()
+    assert there is not None
+    assert (there.offset, there.written_ms) == (4, 1_000)
+    store.apply("id", 9)
+    there = backend.position()
+    assert there is not None
+    assert there.written_ms > 1_000
+
+
 def test_what_is_restored_is_what_was_written(backend: Backend) -> None:
     store = Store(StoreSpec("s", DAY), backend)
     begin = (DAY * 3).to_bytes(8, "big")

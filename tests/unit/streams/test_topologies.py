@@ -315,6 +315,7 @@ def test_what_cannot_be_is_refused_when_it_is_built(build: object, error: type[S
         ({"num.standby.replicas": 1}, Unsupported, "num.standby.replicas"),
         ({"processing.guarantee": "at_least_once"}, Unsupported, "processing.guarantee"),
         ({"auto.offset.reset": "none"}, ConfigError, "neither earliest nor latest"),
+        ({"isolation.level": "read_uncommitted"}, ConfigError, "would count rows of transactions that are aborted"),
         ({"commit.intervall.ms": 5}, ConfigError, "commit.intervall.ms"),
     ],
 )
