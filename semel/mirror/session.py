@@ -29,6 +29,7 @@ from semel.mirror.tries import Tries
 from semel.read.ranges import id_text
 from semel.steps import MirrorStep, reached
 from semel.transaction.producer import Producer
+from semel.transaction.progress.reader import read_everything
 from semel.transaction.progress.topic import ProgressTopic
 from semel.transaction.ticket import TicketTopic
 from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
@@ -152,7 +153,7 @@ class Session:
         topic = ProgressTopic(self._target, self._id, SCOPE)
         if not topic.exists(deadline):
             return None
-        newest = topic.read(topic.write_read_barrier(), deadline).newest
+        newest = read_everything(topic, deadline).newest
         return None if newest is None else Positions.of(newest.progress, self._id)
 
     def _check_same_flow(self, positions: Positions | None) -> None:

@@ -12,8 +12,8 @@ from semel.errors import ConfigError, DataLoss
 from semel.read.ranges import Range, id_text
 from semel.read.row_presence import hold_rows
 from semel.streams.topology import SubTopology, Topology
-from semel.wire.api import topics
-from semel.wire.api.offsets import EARLIEST, LATEST, committed, committed_topics, list_offsets
+from semel.wire.api import groups, topics
+from semel.wire.api.offsets import EARLIEST, LATEST, committed, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
@@ -62,7 +62,8 @@ def prepare(client: Client, topology: Topology, replication: int) -> Plan:
     )
     _make(client, topology, parts, plan, replication)
     for part in parts:
-        _check_offsets_there(client, topology, part, plan)
+        if part.stores:
+            _check_offsets_there(client, topology, part, plan)
     return plan
 
 
@@ -71,7 +72,7 @@ def _check_offsets_there(client: Client, topology: Topology, part: SubTopology, 
     names = [topology.topic(source) for source in part.sources]
     read = [(name, index) for name in names for index in range(plan.partitions[name])]
     begun = {index for _, index in committed(client, topology.application_id, read, require_stable=True)}
-    changelogs = client.topics({topology.changelog(spec.name) for spec in part.stores}) if part.stores else {}
+    changelogs = client.topics({topology.changelog(spec.name) for spec in part.stores})
     new = [(name, index) for name, topic in changelogs.items() for index in topic.partitions if index not in begun]
     starts, ends = (
         list_offsets(client, dict.fromkeys(new, at), read_committed=True) if new else {} for at in (EARLIEST, LATEST)
@@ -89,13 +90,13 @@ def _check_offsets_there(client: Client, topology: Topology, part: SubTopology, 
             )
 
 
-def _check_compacted(client: Client, topic: str, settings: Mapping[str, str]) -> None:
+def _check_compacted(client: Client, topic: str) -> None:
     try:
         policy = topics.topic_config(client, topic, ["cleanup.policy"]).get("cleanup.policy")
     except ConfigError as error:
         log.warning("the cleanup.policy of %s is not checked: %s", topic, error.message)
         return
-    if settings is _CHANGELOG and policy != "compact":
+    if policy != "compact":
         raise ConfigError(
             f"the changelog {topic} has cleanup.policy={policy}: state would be deleted with time. Nothing was read."
             " Set it to compact.",
@@ -119,8 +120,8 @@ def _make(client: Client, topology: Topology, parts: list[SubTopology], plan: Pl
                 " another application.id, or begin again: `semel streams reset`.",
                 tag="INTERNAL_TOPIC",
             )
-    for topic in sorted(there):
-        _check_compacted(client, topic, wanted[topic][1])
+    for topic in sorted(there.keys() - plan.repartition):
+        _check_compacted(client, topic)
     missing = sorted(set(wanted) - there.keys())
     if missing:
         _check_new(client, topology, plan, missing)
@@ -145,7 +146,8 @@ def _check_new(client: Client, topology: Topology, plan: Plan, missing: list[str
 
 def _check_same_topology(client: Client, topology: Topology, parts: list[SubTopology]) -> None:
     read = {topology.topic(source) for part in parts for source in part.sources}
-    others = sorted(committed_topics(client, topology.application_id) - read)
+    known = {topic for topic, _ in groups.all_committed(client, topology.application_id)}
+    others = sorted(known - read)
     if others:
         raise ConfigError(
             f"application.id {topology.application_id!r} is in use by another topology: its group has offsets of"

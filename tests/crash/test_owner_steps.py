@@ -7,7 +7,6 @@ process. The steps that it logged are replayed through the model: none of them i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -79,12 +78,6 @@ CHANGES = {
     _begun_before_markers: OwnerStep.BEGUN,
     _going_on_behind_a_successor: OwnerStep.PARTITIONS_ADDED,
 }
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as running:
-        yield running
 
 
 @pytest.mark.parametrize("passing", [1, 2])

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -60,22 +59,6 @@ FROZEN: list[Step] = [
 REFUSED = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "had ended before", "gone on without", "rebalances")
 
 _names = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Sandbox]:
-    settings = {
-        "group.min.session.timeout.ms": "1000",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    }
-    with Sandbox.start(settings=settings) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as running:
-        yield running
 
 
 def new_job(broker: Sandbox, rows: int, total: int | None = None, *, mode: str = "exact") -> SessionJob:

@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -70,22 +69,6 @@ SAMPLE: list[Step] = [
 WORDS = 40
 
 _names = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Sandbox]:
-    settings = {
-        "group.min.session.timeout.ms": "1000",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    }
-    with Sandbox.start(settings=settings) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as running:
-        yield running
 
 
 def new_job(broker: Sandbox, folder: Path, rows: int, total: int | None = None) -> StreamsJob:

@@ -22,7 +22,7 @@ from semel.errors import ConfigError, DataLoss
 from semel.streams import App, windows
 from semel.streams.worker import Worker
 from semel.testing.records import read
-from semel.wire.api.offsets import committed_topics
+from semel.wire.api import groups
 from semel.wire.client import Client
 from tests.topics import create
 from tests.waiting import wait_for
@@ -213,7 +213,7 @@ def test_the_command_line_runs_shows_and_begins_again(servers: str, name: str, f
     assert f"{name}-counts-changelog is deleted" in shown("reset", str(file), "--yes")
     assert not (file.parent / "state" / name).exists()
     with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
-        assert committed_topics(client, name) == set()
+        assert groups.all_committed(client, name) == {}
         assert not client.existing({f"{name}-counts-changelog", f"{name}-counts-repartition"})
 
 

@@ -8,9 +8,10 @@ from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
 from semel.wire import error_codes
+from semel.wire.api.offsets import offset_rows
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import TopicPartition, by_topic
+from semel.wire.metadata import TopicPartition
 from semel.wire.target import GroupCoordinator
 
 __all__ = ["all_committed", "commit", "list_groups"]
@@ -63,27 +64,12 @@ def all_committed(client: Client, group: str, deadline: Deadline | None = None) 
 def commit(client: Client, group: str, offsets: Mapping[TopicPartition, int], deadline: Deadline | None = None) -> None:
     """Commit offsets outside of any transaction, as no member. The broker refuses where the group has members."""
     make = OffsetCommitRequest.OffsetCommitRequestTopic
-    make_partition = make.OffsetCommitRequestPartition
     request = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=-1,
         member_id="",
         group_instance_id=None,
-        topics=[
-            make(
-                name=topic,
-                partitions=[
-                    make_partition(
-                        partition_index=index,
-                        committed_offset=offsets[topic, index],
-                        committed_leader_epoch=-1,
-                        committed_metadata="",
-                    )
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(offsets).items()
-        ],
+        topics=offset_rows(make, make.OffsetCommitRequestPartition, offsets),
     )
 
     def worst(answer: object) -> int:

@@ -20,7 +20,6 @@ __all__ = [
     "LATEST",
     "Listed",
     "committed",
-    "committed_topics",
     "delete_group",
     "end_of_epoch",
     "list_offsets",
@@ -153,25 +152,23 @@ def committed(
     return {partition: offset for partition, offset in found.items() if offset >= 0}
 
 
-def committed_topics(client: Client, group: str, deadline: Deadline | None = None) -> set[str]:
-    """The topics for which a group has committed offsets; what is pending in a transaction does not count."""
-    make = OffsetFetchRequest.OffsetFetchRequestGroup
-    request = OffsetFetchRequest(
-        groups=[make(group_id=group, member_id=None, member_epoch=-1, topics=None)], require_stable=False
-    )
-    answer = client.ask(
-        GroupCoordinator(group),
-        request,
-        _OFFSET_FETCH,
-        code=lambda answer: int(answer.groups[0].error_code),
-        deadline=deadline,
-    )
-    row = answer.groups[0]
-    if row.error_code:
-        raise error_codes.error(
-            "OffsetFetch", row.error_code, f"reading the offsets of group {group!r}", "Nothing was written."
+def offset_rows(topic: Any, partition: Any, offsets: Mapping[TopicPartition, int]) -> list[Any]:
+    """The rows of a request that commits offsets; ``topic`` and ``partition`` are its classes for these."""
+    return [
+        topic(
+            name=name,
+            partitions=[
+                partition(
+                    partition_index=index,
+                    committed_offset=offsets[name, index],
+                    committed_leader_epoch=-1,
+                    committed_metadata="",
+                )
+                for index in indexes
+            ],
         )
-    return {topic.name for topic in row.topics if any(one.committed_offset >= 0 for one in topic.partitions)}
+        for name, indexes in by_topic(offsets).items()
+    ]
 
 
 def live_members(client: Client, group: str, deadline: Deadline | None = None) -> list[str]:

@@ -19,6 +19,7 @@ from kafka.protocol.producer import (
 )
 
 from semel.wire import error_codes
+from semel.wire.api.offsets import offset_rows
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.error_codes import Action
@@ -135,7 +136,6 @@ def commit_offsets(
     :class:`~semel.transaction.ticket.GroupMetadata`).
     """
     make = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    make_partition = make.TxnOffsetCommitRequestPartition
     request = TxnOffsetCommitRequest(
         transactional_id=identity.transactional_id,
         group_id=group.id,
@@ -144,21 +144,7 @@ def commit_offsets(
         generation_id=group.generation,
         member_id=group.member,
         group_instance_id=group.instance,
-        topics=[
-            make(
-                name=topic,
-                partitions=[
-                    make_partition(
-                        partition_index=index,
-                        committed_offset=offsets[topic, index],
-                        committed_leader_epoch=-1,
-                        committed_metadata="",
-                    )
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(offsets).items()
-        ],
+        topics=offset_rows(make, make.TxnOffsetCommitRequestPartition, offsets),
     )
 
     def codes(answer: Any) -> dict[TopicPartition, int]:
