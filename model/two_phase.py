@@ -68,7 +68,9 @@ class Prepares:
 
 
 class Transactional(NamedTuple):
-    """One id at its coordinator: what is open at its newest epoch, and how the transactions before it ended."""
+    """One id at its coordinator: what is open at its newest epoch, and how the transactions before it ended. EndTxn
+    and InitProducerId each raise the epoch (KIP-890).
+    """
 
     owner: int
     k: int
@@ -249,9 +251,13 @@ class TwoPhase:
                 if one.state == OPEN:
                     key = Key(one.owner, one.k, one.epoch)
                     after = world.spend(Trouble.EXPIRES)._replace(expired=tuple(sorted((*world.expired, key))))
-                    yield Move("coordinator", f"{key} times out", fault=True), after.with_id(_ended(one, ABORT))
+                    yield Move("coordinator", f"{key} times out", fault=True), after.with_id(self._ended(one, ABORT))
 
     # ---- Kafka
+
+    def _ended(self, one: Transactional, decision: str) -> Transactional:
+        epoch = one.epoch if self.setting.breaks.old_epoch else one.epoch + 1
+        return one._replace(epoch=epoch, state=decision, ended=(*one.ended, (one.epoch, decision)))
 
     def _list(self, world: Scene, _: ListOpen) -> Iterator[tuple[Any, Any, Trouble | None]]:
         yield tuple(Key(one.owner, one.k, one.epoch) for one in world.ids if one.state == OPEN), world, None
@@ -265,7 +271,7 @@ class TwoPhase:
                 key = Key(known.owner, known.k, known.epoch)
                 if key in world.database.decided:
                     return key, Wrong(f"torn: unit {known.unit} is in the database, and aborted in Kafka")
-                known = _ended(known, ABORT)
+                known = self._ended(known, ABORT)
             known = known._replace(epoch=known.epoch + 1, state=EMPTY, unit=-1)
         return Key(known.owner, known.k, known.epoch), world.with_id(known)
 
@@ -277,7 +283,7 @@ class TwoPhase:
 
     def _send(self, world: Scene, asked: SendRows) -> Iterator[tuple[Any, Any, Trouble | None]]:
         one = world.find(asked.key.owner, asked.key.k)
-        mine = one is not None and one.epoch == asked.key.epoch and one.state == EMPTY
+        mine = one is not None and one.epoch == asked.key.epoch and one.state != OPEN
         yield mine, world.with_id(one._replace(state=OPEN, unit=asked.unit)) if mine and one else world, None
 
     def _still_open(self, world: Scene, asked: StillOpen) -> Iterator[tuple[Any, Any, Trouble | None]]:
@@ -305,7 +311,7 @@ class TwoPhase:
             elif asked.decision == ABORT and decided:
                 yield asked.decision, Wrong(f"torn: unit {one.unit} is in the database, and aborted in Kafka"), None
             else:
-                yield asked.decision, world.with_id(_ended(one, asked.decision)), None
+                yield asked.decision, world.with_id(self._ended(one, asked.decision)), None
             return
         # the coordinator, or the markers behind the rows, say how it ended
         yield dict(one.ended).get(key.epoch, ABORT), world, None
@@ -367,7 +373,3 @@ class TwoPhase:
         base = world.database
         left = tuple(key for key in base.texts if key != asked.key)
         yield True, world._replace(database=base._replace(texts=left)), None
-
-
-def _ended(one: Transactional, decision: str) -> Transactional:
-    return one._replace(state=decision, ended=(*one.ended, (one.epoch, decision)))

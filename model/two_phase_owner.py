@@ -159,6 +159,7 @@ class Mistakes:
     commit_first: bool = False  # Kafka is committed before the database
     init_again: bool = False  # an InitProducerId that was not answered is sent again, for the same id
     reuse_early: bool = False  # an id is used again without a look whether its transaction has ended
+    old_epoch: bool = False  # EndTxn raises no epoch (before KIP-890), and the next transaction has that of the last
     forget_first: bool = False  # the text is removed before Kafka has followed it
     newest_epoch: bool = False  # what was listed is aborted by the epoch that its id has now
     silent: bool = False  # what was decided and has expired is passed over
@@ -207,13 +208,13 @@ class TwoPhaseOwner:
         yield OutboxStep.RECOVERED
         return Goto("unit", (me, number, k))
 
-    def _unit(self, me: int, number: int, k: int) -> _Part:
-        """Prepare, lock, COMMIT, end, forget."""
+    def _unit(self, me: int, number: int, k: int, goes_on: Key | None = None) -> _Part:
+        """Prepare, lock, COMMIT, end, forget. ``goes_on`` is what EndTxn has answered for the id."""
         wrong = self.mistakes
         unit = yield ReadRows()
         if unit == self.units:
             return Done()
-        key = yield InitUnit(me, k)
+        key = goes_on or (yield InitUnit(me, k))
         if key == LOST:  # that request may come at any later moment: never this id again
             return Goto("unit", (me, number, k if wrong.init_again else k + 1))
         yield TwoPhaseStep.INITIALISED
@@ -258,5 +259,7 @@ class TwoPhaseOwner:
         if ended != LOST and not wrong.forget_first:
             yield Forget(key)
             yield OutboxStep.FORGOTTEN
+        if ended == COMMIT:
+            return Goto("unit", (me, number, key.k, key if wrong.old_epoch else key._replace(epoch=key.epoch + 1)))
         free = wrong.reuse_early or (yield AskFree(key))
         return Goto("unit", (me, number, key.k if free else key.k + 1))

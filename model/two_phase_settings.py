@@ -53,6 +53,7 @@ CONTROLS = (
     _control("Kafka before the database", Mistakes(commit_first=True), _TORN),
     _control("InitProducerId sent again", Mistakes(init_again=True), _TORN, {_INIT: 1}),
     _control("an id used again early", Mistakes(reuse_early=True), _TORN, {_END: 1}),
+    _control("two transactions of one epoch", Mistakes(old_epoch=True), _TORN, {}, _TWO),
     _control("the text removed before Kafka follows", Mistakes(forget_first=True), _TORN, {_CRASH: 1}),
     _control("aborted by the newest epoch", Mistakes(newest_epoch=True), _TORN, {_END: 1}, _TWO),
     _control("expiry is passed over", Mistakes(silent=True), _LOSS, {_CRASH: 1, _EXPIRES: 1}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, RootTransaction, Table, text
@@ -32,8 +32,10 @@ class Dialect(Protocol):
     def check_durable(self, connection: Connection) -> None:
         """Raise :class:`ConfigError` where a COMMIT that was answered could be lost."""
 
-    def bound_locks(self, connection: Connection) -> None:
-        """See to it that this transaction cannot hold the lock that it takes next for long, though it froze."""
+    def check_before_lock(self, connection: Connection) -> None:
+        """As :meth:`check_durable`, and see to it that this transaction cannot hold the lock that it takes next for
+        long, though it froze.
+        """
 
     def bound_wait(self, connection: Connection) -> None:
         """Wait for the next lock no longer than for a frozen unit."""
@@ -84,16 +86,19 @@ class _PostgreSQL:
         connection = engine.connect()
         return connection, connection.begin()
 
-    def check_durable(self, connection: Connection) -> None:
-        names = ("synchronous_commit", "fsync", "full_page_writes")
-        found = connection.execute(text("SELECT " + ", ".join(f"current_setting('{name}')" for name in names))).one()
-        for name, value in zip(names, found, strict=True):
-            _check_setting(name, value, "on", good=value != "off")
+    _SETTINGS = ("synchronous_commit", "fsync", "full_page_writes")
+    _ASKED = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)
 
-    def bound_locks(self, connection: Connection) -> None:
-        connection.execute(
-            text("SELECT set_config('idle_in_transaction_session_timeout', :ms, true)"), {"ms": str(_SILENT_MS)}
-        )
+    def check_durable(self, connection: Connection) -> None:
+        self._check(connection.exec_driver_sql(self._ASKED).one())
+
+    def check_before_lock(self, connection: Connection) -> None:
+        bounded = f"{self._ASKED}, set_config('idle_in_transaction_session_timeout', '{_SILENT_MS}', true)"
+        self._check(connection.exec_driver_sql(bounded).one())
+
+    def _check(self, found: Iterable[object]) -> None:
+        for name, value in zip(self._SETTINGS, found, strict=False):
+            _check_setting(name, value, "on", good=value != "off")
 
     def bound_wait(self, connection: Connection) -> None:
         connection.execute(text("SELECT set_config('lock_timeout', :ms, true)"), {"ms": str(_LOCK_MS)})
@@ -140,8 +145,9 @@ class _SQLite:
         journal = connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()
         _check_setting("journal_mode", journal, "WAL", good=journal not in ("memory", "off"))
 
-    def bound_locks(self, connection: Connection) -> None:
+    def check_before_lock(self, connection: Connection) -> None:
         """A frozen process keeps its lock: there is no server to take it away."""
+        self.check_durable(connection)
 
     def bound_wait(self, connection: Connection) -> None:
         """As long as the driver's ``timeout`` says."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, Engine, delete, select, update
+from sqlalchemy import Connection, Engine, bindparam, delete, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.orm import Session
 
@@ -24,6 +24,8 @@ from semel.transaction.two_phase.prepared import Prepared
 
 __all__ = ["Ledger", "Newest", "Work"]
 
+#: What names a prepared transaction among the texts.
+_KEY = ("transactional_id", "producer_id", "epoch")
 _MAX_PREFIX_BYTES = 500  # a key of an index; PostgreSQL takes 2,700 bytes
 
 
@@ -52,6 +54,18 @@ class Ledger:
         self._prefix = prefix
         self._holder = f"{uuid.uuid4()}"
         self._process = os.getpid()
+        mine = owners.c.prefix == prefix
+        # built once, not for each unit
+        self._newest = select(owners.c.number, owners.c.version, owners.c.progress).where(mine)
+        self._noted = (
+            update(owners)
+            .where(mine & (owners.c.number == bindparam("of")))
+            .values(version=bindparam("unit"), progress=bindparam("read"))
+        )
+        self._written = prepared_texts.insert()
+        self._forgotten = delete(prepared_texts).where(
+            *(prepared_texts.c[name] == bindparam(f"_{name}") for name in _KEY)
+        )
         if len(prefix.encode()) > _MAX_PREFIX_BYTES:
             raise ConfigError(
                 f"the prefix of the outbox is longer than {_MAX_PREFIX_BYTES} bytes. Nothing was written. Give it a"
@@ -144,60 +158,50 @@ class Ledger:
     def has(self, prepared: Prepared) -> bool:
         """Whether it is decided."""
         with self._engine.connect() as connection:
-            found = connection.execute(select(prepared_texts.c.prefix).where(_is(prepared)))
+            where = (prepared_texts.c[name] == value for name, value in _key(prepared).items())
+            found = connection.execute(select(prepared_texts.c.prefix).where(*where))
             return found.scalar_one_or_none() is not None
 
-    def forget(self, ended: Iterable[Prepared]) -> None:
+    def forget(self, ended: Collection[Prepared]) -> None:
         """Remove the texts of what is ended."""
-        texts = list(ended)
-        if not texts:
+        if not ended:
             return
+        keys = [{f"_{name}": value for name, value in _key(prepared).items()} for prepared in ended]
         with self._transaction() as connection:
             self._dialect.may_forget_late(connection)
-            for prepared in texts:
-                connection.execute(delete(prepared_texts).where(_is(prepared)))
+            connection.execute(self._forgotten, keys)
             connection.commit()
         reached(OutboxStep.FORGOTTEN, self._prefix)
 
     @contextmanager
     def work(self) -> Iterator[Work]:
         """Begin the transaction of a unit. It is rolled back unless ``connection.commit()`` is called."""
-        with self._transaction() as connection:
-            self._dialect.check_durable(connection)
+        with (
+            self._transaction() as connection,
             # in a savepoint: what the user does with the session ends nothing, and their objects stay readable
-            with Session(connection, join_transaction_mode="create_savepoint", expire_on_commit=False) as session:
-                yield Work(connection, session)
+            Session(connection, join_transaction_mode="create_savepoint", expire_on_commit=False) as session,
+        ):
+            yield Work(connection, session)
 
     def read_owner(self, work: Work, number: int) -> Newest:
         """Return what the newest unit has left. Raises :class:`Fenced` where another owner has come."""
-        row = work.connection.execute(
-            select(owners.c.number, owners.c.version, owners.c.progress).where(owners.c.prefix == self._prefix)
-        ).one_or_none()
+        row = work.connection.execute(self._newest).one_or_none()
         if row is None or row.number != number:
             raise self._fenced()
         return Newest(row.version, row.progress)
 
     def lock_owner(self, work: Work, number: int, newest: Newest) -> None:
         """Lock the owner row until COMMIT, and note what the unit leaves. Raises :class:`Fenced`."""
-        self._dialect.check_durable(work.connection)  # the user may have changed it in between
-        self._dialect.bound_locks(work.connection)
-        mine = (owners.c.prefix == self._prefix) & (owners.c.number == number)
-        noted = update(owners).where(mine).values(version=newest.version, progress=newest.progress)
-        if work.connection.execute(noted).rowcount != 1:
+        self._dialect.check_before_lock(work.connection)  # the user may have changed a setting in between
+        noted = {"of": number, "unit": newest.version, "read": newest.progress}
+        if work.connection.execute(self._noted, noted).rowcount != 1:
             raise self._fenced()
         reached(OutboxStep.OWNER_LOCKED, self._prefix)
 
     def write(self, work: Work, prepared: Prepared) -> None:
         """Write the text that ends the unit's Kafka rows, as a part of the user's transaction."""
-        work.connection.execute(
-            prepared_texts.insert().values(
-                transactional_id=prepared.transactional_id,
-                producer_id=prepared.producer_id,
-                epoch=prepared.epoch,
-                prefix=self._prefix,
-                text=str(prepared),
-            )
-        )
+        row = {**_key(prepared), "prefix": self._prefix, "text": str(prepared)}
+        work.connection.execute(self._written, row)
         reached(OutboxStep.TEXT_WRITTEN, self._prefix)
 
     @contextmanager
@@ -217,12 +221,9 @@ class Ledger:
         )
 
 
-def _is(prepared: Prepared) -> ColumnElement[bool]:
-    return (
-        (prepared_texts.c.transactional_id == prepared.transactional_id)
-        & (prepared_texts.c.producer_id == prepared.producer_id)
-        & (prepared_texts.c.epoch == prepared.epoch)
-    )
+def _key(prepared: Prepared) -> dict[str, object]:
+    values = (prepared.transactional_id, prepared.producer_id, prepared.epoch)
+    return dict(zip(_KEY, values, strict=True))
 
 
 def _lock_refused(error: DBAPIError) -> bool:

@@ -244,7 +244,7 @@ class Outbox:
         if prepared is None:
             return True
         try:
-            self._cluster.abort(prepared)
+            self._producer.abort(prepared)
         except SemelError as second:  # a successor may have ended it, and the next recovery will
             raised.add_note(f"The prepared Kafka transaction was not aborted here: {second}")
             return False
@@ -254,7 +254,7 @@ class Outbox:
         """Let Kafka follow the decision."""
         number, self._number = self._number, None
         try:
-            self._cluster.commit(prepared)
+            self._producer.commit(prepared)
         except Retriable as error:
             raise Retriable(
                 "the unit is decided, and its rows are in the database. Kafka does not show its rows yet"

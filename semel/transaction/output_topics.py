@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from semel.errors import ConfigError
@@ -12,10 +13,35 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["describe_output_topics", "non_transactional_tickets"]
+__all__ = ["OutputTopics", "describe_output_topics", "non_transactional_tickets"]
 
 #: The broker's default of max.message.bytes.
 _DEFAULT_MAX_BYTES = 1_048_588
+
+
+class OutputTopics:
+    """Output topics that many short transactions write: looked at once in ``metadata.max.age.ms``, not by each.
+
+    One that was created again meanwhile is found by its id, in front of each commit: :meth:`forget` it then.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[str, TicketTopic] = {}
+        self._until = 0.0
+
+    def describe(self, name: str, deadline: Deadline) -> TicketTopic:
+        """What :func:`describe_output_topics` says, or has said a while ago."""
+        if time.monotonic() >= self._until:
+            self._known.clear()
+            self._until = time.monotonic() + self._client.config.metadata_max_age_ms / 1000
+        if name not in self._known:
+            self._known |= describe_output_topics(self._client, {name}, deadline)
+        return self._known[name]
+
+    def forget(self) -> None:
+        """Look again: something that was believed may not hold."""
+        self._until = 0.0
 
 
 def describe_output_topics(client: Client, names: Collection[str], deadline: Deadline) -> dict[str, TicketTopic]:

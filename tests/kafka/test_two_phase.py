@@ -20,7 +20,7 @@ from semel.transaction.two_phase.producer import TwoPhaseProducer
 from semel.wire.api.describe_transactions import TransactionDescription, describe, list_transactions
 from semel.wire.api.offsets import LATEST, list_offsets
 from tests.coordinator import wait_until_ended
-from tests.kafka.support.other_client import delete_records
+from tests.kafka.support.other_client import delete, delete_records
 from tests.kafka.support.truncate_log import cut_log
 from tests.topics import create
 from tests.waiting import wait_for
@@ -116,6 +116,75 @@ def test_how_it_ended_is_told_by_the_log_once_its_id_was_used_again(
         cluster.abort(ends[2])
     cluster.commit(last)
     assert len(values(brokers, topic)) == 9
+
+
+def test_an_id_goes_on_with_what_the_end_has_answered(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    """No InitProducerId in between: each epoch is one above the last, and a text that is old ends nothing else."""
+    with cluster.producer(topic, two_phase=True) as producer:
+        ends: list[Prepared] = []
+        for commit in (True, False, True):
+            with producer.transaction() as txn:
+                txn.send(topic, ROWS)
+                ends.append(txn.prepare())
+            (producer.commit if commit else producer.abort)(ends[-1])
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            last = txn.prepare()
+    assert [one.epoch - ends[0].epoch for one in (*ends, last)] == [0, 1, 2, 3]
+    assert {(one.transactional_id, one.producer_id) for one in ends} == {(last.transactional_id, last.producer_id)}
+    cluster.commit(ends[0])
+    cluster.abort(ends[1])
+    with pytest.raises(semel.DataLoss, match="PREPARED_LOST"):
+        producer.commit(ends[1])
+    with pytest.raises(semel.ConfigError, match="COMMITTED_BEFORE"):
+        producer.abort(ends[2])
+    assert ongoing(cluster, topic) == [last.transactional_id], "the old texts have not touched it"
+    producer.commit(last)
+    assert len(values(brokers, topic)) == 9
+
+
+def test_the_id_stays_with_the_process_that_began_it(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    """A forked child may commit by the text, and goes on with an id of its own."""
+    with cluster.producer(topic, two_phase=True) as producer:
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            prepared = txn.prepare()
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                producer.commit(prepared)
+                with producer.transaction() as own:
+                    own.send(topic, ROWS)
+                    mine = own.prepare()
+                producer.commit(mine)
+                status = 0 if mine.transactional_id != prepared.transactional_id else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        producer.commit(prepared)
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            producer.commit(txn.prepare())
+    assert len(values(brokers, topic)) == 9
+
+
+def test_a_topic_that_was_created_again_is_seen_by_the_next_transaction(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    with cluster.producer(topic, two_phase=True) as producer:
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            producer.commit(txn.prepare())
+        delete(brokers.bootstrap_servers, topic)
+        create(brokers.bootstrap_servers, topic, 3)
+        with pytest.raises(semel.AbortAndRetry, match="TOPIC_CREATED_AGAIN"), producer.transaction() as txn:
+            txn.send(topic, ROWS)
+        assert ongoing(cluster, topic) == []
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            producer.commit(txn.prepare())
+    assert values(brokers, topic) == ["a", "b", "c"]
 
 
 def test_prepared_it_outlives_a_restart_of_the_broker(cluster: semel.Cluster, brokers: Sandbox, topic: str) -> None:

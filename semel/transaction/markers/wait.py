@@ -41,6 +41,8 @@ log = logging.getLogger("semel.transaction")
 
 #: A wait of this many seconds is told.
 _QUIET_S = 5.0
+#: Before the second look: markers come within milliseconds of the answer to EndTxn, not of retry.backoff.ms.
+_FIRST_PAUSE_MS = 2.0
 
 #: Its markers are seen through the group's offsets (OffsetFetch with ``require_stable``), which needs fewer rights.
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -107,6 +109,9 @@ def wait_for_markers(
     producer_ids = {identity.producer_id, *former}
     others: dict[TopicPartition, list[OpenTransaction]] = {}
     left = set(partitions)
+    pace = Deadline(
+        deadline.remaining * 1000, backoff_ms=_FIRST_PAUSE_MS, backoff_max_ms=client.config.retry_backoff_max_ms
+    )
     look, silence = _Look(set(), {}, set(), {}), None
     began, told = time.monotonic(), False
     while left:
@@ -132,7 +137,7 @@ def wait_for_markers(
             )
             told = True
         if left:
-            deadline.pause()
+            pace.pause()
     return others
 
 

@@ -33,8 +33,11 @@ _OTHER_END = 48
 _STAYS_OPEN = "It is still prepared, and nothing of it is visible: abort it."
 
 
-def commit(client: Client, prepared: Prepared) -> None:
+def commit(client: Client, prepared: Prepared, *, checked: bool = False) -> Identity | None:
     """Commit it, and return when readers see its rows. A second call does no harm.
+
+    ``checked`` is whether its rows were seen to be there a moment ago. Returns the identity with which its id goes on,
+    where the coordinator has told it.
 
     Raises :class:`DataLoss` where it was aborted, or its rows were deleted before: what was decided is lost; also
     where its rows and markers are gone, so that nobody can tell how it ended. :class:`Retriable` where the brokers do
@@ -42,9 +45,9 @@ def commit(client: Client, prepared: Prepared) -> None:
     """
     check_cluster(client, prepared)
     if not prepared.rows:
-        return
+        return None
     deadline = protocol_deadline(client)
-    if still_open(client, prepared.identity, deadline):
+    if not checked and still_open(client, prepared.identity, deadline):
         _check_rows_present(client, prepared, deadline)
     reached(TwoPhaseStep.COMMIT_SENT, prepared.transactional_id)
     committed, following = _end(client, prepared, deadline, commit=True)
@@ -58,17 +61,18 @@ def commit(client: Client, prepared: Prepared) -> None:
         )
     last = {p: first + count - 1 for p, (first, count) in prepared.rows.items()}
     await_end(client, prepared.identity, following, prepared.rows, deadline, commit=True, last_offsets=last)
+    return following
 
 
-def abort(client: Client, prepared: Prepared) -> None:
+def abort(client: Client, prepared: Prepared) -> Identity | None:
     """Abort it. A second call does no harm.
 
-    Raises :class:`ConfigError` where it was committed before: its rows are visible. :class:`Retriable` as
-    :func:`commit`.
+    Returns what :func:`commit` returns. Raises :class:`ConfigError` where it was committed before: its rows are
+    visible. :class:`Retriable` as :func:`commit`.
     """
     check_cluster(client, prepared)
     if not prepared.rows:
-        return
+        return None
     deadline = protocol_deadline(client)
     reached(TwoPhaseStep.ABORT_SENT, prepared.transactional_id)
     committed, following = _end(client, prepared, deadline, commit=False)
@@ -80,6 +84,7 @@ def abort(client: Client, prepared: Prepared) -> None:
             tag="COMMITTED_BEFORE",
         )
     await_end(client, prepared.identity, following, _existing(client, prepared, deadline), deadline, commit=False)
+    return following
 
 
 def check_cluster(client: Client, prepared: Prepared) -> None:

@@ -1,7 +1,9 @@
 """The producer of prepared transactions: an id of this process alone for each that is open (DESIGN rule 13).
 
 Ids are ``<prefix>.unit.<uuid>.<k>``. One is used again once its last transaction has ended everywhere; until then the
-next transaction takes another ``k``. After a fork, and where an answer was lost, the names are new ones.
+next transaction takes another ``k``. Where this producer has ended it (:meth:`TwoPhaseProducer.commit`), the id goes on
+with the identity that EndTxn has answered, and no InitProducerId is sent. After a fork, and where an answer was lost,
+the names are new ones.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from typing import Literal
 
 from semel.errors import ConfigError, Retriable
 from semel.steps import TwoPhaseStep, reached
+from semel.transaction.output_topics import OutputTopics
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS, longest_timeout_ms, protocol_deadline
 from semel.transaction.takeover import check_brokers
 from semel.transaction.transactional_id import check_prefix, unit_id
+from semel.transaction.two_phase import completion
+from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.unit import Unit
 from semel.wire.api.describe_transactions import describe, open_transactions
 from semel.wire.api.transactions import Identity
@@ -33,12 +38,27 @@ Mode = Literal[True, "bounded"]
 _ENDED = ("CompleteCommit", "CompleteAbort", "Empty")
 #: So many ids that were not free yet are looked at before a new one is taken.
 _LOOKS = 2
+#: An identity is gone on with for so long: brokers forget ids that rest, after a week unless told otherwise.
+_RESTED_S = 3_600.0
+#: What prepare() has just seen need not be looked at again: no longer than asking itself may take.
+_JUST_NOW_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class _Used:
+    """An id whose last transaction was prepared, or aborted before. ``since`` is monotonic seconds."""
+
     identity: Identity
     partitions: frozenset[TopicPartition]
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """An id whose last transaction was seen to have ended everywhere, with the identity of the next one."""
+
+    identity: Identity
+    since: float
 
 
 class TwoPhaseProducer:
@@ -52,6 +72,8 @@ class TwoPhaseProducer:
         self._uuid = ""
         self._next = 0
         self._used: deque[_Used] = deque()
+        self._ready: deque[_Ready] = deque()
+        self._outputs = OutputTopics(client)
         #: Of the transactions; None until the brokers were asked what they take.
         self._timeout_ms: int | None = None
 
@@ -68,12 +90,56 @@ class TwoPhaseProducer:
         if self._process != os.getpid():
             self._process, self._uuid, self._next = os.getpid(), str(uuid.uuid4()), 0
             self._used.clear()
+            self._ready.clear()
         deadline = self._deadline()
         if self._timeout_ms is None:
             check_brokers(self._client, deadline)
             self._timeout_ms = self._find_timeout_ms(deadline)
         timeout_ms = self._timeout_ms
         began_ms = int(time.time() * 1000)
+        identity = self._next_identity() or self._new_identity(timeout_ms, deadline)
+
+        def ended(partitions: set[TopicPartition], prepared: Prepared | None) -> None:
+            self._used.append(_Used(identity, frozenset(partitions), time.monotonic()))
+            if prepared is None:
+                self._outputs.forget()
+
+        until_ms = None if self._two_phase else began_ms + timeout_ms
+        return Unit(self._client, identity, until_ms, self._outputs, self._deadline, ended)
+
+    def commit(self, prepared: Prepared) -> None:
+        """Commit what this producer has prepared. As :meth:`Cluster.commit`, with fewer requests now and in the next
+        transaction.
+        """
+        used = self._find(prepared)
+        just_now = used is not None and time.monotonic() - used.since < _JUST_NOW_S
+        self._keep(used, completion.commit(self._client, prepared, checked=just_now))
+
+    def abort(self, prepared: Prepared) -> None:
+        """Abort what this producer has prepared. As :meth:`Cluster.abort`, with fewer requests in the next
+        transaction.
+        """
+        self._keep(self._find(prepared), completion.abort(self._client, prepared))
+
+    def _find(self, prepared: Prepared) -> _Used | None:
+        if self._process != os.getpid():  # the ids are those of the process that was forked
+            return None
+        return next((one for one in self._used if one.identity == prepared.identity), None)
+
+    def _keep(self, used: _Used | None, following: Identity | None) -> None:
+        if used is not None and following is not None:
+            self._used.remove(used)
+            self._ready.append(_Ready(following, time.monotonic()))
+
+    def _next_identity(self) -> Identity | None:
+        """That of an id which this producer has seen to its end, a short while ago."""
+        while self._ready:
+            ready = self._ready.popleft()
+            if time.monotonic() - ready.since < _RESTED_S:
+                return ready.identity
+        return None
+
+    def _new_identity(self, timeout_ms: int, deadline: Deadline) -> Identity:
         while True:
             transactional_id = self._free_id(deadline)
             try:
@@ -83,14 +149,8 @@ class TwoPhaseProducer:
                     raise
                 deadline.pause()  # that name may be taken at any later moment: never again
                 continue
-            break
-        reached(TwoPhaseStep.INITIALISED, transactional_id)
-
-        def ended(partitions: set[TopicPartition]) -> None:
-            self._used.append(_Used(identity, frozenset(partitions)))
-
-        until_ms = None if self._two_phase else began_ms + timeout_ms
-        return Unit(self._client, identity, until_ms, self._deadline, ended)
+            reached(TwoPhaseStep.INITIALISED, transactional_id)
+            return identity
 
     def close(self) -> None:
         """Let go. What is prepared stays prepared."""

@@ -14,7 +14,7 @@ from semel.errors import AbortAndRetry, ConfigError, SemelError
 from semel.read.ranges import id_text
 from semel.steps import TwoPhaseStep, reached
 from semel.transaction.data_loss import check_rows_present, check_topics_unchanged, still_open
-from semel.transaction.output_topics import describe_output_topics
+from semel.transaction.output_topics import OutputTopics
 from semel.transaction.participant import Participant
 from semel.transaction.routing import check_columns, plain_columns, targets, with_partitions
 from semel.transaction.ticket import Tickets, TicketTopic, Written
@@ -34,8 +34,8 @@ class Unit:
     A forked child can do nothing with it: it belongs to the process that began it, also where the child leaves the
     block.
 
-    ``until_ms`` is when the brokers abort it (bounded), or None. ``on_end`` is called with what it has written when it
-    was prepared or aborted.
+    ``until_ms`` is when the brokers abort it (bounded), or None. ``on_end`` is called with the partitions that it has
+    added when it was prepared, with what ends it, or aborted.
     """
 
     def __init__(
@@ -43,13 +43,15 @@ class Unit:
         client: Client,
         identity: Identity,
         until_ms: int | None,
+        known: OutputTopics,
         deadline: Callable[[], Deadline],
-        on_end: Callable[[set[TopicPartition]], None],
+        on_end: Callable[[set[TopicPartition], Prepared | None], None],
     ) -> None:
         self._client = client
         self._process = os.getpid()
         self._identity = identity
         self._until_ms = until_ms
+        self._known = known
         self._deadline = deadline
         self._on_end = on_end
         self._topics: dict[str, TicketTopic] = {}
@@ -101,7 +103,7 @@ class Unit:
 
     def _writer(self, topic: str) -> Participant:
         if topic not in self._writers:
-            self._topics |= describe_output_topics(self._client, {topic}, self._deadline())
+            self._topics[topic] = self._known.describe(topic, self._deadline())
             share = tuple((topic, index) for index in range(self._topics[topic].partitions))
             self._writers[topic] = Participant(
                 self._client, self._tickets.issue(self._identity, share, {topic: self._topics[topic]})
@@ -169,7 +171,7 @@ class Unit:
 
     def _end(self) -> None:
         self._ended = True
-        self._on_end(self._added)
+        self._on_end(self._added, self._prepared)
 
     def _check_open(self) -> None:
         if self._process != os.getpid():

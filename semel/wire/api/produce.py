@@ -21,7 +21,7 @@ from uuid import UUID
 
 from kafka.protocol.producer import ProduceRequest
 
-from semel.errors import Retriable, SemelError
+from semel.errors import AbortAndRetry, Retriable, SemelError
 from semel.records.encode import Batch
 from semel.wire import error_codes
 from semel.wire.client import Client
@@ -221,6 +221,15 @@ class Appender:
         subject = f"writing to {partition[0]}-{partition[1]}{f' ({why})' if why else ''}"
         return error_codes.error("Produce", row.error_code, subject, self._meaning)
 
+    def _created_again(self, topic: str) -> SemelError:
+        """No broker will ever take its rows by the id that they were to be written by."""
+        kind = Retriable if self._transactional_id is None else AbortAndRetry
+        return kind(
+            f"topic {topic} was deleted and created again, and these records were for the former one. {self._meaning}"
+            " Run the same work again to write to the new one.",
+            tag="TOPIC_CREATED_AGAIN",
+        )
+
     @property
     def _meaning(self) -> str:
         """What a failure means for the records that were sent before it, or with it."""
@@ -242,7 +251,10 @@ class Appender:
                 )
                 raise error_codes.given_up(subject, self._problem, self._meaning)
             deadline.pause()
-            self._client.refresh({topic for topic, _ in pending}, deadline)
+            known = self._client.refresh({topic for topic, _ in pending}, deadline).topics
+            for topic in {topic for topic, _ in pending}:
+                if known[topic].id != self._ids[topic]:
+                    raise self._created_again(topic)
             for partition in list(pending):
                 self._repeat(partition, pending, deadline)
 
