@@ -1,4 +1,5 @@
-"""The outbox beside the same inserts alone: units of 100 rows, into a table of SQLite and a topic, or into the table.
+"""The outbox beside the same inserts alone: units of 100 rows, into a table and a topic, or into the table. And how
+long the commit of a prepared transaction takes, beside that of librdkafka's producer.
 
 SQLite is the dearest comparison: without a server between, an insert costs little more than its fsync.
 """
@@ -7,42 +8,60 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from statistics import median
 
 import pyarrow as pa
 import sqlalchemy as sa
+from confluent_kafka import Producer
 
 import semel
 from bench import rows
-from bench.figures import Figure, ratios
+from bench.figures import Figure, differences, ratios
 from bench.rig import Rig
 from bench.rounds import Contender, interleave
 from semel.database import Outbox
+from semel.testing.postgres import Postgres
 
 __all__ = ["ROWS", "measure"]
 
 #: Of each unit.
 ROWS = 100
-_WORK = "outbox, units of 100 rows"
+_TARGET = 0.5
 _OURS = "semel, both or neither"
 _ALONE = "the inserts alone"
+_COMMIT = "commit of a transaction of 100 rows"
+_PREPARED = "semel, prepared"
+_ORDINARY = "librdkafka's producer"
 _PARTITIONS = 4
 
 
 def measure(rig: Rig, units: int, rounds: range) -> list[Figure]:
-    """Units a second."""
+    """Units a second on each database, and milliseconds of a commit."""
+    figures = []
+    with Postgres() as postgres:
+        for database, url in (("SQLite", f"sqlite:///{rig.directory}/{{name}}.db"), ("PostgreSQL", postgres.url)):
+            figures.append(_beside_inserts(rig, database, url, units, rounds))
+    return [*figures, _commits(rig, units, rounds)]
+
+
+def _beside_inserts(rig: Rig, database: str, url: str, units: int, rounds: range) -> Figure:
+    work = f"outbox on {database}, units of 100 rows"
+    begun = f"{database.lower()}-{{}}".format
+
+    def run(name: str, *, with_kafka: bool) -> float:
+        return _measured(rig, url.format(name=name), name, units, with_kafka=with_kafka)
+
     contenders = [
-        Contender(_OURS, lambda number: _measured(rig, f"outbox-{number}", units, with_kafka=True)),
-        Contender(_ALONE, lambda number: _measured(rig, f"inserts-{number}", units, with_kafka=False)),
+        Contender(_OURS, lambda number: run(begun(f"outbox-{number}"), with_kafka=True)),
+        Contender(_ALONE, lambda number: run(begun(f"inserts-{number}"), with_kafka=False)),
     ]
-    rates = interleave(_WORK, contenders, rounds, unit="units/s", console=rig.console)
-    return [ratios(_WORK, _ALONE, rates[_OURS], rates[_ALONE])]
+    rates = interleave(work, contenders, rounds, unit="units/s", console=rig.console)
+    return ratios(work, _ALONE, rates[_OURS], rates[_ALONE], target=_TARGET)
 
 
-def _measured(rig: Rig, name: str, units: int, *, with_kafka: bool) -> float:
-    engine = sa.create_engine(f"sqlite:///{rig.directory}/{name}.db")
-    table = sa.Table(
-        "sold", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True), sa.Column("value", sa.String)
-    )
+def _measured(rig: Rig, url: str, name: str, units: int, *, with_kafka: bool) -> float:
+    engine = sa.create_engine(url)
+    table = sa.Table(name, sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True), sa.Column("value", sa.String))
     table.create(engine)
     values = ["x" * rows.SIZE] * ROWS
     made, sent = [{"value": value} for value in values], pa.table({"value": values})
@@ -69,3 +88,43 @@ def _measured(rig: Rig, name: str, units: int, *, with_kafka: bool) -> float:
             rig.check(topic, (units + 1) * ROWS, markers=(units + 1) * _PARTITIONS, partitions=_PARTITIONS)
     engine.dispose()
     return units / seconds
+
+
+def _commits(rig: Rig, units: int, rounds: range) -> Figure:
+    """The medians of both, from the call until it returns."""
+    sent = pa.table({"value": ["x" * rows.SIZE] * ROWS})
+
+    def prepared(number: int) -> float:
+        took = []
+        with (
+            rig.topic(f"prepared-{number}", _PARTITIONS) as topic,
+            semel.Cluster({"bootstrap.servers": rig.servers}) as cluster,
+            cluster.producer(topic, two_phase="bounded") as producer,
+        ):
+            for _ in range(units):
+                with producer.transaction() as txn:
+                    txn.send(topic, sent)
+                    one = txn.prepare()
+                began = time.monotonic()
+                producer.commit(one)
+                took.append(time.monotonic() - began)
+        return 1000 * median(took)
+
+    def ordinary(number: int) -> float:
+        took = []
+        with rig.topic(f"ordinary-{number}", _PARTITIONS) as topic:
+            producer = Producer({"bootstrap.servers": rig.servers, "transactional.id": topic})
+            producer.init_transactions()
+            for _ in range(units):
+                producer.begin_transaction()
+                for _ in range(ROWS):
+                    producer.produce(topic, "x" * rows.SIZE)
+                producer.flush()
+                began = time.monotonic()
+                producer.commit_transaction()
+                took.append(time.monotonic() - began)
+        return 1000 * median(took)
+
+    contenders = [Contender(_PREPARED, prepared), Contender(_ORDINARY, ordinary)]
+    times = interleave(_COMMIT, contenders, rounds, unit="ms", console=rig.console)
+    return differences(_COMMIT, _ORDINARY, times[_PREPARED], times[_ORDINARY])
