@@ -7,14 +7,19 @@ makes it a normal stop. Not promised: that any other exception raised during a s
 
 from __future__ import annotations
 
+import re
+
 from semel.errors import SemelError, from_text
 
-__all__ = ["QueryStopped", "error"]
+__all__ = ["QueryStopped", "error", "first_sentence"]
 
 #: Spark recognises the interrupt of ``query.stop()`` in a callback's exception by this text. It searches with a regular
 #: expression that recurses once for each character behind "calling", so the text must be short: Spark's own error,
 #: raised as it is, overflows the stack.
 _AS_SPARK_SEES_IT = "py4j.protocol.Py4JJavaError: An error occurred while calling semel: java.lang.InterruptedException"
+
+#: The last line of a traceback of Python's in a text of Spark's: what stands at its edge.
+_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?P<what>\S.*)")
 
 
 def error(exception: BaseException) -> SemelError | None:
@@ -24,6 +29,16 @@ def error(exception: BaseException) -> SemelError | None:
     if isinstance(exception, SemelError):
         return exception
     return from_text(str(exception))
+
+
+def first_sentence(exception: BaseException) -> str:
+    """What happened, in a line: of ours its first sentence, of Spark's what a Python function of the user's raised."""
+    if isinstance(exception, SemelError):
+        return str(exception).partition(". ")[0]
+    raised = _RAISED.search(str(exception))
+    if raised is not None:
+        return f"your code raised {raised['what']:.300}"
+    return f"{type(exception).__name__}: {str(exception).partition(chr(10))[0]:.300}"
 
 
 class QueryStopped(Exception):

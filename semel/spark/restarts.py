@@ -1,49 +1,133 @@
-"""Run a query, and start it again after the errors that ask for it (DESIGN rule 2)."""
+"""Run a query, start it again after the errors that ask for it (DESIGN rule 2), and stop it when the process is told to
+end.
+"""
 
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.errors import AbortAndRetry, Retriable
 from semel.spark.errors import error
+from semel.spark.sink import prefix_registry
 
 __all__ = ["keep_running"]
 
 log = logging.getLogger("semel.spark")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+#: How soon a query is stopped that is to end.
+_POLL_S = 0.5
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: What Spark says of things that pass: a process that somebody killed, and what was lost with it. Each batch of which
+#: this is the end was aborted.
+_PASSES = (
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ExecutorLostFailure",
+    "FetchFailedException",
+    "MetadataFetchFailedException",
+)
+#: Two drivers have one checkpoint: of a rolling deployment, for example.
+_TWO_DRIVERS = "CONCURRENT_STREAM_LOG_UPDATE"
 
 
 def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event | None = None) -> None:
-    """Run the query that ``start()`` starts until it ends or is stopped; start it again after :class:`AbortAndRetry`
-    and :class:`Retriable`.
+    """Run the query that ``start()`` starts until it ends or is stopped; start it again after :class:`AbortAndRetry`,
+    :class:`Retriable` and those errors of Spark that pass (docs/operations.md has the table).
 
     A stateful query needs this: an aborted batch is replayed by a new run, which loads the state that belongs to the
     committed output. The pause between runs grows from 1 to 60 seconds, and shrinks again once a run lasted longer than
-    that. ``stop`` ends the waiting between two runs. Every other error is raised, as our own class where it is one of
-    ours.
+    that. Every other error is raised, as our own class where it is one of ours.
+
+    ``stop`` ends it: the query is stopped, what is open is aborted, and this returns. SIGTERM and SIGINT do the same in
+    the main thread, unless the program has handlers of its own; a second one ends the process at once.
     """
     stop = stop or threading.Event()
     pause = _FIRST_PAUSE
-    while not stop.is_set():
-        began = time.monotonic()
-        log.info("the query is being started: the first line of its own comes with its first batch")
-        try:
-            start().awaitTermination()
-        except StreamingQueryException as raised:
-            found = error(raised)
-            if not isinstance(found, AbortAndRetry | Retriable):
-                raise (found or raised) from (raised if found else None)
-            if time.monotonic() - began > _LONGEST_PAUSE:
-                pause = _FIRST_PAUSE
-            log.warning("the query is started again in %.0f s: %s", pause, found)
-            stop.wait(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
-        else:
+    with _told_by_signals(stop):
+        while not stop.is_set():
+            began = time.monotonic()
+            log.info("the query is being started: the first line of its own comes with its first batch")
+            query = start()
+            try:
+                _await_end(query, stop)
+            except StreamingQueryException as raised:
+                passes = _passing(query, raised)
+                if time.monotonic() - began > _LONGEST_PAUSE:
+                    pause = _FIRST_PAUSE
+                log.warning("the query is started again in %.0f s: %s", pause, passes)
+                stop.wait(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            except Py4JError:
+                if not stop.is_set():
+                    raise
+                prefix_registry.abort_open()  # Spark was told to end too, and has: its tasks with it
+                log.info("Spark has ended; what was open is aborted")
+                return
+            else:
+                return
+
+
+def _await_end(query: StreamingQuery, stop: threading.Event) -> None:
+    """Return when it has ended, or was stopped. Raises what has ended it."""
+    while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # Spark takes fractions of a second
+        if stop.is_set():
+            query.stop()
+            log.info("the query is stopped; what was open is aborted")
             return
+
+
+def _passing(query: StreamingQuery, raised: StreamingQueryException) -> object:
+    """Say why it is started again. Raises what is to be raised instead."""
+    found = error(raised)
+    if found is not None:
+        if isinstance(found, AbortAndRetry | Retriable):
+            return found
+        raise found from raised
+    text = str(raised)
+    if _TWO_DRIVERS in text and prefix_registry.check_owners(str(query.runId)):
+        return "another driver has written to its checkpoint, and this one has taken over its prefix"
+    for known in _PASSES:
+        if known in text:
+            return f"{known} (Spark)"
+    raise raised
+
+
+@contextmanager
+def _told_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Set ``stop`` at the first signal. The next one does what it did before."""
+    former: dict[signal.Signals, object] = {}
+
+    def told(number: int, _: FrameType | None) -> None:
+        log.warning("%s: the query is being stopped", signal.Signals(number).name)
+        stop.set()
+        give_back()
+
+    def give_back() -> None:
+        while former:
+            signal.signal(*former.popitem())  # type: ignore[arg-type]
+
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            handler = signal.getsignal(number)
+            if handler in (signal.SIG_DFL, signal.default_int_handler) or _is_sparks(handler):
+                former[number] = handler
+                signal.signal(number, told)
+    try:
+        yield
+    finally:
+        give_back()
+
+
+def _is_sparks(handler: object) -> bool:
+    return str(getattr(handler, "__module__", "")).startswith("pyspark.")

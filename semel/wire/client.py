@@ -93,6 +93,7 @@ class Client(MetadataCache):
                 # a last try may have had no time to learn anything
                 problem = problem if problem and deadline.passed else error.message
                 self.forget(target)
+            deadline.warn(f"{api}: {problem}")
         raise self._timeout(api, target, problem, deadline)
 
     def ask_leaders(
@@ -128,6 +129,7 @@ class Client(MetadataCache):
                     raise error_codes.given_up(
                         subject, problem or "no leader", "Nothing was read or written by this request."
                     )
+                deadline.warn(f"{named(left)}: {problem or 'no leader'}")
                 deadline.pause()
                 self.refresh({topic for topic, _ in left}, deadline)
         return found

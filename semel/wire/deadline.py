@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Iterator
 
 __all__ = ["Deadline"]
 
+log = logging.getLogger("semel.wire")
+
+#: Whoever waits for longer than this many seconds is told what for.
+_QUIET_S = 10.0
+
 
 class Deadline:
     """A point in time after which nothing is repeated, with Kafka's growing, jittered back-off on the way to it."""
 
     def __init__(self, timeout_ms: float, *, backoff_ms: float = 100, backoff_max_ms: float = 1_000) -> None:
-        self._end = time.monotonic() + timeout_ms / 1000
+        self._began = time.monotonic()
+        self._end = self._began + timeout_ms / 1000
+        self._told = False
         self._backoff = min(backoff_ms, backoff_max_ms) / 1000
         self._backoff_max = backoff_max_ms / 1000
         self.timeout_ms = timeout_ms
@@ -32,6 +40,12 @@ class Deadline:
         """Wait one back-off, but not beyond the end."""
         time.sleep(min(self._backoff * random.uniform(0.8, 1.2), self.remaining))
         self._backoff = min(self._backoff * 2, self._backoff_max)
+
+    def warn(self, waiting_for: str) -> None:
+        """Log what is waited for, once, where it has been going on for a while."""
+        if not self._told and time.monotonic() - self._began > _QUIET_S:
+            self._told = True
+            log.warning("still waiting, for at most %.0f s more: %s", self.remaining, waiting_for)
 
     def attempts(self) -> Iterator[None]:
         """One pass through a loop at once, and one after each back-off until no time is left. What is behind the loop

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +41,27 @@ def test_twice_in_one_callback(line: Line) -> None:
         line.run(around=twice)
     assert refused.value.tag == "SECOND_CALL"
     assert len(everything(line.kafka.bootstrap_servers, line.target)) == 100
+    line.run()
+    line.assert_exact()
+
+
+def test_a_second_try_after_a_call_that_failed(line: Line, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing of the batch is there and a restart runs it: that is what is said, also to whoever swallows the error."""
+
+    def again(sink: KafkaSink) -> Callback:
+        def callback(df: DataFrame, number: int) -> None:
+            with suppress(ConfigError):
+                sink(df.withColumnRenamed("value", "valeu"), number)
+            sink(df, number)
+
+        return callback
+
+    with pytest.raises(ConfigError, match=r"whose first call failed.*next start runs the batch again") as refused:
+        line.run(around=again)
+    assert refused.value.tag == "SECOND_CALL"
+    assert everything(line.kafka.bootstrap_servers, line.target) == []
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert any(re.search(rf"batch 0 of '{line.prefix}' ended with an error: .*valeu", text) for text in said), said
     line.run()
     line.assert_exact()
 

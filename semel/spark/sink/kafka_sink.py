@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError, Fenced, SemelError, Unsupported
-from semel.spark.errors import QueryStopped, error
+from semel.spark.errors import QueryStopped, error, first_sentence
 from semel.spark.jvm import streaming_query
 from semel.spark.metrics.meter import BatchMetrics, BatchOutcome, meter
 from semel.spark.sink import prefix_registry
@@ -47,12 +47,13 @@ log = logging.getLogger("semel.spark")
 class _Run:
     """What the sink holds for one run of a query: the prefix is taken over once, and each batch may come once.
 
-    ``last`` is the newest one.
+    ``last`` is the newest one, ``failed`` the one whose call raised.
     """
 
     query: Query
     producer: Producer | None
     last: int | None = None
+    failed: int | None = None
 
 
 class KafkaSink:
@@ -108,10 +109,18 @@ class KafkaSink:
                     # the text of a stop)
                     raise QueryStopped from None
                 found = error(raised) if isinstance(raised, Exception) else None
+                self._note_failed(batch.number, found or raised)
                 if found is not None and found is not raised:
                     raise found from raised
                 raise
             reached(SinkStep.RETURNING, str(batch.number))
+
+    def _note_failed(self, number: int, raised: BaseException) -> None:
+        """Log it here: a function that swallows what the sink raises makes a query that runs and writes nothing."""
+        if self._run is not None and self._run.last == number:
+            self._run.failed = number
+        whose = self._options.prefix or self._options.topic
+        log.error("batch %d of %r ended with an error: %s", number, whose, first_sentence(raised))
 
     def _micro_batch(self, df: DataFrame, batch: MicroBatch, measured: BatchMetrics) -> None:
         run, query = self._enter(batch), batch.query
@@ -170,6 +179,13 @@ class KafkaSink:
             run = self._run
             if run is None or run.query.run != batch.query.run:
                 run = self._run = self._start(batch)
+            if batch.number == run.last == run.failed:
+                raise ConfigError(
+                    f"the sink was called again for batch {batch.number}, whose first call failed. Nothing was written"
+                    " by this call; what the first one has raised says what became of the batch. Let it leave your"
+                    " function: the query ends then, and its next start runs the batch again.",
+                    tag="SECOND_CALL",
+                )
             if batch.number == run.last:
                 raise ConfigError(
                     f"the sink was called twice for batch {batch.number}. Nothing of the second call was written, and"
@@ -239,6 +255,19 @@ class KafkaSink:
         group = self._group(query)
         offsets = group_view(progress, self._client) if group is not None else {}
         return Work(df, batch.number, progress, again=not query.stateful, group=group, offsets=offsets)
+
+    # ---- what others ask of it
+
+    def check_owner(self) -> None:
+        """Raise :class:`Fenced` where another driver has taken over the prefix since."""
+        if self._run is not None and self._run.producer is not None:
+            self._run.producer.check_owner()
+
+    def abort_open(self) -> None:
+        """Abort what the query's sink has open: when the program ends in the middle of a batch."""
+        producer = self._run.producer if self._run is not None else None
+        if producer is not None and producer.age_ms is not None:
+            producer.close()
 
     # ---- batch jobs
 

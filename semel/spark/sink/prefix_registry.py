@@ -7,14 +7,19 @@ applications, which the brokers keep apart; a program that waits for itself lear
 
 from __future__ import annotations
 
+import atexit
+import logging
 import threading
 from dataclasses import dataclass
+from typing import Protocol
 
-from semel.errors import ConfigError
+from semel.errors import ConfigError, SemelError
 from semel.spark.jvm import streaming_query
 from semel.spark.sink.micro_batch import Query
 
-__all__ = ["PARTIAL_BATCH_HINT", "check_free", "register"]
+__all__ = ["PARTIAL_BATCH_HINT", "Writer", "abort_open", "check_free", "check_owners", "register"]
+
+log = logging.getLogger("semel.spark")
 
 #: A refusal does not take back what is committed.
 PARTIAL_BATCH_HINT = (
@@ -25,11 +30,21 @@ PARTIAL_BATCH_HINT = (
 )
 
 
+class Writer(Protocol):
+    """A sink, as far as its prefix goes."""
+
+    def check_owner(self) -> None:
+        """Raise :class:`~semel.errors.Fenced` where another driver has the prefix now."""
+
+    def abort_open(self) -> None:
+        """Abort what is open."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Claim:
     """A sink that writes with a prefix, and the run of a query that it writes for."""
 
-    sink: object
+    sink: Writer
     query: Query
 
 
@@ -37,7 +52,7 @@ _claims: dict[tuple[str, str], _Claim] = {}
 _lock = threading.Lock()
 
 
-def register(cluster: str, prefix: str, sink: object, query: Query) -> None:
+def register(cluster: str, prefix: str, sink: Writer, query: Query) -> None:
     """Note that a sink writes with a prefix for a query. Raises :class:`ConfigError` where another one does."""
     with _lock:
         check_free(cluster, prefix, sink, query)
@@ -66,6 +81,29 @@ def check_free(cluster: str, prefix: str, sink: object, query: Query | None) -> 
             f" {held.query.name or held.query.id}). Nothing was written. Give each a sink and a prefix of its own.",
             tag="PREFIX_IN_USE",
         )
+
+
+def check_owners(run: str) -> bool:
+    """Whether this run of a query has taken prefixes over. Raises :class:`~semel.errors.Fenced` where one of them is
+    another driver's now.
+    """
+    mine = [claim.sink for claim in _claims.values() if claim.query.run == run]
+    for sink in mine:
+        sink.check_owner()
+    return bool(mine)
+
+
+def abort_open() -> None:
+    """Abort what the sinks of this process have open: readers would wait for it until its timeout."""
+    for (_, prefix), claim in list(_claims.items()):
+        try:
+            claim.sink.abort_open()
+        except SemelError as error:
+            log.warning("what %r has open was not aborted, and readers wait until its timeout: %s", prefix, error)
+
+
+# whatever ends the program, but by a signal that ends it at once
+atexit.register(abort_open)
 
 
 def _held(cluster: str, prefix: str) -> _Claim | None:

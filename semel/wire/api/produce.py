@@ -250,6 +250,7 @@ class Appender:
                     f"{named(pending)} did not take the records within delivery.timeout.ms={deadline.timeout_ms:.0f}"
                 )
                 raise error_codes.given_up(subject, self._problem, self._meaning)
+            deadline.warn(f"{named(pending)} to take records: {self._problem}")
             deadline.pause()
             known = self._client.refresh({topic for topic, _ in pending}, deadline).topics
             for topic in {topic for topic, _ in pending}:

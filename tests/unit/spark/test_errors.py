@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from semel.errors import AbortAndRetry, DataLoss, Fenced, SemelError
-from semel.spark.errors import QueryStopped, error
+from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, SemelError
+from semel.spark.errors import QueryStopped, error, first_sentence
 
 #: The form in which Spark hands back what a foreachBatch callback raised (PySpark 4.3).
 SPARK_TEXT = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
@@ -54,3 +54,24 @@ def test_stop_is_what_spark_looks_for_and_short() -> None:
     assert re.search(spark_looks_for, text)
     assert len(text) < 120
     assert error(QueryStopped()) is None, "a stop that somebody asked for is no failure"
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (
+            ConfigError("the topic is not there. Nothing was written. Create it.", tag="UNKNOWN_TOPIC"),
+            "[SEMEL_UNKNOWN_TOPIC] the topic is not there",
+        ),
+        (
+            Exception(
+                "Job aborted.\norg.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+                '  File "worker.py", line 1, in main\n    process()\nValueError: no price in row 7\n\n\tat org.x'
+            ),
+            "your code raised ValueError: no price in row 7",
+        ),
+        (OSError("disk full\nand more"), "OSError: disk full"),
+    ],
+)
+def test_the_first_sentence(raised: Exception, said: str) -> None:
+    assert first_sentence(raised) == said

@@ -62,3 +62,14 @@ def test_attempts_are_one_at_least_and_end_with_the_time(timeout: float) -> None
     attempts = sum(1 for _ in deadline.attempts())
     assert deadline.passed
     assert attempts == 1 if timeout == 0 else 3 <= attempts <= 8
+
+
+def test_a_long_wait_is_told_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    deadline = Deadline(60_000)
+    for now in (1_005.0, 1_011.0, 1_030.0):
+        deadline.warn("Produce: no leader")
+    assert [record.getMessage() for record in caplog.records] == [
+        "still waiting, for at most 49 s more: Produce: no leader"
+    ]
