@@ -65,10 +65,11 @@ def test_attempts_are_one_at_least_and_end_with_the_time(timeout: float) -> None
 
 
 def test_a_long_wait_is_told_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    now = 1_000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    clock = [1_000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     deadline = Deadline(60_000)
-    for now in (1_005.0, 1_011.0, 1_030.0):
+    for moment in (1_005.0, 1_011.0, 1_030.0):
+        clock[0] = moment
         deadline.warn("Produce: no leader")
     assert [record.getMessage() for record in caplog.records] == [
         "still waiting, for at most 49 s more: Produce: no leader"
