@@ -28,16 +28,30 @@ class OutputTopics:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._known: dict[str, TicketTopic] = {}
+        self._retention: dict[str, int | None] = {}
         self._until = 0.0
 
     def describe(self, name: str, deadline: Deadline) -> TicketTopic:
         """What :func:`describe_output_topics` says, or has said a while ago."""
         if time.monotonic() >= self._until:
             self._known.clear()
+            self._retention.clear()
             self._until = time.monotonic() + self._client.config.metadata_max_age_ms / 1000
         if name not in self._known:
             self._known |= describe_output_topics(self._client, {name}, deadline)
         return self._known[name]
+
+    def retention_ms(self, name: str, deadline: Deadline) -> int | None:
+        """How long the topic keeps rows, by their timestamps; None where it keeps them for ever, or does not tell."""
+        if name not in self._retention:
+            keys = ("cleanup.policy", "retention.ms")
+            try:
+                told = topics.topic_config(self._client, name, keys, deadline)
+            except ConfigError:  # no right to read it
+                told = {}
+            kept = int(told.get("retention.ms") or -1)
+            self._retention[name] = kept if kept >= 0 and "delete" in (told.get("cleanup.policy") or "") else None
+        return self._retention[name]
 
     def forget(self) -> None:
         """Look again: something that was believed may not hold."""

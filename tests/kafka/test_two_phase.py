@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pyarrow as pa
@@ -141,6 +142,25 @@ def test_an_id_goes_on_with_what_the_end_has_answered(brokers: Sandbox, cluster:
     assert ongoing(cluster, topic) == [last.transactional_id], "the old texts have not touched it"
     producer.commit(last)
     assert len(values(brokers, topic)) == 9
+
+
+def test_that_retention_can_reach_it_is_said(
+    brokers: Sandbox, cluster: semel.Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By what the topic keeps, and by the time that the rows carry."""
+    week, hour = 7 * 24 * 3_600_000, 3_600_000
+    old = pa.array([datetime.now(UTC) - timedelta(days=6.5)] * 3, pa.timestamp("us", "UTC"))
+    for retention, rows, said in (
+        (week, ROWS, []),
+        (hour, ROWS, ["keeps rows for 1.0 hours"]),
+        (week, ROWS.append_column("timestamp", old), ["may be deleted in 12.0 hours"]),
+    ):
+        caplog.clear()
+        name = f"two-phase-kept-{next(_numbers)}"
+        cluster.commit(prepare(cluster, create(brokers.bootstrap_servers, name, retention_ms=str(retention)), rows))
+        warned = [record.getMessage() for record in caplog.records]
+        assert len(warned) == len(said), warned
+        assert all(text in one for text, one in zip(said, warned, strict=True)), warned
 
 
 def test_the_id_stays_with_the_process_that_began_it(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semel.errors import AbortAndRetry, ConfigError, SemelError
 from semel.read.ranges import id_text
@@ -26,6 +28,12 @@ from semel.wire.error_codes import error
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["Unit"]
+
+log = logging.getLogger("semel.transaction")
+
+_HOUR_MS = 3_600_000
+#: What is prepared for as long as it takes may well be so over a night.
+_LONG_MS = 24 * _HOUR_MS
 
 
 class Unit:
@@ -60,6 +68,8 @@ class Unit:
         self._added: set[TopicPartition] = set()
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._sticky = 0
+        #: By topic the time that its oldest rows carry, in milliseconds: retention counts from there.
+        self._times: dict[str, int] = {}
         self._prepared: Prepared | None = None
         self._ended = False
 
@@ -99,6 +109,7 @@ class Unit:
         target = targets(topic, rows, partitions, self._sticky % partitions)
         self._add({(topic, index) for index in np.unique(target).tolist()})
         writer.send(topic, with_partitions(rows, target))
+        self._times[topic] = min(_newest_ms(rows), self._times.get(topic, 1 << 62))
         reached(TwoPhaseStep.SENT, topic)
 
     def _writer(self, topic: str) -> Participant:
@@ -144,6 +155,7 @@ class Unit:
             int(time.time() * 1000),
             self._until_ms,
         )
+        self._warn_of_retention()
         self._end()
         reached(TwoPhaseStep.PREPARED, self._identity.transactional_id)
         return self._prepared
@@ -161,6 +173,23 @@ class Unit:
                 " operator. Nothing of it is visible. Run the same work again in a new one.",
                 tag="EXPIRED",
             )
+
+    def _warn_of_retention(self) -> None:
+        """What is prepared may wait, and retention does not: it takes rows of open transactions too."""
+        now = time.time() * 1000
+        until = self._until_ms or now + _LONG_MS
+        for topic, carried in self._times.items():
+            kept = self._known.retention_ms(topic, self._deadline())
+            if kept is not None and carried + kept < until:
+                log.warning(
+                    "topic %s keeps rows for %.1f hours (retention.ms), so those of the prepared transaction %r may be"
+                    " deleted in %.1f hours. What is deleted before it is committed is lost. Commit it sooner, or raise"
+                    " retention.ms.",
+                    topic,
+                    kept / _HOUR_MS,
+                    self._identity.transactional_id,
+                    max(0.0, carried + kept - now) / _HOUR_MS,
+                )
 
     def abort(self) -> None:
         """Abort it. Nothing of it becomes visible. Raises :class:`ConfigError` once it is prepared."""
@@ -187,3 +216,12 @@ class Unit:
                 " another one; what is prepared, the cluster commits or aborts: cluster.commit(prepared).",
                 tag="ILLEGAL_STATE",
             )
+
+
+def _newest_ms(rows: pa.Table) -> int:
+    """The newest time that rows carry, in milliseconds: a segment goes when all of its rows are old."""
+    if "timestamp" in rows.column_names:
+        newest = pc.max(rows["timestamp"].cast(pa.timestamp("ms"), safe=False).cast(pa.int64())).as_py()
+        if newest is not None:
+            return int(newest)
+    return int(time.time() * 1000)
