@@ -33,7 +33,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from semel.errors import Fenced, Unsupported
 from semel.spark.errors import QueryStopped, error
-from semel.spark.jvm import status_store, streaming_query
+from semel.spark.jvm import lineage, status_store, streaming_query
 from semel.spark.jvm.values import Callback, Execution, Job, Plan, Settings, SourceInfo, Statefulness, Trigger
 from semel.spark.sink.micro_batch import MicroBatch, Query, observe
 from semel.spark.sink.reconcile import Run, Skip, reconcile
@@ -520,35 +520,35 @@ def test_checkpoints_that_a_frame_is_read_from(spark: SparkSession, tmp_path: Pa
     spark.sparkContext.setCheckpointDir(str(tmp_path))
     frame = _checkpointed(spark.range(10).repartition(2), way)
     if way in ("lazy", "lazy and local", "an RDD"):
-        assert streaming_query.newest_checkpoint(frame) == -1
+        assert lineage.newest_checkpoint(frame) == -1
         with job_group(spark, f"first over {way}"):
             frame.count()
             first = _ended(spark)[0]
-        assert streaming_query.newest_checkpoint(frame) > max(
+        assert lineage.newest_checkpoint(frame) > max(
             stage.rdd for stage in status_store.stages(spark, first.stages).values()
         )
-    newest = streaming_query.newest_checkpoint(frame)
+    newest = lineage.newest_checkpoint(frame)
     assert newest > 0
     frame.createOrReplaceTempView("kept")
     above = spark.range(10).where("id > (select max(id) from kept)").union(spark.range(3))
-    assert streaming_query.newest_checkpoint(above) == newest, "of a subquery"
-    assert streaming_query.newest_checkpoint(frame.join(_checkpointed(spark.range(3), "eager"), "id")) > newest
-    assert streaming_query.newest_checkpoint(spark.range(10)) == -1
+    assert lineage.newest_checkpoint(above) == newest, "of a subquery"
+    assert lineage.newest_checkpoint(frame.join(_checkpointed(spark.range(3), "eager"), "id")) > newest
+    assert lineage.newest_checkpoint(spark.range(10)) == -1
 
 
 def test_newest_of_what_is_persisted(spark: SparkSession) -> None:
     persisted = [spark.sparkContext.parallelize([number], 1).persist() for number in range(3)]
     ids = [rdd.id() for rdd in persisted]
-    assert streaming_query.newest_persisted(spark.range(1)) == max(ids)
+    assert lineage.newest_persisted(spark.range(1)) == max(ids)
     persisted[ids.index(max(ids))].unpersist()
-    assert streaming_query.newest_persisted(spark.range(1)) == sorted(ids)[1]
+    assert lineage.newest_persisted(spark.range(1)) == sorted(ids)[1]
     frame = spark.range(10).persist()
     frame.count()
-    assert streaming_query.newest_persisted(spark.range(1)) > max(ids), "by anybody"
+    assert lineage.newest_persisted(spark.range(1)) > max(ids), "by anybody"
     frame.unpersist(blocking=True)
     for rdd in persisted:
         rdd.unpersist()
-    assert streaming_query.newest_persisted(spark.range(1)) < min(ids)
+    assert lineage.newest_persisted(spark.range(1)) < min(ids)
 
 
 def test_what_is_persisted_is_asked_for_in_few_calls(spark: SparkSession) -> None:
@@ -558,12 +558,34 @@ def test_what_is_persisted_is_asked_for_in_few_calls(spark: SparkSession) -> Non
     """
     frame, persisted = spark.range(1), [spark.sparkContext.parallelize([number], 1).persist() for number in range(20)]
     with calls_of_the_jvm() as calls:
-        streaming_query.newest_persisted(frame)
+        lineage.newest_persisted(frame)
     with calls_of_the_jvm() as control:
         list(spark.sparkContext._jsc.getPersistentRDDs())
     for rdd in persisted:
         rdd.unpersist()
     assert len(calls) <= 5 < 40 < len(control)
+
+
+def test_a_batch_of_one_partition(spark: SparkSession) -> None:
+    """By the RDD that Spark has made of the plan; whatever the function does to it may ask for more."""
+
+    def judged(frame: DataFrame, _: int) -> list[bool]:
+        renamed = frame.selectExpr("cast(value as string) value").where("value <> '3'")
+        others = (frame.repartition(2), frame.groupBy("value").count(), frame.union(frame), frame.join(frame, "value"))
+        return [lineage.is_one_partition(each) for each in (frame, renamed, *others)]
+
+    assert answers(numbers(spark).coalesce(1), judged)[1] == [[True, True, False, False, False, False]]
+    assert answers(numbers(spark).repartition(3), judged)[1] == [[False] * 6]
+
+
+def test_whether_it_is_one_partition_is_asked_in_few_calls(spark: SparkSession) -> None:
+    def counted(frame: DataFrame, _: int) -> int:
+        with calls_of_the_jvm() as calls:
+            lineage.is_one_partition(frame)
+        return len(calls)
+
+    (asked,) = answers(numbers(spark).coalesce(1), counted)[1]
+    assert asked <= 14
 
 
 @contextmanager
@@ -584,8 +606,8 @@ def calls_of_the_jvm() -> Iterator[list[str]]:
 def test_checkpoint_in_the_lineage_of_a_micro_batch(spark: SparkSession) -> None:
     static = spark.range(10).localCheckpoint()
     joined = numbers(spark).join(static.hint("merge"), functions.col("value") == static.id)
-    _, [found] = answers(joined, lambda frame, batch: streaming_query.newest_checkpoint(frame))
-    assert found == streaming_query.newest_checkpoint(static)
+    _, [found] = answers(joined, lambda frame, batch: lineage.newest_checkpoint(frame))
+    assert found == lineage.newest_checkpoint(static)
 
 
 @pytest.mark.usefixtures("nothing_is_forgotten")

@@ -50,6 +50,10 @@ def start(spark: SparkSession, job: Job) -> StreamingQuery:
     """A run of the query."""
     kafka = {"kafka.bootstrap.servers": job.servers, "kafka.group.id": job.group, **_PATIENCE}
     reading = {"subscribe": job.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.per_batch)}
+    if job.kind == "keyed":
+        reading["minRecordsPerPartition"] = (
+            "1"  # shuffled, however few rows there are; the others are read as they come
+        )
     rows = spark.readStream.format("semel").options(**kafka, **reading).load()
     sink = KafkaSink(topic=job.target, transactionalIdPrefix=job.target, **kafka)
     writer = (

@@ -3,6 +3,8 @@
 ===================  =================================================================================================
 ``streaming_query``  the query behind a callback: its plan, its offset log, its settings
 ``status_store``     jobs and stages, as Spark's status store keeps them
-``values``           what both return, as plain values
+``lineage``          the RDDs that a DataFrame is made of: checkpointed, persisted, in how many partitions
+``plan_nodes``       the operators of a plan, as a list
+``values``           what they return, as plain values
 ===================  =================================================================================================
 """

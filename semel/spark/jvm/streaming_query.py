@@ -1,7 +1,7 @@
 """Every use of what Spark does not promise: Spark's JVM objects behind a foreachBatch callback, by names that may
 change with any version.
 
-Nothing outside this module and :mod:`semel.spark.jvm.status_store` touches the JVM, and tests/spark/test_internals.py
+Nothing outside of :mod:`semel.spark.jvm` touches the JVM, and tests/spark/test_internals.py
 pins each name on a running query. A name that is not there raises :class:`Unsupported` with Spark's version: guessing
 would be a weaker guarantee. Only facts are read here (:mod:`semel.spark.jvm.values`); what they mean is decided in
 :mod:`semel.spark.sink.micro_batch` and :mod:`semel.spark.sink.reconcile`. Not promised: Spark Connect, whose DataFrames
@@ -10,7 +10,6 @@ have no JVM behind them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from pyspark.errors import SparkNoSuchElementException
 from pyspark.sql import DataFrame
 
 from semel.errors import Unsupported
+from semel.spark.jvm.plan_nodes import class_name, items, nodes, simple_name
 from semel.spark.jvm.values import (
     Callback,
     Execution,
@@ -39,7 +39,6 @@ __all__ = [
     "find_query",
     "is_connect",
     "judge_plan",
-    "newest_checkpoint",
     "offset_log_entry",
     "pinned",
     "settings",
@@ -183,10 +182,10 @@ def sources(execution: Execution) -> tuple[SourceInfo, ...]:
     """
     with pinned("the sources of a query"):
         streams, keys = execution.jvm_execution.sources(), execution.jvm_execution.sourceToIdMap()
-        leaves = [leaf for leaf in _nodes(execution.jvm_execution.logicalPlan()) if _simple(leaf) in _RELATIONS]
+        leaves = [leaf for leaf in nodes(execution.jvm_execution.logicalPlan()) if simple_name(leaf) in _RELATIONS]
         if len(leaves) != streams.size():
             raise AttributeError(f"{streams.size()} sources, and {len(leaves)} relations in the plan")
-        return tuple(_source(leaf, stream, keys) for leaf, stream in zip(leaves, _all(streams), strict=True))
+        return tuple(_source(leaf, stream, keys) for leaf, stream in zip(leaves, items(streams), strict=True))
 
 
 #: The relations of a running plan, and what each calls its stream: sources of the second API, which Python's are, and
@@ -195,7 +194,7 @@ _RELATIONS = {"StreamingDataSourceV2ScanRelation": "stream", "StreamingExecution
 
 
 def _source(leaf: Any, stream: Any, keys: Any) -> SourceInfo:
-    kind = _simple(leaf)
+    kind = simple_name(leaf)
     if not getattr(leaf, _RELATIONS[kind])().equals(stream):
         raise AttributeError("the plan's relations are not in the order of the sources")
     relation = leaf.relation() if kind == "StreamingDataSourceV2ScanRelation" else leaf
@@ -231,50 +230,27 @@ def judge_plan(df: DataFrame, execution: Execution, batch: int) -> Plan:
         # non-deterministic.
         logical = execution.jvm_execution.logicalPlan()
         stateful = _jvm(df).java.lang.Class.forName(STATEFUL_OPERATOR)
-        physical, nodes = _nodes(last.executedPlan()), _nodes(logical)
-        keep = [_simple(n) for n in physical if stateful.isInstance(n)] + [_simple(n) for n in nodes if _keeps_state(n)]
-        foreign = [name for name in map(_class, [*physical, *nodes]) if not name.startswith("org.apache.spark.sql.")]
+        physical, planned = nodes(last.executedPlan()), nodes(logical)
+        keep = [simple_name(n) for n in physical if stateful.isInstance(n)] + [
+            simple_name(n) for n in planned if _keeps_state(n)
+        ]
+        foreign = [
+            name for name in map(class_name, [*physical, *planned]) if not name.startswith("org.apache.spark.sql.")
+        ]
         keeping = Statefulness.STATEFUL if keep else Statefulness.UNKNOWN if foreign else Statefulness.STATELESS
         return Plan(
             statefulness=keeping,
             operators=tuple(dict.fromkeys(keep or foreign)),
-            watermark=any(_simple(node) in WATERMARKS for node in nodes),
+            watermark=any(simple_name(node) in WATERMARKS for node in planned),
             deterministic=bool(logical.deterministic()),
         )
 
 
 def _keeps_state(node: Any) -> bool:
-    name = _simple(node)
+    name = simple_name(node)
     if name == "Join":
         return bool(node.left().isStreaming() and node.right().isStreaming())
     return name in STATEFUL_LOGICAL and bool(node.isStreaming())
-
-
-def _nodes(root: Any) -> list[Any]:
-    """A plan's operators, each before its children.
-
-    An adaptive plan (only ever of a stateless query) shows its input, not its children.
-    """
-    found, waiting = [], [root]
-    while waiting:
-        node = waiting.pop()
-        found.append(node)
-        if _simple(node) == "AdaptiveSparkPlanExec":
-            waiting.append(node.inputPlan())
-        waiting.extend(reversed(_all(node.children())))
-    return found
-
-
-def _all(sequence: Any) -> list[Any]:
-    return [sequence.apply(index) for index in range(sequence.size())]
-
-
-def _class(node: Any) -> str:
-    return str(node.getClass().getName())
-
-
-def _simple(node: Any) -> str:
-    return _class(node).rpartition(".")[2]
 
 
 def offset_log_entry(execution: Execution, batch: int) -> OffsetLogEntry | None:
@@ -297,58 +273,15 @@ def _offsets(logged: Any, version: int) -> dict[str, str | None]:
     Version 2 is a map by position or name, of which a source that is used twice has one key only.
     """
     if version == 1:
-        return {str(index): _text(offset) for index, offset in enumerate(_all(logged.offsets()))}
+        return {str(index): _text(offset) for index, offset in enumerate(items(logged.offsets()))}
     if version != 2:
         raise AttributeError(f"offset log version {version}")
     offsets = logged.offsetsMap()
-    return {str(key): _text(offsets.apply(key)) for key in _all(offsets.keySet().toSeq())}
+    return {str(key): _text(offsets.apply(key)) for key in items(offsets.keySet().toSeq())}
 
 
 def _text(option: Any) -> str | None:
     return str(option.get().json()) if option.isDefined() else None
-
-
-#: The leaves of a logical plan that are RDDs: what was checkpointed, made of an RDD, or is given to foreachBatch.
-_OF_RDDS = ("LogicalRDD", "ExternalRDD")
-
-
-def newest_checkpoint(df: DataFrame) -> int:
-    """The id of the newest RDD that a DataFrame is read from a checkpoint by, -1 without any. A call for each RDD of
-    its lineage, so ask seldom.
-
-    Spark makes that RDD when it writes the checkpoint, and it takes the place of all that the checkpointed one was made
-    of.
-    """
-    with pinned("the RDDs that a DataFrame is made of"):
-        waiting, known, newest = _rdds_of(df._jdf.queryExecution().analyzed()), set[int](), -1
-        while waiting:
-            rdd = waiting.pop()
-            id = int(rdd.id())
-            if id in known:
-                continue
-            known.add(id)
-            if _simple(rdd).endswith("CheckpointRDD"):
-                newest = max(newest, id)
-            waiting.extend(parent.rdd() for parent in _all(rdd.dependencies()))
-        return newest
-
-
-def newest_persisted(df: DataFrame) -> int:
-    """The id of the newest RDD that anybody in the application keeps in cached blocks, -1 without any.
-
-    As text, which Java gives as JSON has it: the end of an iterator is an exception in Java, of which PySpark makes
-    eighty calls (8 ms).
-    """
-    with pinned("the RDDs that are persisted"):
-        ids: list[int] = json.loads(df.sparkSession.sparkContext._jsc.getPersistentRDDs().keySet().toString())
-        return max(ids, default=-1)
-
-
-def _rdds_of(plan: Any) -> list[Any]:
-    """Those that are leaves of a logical plan, of its subqueries, too."""
-    nodes = _nodes(plan)
-    below = [rdd for node in nodes for query in _all(node.subqueries()) for rdd in _rdds_of(query)]
-    return below + [node.rdd() for node in nodes if _simple(node) in _OF_RDDS]
 
 
 def settings(df: DataFrame) -> Settings:

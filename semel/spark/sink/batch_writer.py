@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from semel.errors import AbortAndRetry, Retriable
 from semel.records.codecs import Codec
+from semel.spark.jvm import lineage
 from semel.spark.metrics.meter import Meter, TopicTotals
 from semel.spark.sink import write_stage
 from semel.spark.sink.job_timeout import cancel_jobs_after
@@ -62,7 +63,7 @@ class Work:
     """One batch: its rows, and what its transaction says besides them.
 
     ``offsets`` are committed to ``group``, if there is one; ``again`` is whether the batch may be run again in this
-    call.
+    call, ``streaming`` whether it is a query's.
     """
 
     df: DataFrame
@@ -71,6 +72,7 @@ class Work:
     again: bool
     group: str | None = None
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    streaming: bool = False
 
 
 def write_with_retries(
@@ -169,6 +171,7 @@ def _placed(client: Client, options: SinkOptions, work: Work) -> Placement:
         codec=codec,
         max_record=most,
         batch=work.number,
+        one_task=work.streaming and lineage.is_one_partition(work.df),
     )
     log.debug("batch %d: %s", work.number, placement.words)
     return placement

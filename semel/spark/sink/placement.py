@@ -4,7 +4,7 @@ Rows with a key or a partition are encoded where they are (:mod:`semel.spark.sin
 batches are shuffled once, by ``repartitionById``, to the one task that holds the ticket of their partition: it gives
 exactly the tasks that were asked for, whatever adaptive execution does (measured; ``rebalance`` and
 ``repartition(column)`` do not). Rows that may go anywhere are not shuffled: each task writes to partitions of its own,
-which change from batch to batch.
+which change from batch to batch. Nor are those that one task has computed: it holds one ticket, for all partitions.
 """
 
 from __future__ import annotations
@@ -30,18 +30,21 @@ class Placement:
     """A DataFrame whose Spark partition ``i`` holds only what goes to the partitions in ``shares[i]``, of ``topics`` as
     they were looked at.
 
-    It holds rows for ``topic``, or where that is None, record batches (:data:`~semel.spark.sink.encode_stage.COLUMNS`).
+    It holds rows, for ``topic`` or for that which their column says, of which ``keys`` choose the partition or not; or
+    ``encoded``: record batches (:data:`~semel.spark.sink.encode_stage.COLUMNS`).
     """
 
     df: DataFrame
     shares: list[list[TopicPartition]]
     topics: Mapping[str, TicketTopic]
     topic: str | None
+    keys: bool = False
+    encoded: bool = False
 
     @property
     def words(self) -> str:
         """For the log."""
-        return f"{'not shuffled,' if self.topic else 'shuffled to'} at most {len(self.shares)} tasks"
+        return f"{'shuffled to' if self.encoded else 'not shuffled,'} at most {len(self.shares)} tasks"
 
 
 def place(
@@ -53,14 +56,17 @@ def place(
     codec: Codec,
     max_record: int,
     batch: int,
+    one_task: bool = False,
 ) -> Placement:
     """Place the rows of ``df`` on tasks.
 
     ``topics`` are all that may be written, ``topic`` the one that all rows go to, if there is one; ``batch`` turns the
-    tickets of free rows.
+    tickets of free rows. ``one_task`` says that one task computes all rows.
     """
     names = sorted(topics)
     every = [(name, index) for name in names for index in range(topics[name].partitions)]
+    if one_task:
+        return Placement(df.coalesce(1), [every], topics, topic, keys=not any_partition)
     tasks = max(1, min(len(every), df.sparkSession.sparkContext.defaultParallelism))
     shares = [every[task::tasks] for task in range(tasks)]
     if topic is not None and "partition" not in df.columns and ("key" not in df.columns or any_partition):
@@ -69,4 +75,4 @@ def place(
     first = dict(zip(names, accumulate((topics[name].partitions for name in names), initial=0), strict=False))
     encoder = Encoder(topic, topics, first, tasks, not any_partition, codec, max_record)
     shuffled = df.mapInArrow(SealedStage(*pack(encoder)), COLUMNS).repartitionById(tasks, f.col("slot"))
-    return Placement(shuffled, shares, topics, None)
+    return Placement(shuffled, shares, topics, None, encoded=True)

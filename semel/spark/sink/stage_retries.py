@@ -27,7 +27,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from semel.errors import AbortAndRetry
-from semel.spark.jvm import status_store, streaming_query
+from semel.spark.jvm import lineage, status_store, streaming_query
 from semel.spark.jvm.values import Job, Stage
 from semel.transaction.ticket import Receipt
 
@@ -78,7 +78,7 @@ class Proof:
         self._dropped = (
             _dropped.get(context, {}).get(self._prefix, 0) if run is not None else status_store.dropped(context)
         )
-        self._persisted = streaming_query.newest_persisted(df)
+        self._persisted = lineage.newest_persisted(df)
 
     @property
     def tag(self) -> str:
@@ -88,7 +88,7 @@ class Proof:
     def next_attempt(self) -> None:
         """The batch is written again, in the same call."""
         self._attempt += 1
-        self._persisted = max(self._persisted, streaming_query.newest_persisted(self._df))
+        self._persisted = max(self._persisted, lineage.newest_persisted(self._df))
 
     def prove(self, receipts: Sequence[Receipt]) -> None:
         """Raise :class:`AbortAndRetry` unless Spark confirms that the writing stage ran once, and that nothing in front
@@ -149,9 +149,7 @@ class Proof:
         """Also what was persisted when a try began: its plan reads the blocks, and somebody may have let go of them
         since.
         """
-        return max(
-            streaming_query.newest_checkpoint(self._df), streaming_query.newest_persisted(self._df), self._persisted
-        )
+        return max(lineage.newest_checkpoint(self._df), lineage.newest_persisted(self._df), self._persisted)
 
     def _batch(self, stage: int | None) -> list[Job]:
         """All jobs of the batch, the oldest first, when that of the writing stage has ended, or all of them where there

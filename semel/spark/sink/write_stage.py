@@ -10,6 +10,7 @@ from __future__ import annotations
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +24,7 @@ from semel.errors import AbortAndRetry, SemelError
 from semel.records.arrays import numbers
 from semel.spark.errors import error
 from semel.spark.jvm import streaming_query
-from semel.spark.sink.encode_stage import gathered
+from semel.spark.sink.encode_stage import by_topic, gathered
 from semel.spark.sink.placement import Placement
 from semel.spark.task_result import COLUMN, decode_result, encode_result
 from semel.spark.version_guard import SealedWriting, pack
@@ -43,7 +44,8 @@ def write(placement: Placement, tickets: Sequence[Ticket], properties: Mapping[s
     Raises the first error of ours that a task met (those that a stage before this one or the source raised are in
     Spark's text), or what Spark raises for the others.
     """
-    task = partial(_write_task, tickets=list(tickets), properties=dict(properties), topic=placement.topic)
+    how = _How(placement.topic, tuple(placement.topics), placement.keys, placement.encoded)
+    task = partial(_write_task, tickets=list(tickets), properties=dict(properties), how=how)
     try:
         answers = placement.df.mapInArrow(SealedWriting(*pack(task)), _ANSWER).collect()
     except Exception as raised:
@@ -71,10 +73,20 @@ def receipts_of(results: Iterable[Receipt | SemelError]) -> list[Receipt]:
     return [result for result in results if isinstance(result, Receipt)]
 
 
+@dataclass(frozen=True, slots=True)
+class _How:
+    """What tasks get: see :class:`~semel.spark.sink.placement.Placement`. ``topics`` are those that rows may name."""
+
+    topic: str | None
+    topics: tuple[str, ...]
+    keys: bool
+    encoded: bool
+
+
 def _write_task(
-    batches: Iterator[pa.RecordBatch], tickets: Sequence[Ticket], properties: Mapping[str, str], topic: str | None
+    batches: Iterator[pa.RecordBatch], tickets: Sequence[Ticket], properties: Mapping[str, str], how: _How
 ) -> Iterator[pa.RecordBatch]:
-    """What runs in each task of the writing stage: it gets rows for ``topic``, or record batches where that is None."""
+    """What runs in each task of the writing stage."""
     context = TaskContext.get()
     assert context is not None, "runs in a Spark task only"
     number, attempt, stage = context.partitionId(), context.attemptNumber(), context.stageId()
@@ -82,13 +94,10 @@ def _write_task(
     def write(rows: Iterator[pa.RecordBatch]) -> Receipt:
         cluster = client(ClientConfig.parse(properties))
         participant = Participant(cluster, tickets[number], attempt=attempt, stage=stage, task=number)
-        if topic is None:
+        if how.encoded:
             _write_batches(participant, rows)
         else:
-            for gathered_rows in gathered(rows):
-                participant.write(
-                    topic, gathered_rows, keys=False
-                )  # rows that come unshuffled go to any partition of this task
+            _write_rows(participant, rows, how)
         return participant.receipt
 
     yield encode_result(_answer(write, batches))
@@ -147,6 +156,14 @@ class _WatchedRows:
         except Exception as raised:
             self.raised = raised
             raise
+
+
+def _write_rows(participant: Participant, batches: Iterable[pa.RecordBatch], how: _How) -> None:
+    """Rows that come as they are: without ``keys`` they go to any partition of this task."""
+    for rows in gathered(batches):
+        for name, part in by_topic(rows, how.topic, dict.fromkeys(how.topics)):
+            part = part.drop_columns("topic") if "topic" in part.column_names else part
+            participant.write(name, part, keys=how.keys)
 
 
 def _write_batches(participant: Participant, batches: Iterable[pa.RecordBatch]) -> None:

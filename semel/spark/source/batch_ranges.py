@@ -117,9 +117,29 @@ def between(start: SourceOffset, end: SourceOffset) -> list[Range]:
     return ranges
 
 
-def split_into_tasks(ranges: Iterable[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
-    """One task for each range, unless ``minPartitions`` or ``maxRecordsPerPartition`` ask for more."""
+def split_into_tasks(
+    ranges: Iterable[Range], min_partitions: int | None, max_records: int | None, min_records: int
+) -> list[tuple[Range, ...]]:
+    """What each task reads. A task costs tens of milliseconds, whatever it reads: small ranges share one, until it has
+    ``min_records`` offsets or so. ``minPartitions`` and ``maxRecordsPerPartition`` are kept to, and cut large ranges.
+    """
+    filled = [one for one in ranges if one.size > 0]
     cut = [
-        piece for one in ranges for piece in split([one], math.ceil(one.size / max_records) if max_records else None)
+        piece for one in filled for piece in split([one], math.ceil(one.size / max_records) if max_records else None)
     ]
-    return split(cut, min_partitions)
+    pieces = split(cut, min_partitions)
+    tasks = max(min_partitions or 1, math.ceil(sum(piece.size for piece in pieces) / min_records))
+    if tasks >= len(pieces) or len(pieces) > len(filled):  # pieces of one range are read by several tasks, or in order
+        return [(piece,) for piece in pieces]
+    shared: list[list[Range]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    for piece in sorted(pieces, key=lambda piece: piece.size, reverse=True):
+        smallest = min(range(len(sizes)), key=sizes.__getitem__)
+        if max_records and sizes[smallest] and sizes[smallest] + piece.size > max_records:
+            shared.append([])
+            sizes.append(0)
+            smallest = len(sizes) - 1
+        shared[smallest].append(piece)
+        sizes[smallest] += piece.size
+    in_order = (tuple(sorted(task, key=lambda piece: piece.topic_partition)) for task in shared if task)
+    return sorted(in_order, key=lambda task: task[0].topic_partition)

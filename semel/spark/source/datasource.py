@@ -117,12 +117,12 @@ def _schema(options: SourceOptions) -> t.StructType:
 
 @dataclass(frozen=True)
 class Slice(InputPartition):
-    """What one task reads."""
+    """What one task reads: ranges of partitions that are all different."""
 
-    range: Range
+    ranges: tuple[Range, ...]
 
     def __reduce__(self) -> tuple[object, ...]:
-        return SealedPartition, pack(self.range)
+        return SealedPartition, pack(self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +153,12 @@ class _Reading:
         if isinstance(partition, SealedPartition):  # a slice that has travelled
             wanted = partition.unpack()
         elif isinstance(partition, Slice):
-            wanted = partition.range
+            wanted = partition.ranges
         else:
             return iter(())
         reader = Reader(
             client(self.config),
-            [wanted],
+            wanted,
             read_committed=self.read_committed,
             headers=self.headers,
             fail_on_data_loss=self.fail_on_data_loss,
@@ -182,7 +182,9 @@ class BatchReader(DataSourceReader):
         return SealedReader, pack(self._reading.rows)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each Kafka partition that has rows to read, or more where that was asked for."""
+        """One for each Kafka partition that has many rows to read, one for several that have few, or more where that
+        was asked for.
+        """
         options = self._options
         with Client(options.config) as client:
             topics = SourceTopics(client, options)
@@ -196,7 +198,8 @@ class BatchReader(DataSourceReader):
             checked = check_ranges(
                 client, [one for one in ranges if one.size > 0], fail_on_data_loss=options.fail_on_data_loss
             )
-        return [Slice(one) for one in split_into_tasks(checked.ranges, options.min_partitions, options.max_records)]
+        tasks = split_into_tasks(checked.ranges, options.min_partitions, options.max_records, options.min_records)
+        return [Slice(ranges) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one partition."""
@@ -275,7 +278,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch."""
-        return [Slice(one) for one in self._planning().ranges(_offset(start), _offset(end))]
+        return [Slice(ranges) for ranges in self._planning().tasks(_offset(start), _offset(end))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one partition."""

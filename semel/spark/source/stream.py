@@ -97,8 +97,8 @@ class StreamPlan:
             return start
         return topic_ranges(start.cluster, parts, apply_rate_limit(parts, limits.most), moves=start.initial)
 
-    def ranges(self, start: SourceOffset, end: SourceOffset) -> list[Range]:
-        """What the tasks of a batch read.
+    def tasks(self, start: SourceOffset, end: SourceOffset) -> list[tuple[Range, ...]]:
+        """What each task of a batch reads.
 
         The first batch of a run may have been logged long ago: it is compared with what is there now.
         """
@@ -109,7 +109,8 @@ class StreamPlan:
         if not self._checked:
             ranges = check_ranges(self._client, ranges, fail_on_data_loss=self._options.fail_on_data_loss).ranges
             self._checked = True
-        return split_into_tasks(ranges, self._options.min_partitions, self._options.max_records)
+        options = self._options
+        return split_into_tasks(ranges, options.min_partitions, options.max_records, options.min_records)
 
     def _without_markers_alone(self, parts: dict[TopicPartition, PartitionPlan]) -> dict[TopicPartition, PartitionPlan]:
         """The same partitions, with nothing new where all that is new are markers and aborted rows.

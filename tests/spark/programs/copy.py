@@ -27,6 +27,7 @@ def start(spark: SparkSession, copy: Copy) -> StreamingQuery:
         "subscribe": copy.source,
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": copy.per_batch,
+        "minRecordsPerPartition": copy.min_records,
     }
     rows = spark.readStream.format("semel").options(**kafka, **reading).load().select("key", "value")
     where = {"topics": ",".join(copy.topics)} if copy.topics else {"topic": copy.target}

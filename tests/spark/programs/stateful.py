@@ -38,6 +38,7 @@ def keep(spark: SparkSession, job: Stateful, name: str) -> None:
 
     def read() -> DataFrame:
         options = {"subscribe": job.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(PER_BATCH)}
+        options["minRecordsPerPartition"] = "1"
         return spark.readStream.format("semel").options(**kafka, **options).load()
 
     def start() -> StreamingQuery:

@@ -56,7 +56,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from semel.errors import AbortAndRetry
 from semel.sandbox.processes import children, parents
 from semel.spark import KafkaSink, keep_running
-from semel.spark.jvm import status_store, streaming_query
+from semel.spark.jvm import lineage, status_store
 from semel.spark.sink import stage_retries as proof
 from semel.spark.sink import write_stage
 from semel.testing.spark.fork_client import STARTED_AS
@@ -118,7 +118,7 @@ def proven(job: Twice) -> Iterator[None]:
             stack.enter_context(patch.object(status_store, "forgot_jobs_since", return_value=False))
         elif not job.proof:
             for kept in ("newest_checkpoint", "newest_persisted"):
-                stack.enter_context(patch.object(streaming_query, kept, return_value=-1))
+                stack.enter_context(patch.object(lineage, kept, return_value=-1))
             if job.shape not in _KEPT:
                 stack.enter_context(patch.object(proof, "check_computed_once"))
         yield
@@ -211,7 +211,7 @@ def run_query(spark: SparkSession, job: Twice) -> None:
     kafka = {"kafka.bootstrap.servers": job.servers}
     source = (
         spark.readStream.format("semel")
-        .options(**kafka, subscribe=f"{job.topic}-source", startingOffsets="earliest")
+        .options(**kafka, subscribe=f"{job.topic}-source", startingOffsets="earliest", minRecordsPerPartition=1)
         .load()
     )
     numbers = source.select(f.col("value").cast("string").alias("value"))

@@ -68,6 +68,7 @@ class Line:
             "subscribe": self.source,
             "startingOffsets": "earliest",
             "maxOffsetsPerTrigger": self.per_batch,
+            "minRecordsPerPartition": 1,  # several tasks and a shuffle, however few rows there are
             **self.reading,
             **options,
         }

@@ -39,7 +39,8 @@ class Copy(Argument):
     """What is copied where: the argument of ``programs/copy.py``. With ``topics``, the rows are spread over these by
     their number.
 
-    ``kafka`` are properties that both ends are given beside what is said here, or in its place.
+    ``kafka`` are properties that both ends are given beside what is said here, or in its place. ``min_records`` is what
+    a reading task gets at least: 1 has a task for each partition, and keyed rows shuffled, however few there are.
     """
 
     servers: str
@@ -52,6 +53,7 @@ class Copy(Argument):
     sink: dict[str, str] = field(default_factory=dict)
     topics: list[str] = field(default_factory=list)
     kafka: dict[str, str] = field(default_factory=dict)
+    min_records: int = 1
 
 
 def unique(name: str) -> str:

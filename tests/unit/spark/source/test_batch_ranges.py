@@ -94,20 +94,40 @@ def test_began_goes_from_offset_to_offset() -> None:
 
 def test_one_task_for_each_partition_unless_more_were_asked_for() -> None:
     ranges = [Range("in", "id", 0, 0, 100), Range("in", "id", 1, 0, 7)]
-    assert split_into_tasks(ranges, None, None) == ranges
-    assert split_into_tasks(ranges, 2, None) == ranges
-    assert [one.size for one in split_into_tasks(ranges, None, 40)] == [33, 33, 34, 7]
-    assert [one.size for one in split_into_tasks(ranges, 4, None)] == [33, 33, 34, 7]
-    assert len(split_into_tasks(ranges, 10, 60)) >= 10
+    assert split_into_tasks(ranges, None, None, 1) == [(one,) for one in ranges]
+    assert split_into_tasks(ranges, 2, None, 1) == [(one,) for one in ranges]
+    assert [one.size for (one,) in split_into_tasks(ranges, None, 40, 1)] == [33, 33, 34, 7]
+    assert [one.size for (one,) in split_into_tasks(ranges, 4, None, 1)] == [33, 33, 34, 7]
+    assert len(split_into_tasks(ranges, 10, 60, 1)) >= 10
 
 
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=5), st.integers(1, 40), st.integers(1, 400))
-def test_dividing_neither_loses_nor_doubles_an_offset(sizes: list[int], least: int, most: int) -> None:
+def test_small_partitions_share_a_task() -> None:
+    ranges = [Range("in", "id", index, 5, 15) for index in range(600)]
+    assert split_into_tasks(ranges, None, None, 10_000) == [tuple(ranges)]
+    assert [len(task) for task in split_into_tasks(ranges, None, None, 2_000)] == [200, 200, 200]
+    assert len(split_into_tasks(ranges, 7, None, 10_000)) == 7, "minPartitions"
+    assert len(split_into_tasks(ranges, 1_200, None, 10_000)) == 1_200, "and cuts"
+    large = Range("in", "id", 600, 0, 1_000_000)
+    alone, *_ = (task for task in split_into_tasks([*ranges, large], None, None, 100_000) if large in task)
+    assert alone == (large,)
+
+
+@given(
+    st.lists(st.integers(0, 300), max_size=9),
+    st.none() | st.integers(1, 40),
+    st.none() | st.integers(1, 400),
+    st.integers(1, 2_000),
+)
+def test_dividing_neither_loses_nor_doubles_an_offset(
+    sizes: list[int], least: int | None, most: int | None, worth: int
+) -> None:
     ranges = [Range("in", "id", index, 5, 5 + size) for index, size in enumerate(sizes)]
-    pieces = split_into_tasks(ranges, least, most)
-    assert all(piece.size <= most for piece in pieces)
-    covered = [(piece.partition, at) for piece in pieces for at in range(piece.start, piece.end)]
-    assert covered == [(one.partition, at) for one in ranges for at in range(one.start, one.end)]
+    tasks = split_into_tasks(ranges, least, most, worth)
+    assert all(tasks)
+    assert all(sum(piece.size for piece in task) <= (most or 1 << 62) for task in tasks)
+    assert all(len({piece.topic_partition for piece in task}) == len(task) for task in tasks)
+    covered = [(piece.partition, at) for task in tasks for piece in task for at in range(piece.start, piece.end)]
+    assert sorted(covered) == [(one.partition, at) for one in ranges for at in range(one.start, one.end)]
 
 
 def test_an_epoch_goes_with_the_position_it_was_seen_with() -> None:
@@ -146,4 +166,4 @@ def test_a_range_has_the_epoch_of_its_end() -> None:
     end = SourceOffset("c", {"in": TopicOffset("id", {0: 3}, {0: 9}, epochs={0: 4})})
     (one,) = between(offset({0: 3}, {0: 5}), end)
     assert one.epoch == 4
-    assert {piece.epoch for piece in split_into_tasks([one], 3, None)} == {4}
+    assert {piece.epoch for (piece,) in split_into_tasks([one], 3, None, 1)} == {4}

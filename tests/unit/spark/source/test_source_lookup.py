@@ -128,8 +128,8 @@ def test_writing_is_refused_and_the_sink_named() -> None:
 
 def test_what_travels_to_a_task_is_small() -> None:
     source = SemelSource({**OPTIONS, "kafka.client.id": "me"})
-    piece = Slice(Range("in", "u" * 22, 3, 5, 2**50))
-    assert pickle.loads(pickle.dumps(piece)).unpack() == piece.range
+    piece = Slice((Range("in", "u" * 22, 3, 5, 2**50),))
+    assert pickle.loads(pickle.dumps(piece)).unpack() == piece.ranges
     assert len(pickle.dumps(piece)) < 300
     for reader in (source.reader(source.schema()), source.streamReader(source.schema())):
         assert len(pickle.dumps(reader)) < 2000

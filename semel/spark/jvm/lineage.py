@@ -1,0 +1,74 @@
+"""The RDDs that a DataFrame is made of: which were checkpointed or persisted, and in how many partitions one comes
+(DESIGN rule 2; docs/decisions/0010).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from semel.spark.jvm.plan_nodes import items, nodes, simple_name
+from semel.spark.jvm.streaming_query import pinned
+
+__all__ = ["is_one_partition", "newest_checkpoint", "newest_persisted"]
+
+#: The leaves of a logical plan that are RDDs: what was checkpointed, made of an RDD, or is given to foreachBatch.
+_OF_RDDS = ("LogicalRDD", "ExternalRDD")
+
+
+def newest_checkpoint(df: DataFrame) -> int:
+    """The id of the newest RDD that a DataFrame is read from a checkpoint by, -1 without any. A call for each RDD of
+    its lineage, so ask seldom.
+
+    Spark makes that RDD when it writes the checkpoint, and it takes the place of all that the checkpointed one was made
+    of.
+    """
+    with pinned("the RDDs that a DataFrame is made of"):
+        waiting, known, newest = _rdds_of(df._jdf.queryExecution().analyzed()), set[int](), -1
+        while waiting:
+            rdd = waiting.pop()
+            id = int(rdd.id())
+            if id in known:
+                continue
+            known.add(id)
+            if simple_name(rdd).endswith("CheckpointRDD"):
+                newest = max(newest, id)
+            waiting.extend(parent.rdd() for parent in items(rdd.dependencies()))
+        return newest
+
+
+def newest_persisted(df: DataFrame) -> int:
+    """The id of the newest RDD that anybody in the application keeps in cached blocks, -1 without any.
+
+    As text, which Java gives as JSON has it: the end of an iterator is an exception in Java, of which PySpark makes
+    eighty calls (8 ms).
+    """
+    with pinned("the RDDs that are persisted"):
+        ids: list[int] = json.loads(df.sparkSession.sparkContext._jsc.getPersistentRDDs().keySet().toString())
+        return max(ids, default=-1)
+
+
+def _rdds_of(plan: Any) -> list[Any]:
+    """Those that are leaves of a logical plan, of its subqueries, too."""
+    found = nodes(plan)
+    below = [rdd for node in found for query in items(node.subqueries()) for rdd in _rdds_of(query)]
+    return below + [node.rdd() for node in found if simple_name(node) in _OF_RDDS]
+
+
+#: What keeps the partitions of what is below it.
+_NARROW = ("Filter", "LogicalRDD", "Project", "SubqueryAlias")
+
+
+def is_one_partition(df: DataFrame) -> bool:
+    """Whether the DataFrame of a micro-batch is computed by one task, and nothing in its own plan asks for more.
+
+    Of the plan in front of it Spark has made an RDD before it calls; nothing is computed here.
+    """
+    with pinned("the partitions of what foreachBatch is given"):
+        found = [(simple_name(node), node) for node in nodes(df._jdf.queryExecution().analyzed())]
+        given = [node for name, node in found if name == "LogicalRDD"]
+        if len(given) != 1 or any(name not in _NARROW for name, _ in found):
+            return False
+        return int(given[0].rdd().getNumPartitions()) == 1

@@ -1,0 +1,88 @@
+"""A small batch is one task: read from all its partitions, written with one ticket, not shuffled. What is written is
+what several tasks would write.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from semel.sandbox import Sandbox
+from tests.spark.support.copy_query import Line
+from tests.spark.support.topics_and_drivers import create, produce, values
+
+ROWS = 300
+
+
+@pytest.fixture
+def line(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> Line:
+    made = Line.new(spark, kafka, tmp_path, "small", per_batch=150)
+    produce(kafka, made.source, range(ROWS))
+    return made
+
+
+def placed(servers: str, topic: str, partitions: int) -> list[list[tuple[bytes, bytes]]]:
+    """Key and value of each row of each partition, as librdkafka reads them."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", "enable.partition.eof": True})
+    found: list[list[tuple[bytes, bytes]]] = [[] for _ in range(partitions)]
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    ended: set[int] = set()
+    while len(ended) < partitions:
+        for message in consumer.consume(500, 0.1):
+            if message.error() is None:
+                found[message.partition()].append((message.key(), message.value()))
+            else:
+                ended.add(message.partition())
+    consumer.close()
+    return [sorted(rows) for rows in found]
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_it_is_one_task_and_the_rows_are_where_their_keys_say(
+    line: Line, caplog: pytest.LogCaptureFixture, small: bool
+) -> None:
+    """The second way is the control: several tasks and a shuffle."""
+    caplog.set_level(logging.DEBUG, "semel.spark")
+    line.run(reading={"minRecordsPerPartition": ROWS if small else 1})
+    said = "not shuffled, at most 1 tasks" if small else "shuffled to at most"
+    assert sum(said in record.getMessage() for record in caplog.records) == 2, "in each of two batches"
+    line.assert_exact()
+    servers = line.kafka.bootstrap_servers
+    reference = create(line.kafka, "small-reference", 3)
+    produce_again(servers, line.source, reference)
+    assert placed(servers, line.target, 3) == placed(servers, reference, 3)
+
+
+def produce_again(servers: str, source: str, target: str) -> None:
+    """By librdkafka, with the partitioner of Java's producer."""
+    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random"})
+    for rows in placed(servers, source, 2):
+        for key, value in rows:
+            producer.produce(target, value, key)
+    assert producer.flush(60) == 0
+
+
+def test_rows_that_name_their_topics(line: Line, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "semel.spark")
+    other = create(line.kafka, "small-other", 2)
+    odd = (f.get_json_object(f.col("value").cast("string"), "$.id").cast("int") % 2).cast("boolean")
+    rows = line.rows(minRecordsPerPartition=ROWS).select(
+        "key", "value", f.when(odd, f.lit(other)).otherwise(f.lit(line.target)).alias("topic")
+    )
+    line.run(rows=rows, topic=None, topics=f"{line.target},{other}")
+    assert any("not shuffled, at most 1 tasks" in record.getMessage() for record in caplog.records)
+    servers = line.kafka.bootstrap_servers
+    assert len(set(values(servers, other))) == len(set(values(servers, line.target))) == ROWS / 2
+
+
+def test_what_asks_for_more_tasks_gets_them(line: Line, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "semel.spark")
+    rows = line.rows(minRecordsPerPartition=ROWS).select("key", "value").repartition(2)
+    line.run(rows=rows)
+    assert not any("not shuffled" in record.getMessage() for record in caplog.records)
+    assert len(set(values(line.kafka.bootstrap_servers, line.target))) == ROWS
