@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import machine, micro_batches, outbox, plot, report, rows, sinks, sources, streams
+from bench import machine, micro_batches, outbox, plot, report, rows, sinks, sources, streams, whole_batches
 from bench.figures import Figure
 from bench.recovery import Recovery
 from bench.rig import PARTITIONS, Rig
@@ -30,6 +30,9 @@ class Work(StrEnum):
     SOURCE = "source"
     TLS = "tls"
     BATCHES = "micro-batches"
+    WHOLE = "whole-batches"
+    SIZES = "sizes"
+    MANY = "many-partitions"
     RECOVERY = "recovery"
     OUTBOX = "outbox"
     STREAMS = "streams"
@@ -77,6 +80,9 @@ def main(
                 *sources.measure_tls(rig, source_rows, numbers),
             ],
             Work.BATCHES: lambda: micro_batches.measure(rig, partitions or _PARTITIONS, batches, numbers),
+            Work.WHOLE: lambda: whole_batches.measure(rig, whole_batches.SHAPES, batches, numbers),
+            Work.SIZES: lambda: sinks.measure_sizes(rig, [size for size in sinks.SIZES if size <= sink_rows], numbers),
+            Work.MANY: lambda: sources.measure_many(rig, numbers),
             Work.RECOVERY: lambda: recovery.measure(rig, numbers),
             Work.OUTBOX: lambda: outbox.measure(rig, units, numbers),
             Work.STREAMS: lambda: streams.measure(rig, streams_rows, numbers),

@@ -20,11 +20,12 @@ from bench.rig import CORES, Rig
 from bench.rounds import Contender, interleave
 from semel.spark import KafkaSink
 
-__all__ = ["ROWS", "measure"]
+__all__ = ["FIRST", "ROWS", "batch_times", "measure"]
 
 #: In each micro-batch.
 ROWS = 1_000
-_FIRST = 3
+#: Batches that are not counted.
+FIRST = 3
 #: Looking is work in the very process that commits: every 50 ms, as it was once, it made the batches longer that it
 #: measured.
 _POLL_S = 1.0
@@ -65,19 +66,22 @@ def _query(rig: Rig, topic: str, mode: str, partitions: int, batches: int) -> fl
             .option("checkpointLocation", str(rig.directory / topic))
             .trigger(processingTime="0 seconds")
         )
-        query = writer.start()
-        try:
-            times = _times(query, batches)
-        finally:
-            query.stop()
-    return median(times)
+        return median(batch_times(writer.start(), batches))
+
+
+def batch_times(query: StreamingQuery, batches: int) -> list[int]:
+    """Milliseconds of so many batches of a query, but for the first ones. It is stopped then."""
+    try:
+        return _times(query, batches)
+    finally:
+        query.stop()
 
 
 def _times(query: StreamingQuery, batches: int) -> list[int]:
     end = time.monotonic() + _PATIENCE_S
     while True:
         done = [
-            progress for progress in query.recentProgress if progress["batchId"] >= _FIRST and progress["numInputRows"]
+            progress for progress in query.recentProgress if progress["batchId"] >= FIRST and progress["numInputRows"]
         ]
         if len(done) >= batches:
             return [progress["durationMs"]["triggerExecution"] for progress in done[:batches]]

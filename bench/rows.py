@@ -7,12 +7,14 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-__all__ = ["KEYS", "SIZE", "free", "keyed", "payload"]
+__all__ = ["KEYLESS", "KEYS", "SIZE", "free", "keyed", "kinds", "payload"]
 
 #: Bytes of a value.
 SIZE = 100
 #: Distinct keys.
 KEYS = 10_000
+#: Kinds of rows whose keys place none.
+KEYLESS = ("no keys", "null keys")
 _DIGITS = 20
 
 
@@ -30,3 +32,15 @@ def keyed(spark: SparkSession, count: int, tasks: int) -> DataFrame:
     """Rows with one of :data:`KEYS` keys and a value."""
     key = (f.col("id") * 7919 % KEYS).cast("string").cast("binary")
     return spark.range(0, count, 1, tasks).select(key.alias("key"), payload(f.col("id")).alias("value"))
+
+
+def kinds(spark: SparkSession, count: int, tasks: int) -> dict[str, DataFrame]:
+    """The same rows with each kind of keys."""
+    values = free(spark, count, tasks)
+    none, null = KEYLESS
+    return {
+        none: values,
+        null: values.select(f.lit(None).cast("binary").alias("key"), "value"),
+        f"{KEYS:,} keys": keyed(spark, count, tasks),
+        "keys all different": values.select(f.substring("value", -_DIGITS, _DIGITS).alias("key"), "value"),
+    }

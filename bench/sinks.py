@@ -8,7 +8,7 @@ when its batches are made large is one more line. Each run writes to a fresh top
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
@@ -18,12 +18,14 @@ from bench.rig import PARTITIONS, Rig
 from bench.rounds import Contender, interleave
 from semel.spark import KafkaSink
 
-__all__ = ["JVM_SINK", "measure_free", "measure_keyed", "measure_tls"]
+__all__ = ["JVM_SINK", "SIZES", "measure_free", "measure_keyed", "measure_sizes", "measure_tls"]
 
 JVM_SINK = "Spark's JVM sink, at-least-once"
 _TUNED = f"{JVM_SINK}, large batches"
 _TUNING = {"kafka.batch.size": "1048576", "kafka.linger.ms": "20"}
 _TOOL = "kafka-producer-perf-test"
+#: Rows of jobs beside the large ones.
+SIZES = (20_000, 200_000, 2_000_000)
 _NOOP = "making the rows alone"
 _OURS = "semel, exactly-once"
 _PLAIN = "the same without TLS"
@@ -40,6 +42,31 @@ def measure_keyed(rig: Rig, count: int, rounds: range) -> list[Figure]:
     """Rows with a key, which semel shuffles to the one writer of their partition."""
     df = rows.keyed(rig.spark, count, PARTITIONS)
     return _measure(rig, "sink, keyed rows", df, count, rounds, [], target=0.75, aim=1.0)
+
+
+def measure_sizes(rig: Rig, sizes: Sequence[int], rounds: range) -> list[Figure]:
+    """Jobs of other sizes, with four kinds of keys: none, null, few and all different."""
+    return [
+        _size(rig, f"write, {count:,} rows, {kind}", df, count, rounds, _target(count, kind))
+        for count in sizes
+        for kind, df in rows.kinds(rig.spark, count, PARTITIONS).items()
+    ]
+
+
+def _size(rig: Rig, work: str, df: DataFrame, count: int, rounds: range, target: float | None) -> Figure:
+    short = work.replace(",", "").replace(" ", "-")
+    contenders = [
+        Contender(_OURS, lambda number: _with_semel(rig, f"{short}-semel-{number}", df, count)),
+        Contender(JVM_SINK, lambda number: _with_jvm(rig, f"{short}-jvm-{number}", df, count, {})),
+    ]
+    rates = interleave(work, contenders, rounds, unit="rows/s", console=rig.console)
+    return ratios(work, JVM_SINK, rates[_OURS], rates[JVM_SINK], target=target)
+
+
+def _target(count: int, kind: str) -> float | None:
+    if count < SIZES[1]:
+        return None
+    return 1.3 if count >= SIZES[2] and kind in rows.KEYLESS else 1.0
 
 
 def measure_tls(rig: Rig, count: int, rounds: range) -> list[Figure]:

@@ -18,7 +18,7 @@ from bench.figures import Figure, ratios
 from bench.rig import Incomplete, Rig
 from bench.rounds import Contender, interleave
 
-__all__ = ["JVM_SOURCE", "measure", "measure_tls"]
+__all__ = ["JVM_SOURCE", "measure", "measure_many", "measure_tls"]
 
 JVM_SOURCE = "Spark's JVM source"
 _TUNED = f"{JVM_SOURCE}, large fetches"
@@ -26,6 +26,8 @@ _TUNING = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes":
 _OURS = "semel"
 _PLAIN = "the same without TLS"
 _WORK = "source"
+#: Rows and partitions.
+_FEW, _MANY = 6_000, 600
 
 
 def measure(rig: Rig, count: int, rounds: range) -> list[Figure]:
@@ -57,6 +59,20 @@ def measure_tls(rig: Rig, count: int, rounds: range) -> list[Figure]:
         ratios(work, JVM_SOURCE, rates[_OURS], rates[JVM_SOURCE], target=2.0, aim=4.0),
         ratios(work, _PLAIN, rates[_OURS], rates[_PLAIN]),
     ]
+
+
+def measure_many(rig: Rig, rounds: range) -> list[Figure]:
+    """Few rows over many partitions."""
+    work = f"read, {_FEW:,} rows over {_MANY} partitions"
+    with rig.topic("source-many", _MANY) as topic:
+        rows.keyed(rig.spark, _FEW, 2).write.format("kafka").options(topic=topic, **rig.kafka).save()
+        rig.check(topic, _FEW, partitions=_MANY)
+        contenders = [
+            Contender(_OURS, lambda _: _read(rig, "semel", topic, _FEW, {})),
+            Contender(JVM_SOURCE, lambda _: _read(rig, "kafka", topic, _FEW, {})),
+        ]
+        rates = interleave(work, contenders, rounds, unit="rows/s", console=rig.console)
+    return [ratios(work, JVM_SOURCE, rates[_OURS], rates[JVM_SOURCE], target=10.0)]
 
 
 @contextmanager

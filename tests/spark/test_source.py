@@ -150,7 +150,7 @@ def test_a_batch_query_reads_what_librdkafka_reads(
     for commit in (True, False):
         writer.write(topic, values(50, "t", partition=1))
         writer.end(commit=commit)
-    df = batch(spark, servers, subscribe=topic)
+    df = batch(spark, servers, subscribe=topic, minRecordsPerPartition=1)
     assert df.rdd.getNumPartitions() == 3
     found = sorted((row["partition"], row["offset"], bytes(row["value"])) for row in df.collect())
     assert found == [(p, o, v) for p, o, _, v in sorted(oracle(servers, ranges(client, topic)))]

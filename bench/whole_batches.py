@@ -1,0 +1,72 @@
+"""A whole micro-batch, source and sink, beside the same query of Spark's own: keyed rows from topic to topic.
+
+Spark's own is at-least-once. The time is the one that Spark itself reports of each batch (``triggerExecution``),
+without the first ones, which take over and warm up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from bench import rows
+from bench.figures import Figure, ratios
+from bench.micro_batches import FIRST, batch_times
+from bench.rig import Rig
+from bench.rounds import Contender, interleave
+from semel.spark import KafkaSink
+
+__all__ = ["SHAPES", "measure"]
+
+#: Rows of a batch, and partitions of both topics.
+SHAPES = ((1_000, 1), (1_000, 4), (1_000, 100), (50_000, 4))
+_PEER = "Spark's own source and sink"
+_OURS = "semel, exactly-once"
+#: At most 1.5 times as long.
+_TARGET = 1 / 1.5
+_MORE = 20
+
+
+def measure(rig: Rig, shapes: Sequence[tuple[int, int]], batches: int, rounds: range) -> list[Figure]:
+    """Batches a second that one query could make, of each shape."""
+    return [_measure(rig, size, partitions, batches, rounds) for size, partitions in shapes]
+
+
+def _measure(rig: Rig, size: int, partitions: int, batches: int, rounds: range) -> Figure:
+    work = f"whole micro-batch, {size:,} rows, {partitions} partition{'s' if partitions > 1 else ''}"
+    source = f"whole-{size}-{partitions}"
+
+    def contender(name: str, form: str) -> Contender:
+        def run(number: int) -> float:
+            with rig.topic(f"{source}-{form}-{number}", partitions) as target:
+                return median(batch_times(_start(rig, form, source, target, size), batches))
+
+        return Contender(name, run)
+
+    with rig.topic(source, partitions):
+        # with those that are not counted, and some that may be made before the query is stopped
+        count = size * (FIRST + batches + _MORE)
+        rows.keyed(rig.spark, count, 2).write.format("kafka").options(topic=source, **rig.kafka).save()
+        rig.check(source, count, partitions=partitions)
+        contenders = [contender(_OURS, "semel"), contender(_PEER, "kafka")]
+        times = interleave(work, contenders, rounds, unit="ms a batch", console=rig.console)
+    ours, theirs = ([1000 / each for each in times[name]] for name in (_OURS, _PEER))
+    return ratios(work, _PEER, ours, theirs, target=_TARGET if size == SHAPES[0][0] else None)
+
+
+def _start(rig: Rig, form: str, source: str, target: str, size: int) -> StreamingQuery:
+    reading = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(size)}
+    df = rig.spark.readStream.format(form).options(**rig.kafka, **reading).load().select("key", "value")
+    writer = _semels(rig, df.writeStream, target) if form == "semel" else _sparks(rig, df.writeStream, target)
+    return writer.option("checkpointLocation", str(rig.directory / target)).trigger(processingTime="0 seconds").start()
+
+
+def _semels(rig: Rig, writer: DataStreamWriter, topic: str) -> DataStreamWriter:
+    return writer.foreachBatch(KafkaSink(topic=topic, transactionalIdPrefix=topic, **rig.kafka))
+
+
+def _sparks(rig: Rig, writer: DataStreamWriter, topic: str) -> DataStreamWriter:
+    return writer.format("kafka").options(topic=topic, **rig.kafka, **{"kafka.acks": "all"})
