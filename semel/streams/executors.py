@@ -43,7 +43,7 @@ class Executors:
         self, launcher: Launcher, file: AppFile, app: App, tasks: int, on_change: Callable[[Status], None]
     ) -> None:
         self._supervisor = Supervisor(launcher, on_change=on_change)
-        prefix = app.settings.group_instance_id or app.application_id
+        prefix = app.settings.group_instance_id or "worker"
         for number in range(tasks):
             name = f"{prefix}-{number}"
             self._supervisor.start(name, _ENTRY, {"file": file.name, "text": file.text, "instance": name})

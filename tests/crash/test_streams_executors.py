@@ -67,7 +67,7 @@ class Running:
         self.counted(self.job, driver)
         driver.process.send_signal(signal.SIGINT)
         assert driver.wait(60) == 0, driver.tail()
-        assert_exact(self.job, *(str(self.folder / "state" / f"{self.job.application_id}-{n}") for n in range(WORKERS)))
+        assert_exact(self.job, *(str(self.folder / "state" / f"worker-{n}") for n in range(WORKERS)))
 
 
 def wait_struck(plan: CrashPlan, driver: Program) -> None:

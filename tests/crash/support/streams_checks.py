@@ -74,10 +74,22 @@ def stored(job: StreamsJob, *folders: str) -> dict[str, int]:
 def stored_windows(job: StreamsJob, *folders: str) -> dict[tuple[int, bytes, int], int]:
     """By partition, word and where the window begins; of folders that several have, as in :func:`stored`."""
     found: dict[tuple[int, bytes, int], int] = {}
-    for folder in [path for base in folders or (job.state_dir,) for path in Path(base).glob("*/0_*/rocksdb/*")]:
+    for folder in [path for base in folders or (job.state_dir,) for path in Path(base).glob("*/0_*/rocksdb/windows")]:
         store = Store(StoreSpec("windows", 1), Rocks(folder))
         for key, begin, _, value in store.entries():
             place = int(folder.parents[1].name[2:]), key, begin or 0
+            found[place] = max(found.get(place, 0), int.from_bytes(value, "big"))
+        store.close()
+    return found
+
+
+def stored_seen(job: StreamsJob, *folders: str) -> dict[tuple[int, str], int]:
+    """By partition and word, what the processor has counted."""
+    found: dict[tuple[int, str], int] = {}
+    for folder in [path for base in folders or (job.state_dir,) for path in Path(base).glob("*/0_*/rocksdb/seen")]:
+        store = Store(StoreSpec("seen"), Rocks(folder))
+        for key, _, _, value in store.entries():
+            place = int(folder.parents[1].name[2:]), key.decode()
             found[place] = max(found.get(place, 0), int.from_bytes(value, "big"))
         store.close()
     return found
@@ -120,3 +132,5 @@ def assert_exact(job: StreamsJob, *folders: str) -> None:
     assert in_changelog(job) == truth(job)
     assert stored(job, *folders) == truth(job)
     assert stored_windows(job, *folders) == true_windows(job)
+    seen = Counter((number % PARTITIONS, word(number)) for number in range(job.total))
+    assert stored_seen(job, *folders) == seen

@@ -1,5 +1,5 @@
-"""A worker of streams: counts the words of a topic behind a repartition topic, and in windows, until all of it is
-counted.
+"""A worker of streams: counts the words of a topic behind a repartition topic, in windows, and in a processor, until
+all of it is counted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from semel.config import ClientConfig
 from semel.read.data_loss import newest_ends
 from semel.steps import Step, reached
-from semel.streams import App, windows
+from semel.streams import App, Processor, Record, stores, windows
 from semel.streams.state.store import Store
 from semel.streams.worker import Worker
 from semel.wire.api.offsets import committed
@@ -23,6 +23,15 @@ class ControlStep(Step):
     """The step of the mistake."""
 
     STORED_EARLY = "stored_early"
+
+
+class Seen(Processor):
+    """Counts the records of each key."""
+
+    def process(self, record: Record) -> None:
+        """One more, in its store."""
+        seen = self.context.store("seen")
+        seen.put(record.key, (seen.get(record.key) or 0) + 1)
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,7 @@ class StreamsJob:
         words = app.stream(self.source, key="string", value="string")
         words.group_by("value").count("counts").to_stream().to(self.target)
         words.group_by_key().windowed(windows.hopping(20, 10, grace=5)).count("windows")
+        words.process(Seen, stores=[stores.key_value("seen", value="long")])
         return app
 
     @property

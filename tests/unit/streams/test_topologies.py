@@ -274,7 +274,6 @@ def user_of(record: Record) -> object:
         (lambda app: windows.sliding("1 s"), Unsupported, "sliding windows"),
         (lambda app: app.global_table("t"), Unsupported, "global tables"),
         (lambda app: app.stream("a").suppress(), Unsupported, "suppress"),
-        (lambda app: app.stream("a").process(user_of), Unsupported, "processors"),
         (lambda app: app.stream("a").join(app.stream("b")), Unsupported, "two streams"),
         (lambda app: app.table("a").join(app.table("b")), Unsupported, "two tables"),
         (lambda app: app.stream("a", value="avro"), Unsupported, "avro"),
