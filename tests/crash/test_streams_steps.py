@@ -155,10 +155,18 @@ def test_workers_come_and_go_with_their_state(broker: Sandbox, nursery: Nursery,
             pytest.param(step, marks=pytest.mark.exhaustive)
             for step in (
                 StreamsStep.PROCESSED,
+                OwnerStep.BEGUN,
+                OwnerStep.PARTITIONS_ADDED,
+                ParticipantStep.SENT,
                 SessionStep.COMMITTING,
+                ParticipantStep.RECEIPT,
+                OwnerStep.WRITTEN,
                 OwnerStep.OFFSETS_ADDED,
+                OwnerStep.COMMIT_SENT,
                 OwnerStep.COMMIT_ANSWERED,
+                SessionStep.COMMITTED,
                 StreamsStep.COMMITTED,
+                StreamsStep.STORED,
             )
         ),
     ],
