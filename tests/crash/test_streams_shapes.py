@@ -46,7 +46,9 @@ def new_job(broker: Sandbox, folder: Path, shape: str) -> ShapeJob:
 
 
 def fill(servers: str, topic: str, rows: Iterable[tuple[str, str]]) -> None:
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    producer = Producer(
+        {"bootstrap.servers": servers, "enable.idempotence": True, "queue.buffering.max.messages": 1_000_000}
+    )
     for key, value in rows:
         producer.produce(topic, value, key=key)
     assert producer.flush(60) == 0

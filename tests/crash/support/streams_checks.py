@@ -22,9 +22,9 @@ WORDS = 40
 _names = itertools.count(1)
 
 
-def new_job(broker: Sandbox, folder: Path, rows: int, total: int | None = None) -> StreamsJob:
+def new_job(broker: Sandbox, folder: Path, rows: int, total: int | None = None, *, replication: int = 1) -> StreamsJob:
     servers, unique = broker.bootstrap_servers, f"streams-{next(_names)}"
-    source, target = create(servers, f"{unique}-in", PARTITIONS), create(servers, f"{unique}-out", PARTITIONS)
+    source, target = (create(servers, f"{unique}-{kind}", PARTITIONS, replication) for kind in ("in", "out"))
     job = StreamsJob(servers, unique, source, target, rows if total is None else total, str(folder / "state"))
     fill(job, 0, rows)
     return job

@@ -8,6 +8,7 @@ import logging
 from dataclasses import dataclass
 
 from semel.config import ClientConfig
+from semel.errors import Retriable
 from semel.read.data_loss import newest_ends
 from semel.steps import Step, reached
 from semel.streams import App, Processor, Record, stores, windows
@@ -38,7 +39,8 @@ class Seen(Processor):
 class StreamsJob:
     """What is counted, and how many records of the source there are in the end.
 
-    ``mode`` is ``exact``, or ``early``: state is in the store before the transaction is committed.
+    ``mode`` is ``exact``; ``early``: state is in the store before the transaction is committed; ``again``: what a new
+    start cures is cured by one, as ``App.run`` does.
     """
 
     servers: str
@@ -50,6 +52,7 @@ class StreamsJob:
     instance: str | None = None
     mode: str = "exact"
     chunk: int = 50
+    request_timeout_ms: int = 30_000
 
     def app(self) -> App:
         app = App(
@@ -60,6 +63,7 @@ class StreamsJob:
                 "session.timeout.ms": 2_000,
                 "commit.interval.ms": 5,
                 "max.poll.records": self.chunk,
+                "request.timeout.ms": self.request_timeout_ms,
                 "state.dir": self.state_dir,
                 **({"group.instance.id": self.instance} if self.instance else {}),
             },
@@ -96,6 +100,18 @@ def run(job: StreamsJob) -> None:
     logging.getLogger("semel").setLevel(logging.INFO)
     if job.mode == "early":
         _store_early()
+    while True:
+        try:
+            _count(job)
+        except Retriable as error:
+            if job.mode != "again":
+                raise
+            logging.getLogger("semel").warning("it starts again: %s", error)
+        else:
+            return
+
+
+def _count(job: StreamsJob) -> None:
     with Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client, Worker(job.app()) as worker:
         while True:
             if not worker.step() and done(client, job):
