@@ -101,6 +101,19 @@ def test_an_executor_is_killed(broker: Sandbox, tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
+def test_a_second_driver_takes_over(broker: Sandbox, tmp_path: Path) -> None:
+    running = Running(broker, tmp_path, LOCAL)
+    running.fill(500)
+    with running.driver() as (first, _):
+        running.counted(replace(running.job, total=500), first)
+        with running.driver() as (second, _):
+            running.fill(1000)
+            assert first.wait(120) == 1, second.tail()
+            assert "FAILED" in first.tail()
+            running.finish(second)
+
+
+@pytest.mark.exhaustive
 def test_a_process_is_frozen_and_thaws(broker: Sandbox, tmp_path: Path) -> None:
     """It is launched again beside the frozen one, which holds its stores until Spark has made an end of it."""
     running = Running(broker, tmp_path, LOCAL)

@@ -217,6 +217,15 @@ def test_the_command_line_runs_shows_and_begins_again(servers: str, name: str, f
         assert not client.existing({f"{name}-counts-changelog", f"{name}-counts-repartition"})
 
 
+def test_workers_on_spark_are_refused_before_spark_starts(servers: str, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text(APP.format(name=name, servers=servers, state=tmp_path / "state"))
+    with pytest.raises(ConfigError, match=f"{name}-in"):
+        shown("run", str(file), "--tasks", "2")
+    assert "say how many by --tasks" in shown("run", str(file), "--master", "local[2]")
+    assert "is not NAME=VALUE" in shown("run", str(file), "--tasks", "2", "--conf", "spark.cores.max")
+
+
 def test_a_file_that_has_no_application_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "app.py"
     for text, problem in (
