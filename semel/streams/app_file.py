@@ -41,7 +41,7 @@ class AppFile:
         module = sys.modules[_MODULE] = ModuleType(_MODULE)
         module.__file__ = self.name
         try:
-            exec(compile(self.text, self.name, "exec"), module.__dict__)
+            exec(compile(self.text, self.name, "exec", dont_inherit=True), module.__dict__)
         except SemelError:
             raise
         except Exception as error:

@@ -222,7 +222,7 @@ def test_workers_on_spark_are_refused_before_spark_starts(servers: str, name: st
     file.write_text(APP.format(name=name, servers=servers, state=tmp_path / "state"))
     with pytest.raises(ConfigError, match=f"{name}-in"):
         shown("run", str(file), "--tasks", "2")
-    assert "say how many by --tasks" in shown("run", str(file), "--master", "local[2]")
+    assert "these are for workers on Spark" in shown("run", str(file), "--master", "local[2]")
     assert "is not NAME=VALUE" in shown("run", str(file), "--tasks", "2", "--conf", "spark.cores.max")
 
 
