@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from semel.errors import ConfigError, SemelError, Unsupported
 from semel.streams import App, Context, Processor, PunctuationType, Record, stores
+from semel.streams.state.rocks import Damaged
 from semel.streams.testing import Driver
 
 
@@ -178,6 +180,18 @@ class Wrong(Processor):
 def test_what_fails_in_a_processor(value: str, error: type[SemelError], said: str) -> None:
     with pytest.raises(error, match=said):
         Driver(app_of(Wrong, stores.key_value("s"))).pipe("in", value, key="a")
+
+
+def test_a_store_that_is_damaged_is_no_mistake_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its worker throws the store away, and restores it."""
+
+    def damaged(*_: object) -> None:
+        raise Damaged(Path("folder"), "damaged")
+
+    driver = Driver(app_of(Once, stores.key_value("seen")))
+    monkeypatch.setattr(driver._stores["seen"], "get", damaged)
+    with pytest.raises(Damaged):
+        driver.pipe("in", "x", key="a")
 
 
 def test_what_is_refused_of_a_processor() -> None:
