@@ -153,11 +153,15 @@ class App:
         """
         from semel.streams.worker import Worker
 
-        self._stop.clear()
-        Worker.run(self, self._stop)
+        try:
+            Worker.run(self, self._stop)
+        finally:
+            self._stop.clear()  # and not at the beginning: a signal may have come while modules were imported
 
     def stop(self) -> None:
-        """Commit what is done, and have :meth:`run` return. From any thread, or a signal handler."""
+        """Commit what is done, and have :meth:`run` return, or the next one if it has not begun. From any thread, or a
+        signal handler.
+        """
         self._stop.set()
 
 

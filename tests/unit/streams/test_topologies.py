@@ -323,3 +323,12 @@ def test_settings_that_cannot_be(given: dict[str, object], error: type[SemelErro
         _ = App("settings", **{"bootstrap.servers": "localhost:1", **given}).settings
     with pytest.raises(ConfigError, match=r"application\.id"):
         App("one", **{"application.id": "other"})
+
+
+def test_a_stop_that_comes_before_the_run_is_not_lost() -> None:
+    """As from a signal that comes while modules are imported; there is no broker to be reached."""
+    app = App("stopped", **{"bootstrap.servers": "localhost:1"})
+    app.stream("in").to("out")
+    app.stop()
+    app.run()
+    assert not app._stop.is_set()
