@@ -146,7 +146,7 @@ def test_t15_a_quiet_worker_outlives_the_expiry_of_its_id(name: str, tmp_path: P
         app = App(name, **conf)
         app.stream(source, value="string").group_by("value").count("counts").to_stream().to(target)
         with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client, Worker(app) as worker:
-            for number in range(3):
+            for number in range(2):
                 _produce(servers, source, ["word"])
 
                 def counted(number: int = number) -> bool:
@@ -155,7 +155,7 @@ def test_t15_a_quiet_worker_outlives_the_expiry_of_its_id(name: str, tmp_path: P
 
                 wait_for(counted, "the count")
                 wait_for(lambda: describe(client, f"{name}-one") is None, "the expiry of the id")
-        assert read(servers, [target], {"value": "value"})["value"].to_pylist() == ["1", "2", "3"]
+        assert read(servers, [target], {"value": "value"})["value"].to_pylist() == ["1", "2"]
         _offsets_alone(servers, f"{name}-session", source)
 
 
@@ -166,13 +166,13 @@ def _offsets_alone(servers: str, name: str, source: str) -> None:
         semel.Cluster({"bootstrap.servers": servers}) as cluster,
         cluster.session(name, group=name, topics=[source], group_instance_id="one") as session,
     ):
-        for more in ([], ["word"], ["word"]):
+        for more in ([], ["word"]):
             _produce(servers, source, more)
             batch = session.poll(30)
             assert batch is not None
             assert session.commit()
             wait_for(lambda: describe(client, f"{name}-one") is None, "the expiry of the id")
-    assert stands(servers, name, source) == 5
+    assert stands(servers, name, source) == 3
 
 
 def _produce(servers: str, topic: str, given: Sequence[str]) -> None:
