@@ -30,7 +30,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers documents demo connect-demo twophase-demo model fuzz storm bench lock clean
+.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers documents demo connect-demo streams-demo twophase-demo model fuzz storm bench lock clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -98,6 +98,9 @@ demo: kafka  ## see it: kills of driver and executors, and not one record lost o
 
 connect-demo: kafka  ## see Connect: a file and a database into topics, killed at every turn, and not one record lost or doubled
 	@$(BIN)/python -m semel.demo.connect
+
+streams-demo: kafka  ## see streams: a windowed count while its workers are killed, added and removed, beside a naive one that is wrong
+	@$(BIN)/python -m semel.demo.streams $(ARGS)
 
 twophase-demo: kafka  ## see it with PostgreSQL: a table and a topic under SIGKILL, beside a naive dual write that tears
 	@$(BIN)/python -m semel.demo.two_phase $(ARGS)

@@ -8,8 +8,10 @@
     runs contenders in turn, A B, B A, A B, after one uncounted round
 ``figures``
     a comparison: the ratio of each pair, its median and range, target and aim
-``sinks``, ``sources``, ``micro_batches``, ``recovery``, ``streams``
+``sinks``, ``sources``, ``micro_batches``, ``recovery``, ``streams``, ``streams_latency``
     the workloads
+``streams_apps``
+    the count that streams and Kafka Streams run; that of Kafka Streams is ``Count.java``
 ``pipeline``
     the driver program that ``recovery`` kills
 ``perf_tool``

@@ -10,7 +10,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import machine, micro_batches, outbox, plot, report, rows, sinks, sources, streams, whole_batches
+from bench import (
+    machine,
+    micro_batches,
+    outbox,
+    plot,
+    report,
+    rows,
+    sinks,
+    sources,
+    streams,
+    streams_latency,
+    whole_batches,
+)
 from bench.figures import Figure
 from bench.recovery import Recovery
 from bench.rig import PARTITIONS, Rig
@@ -36,6 +48,7 @@ class Work(StrEnum):
     RECOVERY = "recovery"
     OUTBOX = "outbox"
     STREAMS = "streams"
+    LATENCY = "streams-latency"
 
 
 def main(
@@ -86,6 +99,7 @@ def main(
             Work.RECOVERY: lambda: recovery.measure(rig, numbers),
             Work.OUTBOX: lambda: outbox.measure(rig, units, numbers),
             Work.STREAMS: lambda: streams.measure(rig, streams_rows, numbers),
+            Work.LATENCY: lambda: streams_latency.measure(rig, numbers),
         }
         figures = [figure for work, measure in measures.items() if work in (only or list(Work)) for figure in measure()]
     facts["taken by the host"] = str(steal)

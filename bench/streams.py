@@ -1,19 +1,14 @@
-"""Streams beside Kafka Streams: a count of words over 1,000 keys, exactly-once, one process and one thread each.
+"""Streams beside Kafka Streams: a count over 1,000 keys, exactly-once, one process and one thread each.
 
-Kafka Streams runs the WordCount of its own examples, with its cache and without. Both read the same topic, go through a
-repartition topic, keep counts in RocksDB and a changelog, and write them. What is measured is the time between the
-first and the last commit of offsets, so that the start of Java or Python does not count.
+Both do the same work, Kafka Streams with its cache and without: read the same topic, go through a repartition topic,
+keep counts in RocksDB and a changelog, and write them. What is measured is the time between the first and the last
+commit of offsets, so that the start of Java or Python does not count.
 """
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -22,63 +17,34 @@ import semel
 from bench.figures import Figure, ratios
 from bench.rig import PARTITIONS, Incomplete, Rig
 from bench.rounds import Contender, interleave
-from semel.sandbox import ivy, jars
-from semel.sandbox.java import find_java
+from bench.streams_apps import CACHED, KAFKA_STREAMS, OURS, REPARTITION, running
 from semel.testing.records import read
 from semel.wire.api.offsets import committed
 
-__all__ = ["KAFKA_STREAMS", "measure"]
+__all__ = ["measure"]
 
-KAFKA_STREAMS = "Kafka Streams, exactly_once_v2"
-_CACHED = f"{KAFKA_STREAMS}, cached"
-_OURS = "semel"
 _WORK = "streams, count"
 _KEYS = 1_000
 _CHUNK = 500_000
-#: The topics that Kafka's example reads and writes.
-_IN, _OUT, _OUR_OUT = "streams-plaintext-input", "streams-wordcount-output", "streams-counts"
-_REPARTITION = {_OURS: "counts", KAFKA_STREAMS: "KSTREAM-AGGREGATE-STATE-STORE-0000000003"}
-_PARTS = (
-    ("org.apache.kafka", "kafka-streams", jars.DEFAULT_VERSION),
-    ("org.apache.kafka", "kafka-streams-examples", jars.DEFAULT_VERSION),
-    ("org.rocksdb", "rocksdbjni", "10.1.3"),
-)
-_DEMO = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
+_IN = "streams-in"
 _POLL_S = 0.02
 #: So long without another commit is the end.
 _QUIET_S = 3.0
 _PATIENCE_S = 600.0
-_APP = """
-import pyarrow as pa
-import pyarrow.compute as pc
-from semel.streams import App
-
-
-def split(batch):
-    words = pc.split_pattern_regex(pc.utf8_lower(batch["value"]), r"\\W+")
-    parents = pc.list_parent_indices(words)
-    return pa.table({{"word": pc.list_flatten(words), "timestamp": batch["timestamp"].take(parents)}})
-
-
-app = App({name!r}, **{{"bootstrap.servers": {servers!r}, "state.dir": {state!r}}})
-app.stream({source!r}, value="string").map_batches(split).group_by("word").count("counts").to_stream().to({target!r})
-"""
 
 
 def measure(rig: Rig, count: int, rounds: range) -> list[Figure]:
     """Records of the input that are counted in a second."""
-    with rig.topic(_IN), rig.topic(_OUT), rig.topic(_OUR_OUT):
+    with rig.topic(_IN):
         _fill(rig, count)
-        contenders = [
-            Contender(_OURS, lambda number: _ours(rig, number, count)),
-            Contender(KAFKA_STREAMS, lambda number: _theirs(rig, number, count, cache=0)),
-            Contender(_CACHED, lambda number: _theirs(rig, number, count, cache=10 << 20)),
-        ]
+        names = {OURS: "ours", KAFKA_STREAMS: "theirs", CACHED: "cached"}
+
+        def run(who: str, number: int) -> float:
+            return _count(rig, who, f"streams-{names[who]}-{number}", count)
+
+        contenders = [Contender(who, partial(run, who)) for who in names]
         rates = interleave(_WORK, contenders, rounds, unit="records/s", console=rig.console)
-    return [
-        ratios(_WORK, KAFKA_STREAMS, rates[_OURS], rates[KAFKA_STREAMS], target=0.7, aim=2.0),
-        ratios(_WORK, _CACHED, rates[_OURS], rates[_CACHED], target=0.7, aim=2.0),
-    ]
+    return [ratios(_WORK, peer, rates[OURS], rates[peer], target=0.7, aim=2.0) for peer in (KAFKA_STREAMS, CACHED)]
 
 
 def _fill(rig: Rig, count: int) -> None:
@@ -94,47 +60,23 @@ def _fill(rig: Rig, count: int) -> None:
                 txn.send(_IN, pa.table({"value": words, "partition": pa.array(keys % PARTITIONS, pa.int32())}))
 
 
-def _ours(rig: Rig, number: int, count: int) -> float:
-    name = f"bench-streams-semel-{number}"
-    file = rig.directory / f"{name}.py"
-    state = str(rig.directory / "state")
-    file.write_text(_APP.format(name=name, servers=rig.servers, state=state, source=_IN, target=_OUR_OUT))
-    command = [sys.executable, "-c", "from semel.cli import main; main()", "streams", "run", str(file)]
-    rate = _run(rig, command, name, _REPARTITION[_OURS], count)
-    found = read(rig.servers, [_OUR_OUT], {"key": "key", "value": "value"})
-    last = dict(zip(found["key"].to_pylist(), map(int, found["value"].to_pylist()), strict=True))
-    if sum(last.values()) != count:
-        raise Incomplete(f"semel counted {sum(last.values())} of {count} records")
+def _count(rig: Rig, who: str, name: str, count: int) -> float:
+    with rig.topic(f"{name}-out") as target:
+        rate = _rate(rig, who, name, target, count)
+        found = read(rig.servers, [target], {"key": "key", "value": "value"})
+        last = dict(zip(found["key"].to_pylist(), map(int, found["value"].to_pylist()), strict=True))
+        if sum(last.values()) != count:
+            raise Incomplete(f"{who} counted {sum(last.values())} of {count} records")
     return rate
 
 
-def _theirs(rig: Rig, number: int, count: int, *, cache: int) -> float:
-    name = f"bench-streams-java-{cache}-{number}"
-    file = rig.directory / f"{name}.properties"
-    properties = {
-        "application.id": name,
-        "bootstrap.servers": rig.servers,
-        "processing.guarantee": "exactly_once_v2",
-        "state.dir": str(rig.directory / "state"),
-        "statestore.cache.max.bytes": str(cache),
-    }
-    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    home = jars.cache_directory() / "kafka-streams" / jars.DEFAULT_VERSION
-    parts = [*ivy.kept(home, _PARTS, "Kafka Streams", progress=False), jars.classpath(jars.DEFAULT_VERSION)]
-    command = [find_java(), "-Xmx2g", "-cp", ":".join(map(str, parts)), _DEMO, str(file)]
-    return _run(rig, command, name, _REPARTITION[KAFKA_STREAMS], count)
-
-
-def _run(rig: Rig, command: Sequence[str], group: str, repartition: str, count: int) -> float:
-    with _running(rig.directory, command, group) as process:
-        topics = {_IN: count, f"{group}-{repartition}-repartition": 0}
-        began, first, last, changed = time.monotonic(), -1, 0, 0.0
-        began_at = 0.0
+def _rate(rig: Rig, who: str, name: str, target: str, count: int) -> float:
+    with running(rig, who, name, _IN, target) as process:
+        places = [(topic, at) for topic in (_IN, f"{name}-{REPARTITION}") for at in range(PARTITIONS)]
+        began, first, last, changed, began_at = time.monotonic(), -1, 0, 0.0, 0.0
         while True:
             now = time.monotonic()
-            stands = committed(
-                rig.client, group, [(topic, at) for topic in topics for at in range(PARTITIONS)], require_stable=False
-            )
+            stands = committed(rig.client, name, places, require_stable=False)
             read_in = sum(at for (topic, _), at in stands.items() if topic == _IN)
             total = sum(stands.values())
             if first < 0 and total:
@@ -144,20 +86,5 @@ def _run(rig: Rig, command: Sequence[str], group: str, repartition: str, count: 
             if read_in >= count and now - changed > _QUIET_S:
                 return (count - first) / (changed - began_at)
             if process.poll() is not None or now - began > _PATIENCE_S:
-                raise Incomplete(f"{group} read {read_in} of {count} records")
+                raise Incomplete(f"{name} read {read_in} of {count} records")
             time.sleep(_POLL_S)
-
-
-@contextmanager
-def _running(directory: Path, command: Sequence[str], name: str) -> Iterator[subprocess.Popen[bytes]]:
-    with (directory / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()

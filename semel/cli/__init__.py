@@ -4,8 +4,9 @@ A command is a module with a typer application named ``app``: ``demo``, ``connec
 ``mirror``, ``progress``, ``streams``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help.
 ``txn_heal``, ``txn_prepared``, ``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``, and
 ``txn_show`` is how ``txn`` prints; ``mirror_translate``, ``mirror_status`` and ``mirror_resolve`` are parts of
-``mirror``. ``options`` has what all commands take that ask a cluster; ``local_checks`` looks at this machine. What a
-command knows is in the module of ``semel.admin`` with its name.
+``mirror``. ``options`` has what all commands take that ask a cluster, and ``processes`` what those share that run
+processes on Spark; ``local_checks`` looks at this machine. What a command knows is in the module of ``semel.admin``
+with its name.
 """
 
 from __future__ import annotations

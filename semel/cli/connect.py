@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +12,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from semel.cli.processes import (
+    Conf,
+    Master,
+    PyFiles,
+    ShownProcesses,
+    python_files,
+    spark_settings,
+    until_asked_to_end,
+)
 from semel.errors import ConfigError
 
 app = typer.Typer(add_completion=False)
@@ -31,15 +37,9 @@ def connect(
         list[Path] | None,
         typer.Argument(metavar="[CONNECTOR.properties...]", help="The properties of each connector; they act as PUT."),
     ] = None,
-    master: Annotated[
-        str | None, typer.Option("--master", help="Spark's master, as for spark-submit; local[64,4] unless set.")
-    ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark, as for spark-submit.")
-    ] = None,
-    py_files: Annotated[
-        str | None, typer.Option("--py-files", help="Files that executors need, separated by commas.")
-    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+    py_files: PyFiles = None,
 ) -> None:
     """Run source connectors until Ctrl-C. With exactly.once.source.support=enabled each record arrives once.
 
@@ -61,10 +61,8 @@ def connect(
         ) from None
 
     console = Console(soft_wrap=True)
-    settings, files = _settings(conf or []), [path for path in (py_files or "").split(",") if path]
-    # the driver looks at the connectors before it starts Spark
-    places = [str(Path(path).absolute().parent) if path.endswith(".py") else path for path in files]
-    sys.path[:0] = places
+    settings = spark_settings(conf)
+    files, places = python_files(py_files)  # the driver looks at the connectors before it starts Spark
     if str(worker) == "test":
         _test(console, [str(one) for one in connectors or ()], read_properties, places)
         return
@@ -77,9 +75,7 @@ def connect(
     for address in made.addresses:
         console.print(f"REST listens on {address}{_reach(address)}")
     launcher = Launcher(spark_session("semel connect", master, settings, files))
-    asked_to_end = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):  # after Spark, which sets one of its own
-        signal.signal(number, lambda *_: asked_to_end.set())
+    asked_to_end = until_asked_to_end()
     shown = _Shown(console)
     made.start(launcher, shown.change, shown.message)
     while made.running and not asked_to_end.wait(_POLL_S):
@@ -125,45 +121,24 @@ def _reach(address: str) -> str:
     return ", for this machine alone" if address.startswith(("http://127.", "http://[::1]")) else ""
 
 
-def _settings(given: list[str]) -> dict[str, str]:
-    pairs = [one.partition("=") for one in given]
-    wrong = next((name for name, equals, _ in pairs if not equals or not name), None)
-    if wrong is not None:
-        raise typer.BadParameter(f"{wrong!r} is not NAME=VALUE", param_hint="--conf")
-    return {name: value for name, _, value in pairs}
-
-
-class _Shown:
-    """What the terminal shows: each change of a task, and how far it is now and then."""
+class _Shown(ShownProcesses):
+    """Each change of a task, and how far it is now and then."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._lock = threading.Lock()
-        self._last: dict[str, tuple[str, ...]] = {}
+        super().__init__(console)
         self._told: dict[str, tuple[float, int]] = {}
 
-    def change(self, status: Any) -> None:
-        """Print a new state, once."""
-        state = (status.state.name, status.where, status.reason)
-        with self._lock:
-            if self._last.get(status.name) == state:
-                return
-            self._last[status.name] = state
-            self._told.pop(status.name, None)
-            where = f" on {status.where}" if status.where else ""
-            self._console.print(
-                Text(f"{status.name} {status.state.name}{where}{f': {status.reason}' if status.reason else ''}")
-            )
-            if status.trace and status.state.name == "FAILED":
-                self._console.print(Text(status.trace.rstrip(), style="dim"))
+    def changed(self, name: str) -> None:
+        """Its count begins anew."""
+        self._told.pop(name, None)
 
     def message(self, name: str, message: Mapping[str, Any]) -> None:
         """Print how many records a task has written since it started, now and then."""
         now, records = time.monotonic(), int(message["records"])
-        with self._lock:
+        with self.lock:
             at, before = self._told.get(name, (0.0, 0))
             if records > before and now - at >= _TELL_S:
                 self._told[name] = now, records
-                self._console.print(
+                self.console.print(
                     Text(f"{name} {records:,} records in {int(message['polls']):,} polls since its start")
                 )

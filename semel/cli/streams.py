@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import runpy
 import signal
-import sys
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -15,12 +13,23 @@ import typer
 from rich.console import Console
 
 from semel.cli.options import AsJson, confirm, print_json
-from semel.errors import ConfigError, SemelError, Unsupported
+from semel.cli.processes import (
+    Conf,
+    Master,
+    PyFiles,
+    ShownProcesses,
+    python_files,
+    spark_settings,
+    until_asked_to_end,
+)
+from semel.errors import ConfigError
 from semel.wire.client import Client
 
 __all__ = ["app"]
 
 log = logging.getLogger("semel.cli")
+
+_POLL_S = 0.2
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Run applications of streams: App in a Python file.")
 File = Annotated[Path, typer.Argument(metavar="APP.py", help="A Python file with one semel.streams.App.")]
@@ -29,18 +38,24 @@ File = Annotated[Path, typer.Argument(metavar="APP.py", help="A Python file with
 @app.command()
 def run(
     file: File,
-    master: Annotated[str, typer.Option(help="Run tasks on Spark executors. Not there yet.")] = "",
+    tasks: Annotated[
+        int | None,
+        typer.Option(min=1, help="Run so many workers on Spark executors. A worker has work if there is a partition."),
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+    py_files: PyFiles = None,
 ) -> None:
     """Run one worker of the application, until SIGTERM or Ctrl-C. Start it more often to share the work.
 
-    Ends with status 0 when it is stopped, and with 1 at an error. Started again, it goes on where its last commit was.
+    With --tasks they run on Spark executors, and one that dies is launched again. Ends with status 0 when it is
+    stopped, and with 1 at an error. Started again, it goes on where its last commit was.
     """
-    if master:
-        raise Unsupported(
-            "streams on Spark executors are not there yet. Nothing was started. Leave --master out, and start as many"
-            " workers as you like.",
-            tag="NOT_THERE_YET",
-        )
+    if tasks is not None:
+        _run_on_executors(file, tasks, master, spark_settings(conf), py_files)
+        return
+    if master or conf or py_files:
+        raise typer.BadParameter("these are for workers on Spark: say how many by --tasks", param_hint="--tasks")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
     found = _load(file)
@@ -53,6 +68,40 @@ def run(
         signal.signal(number, stop)
     log.info("application %r runs", found.application_id)
     found.run()
+
+
+def _run_on_executors(
+    file: Path, tasks: int, master: str | None, settings: dict[str, str], py_files: str | None
+) -> None:
+    from semel.streams.app_file import AppFile
+
+    try:
+        from semel.runtime.launcher import Launcher, spark_session
+        from semel.streams.executors import Executors, check
+    except ImportError as missing:
+        raise ConfigError(
+            f"--tasks needs {missing.name}, which is not installed. Nothing was started. Run, in semel's checkout:"
+            " pip install '.[spark,connect,streams]'",
+            tag="STREAMS_EXTRA",
+        ) from None
+    console = Console(soft_wrap=True)
+    files, _ = python_files(py_files)
+    read = AppFile.read(file)
+    found = read.load()
+    check(found)
+    console.print(f"application {found.application_id}: {tasks} workers; starting Spark")
+    launcher = Launcher(spark_session(f"semel streams {found.application_id}", master, settings, files))
+    asked_to_end = until_asked_to_end()
+    executors = Executors(launcher, read, found, tasks, ShownProcesses(console).change)
+    while executors.running and not asked_to_end.wait(_POLL_S):
+        pass
+    ended_well = asked_to_end.is_set()
+    executors.stop()
+    if not ended_well:
+        console.print("no worker runs any more", style="red")
+        raise typer.Exit(1)
+    launcher.stop()
+    console.print("stopped")
 
 
 @app.command()
@@ -105,24 +154,6 @@ def reset(file: File, yes: Annotated[bool, typer.Option("--yes", help="Do not as
 
 
 def _load(file: Path) -> Any:
-    """The application of a file. Raises :class:`ConfigError` where there is not just one."""
-    from semel.streams import App
+    from semel.streams.app_file import AppFile
 
-    sys.path.insert(0, str(file.absolute().parent))
-    try:
-        names = runpy.run_path(str(file), run_name="semel_streams_app")
-    except SemelError:
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"{file} could not be loaded: {type(error).__name__}: {error}. Nothing was started. Correct it.",
-            tag="APP_FILE",
-        ) from error
-    found = list({id(value): value for value in names.values() if isinstance(value, App)}.values())
-    if len(found) != 1:
-        raise ConfigError(
-            f"{file} has {len(found)} applications at its top level, and must have one. Nothing was started. Write"
-            ' app = App("my-app", ...), and let no other App stand beside it.',
-            tag="APP_FILE",
-        )
-    return found[0]
+    return AppFile.read(file).load()

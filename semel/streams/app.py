@@ -9,20 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-import pyarrow as pa
-
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
-from semel.streams.nodes.folds import Entries
-from semel.streams.nodes.stateful import TableSource
-from semel.streams.serdes import Serde, check_serde, decode
+from semel.streams.nodes.stateful import TableSource, value_reader
+from semel.streams.serdes import Serde, check_serde
 from semel.streams.state.store import StoreSpec
 from semel.streams.stream import Stream, Table
 from semel.streams.topology import Node, Source, Topology
 
 __all__ = ["App", "Settings"]
 
-_WORD = 8
 _TRANSACTION_MS = 10_000
 _NUMBERS = {
     "commit.interval.ms": 100,
@@ -135,12 +131,7 @@ class App:
         node = self.topology.add(Source(source, topic=topic, key=key, value=value))
         spec = StoreSpec(store)
         kept = self.topology.add(Node(processor, (node,), TableSource(spec, key, value), (spec,)))
-
-        def read(entries: Entries) -> dict[str, Any]:
-            raw = pa.array([None if entry is None else entry[_WORD:] for entry in entries], pa.binary())
-            return {"value": decode(raw, value)}
-
-        return Table(self.topology, kept, key, value, spec, read)
+        return Table(self.topology, kept, key, value, spec, value_reader(value))
 
     def global_table(self, *_: object, **__: object) -> NoReturn:
         """Not there yet: raises :class:`Unsupported`."""
@@ -162,11 +153,15 @@ class App:
         """
         from semel.streams.worker import Worker
 
-        self._stop.clear()
-        Worker.run(self, self._stop)
+        try:
+            Worker.run(self, self._stop)
+        finally:
+            self._stop.clear()  # and not at the beginning: a signal may have come while modules were imported
 
     def stop(self) -> None:
-        """Commit what is done, and have :meth:`run` return. From any thread, or a signal handler."""
+        """Commit what is done, and have :meth:`run` return, or the next one if it has not begun. From any thread, or a
+        signal handler.
+        """
         self._stop.set()
 
 

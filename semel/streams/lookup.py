@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +12,9 @@ import pyarrow.compute as pc
 from semel.errors import ConfigError
 from semel.read import Earliest, Latest, Reader, topic_ranges
 from semel.records.partitioner import partition_for
-from semel.streams.nodes.stateful import Aggregate, TableSource
-from semel.streams.serdes import decode
+from semel.streams.nodes.folds import Entries
+from semel.streams.nodes.stateful import Aggregate, TableSource, value_reader
+from semel.streams.state.store import StoreSpec
 from semel.streams.topology import Topology
 from semel.wire.client import Client
 
@@ -28,8 +30,8 @@ def look_up(client: Client, topology: Topology, store: str, key: str | None) -> 
 
     Raises :class:`ConfigError` for a store that the topology does not have.
     """
-    node = _node(topology, store)
-    windowed = isinstance(node, Aggregate) and node.windows is not None
+    kept = _find(topology, store)
+    windowed = kept.spec.retention_ms is not None
     newest: dict[bytes, tuple[bytes | None, int]] = {}
     for batch in _changelog(client, topology.changelog(store), None if windowed else key):
         rows = batch if key is None else batch.filter(_matches(batch["key"], key.encode(), windowed=windowed))
@@ -37,17 +39,32 @@ def look_up(client: Client, topology: Topology, store: str, key: str | None) -> 
         newest.update(zip(rows["key"].to_pylist(), zip(rows["value"].to_pylist(), times, strict=True), strict=True))
     for record_key, (value, time) in sorted(newest.items()):
         if value is not None:
-            yield _entry(node, record_key, value, time, windowed=windowed)
+            yield _entry(kept, record_key, value, time, windowed=windowed)
 
 
-def _node(topology: Topology, store: str) -> Aggregate | TableSource:
-    for one in topology.nodes:
-        if isinstance(one.operate, Aggregate | TableSource) and one.operate.spec.name == store:
-            return one.operate
-    there = sorted({spec.name for one in topology.nodes for spec in one.stores})
-    raise ConfigError(
-        f"the topology has no store {store!r}. Nothing was read. It has: {', '.join(there) or 'none'}.", tag="TOPOLOGY"
-    )
+@dataclass(frozen=True)
+class _Kept:
+    """What a store keeps. ``read`` makes columns of its entries."""
+
+    spec: StoreSpec
+    read: Callable[[Entries], dict[str, Any]]
+
+
+def _find(topology: Topology, store: str) -> _Kept:
+    there = {}
+    for node in topology.nodes:
+        if isinstance(node.operate, Aggregate):
+            there[node.operate.spec.name] = _Kept(node.operate.spec, node.operate.fold.columns)
+        elif isinstance(node.operate, TableSource):
+            there[node.operate.spec.name] = _Kept(node.operate.spec, value_reader(node.operate.value))
+        for one in node.builders:
+            there[one.spec.name] = _Kept(one.spec, value_reader(one.value))
+    if store not in there:
+        raise ConfigError(
+            f"the topology has no store {store!r}. Nothing was read. It has: {', '.join(sorted(there)) or 'none'}.",
+            tag="TOPOLOGY",
+        )
+    return there[store]
 
 
 def _changelog(client: Client, topic: str, key: str | None) -> Iterator[Any]:
@@ -67,15 +84,12 @@ def _matches(keys: Any, key: bytes, *, windowed: bool) -> Any:
     return pc.and_(long, pc.starts_with(keys, pattern=key))
 
 
-def _entry(node: Any, key: bytes, value: bytes, time: int, *, windowed: bool) -> dict[str, Any]:
+def _entry(kept: _Kept, key: bytes, value: bytes, time: int, *, windowed: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"key": (key[:-_WINDOW] if windowed else key).decode(errors="replace")}
     if windowed:
         found["window_start"] = int.from_bytes(key[-_WINDOW:-4], "big")
-    if isinstance(node, Aggregate):
-        columns = node.fold.columns([time.to_bytes(_WORD, "big", signed=True) + value])
-        found |= {name: column[0].as_py() for name, column in columns.items()}
-    else:
-        found["value"] = decode(pa.array([value], pa.binary()), node.value)[0].as_py()
+    columns = kept.read([time.to_bytes(_WORD, "big", signed=True) + value])
+    found |= {name: column[0].as_py() for name, column in columns.items()}
     if isinstance(found.get("value"), bytes):
         found["value"] = found["value"].decode(errors="replace")
     return {**found, "timestamp": time}

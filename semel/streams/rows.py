@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from semel.errors import ConfigError, SemelError
 from semel.streams.serdes import Serde, to_python, whole
+from semel.streams.state.rocks import Damaged
 
 __all__ = ["ORIGIN", "Record", "calling", "carry_on", "from_result", "one_batch", "records", "times", "timestamps"]
 
@@ -60,10 +61,12 @@ def records(rows: Any, key: Serde, value: Serde) -> Iterator[Record]:
 
 
 def calling(function: Callable[..., Any], name: str, record: Record, *arguments: Any) -> Any:
-    """Call a user's function. Raises :class:`ConfigError` that names the record it failed at."""
+    """Call a user's function. Raises :class:`ConfigError` that names the record it failed at, and what semel raises in
+    it: a processor asks its stores.
+    """
     try:
         return function(*arguments)
-    except SemelError:
+    except (SemelError, Damaged):
         raise
     except Exception as error:
         where = f"{record.topic}-{record.partition} at offset {record.offset}" if record.topic else f"key {record.key}"

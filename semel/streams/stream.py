@@ -6,7 +6,7 @@ that changes the key marks the stream; what needs equal keys together then goes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -17,9 +17,11 @@ from semel.streams.nodes import stateless
 from semel.streams.nodes.folds import Columns, Count, Entries, Fold, Python
 from semel.streams.nodes.packing import pack_nothing, packing, unpacking
 from semel.streams.nodes.stateful import Aggregate, Join
+from semel.streams.processor import Processing, Supplier
 from semel.streams.rows import Record
 from semel.streams.serdes import Serde, check_serde
 from semel.streams.state.store import StoreSpec
+from semel.streams.stores import StoreBuilder
 from semel.streams.topology import Node, Operator, Sink, Source, Topology
 from semel.streams.windows import Windows
 
@@ -173,9 +175,37 @@ class Stream:
         """Not there yet: raises :class:`Unsupported`."""
         raise _later("suppress", "Filter what is written by window_end")
 
-    def process(self, *_: object) -> NoReturn:
-        """Not there yet: raises :class:`Unsupported`."""
-        raise _later("processors with stores of their own", "Use map_batches and aggregate")
+    def process(
+        self,
+        supplier: Supplier,
+        *,
+        stores: Sequence[StoreBuilder] = (),
+        key: Serde = "string",
+        value: Serde = "json",
+    ) -> Stream:
+        """A :class:`~semel.streams.processor.Processor` for each task, which works on single records with its stores.
+
+        ``supplier`` makes one: its class will do. ``key`` and ``value`` are of what it forwards.
+        """
+        for one in stores:
+            if not isinstance(one, StoreBuilder):
+                raise ConfigError(
+                    f"{one!r} is no store. Nothing was read. Give stores.key_value(...) or stores.window(...).",
+                    tag="TOPOLOGY",
+                )
+        if stores and self.rekeyed:
+            raise ConfigError(
+                "a processor with stores needs equal keys in one partition, and the key has changed. Nothing was read."
+                " Put repartition() before process().",
+                tag="TOPOLOGY",
+            )
+        check_serde(key, "process")
+        check_serde(value, "process")
+        name = self.topology.name("KSTREAM-PROCESSOR-")
+        given = (self.key, self.value)
+        node = Node(name, (self.node,), stores=tuple(one.spec for one in stores))
+        node.supply, node.builders = lambda: Processing(name, supplier, stores, given, (key, value)), tuple(stores)
+        return replace(self, node=self.topology.add(node), key=key, value=value, rekeyed=True)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Task:
         self._topology = topology
         self._output = output
         self._sources = {topology.topic(node): node for node in part.sources}
+        self._own = {node.name: node.supply() for node in part.nodes if node.supply is not None}
 
     def process(self, topic: str, rows: Any) -> None:
         """Send rows of a topic through all nodes behind it. Raises :class:`ConfigError` for what a node cannot work on,
@@ -44,15 +45,20 @@ class Task:
 
     def close(self) -> None:
         """Let go of the state. What was not committed is forgotten."""
-        for store in self.stores.values():
-            store.close()
+        try:
+            for one in self._own.values():
+                one.close()
+        finally:
+            for store in self.stores.values():
+                store.close()
 
     def _hand_on(self, node: Node, rows: Any) -> None:
         for child in node.children:
             if isinstance(child, Sink):
                 self._sink(child, rows)
                 continue
-            made = rows if child.operate is None else child.operate(rows, self.stores)
+            operate = self._own.get(child.name, child.operate)
+            made = rows if operate is None else operate(rows, self.stores)
             if made.num_rows:
                 self._hand_on(child, made)
 

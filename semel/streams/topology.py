@@ -9,27 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from semel.errors import ConfigError
 from semel.streams.serdes import Serde
 from semel.streams.state.store import Store, StoreSpec
+from semel.streams.stores import StoreBuilder
 
-__all__ = ["Node", "Operator", "Sink", "Source", "SubTopology", "Topology"]
+__all__ = ["Node", "Operator", "Sink", "Source", "SubTopology", "TaskOperator", "Topology"]
 
 #: What a node does with rows: Arrow in, Arrow out.
 Operator = Callable[[Any, Mapping[str, Store]], Any]
 
 
+class TaskOperator(Protocol):
+    """What a node does in one task, with what it keeps in memory."""
+
+    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+        """Arrow in, Arrow out."""
+
+    def close(self) -> None:
+        """The task ends."""
+
+
 @dataclass(eq=False)
 class Node:
-    """A processor. ``operate`` is what it does; without one it hands its rows on."""
+    """A processor. ``operate`` is what it does; without one it hands its rows on. ``supply`` makes one for each task,
+    with the stores of ``builders``.
+    """
 
     name: str
     parents: tuple[Node, ...] = ()
     operate: Operator | None = None
     stores: tuple[StoreSpec, ...] = ()
     children: list[Node] = field(default_factory=list)
+    supply: Callable[[], TaskOperator] | None = None
+    builders: tuple[StoreBuilder, ...] = ()
 
 
 @dataclass(eq=False)

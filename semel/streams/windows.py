@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from semel.errors import ConfigError, Unsupported
 
-__all__ = ["Windows", "hopping", "session", "sliding", "tumbling"]
+__all__ = ["Windows", "hopping", "milliseconds", "session", "sliding", "tumbling"]
 
 _UNITS = {"ms": 1, "s": 1_000, "sec": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+)\s*([a-z]+)")
@@ -48,15 +48,13 @@ class Windows:
 
 def tumbling(size: str | int, *, grace: str | int = 0) -> Windows:
     """Windows that touch and do not overlap: ``tumbling("1 min")``."""
-    length = _milliseconds(size, "size")
-    return _checked(Windows(length, length, _milliseconds(grace, "grace")))
+    length = milliseconds(size, "size")
+    return _checked(Windows(length, length, milliseconds(grace, "grace")))
 
 
 def hopping(size: str | int, advance: str | int, *, grace: str | int = 0) -> Windows:
     """Windows that overlap: ``hopping("10 min", "1 min")``. Each row counts in each window that it falls into."""
-    return _checked(
-        Windows(_milliseconds(size, "size"), _milliseconds(advance, "advance"), _milliseconds(grace, "grace"))
-    )
+    return _checked(Windows(milliseconds(size, "size"), milliseconds(advance, "advance"), milliseconds(grace, "grace")))
 
 
 def session(*_: object, **__: object) -> NoReturn:
@@ -85,7 +83,8 @@ def _checked(found: Windows) -> Windows:
     return found
 
 
-def _milliseconds(given: Any, name: str) -> int:
+def milliseconds(given: Any, name: str) -> int:
+    """A duration: milliseconds, or a text such as ``"5 min"``. Raises :class:`ConfigError` for what is none."""
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
     match = _DURATION.fullmatch(str(given).strip())

@@ -256,7 +256,9 @@ class Worker:
             for task in self.tasks
             for name, store in task.stores.items()
         }
-        restore(self._client, stores)
+        read = {self._tasks[partition].id for partition, at in self._session.committed.items() if at}
+        changelogs = ((self._topology.changelog(name), one) for one in self.tasks for name in one.stores)
+        restore(self._client, stores, {(topic, one.partition) for topic, one in changelogs if one.id in read})
 
     def _new_task(self, part: SubTopology, index: int) -> Task:
         stores = {spec.name: self._open_store(spec, part, index) for spec in part.stores}
@@ -265,10 +267,10 @@ class Worker:
     def _open_store(self, spec: StoreSpec, part: SubTopology, index: int) -> Store:
         folder = store_folder(self._settings, self._topology.application_id, f"{part.number}_{index}", spec.name)
         try:
-            return Store(spec, Rocks(folder))
+            return _opened(spec, folder)
         except Damaged as error:
             _delete(error)
-            return Store(spec, Rocks(folder))
+        return _opened(spec, folder)
 
     def _throw_away(self, error: Damaged) -> None:
         """Abort, delete the store that cannot be read, and begin again: it is restored from its changelog."""
@@ -283,6 +285,15 @@ class Worker:
         finally:
             self.abandoned()
             self._client.close()
+
+
+def _opened(spec: StoreSpec, folder: Path) -> Store:
+    rocks = Rocks(folder)
+    try:
+        return Store(spec, rocks)
+    except Damaged:  # found by its first read: left open, the folder would stay locked
+        rocks.close()
+        raise
 
 
 def _task_ids(names: Iterable[str]) -> list[tuple[int, int]]:

@@ -34,6 +34,7 @@ __all__ = ["SessionProducer"]
 
 #: As in Kafka Streams: whoever gets the partitions of a dead worker waits for its transaction as long as this.
 _TIMEOUT_MS = 10_000
+_ID_UNKNOWN = 49
 
 
 class SessionProducer:
@@ -142,6 +143,8 @@ class SessionProducer:
         if offsets:
             self._due_offsets = (group.id, frozenset(offsets))
             code = commit_offsets(own.client, own.identity, group, offsets, own.deadline())
+            if self._taken_over_again(code):
+                code = commit_offsets(own.client, own.identity, group, offsets, own.deadline())
             if code:
                 self._refused(f"TxnOffsetCommit of group {group.id!r} answered {name(code)}.", name(code))
             reached(OwnerStep.OFFSETS_ADDED, own.transactional_id)
@@ -195,10 +198,24 @@ class SessionProducer:
             self._see_markers(partitions - own.checked_partitions, {})
         own.checked_partitions |= partitions
         code = add_partitions(own.client, own.identity, partitions, own.deadline())
+        if self._taken_over_again(code):
+            code = add_partitions(own.client, own.identity, partitions, own.deadline())
         if code:
             self._refused(f"AddPartitionsToTxn answered {name(code)}.", name(code))
         self._added |= partitions
         reached(OwnerStep.PARTITIONS_ADDED, own.transactional_id)
+
+    def _taken_over_again(self, code: int) -> bool:
+        """Whether the id had expired unused (PROTOCOL 4, row 49), and is taken over again: ask once more. Whoever had
+        come between is the group's member now, so that the group refuses what this one commits.
+        """
+        own = self._own
+        if code != _ID_UNKNOWN or self._added or describe(own.client, own.transactional_id, own.deadline()):
+            return False
+        own.states.move(Event.EXPIRED)
+        self.take_over()
+        own.begin()
+        return True
 
     def _refused(self, text: str, tag: str) -> None:
         self._due = (set(self._added), {})

@@ -99,7 +99,12 @@ class GroupMember:
         try:
             # of its coordinator alone: it returns as soon as the group is joined. The consumer's own poll would wait
             # out its time, and a join that ends while nobody waits for it is thrown away and begun anew (3.0.12)
-            self._open()._coordinator.poll(timeout_ms=self._settings["max_poll_interval_ms"] + 5_000)
+            coordinator = self._open()._coordinator
+            coordinator.poll(timeout_ms=self._settings["max_poll_interval_ms"] + 5_000)
+            # its heartbeat ends without a word where another member has the instance id (3.0.12): a member that only
+            # waits would wait for ever
+            if not coordinator._heartbeat_enabled and coordinator.stable():
+                raise kafka_errors.FencedInstanceIdError
             return self.current()
         except kafka_errors.KafkaError as error:
             raise self._translated(error) from error

@@ -95,6 +95,23 @@ def test_the_same_instance_id_twice_fences_the_first(servers: str) -> None:
     assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
 
 
+def test_a_worker_that_only_waits_learns_that_its_instance_id_is_taken(servers: str) -> None:
+    source = create(servers, "idle-in", PARTITIONS)
+    with semel.Cluster({"bootstrap.servers": servers, "fetch.max.wait.ms": 50}) as cluster:
+        first, second = (
+            cluster.session("idle", group="idle", topics=[source], group_instance_id="one", session_timeout_ms=6_000)
+            for _ in range(2)
+        )
+        with first, second:
+            for session in (first, second):
+                while not session.assignment:
+                    session.poll(0.1)
+            with pytest.raises(Fenced, match=r"FENCED_INSTANCE_ID.*has come with group.instance.id 'one'"):
+                first.poll(60)
+            assert second.poll(0.1) is None
+            assert second.assignment
+
+
 def test_latest_begins_at_the_end_and_stays_where_it_began(servers: str) -> None:
     """Rows from before are not read; those that come while no member runs are."""
     source = create(servers, "latest-in", PARTITIONS)

@@ -102,6 +102,20 @@ def test_state_without_offsets_is_not_counted_again(servers: str, name: str, con
         Worker(counting(name, conf, source, out))
 
 
+def test_a_changelog_that_was_made_again_is_not_begun_at_0(servers: str, name: str, conf: dict[str, object]) -> None:
+    source, out = create(servers, f"{name}-in"), create(servers, f"{name}-out")
+    fill(servers, source, (None, "a", 1), (None, "a", 2))
+    work(counting(name, conf, source, out), lambda: values(servers, out))
+    changelog = f"{name}-counts-changelog"
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([changelog])[changelog].result(30)
+    with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
+        wait_for(lambda: not client.existing({changelog}), "its deletion")
+    create(servers, changelog, cleanup_policy="compact")
+    with pytest.raises(DataLoss, match=r"CHANGELOG_GONE.*it would be counted from 0"):
+        work(counting(name, conf, source, out), lambda: False)
+
+
 def test_a_changelog_that_deletes_with_time_is_refused(servers: str, name: str, conf: dict[str, object]) -> None:
     source, out = create(servers, f"{name}-in", 2), create(servers, f"{name}-out")
     create(servers, f"{name}-counts-changelog", 2, cleanup_policy="delete")
@@ -215,6 +229,15 @@ def test_the_command_line_runs_shows_and_begins_again(servers: str, name: str, f
     with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
         assert groups.all_committed(client, name) == {}
         assert not client.existing({f"{name}-counts-changelog", f"{name}-counts-repartition"})
+
+
+def test_workers_on_spark_are_refused_before_spark_starts(servers: str, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text(APP.format(name=name, servers=servers, state=tmp_path / "state"))
+    with pytest.raises(ConfigError, match=f"{name}-in"):
+        shown("run", str(file), "--tasks", "2")
+    assert "these are for workers on Spark" in shown("run", str(file), "--master", "local[2]")
+    assert "is not NAME=VALUE" in shown("run", str(file), "--tasks", "2", "--conf", "spark.cores.max")
 
 
 def test_a_file_that_has_no_application_is_refused(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from semel.streams.serdes import Serde, decode, encode, from_python, to_python
 from semel.streams.state.store import Store, StoreSpec, stamps
 from semel.streams.windows import Windows
 
-__all__ = ["Aggregate", "Join", "TableSource"]
+__all__ = ["Aggregate", "Join", "TableSource", "value_reader"]
 
 log = logging.getLogger("semel.streams")
 
@@ -101,6 +101,16 @@ class Aggregate:
             store.late += late
             log.warning("%s dropped %d late rows (%d so far in this task)", self.name, late, store.late)
         return kept[in_time], begins[in_time]
+
+
+def value_reader(value: Serde) -> Callable[[Entries], dict[str, Any]]:
+    """What makes the column ``value`` of entries."""
+
+    def read(entries: Entries) -> dict[str, Any]:
+        raw = pa.array([None if entry is None else entry[_WORD:] for entry in entries], pa.binary())
+        return {"value": decode(raw, value)}
+
+    return read
 
 
 @dataclass(frozen=True)

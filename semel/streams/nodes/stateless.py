@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError, SemelError
-from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, records
+from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, records, timestamps
 from semel.streams.serdes import Serde, encode, from_python
 from semel.streams.state.store import Store
 from semel.streams.topology import Operator
@@ -25,6 +25,7 @@ __all__ = [
     "filtering",
     "flat_mapping",
     "keyed_by",
+    "made_rows",
     "map_batch",
     "mapping",
     "mapping_values",
@@ -85,7 +86,7 @@ def flat_mapping(
                 keys.append(pair[0])
                 values.append(pair[1])
                 parents.append(at)
-        return _made(rows, name, keys, values, parents, made)
+        return made_rows(rows, name, keys, values, parents, made)
 
     return operate
 
@@ -158,12 +159,23 @@ def _mask(condition: Any, rows: Any, name: str, key: Serde, value: Serde, *, neg
     return pa.array(met ^ negated)
 
 
-def _made(rows: Any, name: str, keys: list[Any], values: list[Any], parents: list[int], made: Any) -> Any:
+def made_rows(
+    rows: Any,
+    name: str,
+    keys: list[Any],
+    values: list[Any],
+    parents: list[int],
+    made: tuple[Serde, Serde],
+    time: list[int] | None = None,
+) -> Any:
+    """Rows that a function has made of those at ``parents``, with their time and origin. ``time`` gives it anew."""
     columns = {"key": _column(keys, made[0], name), "value": _column(values, made[1], name)}
     taken = pa.array(parents, pa.int64())
     for column in ("timestamp", *ORIGIN):
         if column in rows.schema.names:
             columns[column] = rows[column].take(taken)
+    if time is not None:
+        columns["timestamp"] = timestamps(time)
     return pa.RecordBatch.from_pydict(columns)
 
 

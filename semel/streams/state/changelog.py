@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from semel.errors import DataLoss
 from semel.read.data_loss import newest_ends
 from semel.read.ranges import Range, id_text
 from semel.read.reader import Reader
@@ -30,11 +31,14 @@ _AWAY_MS = 23 * 3_600_000
 _BATCH = 16_384
 
 
-def restore(client: Client, stores: Mapping[TopicPartition, Store]) -> int:
-    """Bring each store to the end of its changelog partition. Returns how many records that took.
+def restore(
+    client: Client, stores: Mapping[TopicPartition, Store], begun: Collection[TopicPartition] = frozenset()
+) -> int:
+    """Bring each store to the end of its changelog partition. Returns how many records that took. ``begun`` are those
+    of tasks whose input the group has read of.
 
     Raises :class:`~semel.errors.Retriable` while brokers stay away or a transaction stays open there; what was restored
-    until then is kept.
+    until then is kept. Raises :class:`DataLoss` for a changelog that was made again, empty, under what had begun.
     """
     if not stores:
         return 0
@@ -45,6 +49,8 @@ def restore(client: Client, stores: Mapping[TopicPartition, Store]) -> int:
     ranges = []
     for (topic, index), store in stores.items():
         end = ends[topic, index]
+        if (topic, index) in begun and not end:
+            _check_not_made_again(store, f"{topic}-{index}", ids[topic])
         start = _start(store, f"{topic}-{index}", ids[topic], begins[topic, index].offset, end)
         if start < end:
             ranges.append(Range(topic, ids[topic], index, start, end))
@@ -54,6 +60,17 @@ def restore(client: Client, stores: Mapping[TopicPartition, Store]) -> int:
         log.info("restored %d records into %d stores in %.1f s", count, len(ranges), time.monotonic() - began)
     reached(StreamsStep.RESTORED, str(count))
     return count
+
+
+def _check_not_made_again(store: Store, name: str, topic_id: str) -> None:
+    there = store.position
+    if there is not None and there.offset and there.topic_id != topic_id:
+        raise DataLoss(
+            f"the changelog {name} was deleted and made again: it is empty, and the store {store.spec.name!r} is of the"
+            " one before, with input that the group has read. Nothing was read: it would be counted from 0. Begin again"
+            " from the input: `semel streams reset`, and delete the state's folder on each machine.",
+            tag="CHANGELOG_GONE",
+        )
 
 
 def _start(store: Store, name: str, topic_id: str, begin: int, end: int) -> int:

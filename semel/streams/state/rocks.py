@@ -76,11 +76,11 @@ class Rocks:
         except Exception as error:
             raise Damaged(self._folder, error) from None
 
-    def keys(self, start: bytes, end: bytes) -> list[bytes]:
+    def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
         """The keys from ``start`` to before ``end``."""
         try:
             found: Any = self._db.keys(from_key=_ENTRY + start)
-            return [key[1:] for key in takewhile(lambda key: key[1:] < end, found)]
+            return [key[1:] for key in takewhile(lambda key: end is None or key[1:] < end, found)]
         except Exception as error:
             raise Damaged(self._folder, error) from None
 

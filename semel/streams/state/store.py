@@ -83,8 +83,8 @@ class Backend(Protocol):
     def scan(self) -> Iterator[tuple[bytes, bytes]]:
         """All entries, by key."""
 
-    def keys(self, start: bytes, end: bytes) -> list[bytes]:
-        """The keys from ``start`` to before ``end``."""
+    def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
+        """The keys from ``start`` to before ``end``; None is behind the last."""
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], position: Position | None) -> None:
         """All of it, or nothing."""
@@ -114,9 +114,9 @@ class Memory:
         """All entries, by key."""
         return iter(sorted(self._entries.items()))
 
-    def keys(self, start: bytes, end: bytes) -> list[bytes]:
+    def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
         """The keys from ``start`` to before ``end``."""
-        return [key for key in self._entries if start <= key < end]
+        return [key for key in self._entries if start <= key and (end is None or key < end)]
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], position: Position | None) -> None:
         """All of it."""
@@ -175,6 +175,12 @@ class Store:
             for at, entry in zip(missing, self._backend.get([keys[at] for at in missing]), strict=True):
                 found[at] = entry
         return found
+
+    def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
+        """The keys from ``start`` to before ``end``, in their order, as this transaction sees them."""
+        found = {key for key in self._backend.keys(start, end) if key not in self._deletes}
+        found.update(key for key in self._puts if start <= key and (end is None or key < end))
+        return sorted(found)
 
     def put(self, keys: Sequence[bytes], entries: Sequence[bytes]) -> None:
         """Change entries, in this transaction."""

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semel.errors import Fenced
-from tests.crash.support import pipeline, session_worker, streams_worker
+from tests.crash.support import pipeline, session_worker, streams_shapes, streams_worker
 from tests.crash.support.pipeline import FENCED, Job
 from tests.crash.support.session_worker import SessionJob
+from tests.crash.support.streams_shapes import ShapeJob
 from tests.crash.support.streams_worker import StreamsJob
 
 if TYPE_CHECKING:  # the program's own steps name that module as their observer: it must not be imported before them
@@ -39,7 +40,11 @@ _PROGRAMS: dict[str, Callable[[Any], None]] = {
     "Job": lambda job: pipeline.run(Job(**job)),
     "SessionJob": lambda job: session_worker.run(SessionJob(**job)),
     "StreamsJob": lambda job: streams_worker.run(StreamsJob(**job)),
+    "ShapeJob": lambda job: streams_shapes.run(ShapeJob(**job)),
 }
+
+
+AnyJob = Job | SessionJob | StreamsJob | ShapeJob
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Nursery:
     def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
-    def start(self, job: Job | SessionJob | StreamsJob, plan: CrashPlan, log: Path) -> Owner:
+    def start(self, job: AnyJob, plan: CrashPlan, log: Path) -> Owner:
         """A new owner, under a plan."""
         return Owner(
             self,
@@ -111,7 +116,7 @@ class Nursery:
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer
 
-    def run_until_done(self, job: Job | SessionJob | StreamsJob, plan: CrashPlan, max_restarts: int, log: Path) -> int:
+    def run_until_done(self, job: AnyJob, plan: CrashPlan, max_restarts: int, log: Path) -> int:
         """Start owners until one ends well; each must have been killed by a point of the plan. Returns the restarts."""
         for restarts in range(max_restarts + 1):
             before = sum(map(plan.struck, plan.points))

@@ -1,5 +1,5 @@
-"""A worker of streams: counts the words of a topic behind a repartition topic, and in windows, until all of it is
-counted.
+"""A worker of streams: counts the words of a topic behind a repartition topic, in windows, and in a processor, until
+all of it is counted.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ import logging
 from dataclasses import dataclass
 
 from semel.config import ClientConfig
+from semel.errors import Retriable
 from semel.read.data_loss import newest_ends
 from semel.steps import Step, reached
-from semel.streams import App, windows
+from semel.streams import App, Processor, Record, stores, windows
 from semel.streams.state.store import Store
 from semel.streams.worker import Worker
 from semel.wire.api.offsets import committed
@@ -25,11 +26,21 @@ class ControlStep(Step):
     STORED_EARLY = "stored_early"
 
 
+class Seen(Processor):
+    """Counts the records of each key."""
+
+    def process(self, record: Record) -> None:
+        """One more, in its store."""
+        seen = self.context.store("seen")
+        seen.put(record.key, (seen.get(record.key) or 0) + 1)
+
+
 @dataclass(frozen=True)
 class StreamsJob:
     """What is counted, and how many records of the source there are in the end.
 
-    ``mode`` is ``exact``, or ``early``: state is in the store before the transaction is committed.
+    ``mode`` is ``exact``; ``early``: state is in the store before the transaction is committed; ``again``: what a new
+    start cures is cured by one, as ``App.run`` does.
     """
 
     servers: str
@@ -41,6 +52,7 @@ class StreamsJob:
     instance: str | None = None
     mode: str = "exact"
     chunk: int = 50
+    request_timeout_ms: int = 30_000
 
     def app(self) -> App:
         app = App(
@@ -51,6 +63,7 @@ class StreamsJob:
                 "session.timeout.ms": 2_000,
                 "commit.interval.ms": 5,
                 "max.poll.records": self.chunk,
+                "request.timeout.ms": self.request_timeout_ms,
                 "state.dir": self.state_dir,
                 **({"group.instance.id": self.instance} if self.instance else {}),
             },
@@ -58,6 +71,7 @@ class StreamsJob:
         words = app.stream(self.source, key="string", value="string")
         words.group_by("value").count("counts").to_stream().to(self.target)
         words.group_by_key().windowed(windows.hopping(20, 10, grace=5)).count("windows")
+        words.process(Seen, stores=[stores.key_value("seen", value="long")])
         return app
 
     @property
@@ -86,6 +100,18 @@ def run(job: StreamsJob) -> None:
     logging.getLogger("semel").setLevel(logging.INFO)
     if job.mode == "early":
         _store_early()
+    while True:
+        try:
+            _count(job)
+        except Retriable as error:
+            if job.mode != "again":
+                raise
+            logging.getLogger("semel").warning("it starts again: %s", error)
+        else:
+            return
+
+
+def _count(job: StreamsJob) -> None:
     with Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client, Worker(job.app()) as worker:
         while True:
             if not worker.step() and done(client, job):

@@ -274,7 +274,6 @@ def user_of(record: Record) -> object:
         (lambda app: windows.sliding("1 s"), Unsupported, "sliding windows"),
         (lambda app: app.global_table("t"), Unsupported, "global tables"),
         (lambda app: app.stream("a").suppress(), Unsupported, "suppress"),
-        (lambda app: app.stream("a").process(user_of), Unsupported, "processors"),
         (lambda app: app.stream("a").join(app.stream("b")), Unsupported, "two streams"),
         (lambda app: app.table("a").join(app.table("b")), Unsupported, "two tables"),
         (lambda app: app.stream("a", value="avro"), Unsupported, "avro"),
@@ -324,3 +323,12 @@ def test_settings_that_cannot_be(given: dict[str, object], error: type[SemelErro
         _ = App("settings", **{"bootstrap.servers": "localhost:1", **given}).settings
     with pytest.raises(ConfigError, match=r"application\.id"):
         App("one", **{"application.id": "other"})
+
+
+def test_a_stop_that_comes_before_the_run_is_not_lost() -> None:
+    """As from a signal that comes while modules are imported; there is no broker to be reached."""
+    app = App("stopped", **{"bootstrap.servers": "localhost:1"})
+    app.stream("in").to("out")
+    app.stop()
+    app.run()
+    assert not app._stop.is_set()

@@ -1,0 +1,75 @@
+"""What commands that run processes on Spark executors share: their options, and what the terminal shows of them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+__all__ = ["Conf", "Master", "PyFiles", "ShownProcesses", "python_files", "spark_settings", "until_asked_to_end"]
+
+Master = Annotated[
+    str | None, typer.Option("--master", help="Spark's master, as for spark-submit; local[64,4] unless set.")
+]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark, as for spark-submit.")
+]
+PyFiles = Annotated[str | None, typer.Option("--py-files", help="Files that executors need, separated by commas.")]
+
+
+def spark_settings(given: list[str] | None) -> dict[str, str]:
+    """What ``--conf`` says."""
+    pairs = [one.partition("=") for one in given or ()]
+    wrong = next((name for name, equals, _ in pairs if not equals or not name), None)
+    if wrong is not None:
+        raise typer.BadParameter(f"{wrong!r} is not NAME=VALUE", param_hint="--conf")
+    return {name: value for name, _, value in pairs}
+
+
+def python_files(given: str | None) -> tuple[list[str], list[str]]:
+    """What ``--py-files`` says: the files, and where this program finds what is in them, which it can import now."""
+    files = [path for path in (given or "").split(",") if path]
+    places = [str(Path(path).absolute().parent) if path.endswith(".py") else path for path in files]
+    sys.path[:0] = places
+    return files, places
+
+
+def until_asked_to_end() -> threading.Event:
+    """Set by Ctrl-C and SIGTERM from now on. Call it once Spark has started, which sets a handler of its own."""
+    asked = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: asked.set())
+    return asked
+
+
+class ShownProcesses:
+    """What the terminal shows of processes: each change, once. ``lock`` is held while it prints."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.lock = threading.Lock()
+        self._last: dict[str, tuple[str, ...]] = {}
+
+    def change(self, status: Any) -> None:
+        """Print a new state of a process."""
+        state = (status.state.name, status.where, status.reason)
+        with self.lock:
+            if self._last.get(status.name) == state:
+                return
+            self._last[status.name] = state
+            self.changed(status.name)
+            where = f" on {status.where}" if status.where else ""
+            self.console.print(
+                Text(f"{status.name} {status.state.name}{where}{f': {status.reason}' if status.reason else ''}")
+            )
+            if status.trace and status.state.name == "FAILED":
+                self.console.print(Text(status.trace.rstrip(), style="dim"))
+
+    def changed(self, name: str) -> None:
+        """The state of a process is a new one."""

@@ -1,0 +1,156 @@
+"""Processors: a class of one's own that works on single records, with stores, as in Kafka Streams' Processor API.
+
+Each task has a processor of its own. What it holds in memory is gone when the task moves or a transaction is aborted;
+what it puts into its stores is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from semel.errors import ConfigError, Unsupported
+from semel.streams.nodes.stateless import made_rows
+from semel.streams.rows import Record, calling, records
+from semel.streams.serdes import Serde
+from semel.streams.state.store import Store
+from semel.streams.stores import KeyValueStore, StoreBuilder, WindowStore
+from semel.streams.windows import milliseconds
+
+__all__ = ["Context", "Processing", "Processor", "PunctuationType", "Supplier"]
+
+
+class PunctuationType(Enum):
+    """What the time of a punctuator is."""
+
+    STREAM_TIME = "the highest time of the records so far"
+    WALL_CLOCK_TIME = "the machine's clock; not there yet"
+
+
+class Processor:
+    """Subclass it. Its context is ``self.context`` from :meth:`init` on."""
+
+    context: Context
+
+    def init(self, context: Context) -> None:
+        """Called once, before the first record."""
+        self.context = context
+
+    def process(self, record: Record) -> None:
+        """Work on one record."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Called when its task ends."""
+
+
+#: Makes a processor for each task: a class, or a function without arguments.
+Supplier = Callable[[], Processor]
+
+
+@dataclass
+class _Punctuator:
+    interval_ms: int
+    call: Callable[[int], Any]
+    next_ms: int = 0
+
+
+class Context:
+    """What a processor works with: its stores, what it hands on, and when it wants to be called."""
+
+    def __init__(self, name: str, views: Mapping[str, KeyValueStore | WindowStore]) -> None:
+        self._name, self._views = name, views
+        self._punctuators: list[_Punctuator] = []
+        self._now = -1
+        self.stream_time = -1
+        self.forwarded: list[tuple[Any, Any, int]] = []
+
+    def store(self, name: str) -> Any:
+        """A store of this processor. Raises :class:`ConfigError` for one that was not given to it."""
+        if name not in self._views:
+            raise ConfigError(
+                f"{self._name} has no store {name!r}: it was given {', '.join(sorted(self._views)) or 'none'}. Nothing"
+                " of this transaction is visible. Name it in process(..., stores=[...]).",
+                tag="TOPOLOGY",
+            )
+        return self._views[name]
+
+    def forward(self, key: Any, value: Any, *, timestamp: int | None = None) -> None:
+        """Hand on a record. Its time is that of the record that is worked on, unless one is given."""
+        self.forwarded.append((key, value, self._now if timestamp is None else timestamp))
+
+    def schedule(
+        self,
+        interval: str | int,
+        punctuator: Callable[[int], Any],
+        kind: PunctuationType = PunctuationType.STREAM_TIME,
+    ) -> None:
+        """Call a function with the time, each interval of stream time: with the first record, then at multiples of the
+        interval. After a restart it begins so again, as in Kafka Streams.
+
+        Raises :class:`Unsupported` for ``WALL_CLOCK_TIME``.
+        """
+        if kind is not PunctuationType.STREAM_TIME:
+            raise Unsupported(
+                f"{self._name}: punctuators by the machine's clock are not there yet. Nothing of this transaction is"
+                " visible. Use STREAM_TIME, or send records that say when.",
+                tag="NOT_THERE_YET",
+            )
+        self._punctuators.append(_Punctuator(milliseconds(interval, "interval"), punctuator))
+
+    def _at(self, timestamp: int) -> None:
+        self._now = timestamp
+        for view in self._views.values():
+            view.now = timestamp
+
+    def _punctuate(self) -> None:
+        for one in self._punctuators:
+            if self.stream_time >= one.next_ms:
+                one.next_ms = self.stream_time - self.stream_time % one.interval_ms + one.interval_ms
+                self._at(self.stream_time)
+                one.call(self.stream_time)
+
+
+@dataclass
+class Processing:
+    """The operator of one task: calls its processor for each record."""
+
+    name: str
+    supplier: Supplier
+    builders: Sequence[StoreBuilder]
+    given: tuple[Serde, Serde]
+    made: tuple[Serde, Serde]
+    _processor: Processor | None = None
+    _context: Context = field(init=False)
+
+    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+        """What the processor has forwarded."""
+        parents: list[int] = []
+        for at, record in enumerate(records(rows, *self.given)):
+            calling(self._process, self.name, record, record, stores)
+            parents += [at] * (len(self._context.forwarded) - len(parents))
+        forwarded = self._context.forwarded if parents else []
+        if parents:
+            self._context.forwarded = []
+        keys, values, times = ([row[at] for row in forwarded] for at in range(3))
+        return made_rows(rows, self.name, keys, values, parents, self.made, times)
+
+    def _process(self, record: Record, stores: Mapping[str, Store]) -> None:
+        if self._processor is None:
+            self._processor = self.supplier()
+            self._context = Context(
+                self.name, {one.spec.name: one.view(stores[one.spec.name]) for one in self.builders}
+            )
+            self._processor.init(self._context)
+        context = self._context
+        context._at(record.timestamp)
+        self._processor.process(record)
+        context.stream_time = max(context.stream_time, record.timestamp)
+        context._punctuate()
+
+    def close(self) -> None:
+        """The task ends."""
+        if self._processor is not None:
+            self._processor.close()

@@ -1,0 +1,159 @@
+"""Stores of processors: ``stores.key_value("seen")`` and ``stores.window("clicks", retention="1 h")``.
+
+A processor asks its context for them by name, and works on keys and values in the types of the serdes. What it puts is
+seen by its transaction at once, and committed with the output and the offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from semel.streams.serdes import Serde, check_serde, decode, encode, from_python, to_python
+from semel.streams.state.store import Store, StoreSpec
+from semel.streams.windows import milliseconds
+
+__all__ = ["KeyValueStore", "StoreBuilder", "WindowStore", "key_value", "window"]
+
+_WORD = 8
+
+
+@dataclass(frozen=True, eq=False)
+class StoreBuilder:
+    """A store that processors are given. Give the same one to two processors, and they share it."""
+
+    spec: StoreSpec
+    key: Serde
+    value: Serde
+
+    def view(self, store: Store) -> KeyValueStore | WindowStore:
+        """The store as a processor sees it."""
+        kind = KeyValueStore if self.spec.retention_ms is None else WindowStore
+        return kind(store, self.key, self.value)
+
+
+def key_value(name: str, *, key: Serde = "string", value: Serde = "json") -> StoreBuilder:
+    """A store of keys and values. ``name`` names its changelog topic."""
+    return _builder(StoreSpec(name), key, value)
+
+
+def window(name: str, *, retention: str | int, key: Serde = "string", value: Serde = "json") -> StoreBuilder:
+    """A store of values by key and the beginning of a window. ``retention`` is how long they are kept, by the times of
+    the records: milliseconds, or ``"1 h"``.
+    """
+    return _builder(StoreSpec(name, milliseconds(retention, "retention")), key, value)
+
+
+def _builder(spec: StoreSpec, key: Serde, value: Serde) -> StoreBuilder:
+    check_serde(key, spec.name)
+    check_serde(value, spec.name)
+    return StoreBuilder(spec, key, value)
+
+
+class _View:
+    """``now`` is the time of the record that is worked on, in milliseconds: what is put gets it."""
+
+    def __init__(self, store: Store, key: Serde, value: Serde) -> None:
+        self._store, self._key, self._value = store, key, value
+        self.now = 0
+
+    def _read(self, keys: list[bytes]) -> list[Any]:
+        entries = self._store.get(keys)
+        raw = pa.array([None if entry is None else entry[_WORD:] for entry in entries], pa.binary())
+        return to_python(decode(raw, self._value), self._value)
+
+    def _names(self, raw: list[bytes]) -> list[Any]:
+        return to_python(decode(pa.array(raw, pa.binary()), self._key), self._key)
+
+    def _raw(self, key: Any) -> bytes:
+        return _encoded(key, self._key)
+
+    def _write(self, key: bytes, value: Any) -> None:
+        if value is None:
+            self._store.delete(key, self.now)
+        else:
+            self._store.put([key], [self.now.to_bytes(_WORD, "big", signed=True) + _encoded(value, self._value)])
+
+
+class KeyValueStore(_View):
+    """Values by key."""
+
+    def get(self, key: Any) -> Any:
+        """The value of a key; None where there is none."""
+        return self._read([self._raw(key)])[0]
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key; None deletes it."""
+        self._write(self._raw(key), value)
+
+    def delete(self, key: Any) -> Any:
+        """Delete a key. Returns the value that it had."""
+        before = self.get(key)
+        self.put(key, None)
+        return before
+
+    def range(self, first: Any, last: Any) -> Iterator[tuple[Any, Any]]:
+        """Keys and values from ``first`` to ``last``, both included, in the order of the keys' bytes."""
+        return self._pairs(self._store.keys(self._raw(first), self._raw(last) + b"\0"))
+
+    def all(self) -> Iterator[tuple[Any, Any]]:
+        """All keys and values, in the order of the keys' bytes. Reads the whole store."""
+        return self._pairs(self._store.keys(b"", None))
+
+    def _pairs(self, keys: list[bytes]) -> Iterator[tuple[Any, Any]]:
+        return iter(list(zip(self._names(keys), self._read(keys), strict=True)))
+
+
+class WindowStore(_View):
+    """Values by key and where their window begins, in milliseconds."""
+
+    def put(self, key: Any, value: Any, window_start: int) -> None:
+        """Set the value of a key and window; None deletes it. A window that is older than the retention is dropped and
+        counted, as in Kafka Streams.
+        """
+        retention = self._store.spec.retention_ms
+        assert retention is not None
+        if window_start < max(self._store.stream_time, self.now) - retention:
+            self._store.late += 1
+            return
+        self._store.saw(self.now)
+        self._write(self._place(window_start) + self._raw(key), value)
+
+    def fetch(self, key: Any, window_start: int) -> Any:
+        """The value of a key and window; None where there is none."""
+        return self._read([self._place(window_start) + self._raw(key)])[0]
+
+    def fetch_range(self, key: Any, first: int, last: int) -> list[tuple[int, Any]]:
+        """The windows of a key that begin from ``first`` to ``last``, both included, with their values. Looks at all
+        keys of that time.
+        """
+        raw = self._raw(key)
+        keys = [one for one in self._between(first, last) if one[_WORD:] == raw]
+        return [(_begin(one), value) for one, value in zip(keys, self._read(keys), strict=True)]
+
+    def fetch_all(self, first: int, last: int) -> list[tuple[Any, int, Any]]:
+        """Keys, windows and values of all windows that begin from ``first`` to ``last``, both included."""
+        keys = self._between(first, last)
+        names = self._names([one[_WORD:] for one in keys])
+        return [(name, _begin(one), value) for name, one, value in zip(names, keys, self._read(keys), strict=True)]
+
+    def _between(self, first: int, last: int) -> list[bytes]:
+        return self._store.keys(self._place(max(first, 0)), self._place(last + 1))
+
+    @staticmethod
+    def _place(window_start: int) -> bytes:
+        return window_start.to_bytes(_WORD, "big")
+
+
+def _begin(key: bytes) -> int:
+    return int.from_bytes(key[:_WORD], "big")
+
+
+def _encoded(given: Any, serde: Serde) -> bytes:
+    found: bytes | None = encode(from_python([given], serde), serde)[0].as_py()
+    if found is None:
+        raise ValueError("the key is None, and a store needs one")
+    return found
