@@ -30,7 +30,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers documents demo connect-demo twophase-demo model fuzz storm bench lock clean
+.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers documents demo connect-demo twophase-demo mirror-demo model fuzz storm bench lock clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -101,6 +101,9 @@ connect-demo: kafka  ## see Connect: a file and a database into topics, killed a
 
 twophase-demo: kafka  ## see it with PostgreSQL: a table and a topic under SIGKILL, beside a naive dual write that tears
 	@$(BIN)/python -m semel.demo.two_phase $(ARGS)
+
+mirror-demo: kafka  ## see the mirror: two clusters, driver and executors killed under load, and not one record lost or doubled
+	@$(BIN)/python -m semel.demo.mirror
 
 model: setup  ## check the protocol itself: every order of events, and deliberate breaks that must be found (ARGS are for the model)
 	@$(BIN)/python -m model $(ARGS)

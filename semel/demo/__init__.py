@@ -5,5 +5,5 @@ independent client.
 ``show`` runs and kills it, ``report`` prints what a read_committed reader sees.
 
 ``connect`` is ``make connect-demo``: a file and a database into topics. ``two_phase`` is ``make twophase-demo``: a
-database and a topic, written by ``shop``.
+database and a topic, written by ``shop``. ``mirror`` is ``make mirror-demo``: a topic of one cluster on another.
 """
