@@ -41,8 +41,8 @@ _SPARK = SparkCluster("local-cluster[1,2,1024]")
 KILLS = (
     CrashPoint(MirrorStep.WRITTEN, 3, Action.EXECUTOR),
     CrashPoint(MirrorStep.COPIED, 6, Action.DRIVER),
-    CrashPoint(MirrorStep.FETCHED, 24, Action.EXECUTOR),
-    CrashPoint(MirrorStep.COMMITTED, 12, Action.DRIVER),
+    CrashPoint(MirrorStep.FETCHED, 20, Action.EXECUTOR),
+    CrashPoint(MirrorStep.COMMITTED, 11, Action.DRIVER),
 )
 #: What the file says of ``exactly.once.source.support``, by the name of the run and of its topic.
 RUNS = {"semel": "enabled", "control": "disabled"}
@@ -119,7 +119,9 @@ def _run(name: str, cluster: Cluster, a: Sandbox, b: Sandbox, directory: Path) -
         starts = _SPARK.run_until(argv, plan, all_copied, len(KILLS)) + 1
     seconds = time.monotonic() - began
     there = a.bootstrap_servers
-    history = check(b.bootstrap_servers, target, source=name, source_cluster=there, id="json:$.order")
+    history = check(
+        b.bootstrap_servers, target, source=name, source_cluster=there, id="json:$.order", batch="json:$.lot"
+    )
     return DemoResult(name, history, len(KILLS), starts, seconds)
 
 

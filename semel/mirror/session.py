@@ -23,6 +23,7 @@ from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.offsets.translation import segments_end
 from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions
 from semel.mirror.resolution import skip_deleted
+from semel.mirror.rights import check_rights
 from semel.mirror.round import Ends, Round, stable_ends
 from semel.mirror.topics import MirroredTopic, find, follow, sync_configs, wants
 from semel.mirror.tries import Tries
@@ -143,7 +144,9 @@ class Session:
                 f" ({self._source.cluster}). Nothing was copied. Correct the bootstrap.servers of one of them.",
                 tag="ONE_CLUSTER",
             )
-        self._check_same_flow(self._last_known())  # before anybody is fenced
+        # before anybody is fenced
+        check_rights(self._source, self._target, self._config, self._id)
+        self._check_same_flow(self._last_known())
         self._producer.take_over(group=self._id)
         self._check_same_flow(self._positions)
 

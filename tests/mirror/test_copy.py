@@ -196,3 +196,18 @@ def test_many_batches_of_one_record_and_large_ones(a: Sandbox, b: Sandbox, spark
     file = mm2(tmp_path, a, b, topic)
     copy_once(spark, file)
     assert records(b, f"{alias_of(file)}.{topic}") == records(a, topic)
+
+
+def test_topics_that_come_to_a_mirror_without_any_miss_nothing(
+    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path
+) -> None:
+    """It has begun when there was none: what comes later is its own from the first record, also from the latest on."""
+    name = unique("none-yet")
+    file = mm2(tmp_path, a, b, f"{name}.*", consumer__auto__offset__reset="latest")
+    for _ in range(2):
+        copy_once(spark, file)
+    topic = topics.create(a.bootstrap_servers, f"{name}-later", 2)
+    produce(a, topic, [{"value": f"{i}", "partition": i % 2} for i in range(10)])
+    copy_once(spark, file)
+    assert records(b, f"{alias_of(file)}.{topic}") == records(a, topic)
+    assert sum(map(len, records(a, topic).values())) == 10

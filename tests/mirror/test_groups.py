@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,15 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from semel import cli
+from semel.config import ClientConfig
+from semel.mirror.config.properties import read_properties
+from semel.mirror.offsets.groups import GroupFollower
+from semel.mirror.offsets.segment_topic import SegmentTopic
+from semel.mirror.offsets.translation import segments_end
+from semel.mirror.positions import SCOPE, Positions
 from semel.sandbox import Sandbox
+from semel.transaction.progress.reader import committed_progress
+from semel.wire.client import Client
 from tests import topics
 from tests.mirror.support.harness import alias_of, copy_once, mm2, produce, records, transactions, unique
 from tests.mirror.support.mirror_maker import java
@@ -151,6 +160,33 @@ def test_checkpoints_and_groups_that_follow(a: Sandbox, b: Sandbox, spark: Spark
     copy_once(spark, file)
     assert offsets(b, group) == ahead
     assert checkpoints(b, f"{alias}.checkpoints.internal")[group, target, 0][0] == offsets(a, group)[topic, 0]
+
+
+def test_two_threads_that_follow_groups_at_once(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """At the end of a copy both do. A run that is taken in twice makes offsets wrong."""
+    topic, group = topics.create(a.bootstrap_servers, unique("at-once"), 1), unique("group")
+    file = mm2(tmp_path, a, b, topic, groups=group, checkpoints__topic__replication__factor="1")
+    (flow,), id = read_properties(file).flows, f"mirror.{alias_of(file)}.B"
+    for _ in range(3):
+        transactions(a, topic, "cac")
+        copy_once(spark, file)
+    consume(a, group, topic, 1)
+    with Client(ClientConfig.parse({"bootstrap.servers": b.bootstrap_servers})) as client:
+        progress = committed_progress(client, id, scope=SCOPE)
+        assert progress is not None
+        told = Positions.of(progress, id), segments_end(progress, SegmentTopic(client, id))
+    follower = GroupFollower(flow, id)
+    try:
+        follower.tell(*told)
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(follower.follow, checkpoints=True, sync=False, own=False) for _ in range(8)]:
+                done.result()
+        assert follower._translator is not None
+        runs = follower._translator._segments.of((topic, 0)).source.tolist()
+        assert len(runs) > 3
+        assert runs == sorted(set(runs))
+    finally:
+        follower.close()
 
 
 def checkpoints(sandbox: Sandbox, topic: str) -> dict[tuple[str, str, int], tuple[int, int, str]]:
