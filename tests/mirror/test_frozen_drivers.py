@@ -1,4 +1,4 @@
-"""A driver or a worker is frozen in the middle of a round, another start takes over, then it thaws: it writes nothing."""
+"""A driver or worker is frozen in the middle of a round, another start takes over, then it thaws: it writes nothing."""
 
 from __future__ import annotations
 
