@@ -16,7 +16,7 @@ from semel.sandbox import Sandbox
 from semel.steps import MirrorStep
 from tests import topics
 from tests.crash.support.broker_faults import leader_of, striking, wait_whole
-from tests.mirror.support.harness import Running, alias_of, mm2, produce, records, unique
+from tests.mirror.support.harness import Running, alias_of, mm2, partitions, produce, records, unique
 from tests.mirror.support.load import PARTITIONS, assert_the_same, written
 from tests.waiting import wait_for
 
@@ -53,13 +53,7 @@ def survived(a: Sandbox, b: Sandbox, three: Sandbox, spark: SparkSession, direct
     with Running(spark, file) as flows:
         with written(a, topic) as writer:
             wait_for(lambda: writer.rows > 0, "the first row")
-            wait_for(
-                lambda: (
-                    struck_topic
-                    in AdminClient({"bootstrap.servers": three.bootstrap_servers}).list_topics(timeout=30).topics
-                ),
-                "the topic",
-            )
+            wait_for(lambda: partitions(three, struck_topic), "the topic")
             wait_for(partial(has, b, target, 1), "a first round")
             for _ in range(2):
                 victim = leader_of(three, struck_topic)
@@ -67,7 +61,7 @@ def survived(a: Sandbox, b: Sandbox, three: Sandbox, spark: SparkSession, direct
                 before = writer.rows
                 with striking(MirrorStep.PLANNED, victim.kill) as struck:
                     wait_for(struck.is_set, "a round")
-                wait_for(lambda before=before: has(b, target, before), "what was written before")  # type: ignore[misc]
+                wait_for(partial(has, b, target, before), "what was written before")
                 victim.start()
                 victim.wait_ready(120, nodes=3)
                 wait_whole(three)
@@ -76,6 +70,7 @@ def survived(a: Sandbox, b: Sandbox, three: Sandbox, spark: SparkSession, direct
     assert_the_same(a, b, topic, target)
 
 
+@pytest.mark.exhaustive
 def test_brokers_of_the_target_are_killed(a: Sandbox, three: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
     survived(a, three, three, spark, tmp_path)
 
