@@ -8,10 +8,12 @@
     runs contenders in turn, A B, B A, A B, after one uncounted round
 ``figures``
     a comparison: the ratio of each pair, its median and range, target and aim
-``sinks``, ``sources``, ``micro_batches``, ``recovery``, ``streams``
+``sinks``, ``sources``, ``micro_batches``, ``recovery``, ``streams``, ``mirror``
     the workloads
 ``pipeline``
     the driver program that ``recovery`` kills
+``programs``
+    a program that is measured from outside
 ``perf_tool``
     Kafka's own producer performance tool
 ``connector``
