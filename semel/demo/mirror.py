@@ -142,8 +142,8 @@ def main() -> None:
         sys.exit(1)
     doubled = outcomes[-1].history.duplicated
     console.print(
-        "semel: each order is on B once, in its order. With exactly.once.source.support=disabled, killed in the same way:"
-        f" {doubled:,} doubled."
+        "semel: each order is on B once, in its order. At least once, killed in the same way:"
+        f" {doubled:,} orders doubled."
     )
 
 
