@@ -13,7 +13,9 @@ from confluent_kafka.admin import AclOperation as Do
 from confluent_kafka.admin import OffsetSpec
 from confluent_kafka.admin import ResourceType as On
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from semel import cli
 from semel.errors import ConfigError
 from semel.mirror.offsets.segment_topic import SEGMENTS
 from semel.sandbox import Sandbox
@@ -82,8 +84,11 @@ def refused(secured: SecuredKafka, spark: SparkSession, into: tuple[Path, Sandbo
     try:
         with pytest.raises(ConfigError) as told:
             copy_once(spark, file)
+        checked = CliRunner().invoke(cli.app, ["mirror", "check", str(file)])
     finally:
         secured.allow("target", [right])
+    assert f"A.{TOPIC} is there" in " ".join(checked.output.split())
+    assert right[0] is On.TRANSACTIONAL_ID or str(checked.exception) == str(told.value)
     assert right[1] in told.value.message
     assert right[2].name.capitalize() in told.value.message
     assert (told.value.tag == "MISSING_RIGHTS") == (right[0] is On.TOPIC)  # others are named by who refuses them
