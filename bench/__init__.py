@@ -8,12 +8,15 @@
     runs contenders in turn, A B, B A, A B, after one uncounted round
 ``figures``
     a comparison: the ratio of each pair, its median and range, target and aim
-``sinks``, ``sources``, ``micro_batches``, ``recovery``, ``streams``, ``streams_latency``
+``sinks``, ``sources``, ``micro_batches``, ``whole_batches``, ``recovery``, ``outbox``, ``streams``,
+``streams_latency``, ``mirror``, ``connect``
     the workloads
 ``streams_apps``
     the count that streams and Kafka Streams run; that of Kafka Streams is ``Count.java``
 ``pipeline``
     the driver program that ``recovery`` kills
+``programs``
+    a program that is measured from outside
 ``perf_tool``
     Kafka's own producer performance tool
 ``connector``

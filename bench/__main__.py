@@ -13,6 +13,7 @@ from rich.console import Console
 from bench import (
     machine,
     micro_batches,
+    mirror,
     outbox,
     plot,
     report,
@@ -49,12 +50,16 @@ class Work(StrEnum):
     OUTBOX = "outbox"
     STREAMS = "streams"
     LATENCY = "streams-latency"
+    MIRROR = "mirror"
 
 
 def main(
     sink_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a sink writes.")] = 4_000_000,
     source_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a source reads.")] = 8_000_000,
     streams_rows: Annotated[int, typer.Option(min=1_000, help="Records that each run of streams counts.")] = 1_000_000,
+    mirror_records: Annotated[
+        int, typer.Option(min=1_000, help="Records that each run of a mirror copies; a tenth in batches of one.")
+    ] = 1_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="Counted rounds; one more is not counted.")] = _KEPT_ROUNDS,
     warm_up: Annotated[
         bool, typer.Option(help="Without the round that is not counted, the figures mean little.")
@@ -100,6 +105,7 @@ def main(
             Work.OUTBOX: lambda: outbox.measure(rig, units, numbers),
             Work.STREAMS: lambda: streams.measure(rig, streams_rows, numbers),
             Work.LATENCY: lambda: streams_latency.measure(rig, numbers),
+            Work.MIRROR: lambda: mirror.measure(rig, mirror_records, numbers),
         }
         figures = [figure for work, measure in measures.items() if work in (only or list(Work)) for figure in measure()]
     facts["taken by the host"] = str(steal)
@@ -111,7 +117,8 @@ def main(
         return
     document = document or _DOCUMENT
     size = {
-        "rows": f"{sink_rows:,} a run of a sink, {source_rows:,} of a source, {streams_rows:,} of streams",
+        "rows": f"{sink_rows:,} a run of a sink, {source_rows:,} of a source, {streams_rows:,} of streams,"
+        f" {mirror_records:,} of a mirror",
         "a row": f"a value of {rows.SIZE} bytes, and one of {rows.KEYS:,} keys where it has one; {PARTITIONS}"
         " partitions",
         "pairs": f"{rounds}, after one that is not counted" if warm_up else f"{rounds}",

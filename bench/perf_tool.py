@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping
 
 from semel.sandbox import jars
 from semel.sandbox.java import find_java
@@ -15,8 +16,10 @@ from semel.sandbox.java import find_java
 __all__ = ["produce", "rate_in"]
 
 
-def produce(servers: str, topic: str, rows: int, size: int) -> float:
-    """Write rows of this size, as fast as it can, with the producer's default settings. Returns rows per second."""
+def produce(servers: str, topic: str, rows: int, size: int, settings: Mapping[str, str] = {}) -> float:
+    """Write rows of this size, as fast as it can, with the producer's default settings but for these. Returns rows per
+    second.
+    """
     tool = [
         find_java(),
         "-Xmx512m",
@@ -26,6 +29,7 @@ def produce(servers: str, topic: str, rows: int, size: int) -> float:
     ]
     work = ["--topic", topic, "--num-records", str(rows), "--record-size", str(size), "--throughput", "-1"]
     properties = ["--command-property", f"bootstrap.servers={servers}", "acks=all"]
+    properties += [f"{name}={value}" for name, value in settings.items()]
     done = subprocess.run(
         [*tool, *work, *properties], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

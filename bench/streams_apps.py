@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 
+from bench import programs
 from bench.rig import Incomplete, Rig
 from semel.sandbox import ivy, jars
 from semel.sandbox.java import find_java
@@ -35,8 +34,7 @@ app.stream({source!r}, value="string").group_by("value").count("counts").to_stre
 """
 
 
-@contextmanager
-def running(rig: Rig, who: str, name: str, source: str, target: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(rig: Rig, who: str, name: str, source: str, target: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """The application ``name`` of one of them, from ``source`` to ``target``, until the end of the context."""
     state = str(rig.directory / "state")
     if who == OURS:
@@ -54,17 +52,7 @@ def running(rig: Rig, who: str, name: str, source: str, target: str) -> Iterator
         }
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         command = [find_java(), "-Xmx2g", "-cp", _compiled(rig.directory), "Count", str(file), source, target]
-    with (rig.directory / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    return programs.running(rig.directory, command, name)
 
 
 @lru_cache(maxsize=1)

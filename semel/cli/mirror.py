@@ -23,6 +23,8 @@ from semel.errors import ConfigError, Unsupported
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.properties import read_properties
 from semel.mirror.metrics import MirrorCollector
+from semel.mirror.positions import flow_id
+from semel.mirror.rights import check_rights
 from semel.mirror.topics import preview
 from semel.wire.client import Client
 
@@ -121,17 +123,24 @@ def check(file: File, clusters: Clusters = "") -> None:
     """
     config = read_properties(file, _aliases(clusters))
     console = Console(soft_wrap=True)
-    for flow in config.flows:
-        _check_flow(console, flow)
+    refused = [_check_flow(console, flow) for flow in config.flows]
     for key in config.accepted:
         console.print(f"{key}: changes nothing here")
     for what in config.not_done:
         console.print(f"not done by this version: {what}")
+    for error in filter(None, refused):
+        raise error
 
 
-def _check_flow(console: Console, flow: FlowConfig) -> None:
+def _check_flow(console: Console, flow: FlowConfig) -> ConfigError | None:
+    """Show what becomes of its topics. Returns what would be refused for lack of rights."""
+    refused = None
     with Client(ClientConfig.parse(flow.source)) as source, Client(ClientConfig.parse(flow.target)) as target:
         rows = preview(source, target, flow)
+        try:
+            check_rights(source, target, flow, flow_id(flow.policy.source, flow.policy.target))
+        except ConfigError as error:
+            refused = error
     console.print(
         f"{flow.title}, {'exactly once' if flow.exactly_once else 'AT LEAST ONCE'}, from the {flow.start} offset on"
     )
@@ -143,6 +152,7 @@ def _check_flow(console: Console, flow: FlowConfig) -> None:
             row.topic, str(row.partitions), row.target or "-", row.what if row.target else f"not mirrored: {row.what}"
         )
     print_table(console, table)
+    return refused
 
 
 def _aliases(text: str) -> list[str]:

@@ -6,5 +6,5 @@ independent client.
 
 ``connect`` is ``make connect-demo``: a file and a database into topics. ``streams`` is ``make streams-demo``: a
 windowed count, by the programs of ``views``. ``two_phase`` is ``make twophase-demo``: a database and a topic, written
-by ``shop``.
+by ``shop``. ``mirror`` is ``make mirror-demo``: a topic of one cluster on another.
 """

@@ -16,14 +16,14 @@ TOPIC = "orders"
 _CUSTOMERS = 1_000
 
 
-def write_orders(cluster: Cluster, count: int, lot: int) -> Iterator[int]:
+def write_orders(cluster: Cluster, count: int, lot: int, topic: str = TOPIC) -> Iterator[int]:
     """Write ``count`` orders, keyed by customer, ``lot`` of them in a transaction; yields how many are committed so
     far.
     """
-    with cluster.producer("demo-orders") as producer:
+    with cluster.producer(f"demo-{topic}") as producer:
         for first in range(0, count, lot):
             with producer.transaction() as txn:
-                txn.send(TOPIC, _orders(first, min(first + lot, count), first // lot))
+                txn.send(topic, _orders(first, min(first + lot, count), first // lot))
             yield min(first + lot, count)
 
 

@@ -14,11 +14,29 @@ from rich.table import Table
 from semel.demo import pipeline
 from semel.demo.show import DemoResult
 
-__all__ = ["as_promised", "print_report"]
+__all__ = ["as_promised", "print_report", "table_of"]
 
 
 def print_report(console: Console, outcomes: Sequence[DemoResult]) -> None:
     """Print the table of both runs, and the lines that a user would write."""
+    console.print(table_of(outcomes))
+    control = outcomes[-1]
+    if as_promised(outcomes):
+        console.print(
+            f"semel: every order exactly once. At least once, killed in the same way: {control.history.duplicated:,}"
+            " orders doubled."
+        )
+    console.print(
+        "The control is the same pipeline with delivery=at_least_once, killed at the same steps. The code of both:"
+    )
+    if console.is_terminal:
+        console.print(Syntax(users_code(), "python", background_color="default", word_wrap=True))
+    else:  # a file has no width that lines would have to be broken at
+        console.print(users_code(), soft_wrap=True, markup=False, highlight=False)
+
+
+def table_of(outcomes: Sequence[DemoResult]) -> Table:
+    """Both runs, a line each."""
     table = Table(title="what an independent read_committed reader sees", title_justify="left", box=box.SIMPLE_HEAD)
     for column in ("", "written", "lost", "duplicated", "torn batches", "kills survived", "starts", "seconds"):
         longest = max(map(len, column.split()), default=0)  # a word that is cut is worse than a header of two lines
@@ -33,20 +51,7 @@ def print_report(console: Console, outcomes: Sequence[DemoResult]) -> None:
             f"{outcome.seconds:.0f}",
             style=style,
         )
-    console.print(table)
-    control = outcomes[-1]
-    if as_promised(outcomes):
-        console.print(
-            f"semel: every order exactly once. At least once, killed in the same way: {control.history.duplicated:,}"
-            " orders doubled."
-        )
-    console.print(
-        "The control is the same pipeline with delivery=at_least_once, killed at the same steps. The code of both:"
-    )
-    if console.is_terminal:
-        console.print(Syntax(users_code(), "python", background_color="default", word_wrap=True))
-    else:  # a file has no width that lines would have to be broken at
-        console.print(users_code(), soft_wrap=True, markup=False, highlight=False)
+    return table
 
 
 def users_code() -> str:

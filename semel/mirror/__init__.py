@@ -13,6 +13,7 @@ A round of a flow is one transaction on the target cluster::
 - ``policy``: what a topic is called on the target, and which topics are mirrored. ``topics``: target topics are made as
   the source's are, and follow them.
 - ``positions``: how far each source partition is copied, in the progress record on the target.
+- ``rights``: what a login lacks, named before anything is written.
 - ``losses``: what ends a flow: rows of the source that are gone, targets that are not what was written to.
   ``resolution``: how it goes on then.
 - ``offsets``: offsets of one cluster as offsets of the other; groups that follow.

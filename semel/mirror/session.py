@@ -9,7 +9,7 @@ import time
 from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
-from semel.errors import AbortAndRetry, ConfigError, DataLoss, Retriable
+from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.losses import (
     check_no_rows_without_position,
@@ -23,6 +23,7 @@ from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.offsets.translation import segments_end
 from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions
 from semel.mirror.resolution import skip_deleted
+from semel.mirror.rights import check_rights
 from semel.mirror.round import Ends, Round, stable_ends
 from semel.mirror.topics import MirroredTopic, find, follow, sync_configs, wants
 from semel.mirror.tries import Tries
@@ -90,6 +91,22 @@ class Session:
     def work(self, tries: Tries, *, once: bool) -> None:
         """Rounds, until it is stopped or, with ``once``, done."""
         self._take_over()
+        try:
+            self._work(tries, once=once)
+        except (ConfigError, DataLoss):
+            self._check_not_fenced()
+            raise
+
+    def _check_not_fenced(self) -> None:
+        """To one that was frozen, what its successor has done looks like a loss, and what to do then would do harm."""
+        try:
+            self._producer.check_owner()
+        except Fenced:
+            raise
+        except SemelError as second:
+            log.debug("%s: whether another has taken over could not be asked: %s", self._config.title, second)
+
+    def _work(self, tries: Tries, *, once: bool) -> None:
         self._groups.start()
         wanted: Ends | None = None
         while not self._stop.is_set():
@@ -143,7 +160,9 @@ class Session:
                 f" ({self._source.cluster}). Nothing was copied. Correct the bootstrap.servers of one of them.",
                 tag="ONE_CLUSTER",
             )
-        self._check_same_flow(self._last_known())  # before anybody is fenced
+        # before anybody is fenced
+        check_rights(self._source, self._target, self._config, self._id)
+        self._check_same_flow(self._last_known())
         self._producer.take_over(group=self._id)
         self._check_same_flow(self._positions)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -49,6 +49,7 @@ __all__ = ["LONGEST_S", "Assignment", "Copied", "copy"]
 #: So long a task takes answers; what it has not reached by then is for the next round.
 LONGEST_S = 2.0
 _ENDS = "ends"
+_NOTHING = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class _Share:
             pieces = list(batches(taken, self._ticket.topics[topic], f"{topic}-{index}"))
             by_topic[topic].append([(index, piece.batch) for piece in pieces])
             # without its bytes: what is written is let go
-            self._pieces[partition] += [replace(piece, batch=memoryview(b"")) for piece in pieces]
+            self._pieces[partition] += [Piece(_NOTHING, piece.first, piece.count, piece.offsets) for piece in pieces]
         for topic, columns in by_topic.items():
             turns = [each for turn in zip_longest(*columns) for each in turn if each is not None]
             if turns:

@@ -79,14 +79,16 @@ def retrieve(wanted: str, name: str, into: Path, *, cache: Path, progress: bool)
     _run(command, name, progress=progress)
 
 
-def kept(home: Path, parts: Sequence[tuple[str, str, str]], name: str, *, progress: bool) -> list[Path]:
-    """The jars of these modules (organisation, name, version), each without what it depends on, in a folder that is
-    filled the first time.
+def kept(
+    home: Path, parts: Sequence[tuple[str, str, str]], name: str, *, progress: bool, whole: bool = False
+) -> list[Path]:
+    """The jars of these modules (organisation, name, version), each without what it depends on, or with ``whole`` all
+    of it, in a folder that is filled the first time.
     """
     if not home.exists():
-        alone = 'conf="default->default" transitive="false"'
+        how = 'conf="default->default,runtime"' if whole else 'conf="default->default" transitive="false"'
         lines = "".join(
-            f'<dependency org="{organisation}" name="{module}" rev="{version}" {alone}/>'
+            f'<dependency org="{organisation}" name="{module}" rev="{version}" {how}/>'
             for organisation, module, version in parts
         )
         wanted = (

@@ -15,7 +15,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import zip_longest
 
 import numpy as np
@@ -234,20 +233,12 @@ class Participant:
         (header,) = scan(batch, where=f"{partition[0]}-{partition[1]}")
         body = batch[HEADER_SIZE:]
         sequence = self._sequences[partition] % SEQUENCES if self._shared else -1
-        identity = self._ticket.identity
-        ours = replace(
-            header,
-            base_offset=0,
-            transactional=self._shared,
-            log_append_time=False,
-            delete_horizon=False,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            base_sequence=sequence,
-            leader_epoch=-1,
-        )
+        # changed in place: it was made here, and dataclasses.replace takes a tenth of a whole copy's time
+        header.base_offset, header.base_sequence, header.leader_epoch = 0, sequence, -1
+        header.producer_id, header.producer_epoch = self._ticket.identity.producer_id, self._ticket.identity.epoch
+        header.transactional, header.log_append_time, header.delete_horizon = self._shared, False, False
         self._sequences[partition] += header.count
-        return Batch((pack(ours, [body]), body), len(batch), header.count, sequence)
+        return Batch((pack(header, [body]), body), len(batch), header.count, sequence)
 
     def _targets(self, topic: str, rows: pa.Table | pa.RecordBatch, *, keys: bool) -> npt.NDArray[np.int64]:
         """The partition of each row; without one or a key, it is a partition of the ticket that changes from call to

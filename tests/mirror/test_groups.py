@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,19 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from semel import cli
+from semel.config import ClientConfig
+from semel.mirror.config.properties import read_properties
+from semel.mirror.offsets.groups import GroupFollower
+from semel.mirror.offsets.segment_topic import SegmentTopic
+from semel.mirror.offsets.translation import segments_end
+from semel.mirror.positions import SCOPE, Positions
 from semel.sandbox import Sandbox
+from semel.transaction.progress.reader import committed_progress
+from semel.wire.client import Client
 from tests import topics
 from tests.mirror.support.harness import alias_of, copy_once, mm2, produce, records, transactions, unique
 from tests.mirror.support.mirror_maker import java
+from tests.waiting import wait_for
 
 
 def consume(sandbox: Sandbox, group: str, topic: str, count: int) -> list[bytes]:
@@ -151,6 +162,81 @@ def test_checkpoints_and_groups_that_follow(a: Sandbox, b: Sandbox, spark: Spark
     copy_once(spark, file)
     assert offsets(b, group) == ahead
     assert checkpoints(b, f"{alias}.checkpoints.internal")[group, target, 0][0] == offsets(a, group)[topic, 0]
+
+
+def test_which_groups_follow(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """One that stands before an empty partition, at 0; none that has read another topic alone; none with members on the
+    target. One that goes back goes back in its checkpoint, and stays on the target.
+    """
+    topic, other = (topics.create(a.bootstrap_servers, unique(name), 2) for name in ("followed", "unmirrored"))
+    empty, elsewhere, member = unique("empty"), unique("elsewhere"), unique("member")
+    keys = {"sync__group__offsets__enabled": "true", "checkpoints__topic__replication__factor": "1"}
+    file = mm2(tmp_path, a, b, topic, groups=f"{empty}, {elsewhere}, {member}", **keys)
+    target = f"{alias_of(file)}.{topic}"
+    produce(a, topic, [{"value": f"{i}", "partition": 0} for i in range(10)])
+    commit(a, empty, TopicPartition(topic, 1, 0))
+    commit(a, elsewhere, TopicPartition(other, 0, 0))
+    commit(a, member, TopicPartition(topic, 0, 8))
+    copy_once(spark, file)
+    assert offsets(b, empty) == {(target, 1): 0}
+    assert offsets(b, elsewhere) == {}
+    assert offsets(b, member) == {(target, 0): 8}
+
+    commit(b, member, TopicPartition(target, 0, 3))
+    consumer = Consumer({"bootstrap.servers": b.bootstrap_servers, "group.id": member, "enable.auto.commit": False})
+    joined = threading.Event()
+    consumer.subscribe([target], on_assign=lambda *_: joined.set())
+    try:
+        wait_for(lambda: consumer.poll(0.1) is None and joined.is_set(), "the member")
+        copy_once(spark, file)
+        assert offsets(b, member) == {(target, 0): 3}
+    finally:
+        consumer.close()
+    commit(a, member, TopicPartition(topic, 0, 5))
+    copy_once(spark, file)
+    assert offsets(b, member) == {(target, 0): 5}
+    commit(a, member, TopicPartition(topic, 0, 2))
+    copy_once(spark, file)
+    assert offsets(b, member) == {(target, 0): 5}
+    seen = checkpoints(b, f"{alias_of(file)}.checkpoints.internal")
+    assert seen == {(empty, target, 1): (0, 0, ""), (member, target, 0): (2, 2, "")}
+
+
+def commit(sandbox: Sandbox, group: str, at: TopicPartition) -> None:
+    """Where a group without members stands."""
+    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [at])])[group].result(30)
+
+
+def test_two_threads_that_follow_groups_at_once(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """At the end of a copy both do. A run that is taken in twice makes offsets wrong."""
+    topic, group = topics.create(a.bootstrap_servers, unique("at-once"), 1), unique("group")
+    file = mm2(tmp_path, a, b, topic, groups=group, checkpoints__topic__replication__factor="1")
+    (flow,), id = read_properties(file).flows, f"mirror.{alias_of(file)}.B"
+    follower = GroupFollower(flow, id)
+    with Client(ClientConfig.parse({"bootstrap.servers": b.bootstrap_servers})) as client:
+
+        def rounds(count: int) -> None:
+            for _ in range(count):
+                transactions(a, topic, "cac")
+                copy_once(spark, file)
+            progress = committed_progress(client, id, scope=SCOPE)
+            assert progress is not None
+            follower.tell(Positions.of(progress, id), segments_end(progress, SegmentTopic(client, id)))
+
+        try:
+            rounds(1)
+            follower.follow(checkpoints=True, sync=False, own=False)
+            rounds(2)
+            with ThreadPoolExecutor(8) as pool:
+                for _ in range(8):
+                    pool.submit(follower.follow, checkpoints=True, sync=False, own=False)
+            assert follower._translator is not None
+            runs = follower._translator._segments.of((topic, 0)).source.tolist()
+            assert len(runs) >= 6
+            assert runs == sorted(set(runs))
+        finally:
+            follower.close()
 
 
 def checkpoints(sandbox: Sandbox, topic: str) -> dict[tuple[str, str, int], tuple[int, int, str]]:

@@ -6,35 +6,28 @@ driver. The control copies at least once, is killed once, and doubles.
 
 from __future__ import annotations
 
-import json
 import re
 import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from model.replay import replay
-from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.steps import MirrorStep, ParticipantStep, Step
 from semel.testing.crash import Action, CrashPlan, CrashPoint
-from semel.testing.history import assert_exactly_once, check
+from semel.testing.history import check
 from semel.testing.program import Program
 from semel.testing.spark.spark_cluster import LOCAL, LOCAL_CLUSTER, SparkCluster
-from semel.wire.api.offsets import LATEST, list_offsets
-from semel.wire.client import Client
 from tests import topics
 from tests.mirror.support.harness import alias_of, mm2, program, records, unique
+from tests.mirror.support.load import PARTITIONS, assert_the_same, written
 from tests.waiting import PATIENCE_S, wait_for
 
-PARTITIONS = 3
 #: Passings are counted over all starts.
 IN_THE_DRIVER: dict[Step, int] = {
     MirrorStep.TOPICS_FOLLOWED: 1,
@@ -59,53 +52,6 @@ IN_A_TASK: dict[Step, int] = {
 BESIDE_THE_ROUNDS: dict[Step, int] = {MirrorStep.CHECKPOINTS_WRITTEN: 1, MirrorStep.GROUP_SYNCED: 1}
 
 
-class Writer:
-    """Writes numbered rows to a source topic, in transactions of which each third is aborted, until it is told that it
-    is enough.
-    """
-
-    def __init__(self, a: Sandbox, topic: str) -> None:
-        self._topic, self._enough = topic, threading.Event()
-        self._producer = Producer({"bootstrap.servers": a.bootstrap_servers, "transactional.id": topic, "linger.ms": 2})
-        self._producer.init_transactions(60)
-        self._thread = threading.Thread(target=self._write)
-        self.rows = 0
-        self.done = False
-
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._enough.set()
-        self._thread.join()
-
-    def _write(self) -> None:
-        lot = 0
-        while not self._enough.wait(0.02):
-            aborted = lot % 3 == 2
-            self._producer.begin_transaction()
-            for index in range(self.rows, self.rows + 30):
-                row = {"id": -1 - index if aborted else index, "lot": lot}
-                self._producer.produce(self._topic, json.dumps(row), key=f"k{index % 7}", partition=index % PARTITIONS)
-            if aborted:
-                self._producer.flush(60)
-                self._producer.abort_transaction(60)
-            else:
-                self._producer.commit_transaction(60)
-                self.rows += 30
-            lot += 1
-
-
-@contextmanager
-def written(a: Sandbox, topic: str) -> Iterator[Writer]:
-    with Writer(a, topic) as writer:
-        yield writer
-
-
 def new(a: Sandbox, b: Sandbox, directory: Path, name: str, **keys: str) -> tuple[Path, str, str]:
     """A file, its source topic and its target topic."""
     topic = topics.create(a.bootstrap_servers, unique(name), PARTITIONS)
@@ -124,25 +70,6 @@ def run(cluster: SparkCluster, a: Sandbox, b: Sandbox, file: Path, topic: str, t
             return sum(map(len, records(b, target).values())) >= writer.rows
 
         print(cluster.run_until(program(file), plan, caught_up, len(plan.points) + 1), "restarts,", writer.rows, "rows")
-
-
-def assert_the_same(a: Sandbox, b: Sandbox, topic: str, target: str) -> None:
-    """By an independent client: record by record, and by the ids; and no transaction is left open."""
-    assert records(b, target) == records(a, topic)
-    print(
-        assert_exactly_once(
-            b.bootstrap_servers,
-            target,
-            source=topic,
-            source_cluster=a.bootstrap_servers,
-            id="json:$.id",
-            batch="json:$.lot",
-        )
-    )
-    with Client(ClientConfig.parse({"bootstrap.servers": b.bootstrap_servers})) as client:
-        wanted = {(target, index): LATEST for index in range(PARTITIONS)}
-        ends, stable = (list_offsets(client, wanted, read_committed=committed) for committed in (False, True))
-        assert {p: row.offset for p, row in ends.items()} == {p: row.offset for p, row in stable.items()}
 
 
 def test_every_step_is_struck() -> None:

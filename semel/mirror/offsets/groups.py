@@ -60,6 +60,8 @@ class GroupFollower:
         self._newest: tuple[Positions, int] | None = None
         self._told: dict[str, _Offsets] = {}
         self._stop = threading.Event()
+        #: At the end of a copy the flow's own thread follows too: two at once would take each run in twice.
+        self._following = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"{config.title} groups", daemon=True)
 
     def start(self) -> None:
@@ -90,16 +92,17 @@ class GroupFollower:
                 self.follow(checkpoints="checkpoints" in due, sync="groups" in due, own="source" in due)
 
     def follow(self, *, checkpoints: bool, sync: bool, own: bool) -> None:
-        """Once, now. Errors are logged."""
-        if self._newest is None:
-            return
-        positions, end = self._newest
-        if own:
-            with self._logged():
-                self._commit_source_group(positions)
-        if checkpoints or sync:
-            with self._logged():
-                self._follow(positions, end, checkpoints=checkpoints, sync=sync)
+        """Once, now. Any thread may ask. Errors are logged."""
+        with self._following:
+            if self._newest is None:
+                return
+            positions, end = self._newest
+            if own:
+                with self._logged():
+                    self._commit_source_group(positions)
+            if checkpoints or sync:
+                with self._logged():
+                    self._follow(positions, end, checkpoints=checkpoints, sync=sync)
 
     @contextmanager
     def _logged(self) -> Iterator[None]:
