@@ -17,6 +17,7 @@ import javaproperties
 from semel.config import ClientConfig, nearest
 from semel.config_providers import Providers, resolve
 from semel.connect.plugins import converter
+from semel.connect.signatures import ALGORITHMS
 from semel.errors import ConfigError, SemelError, Unsupported
 
 __all__ = ["NOTHING", "Listener", "WorkerConfig", "check_later", "converter_options", "read_properties"]
@@ -27,12 +28,20 @@ NOTHING = "Nothing was read or written."
 
 #: Settings of Kafka Connect's own workers that change nothing here: of a JVM, of its plugin loader and rebalances.
 _IGNORED = frozenset(
-    """access.control.allow.methods connect.protocol header.converter heartbeat.interval.ms metric.reporters
+    """access.control.allow.methods connect.protocol header.converter metric.reporters
     metrics.num.samples metrics.recording.level metrics.sample.window.ms plugin.discovery plugin.path
-    rebalance.timeout.ms response.http.headers.config scheduled.rebalance.max.delay.ms session.timeout.ms
+    response.http.headers.config scheduled.rebalance.max.delay.ms
     topic.tracking.allow.reset topic.tracking.enable worker.sync.timeout.ms worker.unsync.backoff.ms""".split()
 )
-_IGNORED_PREFIXES = ("inter.worker.", "consumer.", "admin.", "metrics.context.", "header.converter.")
+_IGNORED_PREFIXES = (
+    "inter.worker.signature.",
+    "inter.worker.key.generation.",
+    "inter.worker.key.size",
+    "consumer.",
+    "admin.",
+    "metrics.context.",
+    "header.converter.",
+)
 _LATER = {
     "admin.listeners": "REST has one set of listeners. Remove it.",
     "offset.storage.file.filename": "Offsets are in Kafka: give offset.storage.topic.",
@@ -45,7 +54,8 @@ _OWN = frozenset(
     topic.creation.enable connector.client.config.override.policy config.storage.topic
     config.storage.replication.factor status.storage.topic status.storage.partitions status.storage.replication.factor
     listeners rest.advertised.host.name rest.advertised.port rest.advertised.listener
-    access.control.allow.origin""".split()
+    access.control.allow.origin session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms
+    inter.worker.key.ttl.ms inter.worker.verification.algorithms""".split()
 )
 _CONVERTERS = ("key.converter.", "value.converter.")
 _PRODUCER = "producer."
@@ -98,6 +108,11 @@ class WorkerConfig:
     exactly_once: bool
     flush_interval_ms: int
     graceful_timeout_ms: int
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    heartbeat_ms: int
+    key_ttl_ms: int
+    verification_algorithms: tuple[str, ...]
     listeners: tuple[Listener, ...]
     advertised: str
     origins: tuple[str, ...]
@@ -140,6 +155,11 @@ class WorkerConfig:
             exactly_once=_support(own),
             flush_interval_ms=_number(own, "offset.flush.interval.ms", 60_000, 0),
             graceful_timeout_ms=_number(own, "task.shutdown.graceful.timeout.ms", 5_000, 0),
+            session_timeout_ms=_number(own, "session.timeout.ms", 10_000, 1),
+            rebalance_timeout_ms=_number(own, "rebalance.timeout.ms", 60_000, 1),
+            heartbeat_ms=_number(own, "heartbeat.interval.ms", 3_000, 1),
+            key_ttl_ms=_number(own, "inter.worker.key.ttl.ms", 3_600_000, 1),
+            verification_algorithms=_algorithms(own),
             listeners=listeners,
             advertised=_advertised(own, listeners),
             providers=providers,
@@ -148,6 +168,12 @@ class WorkerConfig:
         for setting in ("key.converter", "value.converter"):
             converter(own[setting], setting, converter_options(converters, setting))
         _check_topics_differ(config)
+        if config.heartbeat_ms >= config.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat.interval.ms={config.heartbeat_ms} is not below session.timeout.ms="
+                f"{config.session_timeout_ms}. {NOTHING} Lower it, to a third at most.",
+                tag="WRONG_VALUE",
+            )
         for name, client in (("", config.client), (_PRODUCER, config.producer)):
             _check_client(name, client)
         return config
@@ -257,6 +283,18 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int) -> in
     if value < least:
         raise ConfigError(f"{name}={text:.200} is below {least}. {NOTHING} Raise it.", tag="WRONG_VALUE")
     return value
+
+
+def _algorithms(own: Mapping[str, str]) -> tuple[str, ...]:
+    name = "inter.worker.verification.algorithms"
+    given = tuple(filter(None, map(str.strip, own.get(name, "HmacSHA256").split(","))))
+    wrong = next((one for one in given if one not in ALGORITHMS), None)
+    if wrong is not None or not given:
+        raise ConfigError(
+            f"{name}: {wrong or 'nothing'!r:.100} is none of {', '.join(ALGORITHMS)}. {NOTHING} Give some of them.",
+            tag="WRONG_VALUE",
+        )
+    return given
 
 
 def _support(own: Mapping[str, str]) -> bool:

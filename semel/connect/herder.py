@@ -59,16 +59,6 @@ class Herder:
     # ---- asking
 
     @property
-    def cluster_id(self) -> str:
-        """The id of the cluster that connectors write to."""
-        return self._client.cluster
-
-    @property
-    def healthy(self) -> bool:
-        """Whether this worker leads its group, as far as it knows."""
-        return not self._lifecycle.leader_lost
-
-    @property
     def names(self) -> list[str]:
         """The names of all connectors."""
         return list(self._store.now.connectors)
@@ -195,6 +185,25 @@ class Herder:
         """Forget which topics a connector has written to."""
         self.statuses.reset_topics(name)
 
+    # ---- between workers
+
+    @property
+    def session_key(self) -> str | None:
+        """What requests between workers are signed by."""
+        return self._store.session_key
+
+    def fence(self, name: str) -> None:
+        """Have the tasks of the generation before fenced, unless they are (KIP-618)."""
+        self._config_of(name)
+        with self._lifecycle.quiet(name):
+            if self.config.exactly_once and name in self._store.now.pending:
+                self._fence(name)
+
+    def look_again(self, name: str) -> None:
+        """Make what runs equal to what is stored."""
+        self._config_of(name)
+        self._lifecycle.wake(name)
+
     # ---- offsets
 
     def offsets(self, name: str) -> list[dict[str, Any]]:
@@ -242,14 +251,15 @@ class Herder:
         return store
 
     def _fence(self, name: str) -> None:
+        tasks = len(self._store.now.tasks.get(name, ()))
         try:
-            fence_generation(self.config, self._store, name, 0)
+            fence_generation(self.config, self._store, name, tasks)
         except SemelError as error:
             raise Retriable(
                 f"Failed to perform zombie fencing for connector {name} prior to modifying offsets: {error.message}",
                 tag="FENCING",
             ) from error
-        self._store.write([count_record(name, 0)])
+        self._store.write([count_record(name, tasks)])
 
     def _write_offsets(
         self, client: Client, name: str, store: OffsetStore, offsets: Sequence[tuple[Partition, Offset]]

@@ -89,11 +89,6 @@ class Lifecycle:
         #: How often in a row the transactions of a task have expired.
         self._expiries: dict[str, int] = {}
 
-    @property
-    def leader_lost(self) -> bool:
-        """Whether another worker leads."""
-        return self._leader.lost.is_set()
-
     def wake(self, name: str, *, tasks: Sequence[int] = (), again: bool = False) -> Future[None]:
         """Make what runs equal to what is stored; ``again`` also where it is, and start these tasks again."""
         return self._pool.submit(self._work, name, tuple(tasks), again)

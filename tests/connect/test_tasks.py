@@ -201,17 +201,3 @@ def test_topics_that_will_not_do(place: Place) -> None:
     with pytest.raises(ConfigError, match="required to have a single partition"):
         worker.prepare()
     worker.stop()
-
-
-def test_of_two_workers_the_earlier_one_ends(place: Place) -> None:
-    with place.running(place.numbers(10), **place.stored) as first:
-        place.wait_arrived(10)
-        with place.running(place.numbers(20), **place.stored) as second:
-            place.wait_arrived(20)
-            wait_for(lambda: not first.worker.running, "that it learns of it", 30)
-            assert first.worker.fenced
-            assert second.worker.running
-            with pytest.raises(ConfigError):
-                second.worker.herder.info("none")
-    assert sorted(map(int, place.values())) == list(range(20))
-    assert first.states[f"{place.name}-0"].state in (State.STOPPED, State.FAILED)

@@ -1,0 +1,83 @@
+"""Several workers of one group: one leads, the others hand requests on to it, stand by, and take over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from pyspark.sql import SparkSession
+
+from semel.connect.worker import Worker
+from semel.errors import ConfigError
+from semel.runtime.supervisor import State
+from semel.sandbox import Sandbox
+from tests.connect.support.place import Place
+from tests.connect.support.rest import Rest
+from tests.kafka.support.other_client import Transactional
+from tests.waiting import wait_for
+
+LISTENS = {"listeners": "http://127.0.0.1:0"}
+
+
+@pytest.fixture
+def place(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> Place:
+    return Place(spark, kafka.bootstrap_servers, tmp_path)
+
+
+def _rest(place: Place, worker: Worker) -> Rest:
+    return Rest("group", worker.addresses[0], place.servers, place.worker, place.file.parent)
+
+
+def test_a_worker_hands_requests_on_and_leads_once_the_leader_leaves(place: Place) -> None:
+    with place.running(**{**place.stored, **LISTENS}) as first, place.running(**{**place.stored, **LISTENS}) as second:
+        assert (first.worker.leads, second.worker.leads) == (True, False)
+        rest = _rest(place, second.worker)
+        assert rest.ask("GET", "/health")[0] == 200
+        status, made = rest.ask("POST", "/connectors", {"name": place.name, "config": place.numbers(4000)})
+        assert (status, made["name"]) == (201, place.name)
+        assert rest.ask("GET", f"/connectors/{place.name}?forward=false")[0] == 409  # a second hop would be a third
+        assert rest.ask("GET", "/connectors/none/status")[0] == 404
+        rest.wait_states(place.name, "RUNNING", "RUNNING")
+        place.wait_arrived(200)
+        first.worker.stop()
+        second.lead()
+        rest.wait_states(place.name, "RUNNING", "RUNNING")
+        place.wait_arrived(4000)
+        assert second.states[f"{place.name}-0"].launches == 1
+    assert sorted(map(int, place.values())) == list(range(4000))
+
+
+def test_a_leader_that_was_fenced_ends_its_tasks_and_stands_by(place: Place) -> None:
+    with place.running(place.numbers(4000), **place.stored) as first, place.running(**place.stored) as second:
+        place.wait_arrived(100)
+        Transactional(place.servers, f"connect-cluster-{place.worker['group.id']}")
+        second.lead()
+        place.wait_arrived(4000)
+        wait_for(lambda: not first.worker.ready, "that it ends its tasks")
+        assert first.worker.running
+        assert not first.worker.leads
+        assert first.states[f"{place.name}-0"].state in (State.STOPPED, State.FAILED)
+        with pytest.raises(ConfigError, match="does not lead"):
+            _ = first.worker.herder
+    assert sorted(map(int, place.values())) == list(range(4000))
+
+
+def test_others_in_the_group_are_refused(place: Place) -> None:
+    consumer = Consumer({"bootstrap.servers": place.servers, "group.id": place.worker["group.id"]})
+    consumer.subscribe([place.topic])
+    try:
+        wait_for(lambda: consumer.poll(0.2) is None and bool(consumer.memberid()) and consumer.assignment(), "its join")
+        with pytest.raises(ConfigError, match=r"\[SEMEL_GROUP_IN_USE\].*no workers of semel"):
+            Worker(place.worker, [place.numbers(1)]).prepare()
+    finally:
+        consumer.close()
+
+
+def test_a_worker_whose_topics_are_others_is_refused(place: Place) -> None:
+    with place.running(place.numbers(10), **place.stored) as first:
+        other = {**place.worker, "offset.storage.topic": f"{place.offsets}-other"}
+        with pytest.raises(ConfigError, match="WORKERS_DIFFER"):
+            Worker(other, [place.numbers(1)]).prepare()
+        place.wait_arrived(10)
+        assert first.worker.leads
