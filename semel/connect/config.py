@@ -118,6 +118,8 @@ class WorkerConfig:
     origins: tuple[str, ...]
     #: What variables in a connector's properties stand for.
     providers: Providers
+    #: Whether connectors may have topics made.
+    topic_creation: bool
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> WorkerConfig:
@@ -163,6 +165,7 @@ class WorkerConfig:
             listeners=listeners,
             advertised=_advertised(own, listeners),
             providers=providers,
+            topic_creation=_flag(own, "topic.creation.enable", default=True),
             origins=tuple(filter(None, map(str.strip, own.get("access.control.allow.origin", "").split(",")))),
         )
         for setting in ("key.converter", "value.converter"):
@@ -283,6 +286,13 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int) -> in
     if value < least:
         raise ConfigError(f"{name}={text:.200} is below {least}. {NOTHING} Raise it.", tag="WRONG_VALUE")
     return value
+
+
+def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = given.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name}={text:.100} is neither true nor false. {NOTHING} Correct it.", tag="WRONG_VALUE")
+    return text == "true"
 
 
 def _algorithms(own: Mapping[str, str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from semel.connect.config import NOTHING, WorkerConfig, converter_options
 from semel.connect.converters import Converter
 from semel.connect.definitions import COMMON, Definition, own_definition
 from semel.connect.plugins import connector_class, converter
+from semel.connect.topic_creation import PREFIX, TopicCreation, read_topic_creation
 from semel.connect.transforms import Chain, read_chain
 from semel.errors import ConfigError, SemelError, Unsupported
 
@@ -25,10 +26,8 @@ T = TypeVar("T")
 _LATER = {
     "offsets.storage.topic": "Offsets are in the worker's offset.storage.topic. Remove it.",
     "config.action.reload": "Remove it.",
-    "topic.creation.groups": "Create the topic before the start. Remove it.",
 }
 _LATER_PREFIXES = (
-    "topic.creation.",
     "producer.override.",
     "consumer.override.",
     "admin.override.",
@@ -76,6 +75,8 @@ class ConnectorConfig:
     #: The dead-letter topic; empty without one.
     dead_letters: str = ""
     dead_letter_headers: bool = False
+    #: How topics are made that are missing; None where they must be there.
+    topic_creation: TopicCreation | None = None
 
     @classmethod
     def parse(cls, properties: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
@@ -121,6 +122,7 @@ class Examination:
             "boundary": self._choice("transaction.boundary", "poll", _BOUNDARIES),
             "interval_ms": self._whole("transaction.boundary.interval.ms", self.worker.flush_interval_ms, 0),
             "chain": chain,
+            "topic_creation": self._topic_creation(),
             "tolerate_errors": self._choice("errors.tolerance", "none", ("none", "all")) == "all",
             "log_errors": self._flag("errors.log.enable"),
             "log_messages": self._flag("errors.log.include.messages"),
@@ -176,7 +178,7 @@ class Examination:
     def _check_known(self, settings: Mapping[str, Setting]) -> None:
         known = {definition.name for definition in self.definitions}
         for name in self._given:
-            if name in settings or name.startswith(tuple(f"{setting}." for setting in _CONVERTERS)):
+            if name in settings or name.startswith((*(f"{setting}." for setting in _CONVERTERS), PREFIX)):
                 continue
             if name in _LATER or name.startswith(_LATER_PREFIXES):
                 remedy = _LATER.get(name, "Remove it.")
@@ -228,6 +230,19 @@ class Examination:
         ]
         self._read = read
         return chain
+
+    def _topic_creation(self) -> TopicCreation | None:
+        """What is said of topics that are missing; a worker may say that none is made."""
+        if not self.worker.topic_creation:
+            return None
+        self.definitions += [
+            Definition(name, name, "", group="Topic Creation")
+            for name in sorted(self._given)
+            if name.startswith(PREFIX) and name != f"{PREFIX}groups"
+        ]
+        return read_topic_creation(
+            self._given, self._convert, lambda setting, text: self._add(setting, text, tag="TOPIC_CREATION")
+        )
 
     def _choice(self, name: str, default: str, choices: Sequence[str]) -> str:
         self._convert(name, self._given.get(name, default), Setting(str, one_of=tuple(choices)))

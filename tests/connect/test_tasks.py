@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource
 from pyspark.sql import SparkSession
 
 from semel.connect.stores.config_format import STOPPED
@@ -201,3 +202,32 @@ def test_topics_that_will_not_do(place: Place) -> None:
     with pytest.raises(ConfigError, match="required to have a single partition"):
         worker.prepare()
     worker.stop()
+
+
+def test_a_topic_that_is_missing_is_made_as_the_connector_says(place: Place) -> None:
+    """By KIP-158. One that is there stays as it is: the first one has three partitions."""
+    made = f"made-{place.topic}"
+    creation = {
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "2",
+        "topic.creation.groups": "made",
+        "topic.creation.made.include": "made-.*",
+        "topic.creation.made.retention.ms": "123456",
+    }
+    route = {
+        "transforms": "x",
+        "transforms.x.type": "RegexRouter",
+        "transforms.x.regex": "its-(.*)",
+        "transforms.x.replacement": "made-its-$1",
+    }
+    with place.running(
+        place.numbers(20, **creation),
+        place.numbers(20, name="routed", **creation, **route),
+    ):
+        place.wait_arrived(20)
+        wait_for(lambda: arrived(place.servers, made) >= 20, "what is routed", 60)
+    admin = AdminClient({"bootstrap.servers": place.servers})
+    found = admin.list_topics(timeout=30).topics
+    assert (len(found[place.topic].partitions), len(found[made].partitions)) == (3, 2)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, made)
+    assert admin.describe_configs([resource])[resource].result(30)["retention.ms"].value == "123456"

@@ -77,8 +77,9 @@ def _run(process: Process) -> None:
 
 def _writer(client: Client, worker: WorkerConfig, config: ConnectorConfig, number: int, store: OffsetStore) -> Writer:
     if worker.exactly_once:
-        return ExactlyOnce(client, transactional_id(worker.group_id, config.name, number), store)
-    return AtLeastOnce(client, store, worker.flush_interval_ms)
+        owner = transactional_id(worker.group_id, config.name, number)
+        return ExactlyOnce(client, owner, store, config.topic_creation)
+    return AtLeastOnce(client, store, worker.flush_interval_ms, config.topic_creation)
 
 
 def _close_after(writer: Writer, error: BaseException) -> None:

@@ -15,6 +15,7 @@ from semel.connect.api import Offset, Partition
 from semel.connect.stores.offsets import OffsetStore
 from semel.connect.tasks.outputs import Outputs, Part, offset_part
 from semel.connect.tasks.rows import Rows
+from semel.connect.topic_creation import TopicCreation
 from semel.records.arrays import array, numbers
 from semel.steps import ConnectStep, reached
 from semel.transaction.output_topics import non_transactional_tickets
@@ -55,8 +56,10 @@ class ExactlyOnce:
     One begins with the first records behind the last commit.
     """
 
-    def __init__(self, client: Client, transactional_id: str, store: OffsetStore) -> None:
-        self._outputs, self._store = Outputs(client, store), store
+    def __init__(
+        self, client: Client, transactional_id: str, store: OffsetStore, creation: TopicCreation | None = None
+    ) -> None:
+        self._outputs, self._store = Outputs(client, store, creation), store
         # the offsets topic is the truth: an id that Kafka Connect has used before has no progress of ours
         self._producer = Producer(client, transactional_id, scope="connect", may_have_lost_progress=True)
         self._client = client
@@ -157,9 +160,11 @@ class _Open:
 class AtLeastOnce:
     """Records as they come, and their offsets every ``interval_ms``. After a crash, records come again."""
 
-    def __init__(self, client: Client, store: OffsetStore, interval_ms: int) -> None:
+    def __init__(
+        self, client: Client, store: OffsetStore, interval_ms: int, creation: TopicCreation | None = None
+    ) -> None:
         self._client, self._store = client, store
-        self._outputs = Outputs(client, store)
+        self._outputs = Outputs(client, store, creation)
         self._interval_s = interval_ms / 1000
         self._due: dict[str, tuple[Partition, Offset]] = {}
         self._flushed = time.monotonic()
