@@ -16,6 +16,7 @@ import javaproperties
 
 from semel.config import ClientConfig, nearest
 from semel.config_providers import Providers, resolve
+from semel.connect.clients import POLICIES
 from semel.connect.plugins import converter
 from semel.connect.signatures import ALGORITHMS
 from semel.errors import ConfigError, SemelError, Unsupported
@@ -38,7 +39,6 @@ _IGNORED_PREFIXES = (
     "inter.worker.key.generation.",
     "inter.worker.key.size",
     "consumer.",
-    "admin.",
     "metrics.context.",
     "header.converter.",
 )
@@ -58,7 +58,7 @@ _OWN = frozenset(
     inter.worker.key.ttl.ms inter.worker.verification.algorithms""".split()
 )
 _CONVERTERS = ("key.converter.", "value.converter.")
-_PRODUCER = "producer."
+_PRODUCER, _ADMIN = "producer.", "admin."
 _LISTENER = re.compile(r"(?P<scheme>[a-z]+)://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\[\]]*)(:(?P<port>\d{1,5}))?/?")
 _DEFAULT_LISTENER = "http://127.0.0.1:8083"
 
@@ -92,6 +92,10 @@ class WorkerConfig:
 
     client: Mapping[str, str]
     producer: Mapping[str, str]
+    #: For the admin client of connectors.
+    admin: Mapping[str, str]
+    #: Which properties of their clients connectors may override: all, none, principal.
+    override_policy: str
     group_id: str
     offsets_topic: str
     offsets_partitions: int
@@ -138,10 +142,13 @@ class WorkerConfig:
         if ignored:
             log.warning("these properties of the worker change nothing here: %s", ", ".join(sorted(ignored)))
         producer = {name.removeprefix(_PRODUCER): given.pop(name) for name in list(given) if name.startswith(_PRODUCER)}
+        admin = {name.removeprefix(_ADMIN): given.pop(name) for name in list(given) if name.startswith(_ADMIN)}
         listeners = _listeners(own)
         config = cls(
             client=given,
             producer={**given, **producer},
+            admin={**given, **admin},
+            override_policy=_policy(own),
             group_id=_required(own, "group.id"),
             offsets_topic=_required(own, "offset.storage.topic"),
             offsets_partitions=_number(own, "offset.storage.partitions", 25, 1),
@@ -177,7 +184,7 @@ class WorkerConfig:
                 f"{config.session_timeout_ms}. {NOTHING} Lower it, to a third at most.",
                 tag="WRONG_VALUE",
             )
-        for name, client in (("", config.client), (_PRODUCER, config.producer)):
+        for name, client in (("", config.client), (_PRODUCER, config.producer), (_ADMIN, config.admin)):
             _check_client(name, client)
         return config
 
@@ -303,6 +310,16 @@ def _algorithms(own: Mapping[str, str]) -> tuple[str, ...]:
         raise ConfigError(
             f"{name}: {wrong or 'nothing'!r:.100} is none of {', '.join(ALGORITHMS)}. {NOTHING} Give some of them.",
             tag="WRONG_VALUE",
+        )
+    return given
+
+
+def _policy(own: Mapping[str, str]) -> str:
+    name = "connector.client.config.override.policy"
+    given = own.get(name, "All").rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy").lower()
+    if given not in POLICIES:
+        raise ConfigError(
+            f"{name}={own[name]:.200} is none of All, None, Principal. {NOTHING} Give one of them.", tag="WRONG_VALUE"
         )
     return given
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from semel.config import ClientConfig
 from semel.connect.api import Setting
 from semel.wire.api import topics
 from semel.wire.client import Client
-from semel.wire.deadline import Deadline
 
 __all__ = ["PREFIX", "TopicCreation", "read_topic_creation"]
 
@@ -48,25 +48,31 @@ class TopicCreation:
     """The groups in their order, with the default as the last."""
 
     groups: tuple[TopicGroup, ...]
+    #: Properties of the client that makes them.
+    admin: Mapping[str, str]
 
-    def create_missing(self, client: Client, names: Collection[str], deadline: Deadline) -> None:
-        """Make those of these topics that are not there. Raises what :func:`~semel.wire.api.topics.create` raises."""
-        for name in sorted(set(names) - client.existing(set(names), deadline).keys()):
-            group = next(group for group in self.groups if group.takes(name))
-            made = topics.create(
-                client,
-                name,
-                partitions=group.partitions,
-                replication=group.replication,
-                config=group.config,
-                deadline=deadline,
-            )
-            if made:
-                log.info("topic %s was made, as topic.creation says", name)
+    def create_missing(self, client: Client, names: Collection[str]) -> None:
+        """Make those of these topics that ``client`` does not see. Raises what
+        :func:`~semel.wire.api.topics.create` raises.
+        """
+        missing = sorted(set(names) - client.existing(set(names)).keys())
+        if not missing:
+            return
+        with Client(ClientConfig.parse(self.admin)) as admin:
+            for name in missing:
+                group = next(group for group in self.groups if group.takes(name))
+                made = topics.create(
+                    admin, name, partitions=group.partitions, replication=group.replication, config=group.config
+                )
+                if made:
+                    log.info("topic %s was made, as topic.creation says", name)
 
 
 def read_topic_creation(
-    given: Mapping[str, str], convert: Callable[[str, str, Setting], Any], report: Callable[[str, str], None]
+    given: Mapping[str, str],
+    admin: Mapping[str, str],
+    convert: Callable[[str, str, Setting], Any],
+    report: Callable[[str, str], None],
 ) -> TopicCreation | None:
     """What these properties say of topics that are missing; None where they say nothing.
 
@@ -83,7 +89,7 @@ def read_topic_creation(
             report(name, f"{_GROUPS} does not name {group:.100}.")
     default = _group(given, _DEFAULT, None, convert, report)
     chosen = [_group(given, name, default, convert, report) for name in dict.fromkeys(names) if name != _DEFAULT]
-    return TopicCreation((*chosen, default))
+    return TopicCreation((*chosen, default), admin)
 
 
 def _group(

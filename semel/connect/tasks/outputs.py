@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from semel.connect.api import Offset, Partition
-from semel.connect.stores.offsets import OffsetStore
+from semel.connect.stores.own_offsets import Offsets
 from semel.connect.tasks.rows import Rows
 from semel.connect.topic_creation import TopicCreation
 from semel.errors import ConfigError
@@ -32,7 +32,7 @@ class Part:
     indexes: list[int]
 
 
-def offset_part(store: OffsetStore, offsets: Mapping[str, tuple[Partition, Offset]]) -> Part:
+def offset_part(store: Offsets, offsets: Mapping[str, tuple[Partition, Offset]]) -> Part:
     """The records that keep these offsets."""
     table = store.rows(offsets)
     return Part(store.topic, table, sorted(set(table.column("partition").to_pylist())))
@@ -41,7 +41,7 @@ def offset_part(store: OffsetStore, offsets: Mapping[str, tuple[Partition, Offse
 class Outputs:
     """The topics that a task writes to, and which partition each of its records goes to."""
 
-    def __init__(self, client: Client, store: OffsetStore, creation: TopicCreation | None = None) -> None:
+    def __init__(self, client: Client, store: Offsets, creation: TopicCreation | None = None) -> None:
         self._client, self._store, self._creation = client, store, creation
         self.topics: dict[str, TicketTopic] = {}
         self._described = 0.0
@@ -80,5 +80,5 @@ class Outputs:
             return
         deadline = self._client.deadline()
         if self._creation is not None:
-            self._creation.create_missing(self._client, wanted & names, deadline)
+            self._creation.create_missing(self._client, wanted & names)
         self.topics.update(describe_output_topics(self._client, wanted, deadline))

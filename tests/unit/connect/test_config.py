@@ -155,6 +155,13 @@ def test_a_connectors_own_settings_have_their_types() -> None:
             "TOPIC_CREATION",
             "Invalid value ( for configuration topic.creation.a.include",
         ),
+        (LINES | {"offsets.storage.topic": " "}, "WRONG_VALUE", "offsets.storage.topic: String may not be empty"),
+        (LINES | {"producer.override.linger": "1"}, "OVERRIDE", "producer.override.linger: linger is not a known"),
+        (
+            LINES | {"consumer.override.bootstrap.servers": "b:1"},
+            "OVERRIDE",
+            "Give producer.override.bootstrap.servers",
+        ),
         (LINES | {"errors.tolerance": "some"}, "WRONG_VALUE", "errors.tolerance: String must be one of"),
         (LINES | {"transaction.boundary": "connector"}, "BOUNDARY", "does not support connector-defined"),
         (LINES | {"transaction.boundary": "never"}, "WRONG_VALUE", "String must be one of (case insensitive)"),
@@ -168,6 +175,24 @@ def test_a_connector_that_is_refused(given: dict[str, str], tag: str, text: str)
         ConnectorConfig.parse(given, worker())
     assert refused.value.tag == tag
     assert text in refused.value.message
+
+
+def test_what_a_connector_may_override() -> None:
+    given = LINES | {
+        "producer.override.bootstrap.servers": "b:2",
+        "producer.override.transactional.id": "mine",
+        "admin.override.request.timeout.ms": "7",
+    }
+    clients = ConnectorConfig.parse(given, worker(producer_client_id="p", admin_client_id="a")).clients
+    assert clients.producer == {"bootstrap.servers": "b:2", "client.id": "p"}
+    assert clients.admin == {"bootstrap.servers": "localhost:9092", "client.id": "a", "request.timeout.ms": "7"}
+    assert clients.elsewhere
+    assert not ConnectorConfig.parse(LINES, worker()).has_own_offsets
+    for policy in ("None", "org.apache.kafka.connect.connector.policy.PrincipalConnectorClientConfigOverridePolicy"):
+        with pytest.raises(ConfigError, match=r"policy does not allow 'bootstrap.servers' to be overridden"):
+            ConnectorConfig.parse(given, worker(connector_client_config_override_policy=policy))
+    login = LINES | {"producer.override.security.protocol": "PLAINTEXT"}
+    assert ConnectorConfig.parse(login, worker(connector_client_config_override_policy="Principal"))
 
 
 def test_topics_are_made_as_their_first_group_says() -> None:
