@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 from pyspark.sql import SparkSession
 
-from semel.connect.stores.config_format import STOPPED
+from semel.connect.stores.config_format import STARTED, STOPPED
 from semel.connect.worker import Worker
 from semel.errors import ConfigError
 from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
 from semel.testing.records import arrived, read
 from tests import topics
+from tests.connect.support.numbers import Announced
 from tests.connect.support.place import Place
 from tests.connect.support.running import Running
 from tests.kafka.support.other_client import Transactional
@@ -231,3 +233,24 @@ def test_a_topic_that_is_missing_is_made_as_the_connector_says(place: Place) -> 
     assert (len(found[place.topic].partitions), len(found[made].partitions)) == (3, 2)
     resource = ConfigResource(ConfigResource.Type.TOPIC, made)
     assert admin.describe_configs([resource])[resource].result(30)["retention.ms"].value == "123456"
+
+
+def test_offsets_are_not_changed_under_a_connector_that_was_resumed_meanwhile(place: Place) -> None:
+    """Whoever changes them looks once more behind what it waits for."""
+    config = place.numbers(20) | {"connector.class": "tests.connect.support.numbers.Announced"}
+    with place.running(config, **place.stored) as running, ThreadPoolExecutor(1) as pool:
+        place.wait_arrived(20)
+        herder, lifecycle = running.worker.herder, running.worker._now._lifecycle
+        herder.set_target(place.name, STOPPED)
+        wait_for(lambda: herder.status(place.name)["connector"]["state"] == "STOPPED", "its end")
+        Announced.made.clear()
+        with lifecycle.quiet(place.name):
+            changed = pool.submit(herder.alter_offsets, place.name, None)
+            assert Announced.made.wait(30), "it has found the connector stopped, and waits"
+            herder.set_target(place.name, STARTED)
+        with pytest.raises(ConfigError, match="must be in the STOPPED state"):
+            changed.result(60)
+        assert herder.offsets(place.name) == [
+            {"partition": {"name": "numbers", "base": 10}, "offset": {"next": 20}},
+        ]
+    assert sorted(map(int, place.values())) == list(range(20))
