@@ -25,7 +25,7 @@ from semel.connect.rest.server import RestServer
 from semel.connect.stores.internal_topics import ensure_internal_topic
 from semel.connect.stores.statuses import StatusStore
 from semel.connect.term import Term
-from semel.errors import ConfigError, Fenced, SemelError
+from semel.errors import ConfigError, Fenced, Retriable, SemelError
 from semel.runtime.launcher import Launcher
 from semel.runtime.supervisor import Status
 from semel.wire.client import Client
@@ -37,7 +37,7 @@ log = logging.getLogger("semel.connect")
 #: How often an idle leader proves that it leads.
 LEADER_CHECK_S = 5.0
 _WATCH_S = 0.2
-#: How long a leader that was fenced waits before it may lead again: whoever fenced it is to have the time to say so.
+#: How long a leader that was fenced, or could not begin, waits before it may lead again: another one is to come first.
 _AGAIN_S = 5.0
 
 
@@ -112,13 +112,17 @@ class Worker:
         """As the leader, start all tasks, and serve REST. What becomes of tasks is told as
         :class:`~semel.runtime.supervisor.Supervisor` tells it.
 
-        Raises :class:`Fenced` where another worker has come in between: this one stands by then.
+        Raises :class:`Fenced` where another worker has come in between, and :class:`Retriable` where the topics cannot
+        be read or written now: this one joins again then, so that another may lead.
         """
-        term = self._term or self._take_over()
         try:
+            term = self._term or self._take_over()
             term.start(launcher, self._given, on_change, on_message)
-        except Fenced:
-            self._stand_down(term)
+        except (Fenced, Retriable):
+            if self._term is not None:
+                self._term.close()
+                self._term = None
+            self._step_back()
             raise
         if self.config.config_topic is not None:
             self._given = []  # what REST changes from now on is not undone by the next term
@@ -240,15 +244,17 @@ class Worker:
             log.warning("whether this worker leads is not known now: %s", error)
 
     def _stand_down(self, term: Term) -> None:
-        """End what ran in a term, and stand by. Whoever was fenced lets another worker lead first."""
-        fenced = term.lost
-        if fenced:
-            self._not_before = time.monotonic() + _AGAIN_S
+        """End what ran in a term, and stand by."""
         term.close()
         if not self._ending.is_set():
             self._term = None
-            if fenced and self.leads:
-                self._group.join_again()
+            if term.lost and self.leads:
+                self._step_back()
+
+    def _step_back(self) -> None:
+        """Join again, and let another worker lead first."""
+        self._not_before = time.monotonic() + _AGAIN_S
+        self._group.join_again()
 
     # ---- the cluster
 
