@@ -34,7 +34,7 @@ def test_a_worker_hands_requests_on_and_leads_once_the_leader_leaves(place: Plac
         assert (first.worker.leads, second.worker.leads) == (True, False)
         rest = _rest(place, second.worker)
         assert rest.ask("GET", "/health")[0] == 200
-        status, made = rest.ask("POST", "/connectors", {"name": place.name, "config": place.numbers(4000)})
+        status, made = rest.ask("POST", "/connectors", {"name": place.name, "config": place.numbers(2000)})
         assert (status, made["name"]) == (201, place.name)
         assert rest.ask("GET", f"/connectors/{place.name}?forward=false")[0] == 409  # a second hop would be a third
         assert rest.ask("GET", "/connectors/none/status")[0] == 404
@@ -43,24 +43,24 @@ def test_a_worker_hands_requests_on_and_leads_once_the_leader_leaves(place: Plac
         first.worker.stop()
         second.lead()
         rest.wait_states(place.name, "RUNNING", "RUNNING")
-        place.wait_arrived(4000)
+        place.wait_arrived(2000)
         assert second.states[f"{place.name}-0"].launches == 1
-    assert sorted(map(int, place.values())) == list(range(4000))
+    assert sorted(map(int, place.values())) == list(range(2000))
 
 
 def test_a_leader_that_was_fenced_ends_its_tasks_and_stands_by(place: Place) -> None:
-    with place.running(place.numbers(4000), **place.stored) as first, place.running(**place.stored) as second:
+    with place.running(place.numbers(2000), **place.stored) as first, place.running(**place.stored) as second:
         place.wait_arrived(100)
         Transactional(place.servers, f"connect-cluster-{place.worker['group.id']}")
         second.lead()
-        place.wait_arrived(4000)
+        place.wait_arrived(2000)
         wait_for(lambda: not first.worker.ready, "that it ends its tasks")
         assert first.worker.running
         assert not first.worker.leads
         assert first.states[f"{place.name}-0"].state in (State.STOPPED, State.FAILED)
         with pytest.raises(ConfigError, match="does not lead"):
             _ = first.worker.herder
-    assert sorted(map(int, place.values())) == list(range(4000))
+    assert sorted(map(int, place.values())) == list(range(2000))
 
 
 def test_others_in_the_group_are_refused(place: Place) -> None:

@@ -106,14 +106,14 @@ def test_pause_resume_stop_and_restart(rest: Rest) -> None:
     assert rest.ask("PUT", f"/connectors/{name}/resume") == (202, None)
     rest.wait_states(name, "RUNNING", "RUNNING")
     wait_for(lambda: arrived(rest.servers, name) >= 4, "what was written while it was paused", 60)
+    for query in ("onlyFailed=true", "includeTasks=true&onlyFailed=true"):  # nothing has failed, so nothing is started
+        status, shown = rest.ask("POST", f"/connectors/{name}/restart?{query}")
+        assert (status, [task["state"] for task in shown["tasks"]]) == (202, ["RUNNING"])
     assert rest.ask("POST", f"/connectors/{name}/restart") == (204, None)
     status, shown = rest.ask("POST", f"/connectors/{name}/restart?includeTasks=true")
     assert status == 202
     assert [shown["connector"]["state"], *(task["state"] for task in shown["tasks"])] == ["RESTARTING", "RESTARTING"]
     rest.wait_states(name, "RUNNING", "RUNNING")
-    for query in ("onlyFailed=true", "includeTasks=true&onlyFailed=true"):  # nothing has failed, so nothing is started
-        status, shown = rest.ask("POST", f"/connectors/{name}/restart?{query}")
-        assert (status, [task["state"] for task in shown["tasks"]]) == (202, ["RUNNING"])
     assert rest.ask("POST", f"/connectors/{name}/tasks/0/restart") == (204, None)
     assert rest.ask("PUT", f"/connectors/{name}/stop") == (204, None)
     rest.wait_states(name, "STOPPED")
