@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,7 +222,8 @@ def _advertised(own: Mapping[str, str], listeners: tuple[Listener, ...]) -> str:
     if own.get("rest.advertised.listener", "http").lower() != "http":
         raise Unsupported(f"rest.advertised.listener must be http. {NOTHING} Remove it.", tag="NOT_YET")
     first = listeners[0] if listeners else Listener("127.0.0.1", 8083)
-    host = own.get("rest.advertised.host.name") or first.host or "127.0.0.1"
+    everywhere = first.host in ("", "0.0.0.0", "::")
+    host = own.get("rest.advertised.host.name") or (socket.gethostname() if everywhere else first.host)
     return f"{host}:{_number(own, 'rest.advertised.port', first.port, 0)}"
 
 

@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Retriable, SemelError
-from semel.strict_json import read_object, write_object
+from semel.strict_json import is_version, read_object, write_object
 from semel.wire.api import membership
 from semel.wire.api.membership import Joined
 from semel.wire.client import Client
@@ -141,11 +141,18 @@ class WorkerGroup:
         given = membership.sync(self._client, self._group, joined, shares, kind=_KIND, protocol=_PROTOCOL)
         if given is None:
             return
-        self._take_role(joined.leads, read_object(given))
+        self._take_role(joined.leads, given)
         self._settled.set()
         self._stay(joined)
 
-    def _take_role(self, leads: bool, leader: Mapping[str, Any]) -> None:
+    def _take_role(self, leads: bool, told: bytes) -> None:
+        leader = _read(told)
+        if leader is None:
+            raise ConfigError(
+                f"the leader of group {self._group!r} is a worker of another version of semel. This one has written"
+                " nothing. Have all workers of the group run one version.",
+                tag="WORKERS_DIFFER",
+            )
         if not leads and leader.get("topics") != self._topics:
             raise ConfigError(
                 f"the workers of group {self._group!r} keep their connectors in different topics: the leader in"
@@ -153,7 +160,15 @@ class WorkerGroup:
                 " all of them the same config, offset and status topics, or another group.id.",
                 tag="WORKERS_DIFFER",
             )
-        self.role = Role(leads, str(leader["url"]))
+        url = str(leader["url"])
+        if not leads and url and url == self._about["url"]:
+            log.warning(
+                "the leader says that its REST is at %s, which is where this worker listens: requests are not handed"
+                " on. Set listeners and rest.advertised.host.name of each worker to an address of its own.",
+                url,
+            )
+            url = ""
+        self.role = Role(leads, url)
 
     def _stay(self, joined: Joined) -> None:
         """Send heartbeats until the group wants another generation."""
@@ -198,14 +213,24 @@ def _place() -> str:
     return f"{socket.gethostname()}/{namespace}"
 
 
-def _is_dead(about: bytes) -> bool:
+def _read(about: bytes) -> dict[str, Any] | None:
+    """What a member has said of itself; None for what this version does not know."""
     try:
-        said = read_object(about)
-        if said["place"] != _place():
-            return False
-        os.kill(int(said["pid"]), 0)
+        found = read_object(about)
+    except ValueError:
+        return None
+    known = is_version(found.get("v"), _VERSION) and isinstance(found.get("url"), str)
+    return found if known and type(found.get("pid")) is int else None
+
+
+def _is_dead(about: bytes) -> bool:
+    said = _read(about)
+    if said is None or said.get("place") != _place():
+        return False
+    try:
+        os.kill(said["pid"], 0)
     except ProcessLookupError:
         return True
-    except (ValueError, TypeError, KeyError, OSError):
+    except (OSError, OverflowError):
         return False
     return False

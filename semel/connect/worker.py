@@ -39,6 +39,9 @@ LEADER_CHECK_S = 5.0
 _WATCH_S = 0.2
 #: How long a leader that was fenced, or could not begin, waits before it may lead again: another one is to come first.
 _AGAIN_S = 5.0
+#: How long the leader may take until it answers: its Spark starts.
+_LEADER_BEGINS_S = 90.0
+_CONFLICT = 409
 
 
 class Worker:
@@ -280,17 +283,29 @@ class Worker:
             )
 
     def _hand_files_on(self) -> None:
-        """Files act as PUT does, at the leader. Without a config topic they wait until this worker leads."""
+        """Files act as PUT does, at the leader. Where nobody takes them, they wait until this worker leads."""
         if self.config.config_topic is None:
             return
-        for one in self._given:
-            path = f"/connectors/{quote(one['name'].strip(), safe='')}/config"
-            answer = ask_leader(self.leader_url, "PUT", path, {"forward": ["true"]}, {}, json.dumps(one).encode())
-            if answer.status not in (200, 201):
+        while self._given and not self.leads:
+            if not self._put(self._given[0]):
+                log.warning("the leader has no REST: connector files wait until this worker leads")
+                return
+            del self._given[0]
+
+    def _put(self, given: Mapping[str, str]) -> bool:
+        """Have the leader take a connector, once it answers. False where it has no REST."""
+        path = f"/connectors/{quote(given['name'].strip(), safe='')}/config"
+        end = time.monotonic() + _LEADER_BEGINS_S
+        while self.leader_url and not self.leads:
+            answer = ask_leader(self.leader_url, "PUT", path, {"forward": ["true"]}, {}, json.dumps(given).encode())
+            if answer.status in (200, 201):
+                return True
+            if answer.status != _CONFLICT or time.monotonic() > end:
+                said = answer.problem or answer.body.decode(errors="replace")
                 raise ConfigError(
-                    f"the leader of group {self.config.group_id!r} did not take connector {one['name']!r}:"
-                    f" {answer.body.decode(errors='replace'):.2000} Nothing of it was changed. Correct its file, or"
-                    " start this worker without it.",
+                    f"the leader of group {self.config.group_id!r} did not take connector {given['name']!r}:"
+                    f" {said:.2000} Nothing of it was changed. Correct its file, or start this worker without it.",
                     tag="NOT_TAKEN",
                 )
-        self._given = []
+            self._ending.wait(_WATCH_S)
+        return False

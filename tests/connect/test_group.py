@@ -30,8 +30,11 @@ def _rest(place: Place, worker: Worker) -> Rest:
 
 
 def test_a_worker_hands_requests_on_and_leads_once_the_leader_leaves(place: Place) -> None:
-    with place.running(**{**place.stored, **LISTENS}) as first, place.running(**{**place.stored, **LISTENS}) as second:
+    worker = {**place.stored, **LISTENS}
+    place.file.write_text("")
+    with place.running(**worker) as first, place.running(place.lines("of-a-file"), **worker) as second:
         assert (first.worker.leads, second.worker.leads) == (True, False)
+        assert first.worker.herder.names == ["of-a-file"], "files act as PUT does, at the leader"
         rest = _rest(place, second.worker)
         assert rest.ask("GET", "/health")[0] == 200
         status, made = rest.ask("POST", "/connectors", {"name": place.name, "config": place.numbers(2000)})
