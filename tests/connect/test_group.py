@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
+from semel.config import ClientConfig
+from semel.connect.group import Role, WorkerGroup
 from semel.connect.worker import Worker
 from semel.errors import ConfigError
 from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
+from semel.strict_json import read_object
+from semel.wire.api import membership
+from semel.wire.client import Client
 from tests.connect.support.place import Place
 from tests.connect.support.rest import Rest
 from tests.kafka.support.other_client import Transactional
@@ -84,3 +92,41 @@ def test_a_worker_whose_topics_are_others_is_refused(place: Place) -> None:
             Worker(other, [place.numbers(1)]).prepare()
         place.wait_arrived(10)
         assert first.worker.leads
+
+
+#: A member of a group that says so, and waits to be killed.
+MEMBER = """
+import sys, threading
+from semel.config import ClientConfig
+from semel.connect.group import WorkerGroup
+config = ClientConfig.parse({"bootstrap.servers": sys.argv[1]})
+group = WorkerGroup(
+    config, sys.argv[2], ["topic"], session_timeout_ms=60_000, rebalance_timeout_ms=60_000, heartbeat_ms=3_000
+)
+group.join("")
+print(group.role, flush=True)
+threading.Event().wait()
+"""
+
+
+def test_a_worker_that_died_on_this_machine_is_not_waited_for(kafka: Sandbox) -> None:
+    """Without that the group would wait for it until its session of 60 s is over: the control."""
+    servers, name = kafka.bootstrap_servers, "dead-member"
+    with subprocess.Popen([sys.executable, "-c", MEMBER, servers, name], stdout=subprocess.PIPE) as member:
+        assert member.stdout is not None
+        assert b"leads=True" in member.stdout.readline()
+        member.kill()
+    config = ClientConfig.parse({"bootstrap.servers": servers})
+    with Client(config) as client:
+        (about,) = membership.members(client, name, "connect").values()
+        assert read_object(about)["pid"] == member.pid, "the group still has it"
+    group = WorkerGroup(
+        config, name, ["topic"], session_timeout_ms=60_000, rebalance_timeout_ms=60_000, heartbeat_ms=3_000
+    )
+    began = time.monotonic()
+    group.join("http://here:1")
+    assert group.role == Role(leads=True, url="http://here:1")
+    assert time.monotonic() - began < 40
+    group.close()
+    with Client(config) as client:
+        assert membership.members(client, name, "connect") == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 from semel.connect.stores.config_format import STOPPED
 from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
-from semel.testing.records import read
+from semel.testing.records import arrived, read
 from tests import topics
 from tests.connect.support.place import Place
 from tests.waiting import wait_for
@@ -76,3 +77,30 @@ def test_a_connector_that_writes_to_another_cluster(place: Place) -> None:
         rows = read(other.bootstrap_servers, [place.topic], {"value": "value"})
         assert sorted(map(int, rows["value"].to_pylist())) == list(range(50))
     assert place.values() == []
+
+
+@pytest.mark.exhaustive  # its sample is the first one, where the copy succeeds
+def test_a_copy_that_cannot_be_made_holds_nobody_up(spark: SparkSession, tmp_path: Path) -> None:
+    """The worker's cluster is frozen while a connector writes to another one."""
+    with Sandbox.start() as kafka, Sandbox.start() as other:
+        place = Place(spark, kafka.bootstrap_servers, tmp_path)
+        topics.create(other.bootstrap_servers, place.topic, 1)
+        clients = {f"{who}.override.bootstrap.servers": other.bootstrap_servers for who in ("producer", "admin")}
+        with place.running(place.numbers(100_000_000, **clients), **place.stored) as running:
+            running.wait_started(f"{place.name}-0")
+            (node,) = kafka.nodes
+            node.freeze()
+            try:
+                wanted = arrived(other.bootstrap_servers, place.topic) + 1_000
+                wait_for(lambda: arrived(other.bootstrap_servers, place.topic) >= wanted, "a thousand more", 60)
+            finally:
+                node.thaw()
+            wait_for(lambda: _copied(place) >= wanted, lambda: f"the copy of {wanted}", 60)
+            assert running.states[f"{place.name}-0"].launches == 1
+        rows = read(other.bootstrap_servers, [place.topic], {"value": "value"})
+        assert sorted(map(int, rows["value"].to_pylist())) == list(range(rows.num_rows))
+
+
+def _copied(place: Place) -> int:
+    found = _newest(place.servers, place.offsets, place.name)
+    return int(json.loads(found)["next"]) if found else 0
