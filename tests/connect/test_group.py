@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 from semel.config import ClientConfig
 from semel.connect.group import Role, WorkerGroup
 from semel.connect.worker import Worker
-from semel.errors import ConfigError
+from semel.errors import ConfigError, Retriable
 from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
 from semel.strict_json import read_object
+from semel.testing.records import read
 from semel.wire.api import membership
 from semel.wire.client import Client
 from tests.connect.support.place import Place
@@ -92,6 +93,36 @@ def test_a_worker_whose_topics_are_others_is_refused(place: Place) -> None:
             Worker(other, [place.numbers(1)]).prepare()
         place.wait_arrived(10)
         assert first.worker.leads
+
+
+@pytest.mark.exhaustive
+def test_a_leader_that_cannot_read_what_is_stored_stands_by_and_tries_again(place: Place) -> None:
+    impatient = {"delivery_timeout_ms": "3000", "request_timeout_ms": "2000"}
+    with place.running(place.numbers(20), **place.stored) as first:
+        place.wait_arrived(20)
+        with place.running(place.numbers(40), **{**place.stored, **impatient}) as second:
+            other = Transactional(place.servers, "not-a-worker")
+            other.write(place.configs, [{"key": b"connector-x", "value": b"{}", "partition": 0}])
+            first.worker.stop()
+            with pytest.raises(Retriable, match="stays open"):
+                second.lead()
+            assert second.worker.running
+            other.end(commit=False)
+            second.lead()
+            place.wait_arrived(40)
+    assert sorted(map(int, place.values())) == list(range(40))
+
+
+@pytest.mark.exhaustive
+def test_the_leader_makes_its_session_key_anew(place: Place) -> None:
+    with place.running(**{**place.stored, "inter_worker_key_ttl_ms": "1"}) as running:
+        known = running.worker.herder.session_key
+        wait_for(lambda: running.worker.herder.session_key != known, "another key", 30)
+        newest = running.worker.herder.session_key
+    rows = read(place.servers, [place.configs], {"key": "key", "value": "value"}, missing="").sort_by("offset")
+    keys = [read_object(row["value"])["key"] for row in rows.to_pylist() if row["key"] == "session-key"]
+    assert keys[0] == known
+    assert newest in keys[1:]
 
 
 #: A member of a group that says so, and waits to be killed.

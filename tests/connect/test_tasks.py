@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 
 from semel.connect.stores.config_format import STARTED, STOPPED
 from semel.connect.worker import Worker
-from semel.errors import ConfigError
+from semel.errors import ConfigError, Retriable
 from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
+from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.testing.records import arrived, read
 from tests import topics
 from tests.connect.support.numbers import Announced
@@ -254,3 +255,23 @@ def test_offsets_are_not_changed_under_a_connector_that_was_resumed_meanwhile(pl
             {"partition": {"name": "numbers", "base": 10}, "offset": {"next": 20}},
         ]
     assert sorted(map(int, place.values())) == list(range(20))
+
+
+@pytest.mark.exhaustive
+def test_offsets_stay_where_the_tasks_before_cannot_be_fenced(place: Place) -> None:
+    """Its admin client cannot reach the cluster any more."""
+    with FaultProxy(place.servers) as proxy:
+        admin = {"bootstrap.servers": proxy.bootstrap_servers, "default.api.timeout.ms": "3000"}
+        admin |= {"request.timeout.ms": "1000", "delivery.timeout.ms": "3000"}
+        place.worker |= {f"admin.{name}": value for name, value in admin.items()}
+        with place.running(place.numbers(20), **place.stored) as running:
+            place.wait_arrived(20)
+            herder = running.worker.herder
+            herder.set_target(place.name, STOPPED)
+            wait_for(lambda: herder.status(place.name)["connector"]["state"] == "STOPPED", "its end")
+            proxy.stop()
+            with pytest.raises(Retriable, match=r"Failed to perform zombie fencing .* prior to modifying offsets"):
+                herder.alter_offsets(place.name, None)
+    rows = read(place.servers, [place.offsets], {"key": "key", "value": "value"}, missing="").to_pylist()
+    assert [row["value"] for row in rows if row["value"]][-1] == '{"next":20}'
+    assert not [row for row in rows if "numbers" in row["key"].partition(",")[2] and not row["value"]]
