@@ -126,6 +126,7 @@ class Worker:
                 self._term.close()
                 self._term = None
             self._step_back()
+            self._serve()
             raise
         if self.config.config_topic is not None:
             self._given = []  # what REST changes from now on is not undone by the next term
