@@ -71,6 +71,16 @@ class OffsetStore:
         """Whether this source partition has an offset here, or had one that was removed."""
         return canonical(partition) in self._found
 
+    def append(self, rows: pa.Table) -> None:
+        """Write records that :meth:`rows` made, in no transaction, and wait until they are acknowledged."""
+        appender = Appender(self._client, {self.topic: self._client.topics({self.topic})[self.topic].id})
+        for index, part in by_partition(rows, rows.column("partition").to_numpy()):
+            appender.submit(((self.topic, index), batch) for batch in encode(part, where=self.topic))
+        appender.flush()
+
+    def committed(self, offsets: Mapping[str, tuple[Partition, Offset]]) -> None:
+        """Nothing is to be done: they are here."""
+
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Offset]]:
         """Each source partition, as it was spelt, and its offset. Those that were removed are left out."""
         for key, offset in self._found.values():
@@ -87,16 +97,6 @@ class OffsetStore:
             keys.append(key)
             values.append(encode_value(self._connector, offset))
         return record_table(keys, values, [self._place(key) for key in keys])
-
-    def append(self, rows: pa.Table) -> None:
-        """Write records that :meth:`rows` made, in no transaction, and wait until they are acknowledged."""
-        appender = Appender(self._client, {self.topic: self._client.topics({self.topic})[self.topic].id})
-        for index, part in by_partition(rows, rows.column("partition").to_numpy()):
-            appender.submit(((self.topic, index), batch) for batch in encode(part, where=self.topic))
-        appender.flush()
-
-    def committed(self, offsets: Mapping[str, tuple[Partition, Offset]]) -> None:
-        """Nothing is to be done: they are here."""
 
     def _claim(self, partitions: Collection[int]) -> dict[int, int]:
         """Write a claim to each of these partitions: the offset of each."""
