@@ -50,13 +50,13 @@ _LATER = {
 }
 _LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.")
 _OWN = frozenset(
-    """group.id offset.storage.topic offset.storage.partitions offset.storage.replication.factor key.converter
+    """session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms inter.worker.key.ttl.ms
+    inter.worker.verification.algorithms group.id offset.storage.topic offset.storage.partitions offset.storage.replication.factor key.converter
     value.converter exactly.once.source.support offset.flush.interval.ms task.shutdown.graceful.timeout.ms
     topic.creation.enable connector.client.config.override.policy config.storage.topic
     config.storage.replication.factor status.storage.topic status.storage.partitions status.storage.replication.factor
     listeners rest.advertised.host.name rest.advertised.port rest.advertised.listener
-    access.control.allow.origin session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms
-    inter.worker.key.ttl.ms inter.worker.verification.algorithms""".split()
+    access.control.allow.origin""".split()
 )
 _CONVERTERS = ("key.converter.", "value.converter.")
 _PRODUCER, _ADMIN = "producer.", "admin."
@@ -97,6 +97,8 @@ class WorkerConfig:
     admin: Mapping[str, str]
     #: Which properties of their clients connectors may override: all, none, principal.
     override_policy: str
+    #: Whether connectors may have topics made.
+    topic_creation: bool
     group_id: str
     offsets_topic: str
     offsets_partitions: int
@@ -123,8 +125,6 @@ class WorkerConfig:
     origins: tuple[str, ...]
     #: What variables in a connector's properties stand for.
     providers: Providers
-    #: Whether connectors may have topics made.
-    topic_creation: bool
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> WorkerConfig:
@@ -150,6 +150,7 @@ class WorkerConfig:
             producer={**given, **producer},
             admin={**given, **admin},
             override_policy=_policy(own),
+            topic_creation=_flag(own, "topic.creation.enable", default=True),
             group_id=_required(own, "group.id"),
             offsets_topic=_required(own, "offset.storage.topic"),
             offsets_partitions=_number(own, "offset.storage.partitions", 25, 1),
@@ -173,7 +174,6 @@ class WorkerConfig:
             listeners=listeners,
             advertised=_advertised(own, listeners),
             providers=providers,
-            topic_creation=_flag(own, "topic.creation.enable", default=True),
             origins=tuple(filter(None, map(str.strip, own.get("access.control.allow.origin", "").split(",")))),
         )
         for setting in ("key.converter", "value.converter"):
