@@ -51,7 +51,8 @@ _LATER = {
 _LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.")
 _OWN = frozenset(
     """session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms inter.worker.key.ttl.ms
-    inter.worker.verification.algorithms group.id offset.storage.topic offset.storage.partitions offset.storage.replication.factor key.converter
+    inter.worker.verification.algorithms
+    group.id offset.storage.topic offset.storage.partitions offset.storage.replication.factor key.converter
     value.converter exactly.once.source.support offset.flush.interval.ms task.shutdown.graceful.timeout.ms
     topic.creation.enable connector.client.config.override.policy config.storage.topic
     config.storage.replication.factor status.storage.topic status.storage.partitions status.storage.replication.factor
