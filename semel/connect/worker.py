@@ -249,7 +249,10 @@ class Worker:
 
     def _stand_down(self, term: Term) -> None:
         """End what ran in a term, and stand by."""
-        term.close()
+        try:
+            term.close()
+        except Exception:  # whatever it is: what it has left behind is fenced by whoever leads next
+            log.exception("ending what ran here")
         if not self._ending.is_set():
             self._term = None
             if term.lost and self.leads:

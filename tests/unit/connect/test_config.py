@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -175,6 +176,12 @@ def test_a_connector_that_is_refused(given: dict[str, str], tag: str, text: str)
         ConnectorConfig.parse(given, worker())
     assert refused.value.tag == tag
     assert text in refused.value.message
+
+
+def test_other_workers_find_one_that_listens_everywhere_by_its_name() -> None:
+    for given in ("http://:8083", "http://0.0.0.0:8083", "http://[::]:8083"):
+        assert worker(listeners=given).advertised == f"{socket.gethostname()}:8083"
+    assert worker(listeners="http://10.0.0.1:1").advertised == "10.0.0.1:1"
 
 
 def test_what_a_connector_may_override() -> None:
