@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,7 +21,11 @@ from semel.cli.processes import (
     spark_settings,
     until_asked_to_end,
 )
-from semel.errors import ConfigError
+from semel.errors import ConfigError, Fenced, Retriable
+
+if TYPE_CHECKING:
+    from semel.connect.worker import Worker
+    from semel.runtime.launcher import Launcher
 
 app = typer.Typer(add_completion=False)
 
@@ -40,6 +44,9 @@ def connect(
     master: Master = None,
     conf: Conf = None,
     py_files: PyFiles = None,
+    warm: Annotated[
+        bool, typer.Option("--warm", help="Start Spark while another worker of the group still leads.")
+    ] = False,
 ) -> None:
     """Run source connectors until Ctrl-C. With exactly.once.source.support=enabled each record arrives once.
 
@@ -68,26 +75,57 @@ def connect(
         return
     made = Worker(read_properties(worker), [read_properties(path) for path in connectors or ()])
     made.prepare()
-    console.print(
-        f"worker of group {made.config.group_id}: offsets in {made.config.offsets_topic},"
-        f" exactly once {'enabled' if made.config.exactly_once else 'disabled: records may come twice'}; starting Spark"
-    )
-    for address in made.addresses:
-        console.print(f"REST listens on {address}{_reach(address)}")
-    launcher = Launcher(spark_session("semel connect", master, settings, files))
+    _work(console, made, lambda: Launcher(spark_session("semel connect", master, settings, files)), warm=warm)
+
+
+def _work(console: Console, worker: Worker, start_spark: Callable[[], Launcher], *, warm: bool) -> None:
+    """Lead or stand by, until Ctrl-C or until nothing runs any more."""
     asked_to_end = until_asked_to_end()
-    shown = _Shown(console)
-    made.start(launcher, shown.change, shown.message)
-    while made.running and not asked_to_end.wait(_POLL_S):
-        pass
-    ended_well = asked_to_end.is_set()
-    fenced = made.fenced
-    made.stop()
-    if not ended_well:
-        console.print("another worker leads this group now" if fenced else "nothing runs any more", style="red")
+    launcher: Launcher | None = None
+    config, shown = worker.config, _Shown(console)
+    console.print(
+        f"worker of group {config.group_id}: offsets in {config.offsets_topic},"
+        f" exactly once {'enabled' if config.exactly_once else 'disabled: records may come twice'};"
+        f" {'starting Spark' if worker.leads else _standing_by(worker)}"
+    )
+    for address in worker.addresses:
+        console.print(f"REST listens on {address}{_reach(address)}")
+    try:
+        led = worker.leads
+        while worker.running and not asked_to_end.is_set():
+            if launcher is None and (worker.due or warm):
+                launcher = start_spark()
+                until_asked_to_end(asked_to_end)
+            if worker.due and launcher is not None:
+                if not led:
+                    console.print(f"this worker leads group {config.group_id} now")
+                led = _lead(console, worker, launcher, shown)
+            elif led and not worker.leads:
+                led = False
+                console.print(f"another worker leads this group now; {_standing_by(worker)}")
+            asked_to_end.wait(_POLL_S)
+    finally:
+        worker.stop()
+    if not asked_to_end.is_set():
+        console.print("nothing runs any more", style="red")
         raise typer.Exit(1)
-    launcher.stop()
+    if launcher is not None:
+        launcher.stop()
     console.print("stopped")
+
+
+def _lead(console: Console, worker: Worker, launcher: Launcher, shown: _Shown) -> bool:
+    """Start all tasks. False where another worker has come in between, or the cluster does not answer now."""
+    try:
+        worker.start(launcher, shown.change, shown.message)
+    except (Fenced, Retriable) as error:
+        console.print(Text(f"this worker does not lead yet: {error}"))
+        return False
+    return True
+
+
+def _standing_by(worker: Worker) -> str:
+    return f"standing by: {worker.leader_url or 'another worker'} leads"
 
 
 def _test(console: Console, given: list[str], read: Callable[[Path], dict[str, str]], places: list[str]) -> None:

@@ -40,9 +40,11 @@ def python_files(given: str | None) -> tuple[list[str], list[str]]:
     return files, places
 
 
-def until_asked_to_end() -> threading.Event:
-    """Set by Ctrl-C and SIGTERM from now on. Call it once Spark has started, which sets a handler of its own."""
-    asked = threading.Event()
+def until_asked_to_end(asked: threading.Event | None = None) -> threading.Event:
+    """Set by Ctrl-C and SIGTERM from now on. Call it again, with the same, once Spark has started: it sets a handler of
+    its own.
+    """
+    asked = asked or threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: asked.set())
     return asked

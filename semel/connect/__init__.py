@@ -7,11 +7,16 @@ far it got, in one Kafka transaction.
 ``api``               what the author of a connector imports
 ``config``            a worker's properties
 ``connector_config``  a connector's, each problem at its setting; ``definitions`` are the settings that all have
+``clients``           the worker's clients, with what a connector overrides (KIP-458)
+``topic_creation``    topics that are made where they are missing (KIP-158)
 ``plugins``           classes of connectors and converters, by Python's names and by Kafka Connect's
-``worker``            the driver: checks the cluster, and puts the next four together
+``worker``            the driver: checks the cluster, joins the group, and leads it or stands by
+``group``             the workers of one ``group.id``: who should lead
+``term``              all that only a leader has: it puts the next four together
 ``leader``            who may write what is stored of a group
 ``herder``            what can be done with connectors: it decides and writes it down
 ``lifecycle``         what runs, made equal to what is stored; ``fencing`` comes before a new generation
+``signatures``        requests between workers
 ``rest``              Kafka Connect's REST interface
 ``stores``            its three topics, in its own formats
 ``tasks``             the side on the executor: from a poll to a transaction

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,9 @@ import javaproperties
 
 from semel.config import ClientConfig, nearest
 from semel.config_providers import Providers, resolve
+from semel.connect.clients import POLICIES
 from semel.connect.plugins import converter
+from semel.connect.signatures import ALGORITHMS
 from semel.errors import ConfigError, SemelError, Unsupported
 
 __all__ = ["NOTHING", "Listener", "WorkerConfig", "check_later", "converter_options", "read_properties"]
@@ -27,12 +30,19 @@ NOTHING = "Nothing was read or written."
 
 #: Settings of Kafka Connect's own workers that change nothing here: of a JVM, of its plugin loader and rebalances.
 _IGNORED = frozenset(
-    """access.control.allow.methods connect.protocol header.converter heartbeat.interval.ms metric.reporters
+    """access.control.allow.methods connect.protocol header.converter metric.reporters
     metrics.num.samples metrics.recording.level metrics.sample.window.ms plugin.discovery plugin.path
-    rebalance.timeout.ms response.http.headers.config scheduled.rebalance.max.delay.ms session.timeout.ms
+    response.http.headers.config scheduled.rebalance.max.delay.ms
     topic.tracking.allow.reset topic.tracking.enable worker.sync.timeout.ms worker.unsync.backoff.ms""".split()
 )
-_IGNORED_PREFIXES = ("inter.worker.", "consumer.", "admin.", "metrics.context.", "header.converter.")
+_IGNORED_PREFIXES = (
+    "inter.worker.signature.",
+    "inter.worker.key.generation.",
+    "inter.worker.key.size",
+    "consumer.",
+    "metrics.context.",
+    "header.converter.",
+)
 _LATER = {
     "admin.listeners": "REST has one set of listeners. Remove it.",
     "offset.storage.file.filename": "Offsets are in Kafka: give offset.storage.topic.",
@@ -40,7 +50,9 @@ _LATER = {
 }
 _LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.")
 _OWN = frozenset(
-    """group.id offset.storage.topic offset.storage.partitions offset.storage.replication.factor key.converter
+    """session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms inter.worker.key.ttl.ms
+    inter.worker.verification.algorithms
+    group.id offset.storage.topic offset.storage.partitions offset.storage.replication.factor key.converter
     value.converter exactly.once.source.support offset.flush.interval.ms task.shutdown.graceful.timeout.ms
     topic.creation.enable connector.client.config.override.policy config.storage.topic
     config.storage.replication.factor status.storage.topic status.storage.partitions status.storage.replication.factor
@@ -48,7 +60,7 @@ _OWN = frozenset(
     access.control.allow.origin""".split()
 )
 _CONVERTERS = ("key.converter.", "value.converter.")
-_PRODUCER = "producer."
+_PRODUCER, _ADMIN = "producer.", "admin."
 _LISTENER = re.compile(r"(?P<scheme>[a-z]+)://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\[\]]*)(:(?P<port>\d{1,5}))?/?")
 _DEFAULT_LISTENER = "http://127.0.0.1:8083"
 
@@ -82,6 +94,12 @@ class WorkerConfig:
 
     client: Mapping[str, str]
     producer: Mapping[str, str]
+    #: For the admin client of connectors.
+    admin: Mapping[str, str]
+    #: Which properties of their clients connectors may override: all, none, principal.
+    override_policy: str
+    #: Whether connectors may have topics made.
+    topic_creation: bool
     group_id: str
     offsets_topic: str
     offsets_partitions: int
@@ -98,6 +116,11 @@ class WorkerConfig:
     exactly_once: bool
     flush_interval_ms: int
     graceful_timeout_ms: int
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    heartbeat_ms: int
+    key_ttl_ms: int
+    verification_algorithms: tuple[str, ...]
     listeners: tuple[Listener, ...]
     advertised: str
     origins: tuple[str, ...]
@@ -121,10 +144,14 @@ class WorkerConfig:
         if ignored:
             log.warning("these properties of the worker change nothing here: %s", ", ".join(sorted(ignored)))
         producer = {name.removeprefix(_PRODUCER): given.pop(name) for name in list(given) if name.startswith(_PRODUCER)}
+        admin = {name.removeprefix(_ADMIN): given.pop(name) for name in list(given) if name.startswith(_ADMIN)}
         listeners = _listeners(own)
         config = cls(
             client=given,
             producer={**given, **producer},
+            admin={**given, **admin},
+            override_policy=_policy(own),
+            topic_creation=_flag(own, "topic.creation.enable", default=True),
             group_id=_required(own, "group.id"),
             offsets_topic=_required(own, "offset.storage.topic"),
             offsets_partitions=_number(own, "offset.storage.partitions", 25, 1),
@@ -140,6 +167,11 @@ class WorkerConfig:
             exactly_once=_support(own),
             flush_interval_ms=_number(own, "offset.flush.interval.ms", 60_000, 0),
             graceful_timeout_ms=_number(own, "task.shutdown.graceful.timeout.ms", 5_000, 0),
+            session_timeout_ms=_number(own, "session.timeout.ms", 10_000, 1),
+            rebalance_timeout_ms=_number(own, "rebalance.timeout.ms", 60_000, 1),
+            heartbeat_ms=_number(own, "heartbeat.interval.ms", 3_000, 1),
+            key_ttl_ms=_number(own, "inter.worker.key.ttl.ms", 3_600_000, 1),
+            verification_algorithms=_algorithms(own),
             listeners=listeners,
             advertised=_advertised(own, listeners),
             providers=providers,
@@ -148,7 +180,13 @@ class WorkerConfig:
         for setting in ("key.converter", "value.converter"):
             converter(own[setting], setting, converter_options(converters, setting))
         _check_topics_differ(config)
-        for name, client in (("", config.client), (_PRODUCER, config.producer)):
+        if config.heartbeat_ms >= config.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat.interval.ms={config.heartbeat_ms} is not below session.timeout.ms="
+                f"{config.session_timeout_ms}. {NOTHING} Lower it, to a third at most.",
+                tag="WRONG_VALUE",
+            )
+        for name, client in (("", config.client), (_PRODUCER, config.producer), (_ADMIN, config.admin)):
             _check_client(name, client)
         return config
 
@@ -185,7 +223,8 @@ def _advertised(own: Mapping[str, str], listeners: tuple[Listener, ...]) -> str:
     if own.get("rest.advertised.listener", "http").lower() != "http":
         raise Unsupported(f"rest.advertised.listener must be http. {NOTHING} Remove it.", tag="NOT_YET")
     first = listeners[0] if listeners else Listener("127.0.0.1", 8083)
-    host = own.get("rest.advertised.host.name") or first.host or "127.0.0.1"
+    everywhere = first.host in ("", "0.0.0.0", "::")
+    host = own.get("rest.advertised.host.name") or (socket.gethostname() if everywhere else first.host)
     return f"{host}:{_number(own, 'rest.advertised.port', first.port, 0)}"
 
 
@@ -257,6 +296,35 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int) -> in
     if value < least:
         raise ConfigError(f"{name}={text:.200} is below {least}. {NOTHING} Raise it.", tag="WRONG_VALUE")
     return value
+
+
+def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = given.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name}={text:.100} is neither true nor false. {NOTHING} Correct it.", tag="WRONG_VALUE")
+    return text == "true"
+
+
+def _algorithms(own: Mapping[str, str]) -> tuple[str, ...]:
+    name = "inter.worker.verification.algorithms"
+    given = tuple(filter(None, map(str.strip, own.get(name, "HmacSHA256").split(","))))
+    wrong = next((one for one in given if one not in ALGORITHMS), None)
+    if wrong is not None or not given:
+        raise ConfigError(
+            f"{name}: {wrong or 'nothing'!r:.100} is none of {', '.join(ALGORITHMS)}. {NOTHING} Give some of them.",
+            tag="WRONG_VALUE",
+        )
+    return given
+
+
+def _policy(own: Mapping[str, str]) -> str:
+    name = "connector.client.config.override.policy"
+    given = own.get(name, "All").rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy").lower()
+    if given not in POLICIES:
+        raise ConfigError(
+            f"{name}={own[name]:.200} is none of All, None, Principal. {NOTHING} Give one of them.", tag="WRONG_VALUE"
+        )
+    return given
 
 
 def _support(own: Mapping[str, str]) -> bool:

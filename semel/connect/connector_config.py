@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 
 from semel.config import nearest
 from semel.connect.api import REQUIRED, Setting, SourceConnector
+from semel.connect.clients import OVERRIDES, ConnectorClients, read_clients
 from semel.connect.config import NOTHING, WorkerConfig, converter_options
 from semel.connect.converters import Converter
 from semel.connect.definitions import COMMON, Definition, own_definition
 from semel.connect.plugins import connector_class, converter
+from semel.connect.topic_creation import PREFIX, TopicCreation, read_topic_creation
 from semel.connect.transforms import Chain, read_chain
 from semel.errors import ConfigError, SemelError, Unsupported
 
@@ -23,16 +25,8 @@ __all__ = ["ConnectorConfig", "Examination", "Problem", "ask_connector"]
 T = TypeVar("T")
 
 _LATER = {
-    "offsets.storage.topic": "Offsets are in the worker's offset.storage.topic. Remove it.",
     "config.action.reload": "Remove it.",
-    "topic.creation.groups": "Create the topic before the start. Remove it.",
 }
-_LATER_PREFIXES = (
-    "topic.creation.",
-    "producer.override.",
-    "consumer.override.",
-    "admin.override.",
-)
 _CONVERTERS = ("key.converter", "value.converter")
 _BOUNDARIES = ("INTERVAL", "POLL", "CONNECTOR")
 
@@ -68,6 +62,7 @@ class ConnectorConfig:
     value: Converter
     own: Mapping[str, Any]
     chain: Chain
+    clients: ConnectorClients
     boundary: str = "poll"
     interval_ms: int = 0
     tolerate_errors: bool = False
@@ -76,6 +71,15 @@ class ConnectorConfig:
     #: The dead-letter topic; empty without one.
     dead_letters: str = ""
     dead_letter_headers: bool = False
+    #: How topics are made that are missing; None where they must be there.
+    topic_creation: TopicCreation | None = None
+    #: A topic of its own for offsets; empty for the worker's name.
+    offsets_topic: str = ""
+
+    @property
+    def has_own_offsets(self) -> bool:
+        """Whether its offsets are elsewhere than those of other connectors: said, or since it writes elsewhere."""
+        return bool(self.offsets_topic) or self.clients.elsewhere
 
     @classmethod
     def parse(cls, properties: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
@@ -111,7 +115,7 @@ class Examination:
             return
         settings = {key: one if isinstance(one, Setting) else Setting(one) for key, one in connector.config.items()}
         self.definitions += [own_definition(key, setting) for key, setting in settings.items()]
-        chain = self._chain()
+        chain, clients = self._chain(), self._clients()
         self._check_known(settings)
         own = {key: self._own(key, setting) for key, setting in settings.items()}
         made: dict[str, Any] = {
@@ -121,6 +125,9 @@ class Examination:
             "boundary": self._choice("transaction.boundary", "poll", _BOUNDARIES),
             "interval_ms": self._whole("transaction.boundary.interval.ms", self.worker.flush_interval_ms, 0),
             "chain": chain,
+            "topic_creation": self._topic_creation(clients),
+            "clients": clients,
+            "offsets_topic": self._given.get("offsets.storage.topic", ""),
             "tolerate_errors": self._choice("errors.tolerance", "none", ("none", "all")) == "all",
             "log_errors": self._flag("errors.log.enable"),
             "log_messages": self._flag("errors.log.include.messages"),
@@ -176,11 +183,11 @@ class Examination:
     def _check_known(self, settings: Mapping[str, Setting]) -> None:
         known = {definition.name for definition in self.definitions}
         for name in self._given:
-            if name in settings or name.startswith(tuple(f"{setting}." for setting in _CONVERTERS)):
+            if name in settings or name.startswith((*(f"{setting}." for setting in _CONVERTERS), PREFIX, *OVERRIDES)):
                 continue
-            if name in _LATER or name.startswith(_LATER_PREFIXES):
-                remedy = _LATER.get(name, "Remove it.")
-                self._add(name, f"{name:.200} is not there yet.", tag="NOT_YET", remedy=remedy, unsupported=True)
+            if name in _LATER:
+                text = f"{name:.200} is not there yet."
+                self._add(name, text, tag="NOT_YET", remedy=_LATER[name], unsupported=True)
             elif name not in known and name not in self._read:
                 hint = nearest(name, known) or "."
                 text = f"{name:.200} is not a known property{hint}"
@@ -228,6 +235,37 @@ class Examination:
         ]
         self._read = read
         return chain
+
+    def _clients(self) -> ConnectorClients:
+        """The worker's clients with what this connector overrides."""
+        if self._given.get("offsets.storage.topic") == "":
+            text = "Invalid value  for configuration offsets.storage.topic: String may not be empty."
+            self._add("offsets.storage.topic", text)
+        worker = self.worker
+        return read_clients(
+            self._given,
+            worker.client,
+            worker.producer,
+            worker.admin,
+            worker.override_policy,
+            lambda setting, text: self._add(setting, text, tag="OVERRIDE"),
+        )
+
+    def _topic_creation(self, clients: ConnectorClients) -> TopicCreation | None:
+        """What is said of topics that are missing; a worker may say that none is made."""
+        if not self.worker.topic_creation:
+            return None
+        self.definitions += [
+            Definition(name, name, "", group="Topic Creation")
+            for name in sorted(self._given)
+            if name.startswith(PREFIX) and name != f"{PREFIX}groups"
+        ]
+        return read_topic_creation(
+            self._given,
+            clients.admin,
+            self._convert,
+            lambda setting, text: self._add(setting, text, tag="TOPIC_CREATION"),
+        )
 
     def _choice(self, name: str, default: str, choices: Sequence[str]) -> str:
         self._convert(name, self._given.get(name, default), Setting(str, one_of=tuple(choices)))

@@ -328,7 +328,7 @@ COMMON = (
     Definition(
         "offsets.storage.topic",
         "Offsets topic",
-        "Not there: offsets are in the worker's topic.",
+        "A topic of its own for the offsets of this connector. They are copied to the worker's too.",
         importance="LOW",
         group="offsets.topic",
         order=1,

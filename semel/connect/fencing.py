@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 
 from semel.config import ClientConfig
 from semel.connect.config import WorkerConfig
+from semel.connect.connector_config import ConnectorConfig
 from semel.connect.stores.configs import ConfigStore
 from semel.errors import Retriable, SemelError
 from semel.wire.api.describe_transactions import list_transactions
@@ -27,18 +29,22 @@ def transactional_id(group_id: str, connector: str, task: int) -> str:
     return f"{group_id}-{connector}-{task}"
 
 
-def fence_generation(config: WorkerConfig, store: ConfigStore, connector: str, tasks: int) -> None:
-    """Fence the tasks of the generation before. Raises :class:`Retriable` where the cluster does not do it."""
+def fence_generation(worker: WorkerConfig, store: ConfigStore, config: ConnectorConfig, tasks: int) -> None:
+    """Fence the tasks of the generation before, by the connector's admin client.
+
+    Raises :class:`Retriable` where the cluster does not do it.
+    """
+    connector = config.name
     count = store.now.counts.get(connector)
-    with Client(ClientConfig.parse(config.producer)) as client:
+    with Client(ClientConfig.parse(config.clients.admin)) as client:
         if count is None and store.topic is None:
-            numbers = _known(client, config.group_id, connector)
+            numbers = _known(client, worker.group_id, connector)
         elif count is None or (count == 1 and tasks == 1):  # the one task takes the same id over by itself
             numbers = []
         else:
             numbers = list(range(count))
         for number in numbers:
-            name = transactional_id(config.group_id, connector, number)
+            name = transactional_id(worker.group_id, connector, number)
             try:
                 fence(client, name)
             except SemelError as error:
@@ -49,13 +55,16 @@ def fence_generation(config: WorkerConfig, store: ConfigStore, connector: str, t
                 ) from error
 
 
-def fence_tasks(config: WorkerConfig, connector: str, tasks: list[int]) -> None:
-    """Fence tasks that did not end by themselves: what one left open would hold readers back until its timeout."""
-    if not tasks or not config.exactly_once:
+def fence_tasks(worker: WorkerConfig, connector: str, tasks: list[int], admin: Mapping[str, str]) -> None:
+    """Fence tasks that did not end by themselves: what one left open would hold readers back until its timeout.
+
+    ``admin`` are the properties of the connector's admin client.
+    """
+    if not tasks or not worker.exactly_once:
         return
-    with Client(ClientConfig.parse(config.producer)) as client:
+    with Client(ClientConfig.parse(admin)) as client:
         for number in tasks:
-            name = transactional_id(config.group_id, connector, number)
+            name = transactional_id(worker.group_id, connector, number)
             try:
                 fence(client, name)
             except SemelError as error:

@@ -6,13 +6,14 @@ error's tag.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from semel.config import ClientConfig
 from semel.connect.api import Offset, Partition
 from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import Examination
+from semel.connect.connector_config import ConnectorConfig, Examination
 from semel.connect.fencing import fence_generation, transactional_id
 from semel.connect.lifecycle import Lifecycle
 from semel.connect.stores.config_format import (
@@ -25,14 +26,11 @@ from semel.connect.stores.config_format import (
 )
 from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.offset_format import canonical
-from semel.connect.stores.offsets import OffsetStore
+from semel.connect.stores.own_offsets import Committed, Offsets, OwnOffsets, ensure_offsets_topic, opened_offsets
 from semel.connect.stores.statuses import StatusStore, TaskState
 from semel.errors import ConfigError, Retriable, SemelError
-from semel.records.encode import encode
 from semel.steps import HerderStep, reached
 from semel.transaction.producer import Producer
-from semel.transaction.routing import by_partition
-from semel.wire.api.produce import Appender
 from semel.wire.client import Client
 
 __all__ = ["Herder", "Put"]
@@ -57,16 +55,6 @@ class Herder:
         self.statuses, self._lifecycle = statuses, lifecycle
 
     # ---- asking
-
-    @property
-    def cluster_id(self) -> str:
-        """The id of the cluster that connectors write to."""
-        return self._client.cluster
-
-    @property
-    def healthy(self) -> bool:
-        """Whether this worker leads its group, as far as it knows."""
-        return not self._lifecycle.leader_lost
 
     @property
     def names(self) -> list[str]:
@@ -195,37 +183,54 @@ class Herder:
         """Forget which topics a connector has written to."""
         self.statuses.reset_topics(name)
 
+    # ---- between workers
+
+    @property
+    def session_key(self) -> str | None:
+        """What requests between workers are signed by."""
+        return self._store.session_key
+
+    def fence(self, name: str) -> None:
+        """Have the tasks of the generation before fenced, unless they are (KIP-618)."""
+        config = self._config_of(name)
+        with self._lifecycle.quiet(name):
+            if self.config.exactly_once and name in self._store.now.pending:
+                self._fence(self._parsed(config))
+
+    def look_again(self, name: str) -> None:
+        """Make what runs equal to what is stored."""
+        self._config_of(name)
+        self._lifecycle.wake(name)
+
     # ---- offsets
 
     def offsets(self, name: str) -> list[dict[str, Any]]:
         """The committed offsets of a connector."""
-        self._config_of(name)
-        found = self._offset_store(self._client, name)
-        return [{"partition": partition, "offset": offset} for partition, offset in found]
+        config = self._parsed(self._config_of(name))
+        with self._opened(config) as (_, found):
+            return [{"partition": partition, "offset": offset} for partition, offset in found]
 
     def alter_offsets(self, name: str, offsets: Sequence[tuple[Partition, Offset]] | None) -> bool:
         """Set offsets of a stopped connector; None for all of them removes what it has. Returns what its class says.
 
         Raises :class:`ConfigError` unless the connector is stopped, and for what its class refuses.
         """
-        config = self._config_of(name)
+        raw = self._config_of(name)
         self._check_stopped(name)
-        examination = self.examine(config)
-        if examination.problems:
-            raise examination.problems[0].error(name)
-        made = examination.config
-        with self._lifecycle.quiet(name), Client(ClientConfig.parse(self.config.producer)) as client:
+        config = self._parsed(raw)
+        with self._lifecycle.quiet(name):
             self._check_stopped(name)  # it may have been resumed while this waited
             if self.config.exactly_once and name in self._store.now.pending:
-                self._fence(name)
-            store = self._offset_store(client, name)
-            wanted = [(partition, None) for partition, _ in store] if offsets is None else offsets
-            try:
-                alone = made.connector.alter_offsets(made.own, wanted)
-            except (ValueError, TypeError, KeyError) as error:
-                raise ConfigError(str(error), tag="OFFSET_REFUSED") from error
-            if wanted:
-                self._write_offsets(client, name, store, wanted)
+                self._fence(config)
+            with self._opened(config) as (client, found):
+                wanted = [(partition, None) for partition, _ in found] if offsets is None else offsets
+                try:
+                    alone = config.connector.alter_offsets(config.own, wanted)
+                except (ValueError, TypeError, KeyError) as error:
+                    raise ConfigError(str(error), tag="OFFSET_REFUSED") from error
+                if wanted:
+                    changed = {canonical(partition): (partition, offset) for partition, offset in wanted}
+                    self._write_offsets(client, config, found, changed)
         return alone
 
     def _check_stopped(self, name: str) -> None:
@@ -236,37 +241,45 @@ class Herder:
                 tag="NOT_STOPPED",
             )
 
-    def _offset_store(self, client: Client, name: str) -> OffsetStore:
-        store = OffsetStore(client, self.config.offsets_topic, name)
-        store.read()
-        return store
+    def _parsed(self, raw: Mapping[str, str]) -> ConnectorConfig:
+        return ConnectorConfig.parse(raw, self.config)
 
-    def _fence(self, name: str) -> None:
+    @contextmanager
+    def _opened(self, config: ConnectorConfig) -> Iterator[tuple[Client, Offsets]]:
+        """The connector's client, and its offsets as they are now."""
+        ensure_offsets_topic(self.config, config)
+        with (
+            Client(ClientConfig.parse(config.clients.producer)) as client,
+            opened_offsets(client, self.config, config) as found,
+        ):
+            found.read()
+            yield client, found
+
+    def _fence(self, config: ConnectorConfig) -> None:
+        tasks = len(self._store.now.tasks.get(config.name, ()))
         try:
-            fence_generation(self.config, self._store, name, 0)
+            fence_generation(self.config, self._store, config, tasks)
         except SemelError as error:
             raise Retriable(
-                f"Failed to perform zombie fencing for connector {name} prior to modifying offsets: {error.message}",
+                f"Failed to perform zombie fencing for connector {config.name} prior to modifying offsets:"
+                f" {error.message}",
                 tag="FENCING",
             ) from error
-        self._store.write([count_record(name, 0)])
+        self._store.write([count_record(config.name, tasks)])
 
-    def _write_offsets(
-        self, client: Client, name: str, store: OffsetStore, offsets: Sequence[tuple[Partition, Offset]]
-    ) -> None:
-        rows = store.rows({canonical(partition): (partition, offset) for partition, offset in offsets})
+    def _write_offsets(self, client: Client, config: ConnectorConfig, store: Offsets, offsets: Committed) -> None:
+        if isinstance(store, OwnOffsets):
+            store.write_removals(offsets)
+        rows = store.rows(offsets)
         if self.config.exactly_once:
-            owner_id = transactional_id(self.config.group_id, name, 0)
+            owner_id = transactional_id(self.config.group_id, config.name, 0)
             with Producer(client, owner_id, scope="connect", may_have_lost_progress=True) as owner:
                 owner.take_over({store.topic})
                 with owner.transaction() as txn:
                     txn.send(store.topic, rows)
         else:
-            appender = Appender(client, {store.topic: client.topics({store.topic})[store.topic].id})
-            targets = rows.column("partition").to_numpy()
-            for index, part in by_partition(rows, targets):
-                appender.submit(((store.topic, index), batch) for batch in encode(part, where=store.topic))
-            appender.flush()
+            store.append(rows)
+        store.committed(offsets)
 
     def _config_of(self, name: str) -> dict[str, str]:
         found = self._store.now.connectors.get(name)

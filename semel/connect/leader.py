@@ -97,7 +97,7 @@ class Leader:
 
 def _not_leader(group: str) -> Fenced:
     return Fenced(
-        f"another worker of group {group!r} has taken over. This one has written nothing since, and ends its tasks. Run"
-        " one worker for each group.id.",
+        f"another worker of group {group!r} has taken over. This one has written nothing since: it ends its tasks, and"
+        " stands by. Look at the other one.",
         tag="NOT_LEADER",
     )

@@ -28,6 +28,7 @@ from semel.connect.stores.config_format import (
     task_record,
 )
 from semel.connect.stores.configs import ConfigStore
+from semel.connect.stores.own_offsets import ensure_offsets_topic
 from semel.connect.stores.statuses import StatusStore, TaskState
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.runtime.supervisor import State, Status
@@ -65,6 +66,8 @@ class _Run:
     generation: int
     config: Mapping[str, str]
     tasks: list[Mapping[str, Any]]
+    #: Properties of the connector's admin client.
+    admin: Mapping[str, str]
 
 
 class Lifecycle:
@@ -89,11 +92,6 @@ class Lifecycle:
         #: How often in a row the transactions of a task have expired.
         self._expiries: dict[str, int] = {}
 
-    @property
-    def leader_lost(self) -> bool:
-        """Whether another worker leads."""
-        return self._leader.lost.is_set()
-
     def wake(self, name: str, *, tasks: Sequence[int] = (), again: bool = False) -> Future[None]:
         """Make what runs equal to what is stored; ``again`` also where it is, and start these tasks again."""
         return self._pool.submit(self._work, name, tuple(tasks), again)
@@ -112,7 +110,7 @@ class Lifecycle:
         names = [f"{name}-{task}" for name, run in self._runs.items() for task in range(len(run.tasks))]
         left = set(self.processes.stop(self._config.graceful_timeout_ms / 1000, names))
         for name, run in self._runs.items():
-            self._fence_left(name, [task for task in range(len(run.tasks)) if f"{name}-{task}" in left])
+            self._fence_left(name, [task for task in range(len(run.tasks)) if f"{name}-{task}" in left], run)
         self._runs.clear()
 
     # ---- what processes say
@@ -196,6 +194,9 @@ class Lifecycle:
         try:
             config = ConnectorConfig.parse(raw, self._config)
             tasks = _tasks(config)
+            ensure_offsets_topic(self._config, config)
+        except (Retriable, AbortAndRetry):
+            raise
         except SemelError as error:
             self._stop(name)
             self._fail(name, error)
@@ -209,11 +210,12 @@ class Lifecycle:
         if not self._write_tasks(name, raw, stored, changed=run is not None):
             return  # it was changed meanwhile, and whoever did that has woken us again
         if self._config.exactly_once and name in self._store.now.pending:
-            fence_generation(self._config, self._store, name, len(tasks))
+            fence_generation(self._config, self._store, config, len(tasks))
             reached(HerderStep.PREDECESSORS_FENCED, name)
             self._store.write([count_record(name, len(tasks))])
             reached(HerderStep.COUNT_WRITTEN, name)
-        run = _Run(self._store.now.generations.get(name, 0), dict(raw), [_sent(config, task) for task in tasks])
+        generation = self._store.now.generations.get(name, 0)
+        run = _Run(generation, dict(raw), [_sent(config, task) for task in tasks], config.clients.admin)
         self._runs[name] = run
         for task in range(len(tasks)):
             self._start_task(name, run, task)
@@ -250,14 +252,14 @@ class Lifecycle:
     def _stop(self, name: str) -> None:
         run = self._runs.pop(name, None)
         if run is not None:
-            self._fence_left(name, self._end(name, range(len(run.tasks))))
+            self._fence_left(name, self._end(name, range(len(run.tasks))), run)
 
-    def _fence_left(self, name: str, tasks: list[int]) -> None:
+    def _fence_left(self, name: str, tasks: list[int], run: _Run) -> None:
         """Fence tasks that did not end by themselves, unless another worker leads: they are its own then."""
         if tasks:
             with suppress(SemelError):
                 self._leader.check()
-                fence_tasks(self._config, name, tasks)
+                fence_tasks(self._config, name, tasks, run.admin)
 
     def _end(self, name: str, tasks: Sequence[int]) -> list[int]:
         """End these tasks. Returns those that did not end by themselves."""

@@ -1,40 +1,47 @@
-"""A worker: the driver. It leads its group, checks the cluster, serves REST and keeps tasks running.
+"""A worker: the driver. The one that leads its group keeps tasks running; all others stand by, and hand requests on.
 
-It stands alone: of two workers of one ``group.id`` the later one takes over, and the earlier one ends its tasks and
-itself as soon as it learns of that, which is within :data:`LEADER_CHECK_S`. Records stay exactly once.
+A worker that stands by leads at once when the leader leaves the group, and ``session.timeout.ms`` after it has died. A
+leader that finds that another one has taken over ends its tasks and stands by. Records stay exactly once in either
+case: who leads is fenced by a transactional id, and so is each task.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
 
 from semel.config import ClientConfig
 from semel.connect.config import WorkerConfig
 from semel.connect.connector_config import ConnectorConfig
+from semel.connect.group import WorkerGroup
 from semel.connect.herder import Herder
-from semel.connect.leader import Leader
-from semel.connect.lifecycle import Lifecycle
+from semel.connect.rest.forwarding import ask_leader
 from semel.connect.rest.server import RestServer
-from semel.connect.stores.config_format import connector_record
-from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.internal_topics import ensure_internal_topic
 from semel.connect.stores.statuses import StatusStore
-from semel.errors import ConfigError, Fenced, SemelError
+from semel.connect.term import Term
+from semel.errors import ConfigError, Fenced, Retriable, SemelError
 from semel.runtime.launcher import Launcher
-from semel.runtime.supervisor import Status, Supervisor
-from semel.wire.api.offsets import live_members
+from semel.runtime.supervisor import Status
 from semel.wire.client import Client
 
 __all__ = ["LEADER_CHECK_S", "Worker"]
 
 log = logging.getLogger("semel.connect")
 
-#: How often an idle worker proves that it leads.
+#: How often an idle leader proves that it leads.
 LEADER_CHECK_S = 5.0
+_WATCH_S = 0.2
+#: How long a leader that was fenced, or could not begin, waits before it may lead again: another one is to come first.
+_AGAIN_S = 5.0
+#: How long the leader may take until it answers: its Spark starts.
+_LEADER_BEGINS_S = 90.0
+_CONFLICT = 409
 
 
 class Worker:
@@ -62,31 +69,204 @@ class Worker:
                 " connectors, or config.storage.topic and status.storage.topic.",
                 tag="NO_CONNECTORS",
             )
-        self._client = Client(ClientConfig.parse(self.config.client))
-        self._leader = Leader(self._client, self.config.group_id)
-        store = ConfigStore(self._client, self._leader, self.config.config_topic)
-        self._store, self.statuses = store, StatusStore(self._client, self.config.status_topic)
-        self._lifecycle = Lifecycle(self.config, self._properties, store, self.statuses, self._leader)
-        self.herder = Herder(self._client, self.config, store, self.statuses, self._lifecycle)
-        self._rest = RestServer(self.config, self.herder)
-        self._supervisor: Supervisor | None = None
+        client_config = ClientConfig.parse(self.config.client)
+        self._client = Client(client_config)
+        self._group = WorkerGroup(
+            client_config,
+            self.config.group_id,
+            [self.config.config_topic, self.config.offsets_topic, self.config.status_topic],
+            session_timeout_ms=self.config.session_timeout_ms,
+            rebalance_timeout_ms=self.config.rebalance_timeout_ms,
+            heartbeat_ms=self.config.heartbeat_ms,
+        )
+        self._rest = RestServer(self.config, self)
+        self._term: Term | None = None
+        self._not_before = 0.0
         self._ending = threading.Event()
+
+    # ---- starting
+
+    def prepare(self) -> None:
+        """Listen, have the topics, join the group, and lead it if it has no other leader.
+
+        Raises :class:`ConfigError` for topics that will not do, a port that is taken, and Kafka's own Connect in the
+        group.
+        """
+        self._client.versions()
+        self._rest.listen()
+        try:
+            self._group.join(self._rest.url)
+            self._ensure_topics()
+            if self.leads:
+                self._take_over()
+            else:
+                self._hand_files_on()
+                self._serve()
+        except BaseException:
+            self._group.close()
+            raise
+
+    def start(
+        self,
+        launcher: Launcher,
+        on_change: Callable[[Status], None] = lambda _: None,
+        on_message: Callable[[str, Mapping[str, Any]], None] = lambda _name, _message: None,
+    ) -> None:
+        """As the leader, start all tasks, and serve REST. What becomes of tasks is told as
+        :class:`~semel.runtime.supervisor.Supervisor` tells it.
+
+        Raises :class:`Fenced` where another worker has come in between, and :class:`Retriable` where the topics cannot
+        be read or written now: this one joins again then, so that another may lead.
+        """
+        try:
+            term = self._term or self._take_over()
+            term.start(launcher, self._given, on_change, on_message)
+        except (Fenced, Retriable):
+            if self._term is not None:
+                self._term.close()
+                self._term = None
+            self._step_back()
+            self._serve()
+            raise
+        if self.config.config_topic is not None:
+            self._given = []  # what REST changes from now on is not undone by the next term
+        self._serve()
+
+    def _take_over(self) -> Term:
+        term = Term(self._client, self.config, self._properties)
+        try:
+            term.take_over()
+        except BaseException:
+            term.close()
+            raise
+        self._term = term
+        return term
+
+    def _serve(self) -> None:
+        if not self._rest.serving:
+            self._rest.serve()
+            threading.Thread(target=self._watch, name="semel-connect-leader", daemon=True).start()
+
+    # ---- what it is
 
     @property
     def addresses(self) -> list[str]:
         """Where REST listens."""
         return self._rest.addresses
 
-    def prepare(self) -> None:
-        """Listen, have the topics, and lead the group.
+    @property
+    def leads(self) -> bool:
+        """Whether the group wants this worker to lead."""
+        return self._group.role is not None and self._group.role.leads
 
-        Raises :class:`ConfigError` for topics that will not do, a port that is taken, and Kafka's own Connect in the
-        group.
+    @property
+    def due(self) -> bool:
+        """Whether it is to be started: it leads, and runs nothing yet."""
+        return self.leads and time.monotonic() >= self._not_before and not (self._term and self._term.started)
+
+    @property
+    def leader_url(self) -> str:
+        """Where the leader's REST is; empty where it has none, or nobody leads now."""
+        role = self._group.role
+        return role.url if role is not None else ""
+
+    @property
+    def herder(self) -> Herder:
+        """What can be done with connectors. Raises :class:`ConfigError` unless this worker leads."""
+        return self._now.herder
+
+    @property
+    def statuses(self) -> StatusStore:
+        """The states of connectors and tasks. Raises :class:`ConfigError` unless this worker leads."""
+        return self._now.statuses
+
+    @property
+    def ready(self) -> bool:
+        """Whether this worker answers for connectors itself."""
+        return self._term is not None and self._term.started
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster that connectors write to."""
+        return self._client.cluster
+
+    @property
+    def _now(self) -> Term:
+        term = self._term
+        if term is None:
+            raise ConfigError(
+                "Cannot complete request momentarily: this worker does not lead its group. Nothing was changed. Ask"
+                " again.",
+                tag="NOT_LEADER",
+            )
+        return term
+
+    @property
+    def running(self) -> bool:
+        """Whether there is something to do: stand by, or as the leader REST, or a task that has not failed.
+
+        Raises what keeps it out of the group.
         """
+        if self._group.error is not None:
+            raise self._group.error
+        term = self._term
+        if term is None or not term.started:
+            return True
+        return not term.spark_gone and (bool(self.config.listeners) or not term.all_failed)
+
+    # ---- ending
+
+    def stop(self) -> None:
+        """Let all tasks end, then leave the group, so that the next worker leads."""
+        self._ending.set()
+        self._rest.close()
+        if self._term is not None:
+            self._term.close()
+        self._group.close()
+        self._client.close()
+
+    def _watch(self) -> None:
+        checked = time.monotonic()
+        while not self._ending.wait(_WATCH_S):
+            term = self._term
+            if term is None or not term.started:
+                continue
+            if time.monotonic() - checked >= LEADER_CHECK_S:
+                self._check(term)
+                checked = time.monotonic()
+            role = self._group.role
+            if term.lost or self._group.error is not None or (role is not None and not role.leads):
+                self._stand_down(term)
+
+    def _check(self, term: Term) -> None:
+        try:
+            term.leader.check()
+            term.store.renew_key(self.config.key_ttl_ms)
+        except Fenced as error:
+            log.error("%s", error)  # noqa: TRY400  its message says all
+        except SemelError as error:
+            log.warning("whether this worker leads is not known now: %s", error)
+
+    def _stand_down(self, term: Term) -> None:
+        """End what ran in a term, and stand by."""
+        try:
+            term.close()
+        except Exception:  # whatever it is: what it has left behind is fenced by whoever leads next
+            log.exception("ending what ran here")
+        if not self._ending.is_set():
+            self._term = None
+            if term.lost and self.leads:
+                self._step_back()
+
+    def _step_back(self) -> None:
+        """Join again, and let another worker lead first."""
+        self._not_before = time.monotonic() + _AGAIN_S
+        self._group.join_again()
+
+    # ---- the cluster
+
+    def _ensure_topics(self) -> None:
         config, client = self.config, self._client
-        client.versions()
-        self._rest.listen()
-        self._check_group()
         ensure_internal_topic(
             client,
             "offset.storage.topic",
@@ -105,79 +285,31 @@ class Worker:
                 config.status_partitions,
                 config.status_replication,
             )
-        self._leader.take_over()
-        self._store.read()
-        self.statuses.open()
 
-    def start(
-        self,
-        launcher: Launcher,
-        on_change: Callable[[Status], None] = lambda _: None,
-        on_message: Callable[[str, Mapping[str, Any]], None] = lambda _name, _message: None,
-    ) -> None:
-        """Start all tasks, and serve REST. What becomes of tasks is told as :class:`Supervisor` tells it."""
-
-        def changed(status: Status) -> None:
-            self._lifecycle.changed(status)
-            on_change(status)
-
-        def heard(name: str, message: Mapping[str, Any]) -> None:
-            self._lifecycle.heard(name, message)
-            on_message(name, message)
-
-        self._supervisor = Supervisor(launcher, on_change=changed, on_message=heard, on_ask=self._lifecycle.asked)
-        self._lifecycle.processes = self._supervisor
-        given = [one for one in self._given if self._store.now.connectors.get(one["name"].strip()) != one]
-        if given:  # files act as PUT does
-            self._store.write([connector_record(one["name"].strip(), one) for one in given])
-        for name in self._store.now.connectors:
-            self._lifecycle.wake(name)
-        self._rest.serve()
-        threading.Thread(target=self._prove, name="semel-connect-leader", daemon=True).start()
-
-    @property
-    def running(self) -> bool:
-        """Whether this worker leads, Spark runs, and there is something to do: REST, or a task that has not failed."""
-        if self._supervisor is None or self._supervisor.spark_gone.is_set() or self._leader.lost.is_set():
-            return False
-        if self.config.listeners:
-            return True
-        shown = [self.statuses.shown(name) for name in self.herder.names]
-        states = [one["state"] for found in shown if found for one in (found["tasks"] or [found["connector"]])]
-        return not states or any(state != "FAILED" for state in states)
-
-    @property
-    def fenced(self) -> bool:
-        """Whether another worker of this group has taken over."""
-        return self._leader.lost.is_set()
-
-    def stop(self) -> None:
-        """Let all tasks end. One that does not in time is ended and fenced: what it left open would hold readers up."""
-        self._ending.set()
-        self._rest.close()
-        if self._supervisor is not None:
-            self._lifecycle.close()
-            self._supervisor.close()
-        self.statuses.close()
-        with suppress(SemelError):
-            self._leader.close()
-        self._client.close()
-
-    def _prove(self) -> None:
-        while not self._ending.wait(LEADER_CHECK_S):
-            try:
-                self._leader.check()
-            except Fenced as error:
-                log.error("%s", error)  # noqa: TRY400  its message says all
+    def _hand_files_on(self) -> None:
+        """Files act as PUT does, at the leader. Where nobody takes them, they wait until this worker leads."""
+        if self.config.config_topic is None:
+            return
+        while self._given and not self.leads:
+            if not self._put(self._given[0]):
+                log.warning("the leader has no REST: connector files wait until this worker leads")
                 return
-            except SemelError as error:
-                log.warning("whether this worker leads is not known now: %s", error)
+            del self._given[0]
 
-    def _check_group(self) -> None:
-        members = live_members(self._client, self.config.group_id, self._client.deadline())
-        if members:
-            raise ConfigError(
-                f"group {self.config.group_id!r} has live members ({', '.join(members[:3])}): Kafka's own Connect is at"
-                " work, or another consumer. Nothing was started. Stop it, or give another group.id.",
-                tag="GROUP_IN_USE",
-            )
+    def _put(self, given: Mapping[str, str]) -> bool:
+        """Have the leader take a connector, once it answers. False where it has no REST."""
+        path = f"/connectors/{quote(given['name'].strip(), safe='')}/config"
+        end = time.monotonic() + _LEADER_BEGINS_S
+        while self.leader_url and not self.leads:
+            answer = ask_leader(self.leader_url, "PUT", path, {"forward": ["true"]}, {}, json.dumps(given).encode())
+            if answer.status in (200, 201):
+                return True
+            if answer.status != _CONFLICT or time.monotonic() > end:
+                said = answer.problem or answer.body.decode(errors="replace")
+                raise ConfigError(
+                    f"the leader of group {self.config.group_id!r} did not take connector {given['name']!r}:"
+                    f" {said:.2000} Nothing of it was changed. Correct its file, or start this worker without it.",
+                    tag="NOT_TAKEN",
+                )
+            self._ending.wait(_WATCH_S)
+        return False

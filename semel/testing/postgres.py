@@ -105,6 +105,13 @@ class Postgres:
         assert self._process.stdin is not None
         self._process.stdin.close()
 
+    def become(self, *, replica: bool) -> None:
+        """Kill it, and start it again as a replica, which only reads, or as what it was."""
+        self.kill()
+        sign = self._data / "standby.signal"
+        sign.touch() if replica else sign.unlink()
+        self.start()
+
     def freeze(self) -> None:
         """SIGSTOP for all of its processes: connections stay, and nothing is answered."""
         for pid in self._everyone():

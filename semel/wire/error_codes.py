@@ -181,6 +181,9 @@ _BY_API: dict[tuple[str, int], Action] = {
     ("WriteTxnMarkers", 47): Action.REFRESH,
     ("WriteTxnMarkers", 52): Action.REFRESH,
     ("Produce", 2): Action.ABORT,  # the bytes changed on their way: nothing was stored
+    # the group is about to have another generation: who is in it must join again first
+    ("Heartbeat", 27): Action.ABORT,
+    ("SyncGroup", 27): Action.ABORT,
     ("Fetch", 100): Action.DATA_LOSS,  # the topic that the offsets belong to is gone
     ("Fetch", 103): Action.DATA_LOSS,
     ("DescribeTransactions", 105): Action.SETTLE,  # the id is not known (any more)

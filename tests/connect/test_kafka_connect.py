@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from semel.connect.worker import Worker
+from semel.errors import ConfigError
 from semel.sandbox import Sandbox
 from semel.testing.records import arrived
-from tests.connect.support.kafka_connect import kafka_connect
+from tests.connect.support.kafka_connect import KafkaConnect, kafka_connect
 from tests.connect.support.lines import Lines
 from tests.connect.support.rest import Rest, semel_connect
 from tests.connect.support.running import Running
@@ -82,4 +85,30 @@ def test_each_takes_the_others_connectors(spark: SparkSession, kafka: Sandbox, t
         assert rest.ask("GET", f"/connectors/{name}/config")[1]["batch.size"] == "50"
         assert rest.ask("PUT", f"/connectors/{name}/resume")[0] == 202
         more("for semel again")
+    lines.check_exact()
+
+
+def _has_ended(theirs: KafkaConnect) -> bool:
+    try:
+        theirs.ask("GET", "/")
+    except OSError:
+        return True
+    return False
+
+
+@pytest.mark.exhaustive  # its sample is test_group.py: a consumer is in the group
+def test_neither_joins_the_group_of_the_other(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
+    lines = Lines.prepare(kafka.bootstrap_servers, tmp_path / "files", 1, 10, exactly_once_source_support="enabled")
+    (name,) = lines.names
+    worker, connector = _read(lines.worker), _read(lines.properties(name))
+    with kafka_connect(worker, tmp_path / "first"), pytest.raises(ConfigError, match="GROUP_IN_USE"):
+        Worker(worker, [connector]).prepare()
+    running = Running(spark, worker, [connector])
+    try:
+        with kafka_connect(worker, tmp_path / "second") as theirs:
+            wait_for(partial(_has_ended, theirs), "its end", 60)
+        wait_for(lines.all_arrived, "its lines")
+        assert running.worker.leads
+    finally:
+        running.worker.stop()
     lines.check_exact()

@@ -47,16 +47,29 @@ def test_every_step_is_struck() -> None:
     assert [*STARTING, *WRITING] == list(ConnectStep)
 
 
-@pytest.mark.parametrize("boundary", ["poll", pytest.param("interval", marks=pytest.mark.exhaustive)])
-def test_drivers_and_processes(kafka: Sandbox, tmp_path: Path, boundary: str) -> None:
-    """Connectors and states are in topics, so that a worker takes over from the one that was killed."""
-    topics = {f"{kind}_storage_topic": f"kills-{boundary}-{kind}" for kind in ("config", "status")}
+@pytest.mark.parametrize(
+    ("boundary", "own"),
+    [
+        ("poll", False),
+        pytest.param("interval", False, marks=pytest.mark.exhaustive),
+        pytest.param("poll", True, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_drivers_and_processes(kafka: Sandbox, tmp_path: Path, boundary: str, own: bool) -> None:
+    """Connectors and states are in topics, so that a worker takes over from the one that was killed. With offsets of
+    their ``own``, what is checked are the copies.
+    """
+    topics = {f"{kind}_storage_topic": f"kills-{boundary}-{own}-{kind}" for kind in ("config", "status")}
     lines = Lines.prepare(
         kafka.bootstrap_servers,
         tmp_path / "files",
         CONNECTORS,
         LINES,
-        {"transaction.boundary": boundary, "transaction.boundary.interval.ms": "300"},
+        {
+            "transaction.boundary": boundary,
+            "transaction.boundary.interval.ms": "300",
+            **({"offsets.storage.topic": "kills-own-offsets"} if own else {}),
+        },
         exactly_once_source_support="enabled",
         listeners="",
         **topics,

@@ -27,7 +27,7 @@ PASSWORD = "of the worker"
 #: docs/connect.md has them in words.
 WORKER: list[Right] = [
     (On.TRANSACTIONAL_ID, "connect-cluster-g", Do.WRITE),
-    (On.GROUP, "g", Do.DESCRIBE),
+    (On.GROUP, "g", Do.READ),
     *((On.TOPIC, topic, do) for topic in ("configs", "statuses", "semel-progress") for do in (Do.READ, Do.WRITE)),
     (On.TOPIC, "offsets", Do.READ),
 ]
@@ -74,9 +74,10 @@ def _work(cluster: SecuredKafka) -> None:
     worker = Worker(_properties(cluster, "worker"), [])
     try:
         worker.prepare()
-        worker._store.write([connector_record("c", {"name": "c"})])
-        worker.statuses.put_connector("c", TaskState("RUNNING", "here"))
-        worker._leader.check()
+        term = worker._now
+        term.store.write([connector_record("c", {"name": "c"})])
+        term.statuses.put_connector("c", TaskState("RUNNING", "here"))
+        term.leader.check()
     finally:
         worker.stop()
 

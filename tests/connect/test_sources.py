@@ -119,6 +119,33 @@ def test_sessions_that_keep_ids_for_later_are_refused(postgres: Postgres, table:
         _reader(postgres, table)
 
 
+def test_a_replica_which_does_not_see_who_writes_is_refused(postgres: Postgres, table: str) -> None:
+    """At the start, and where the primary becomes one while the source reads."""
+    insert = f'INSERT INTO "{table}" (text) VALUES (%s)'
+    with _connected(postgres) as connection:
+        connection.execute(insert, ["one"])
+        reader = _reader(postgres, table)
+        reader.read(1)
+        connection.execute(insert, ["two"])
+    postgres.become(replica=True)
+    try:
+        said: list[str] = []
+
+        def refused() -> bool:
+            try:
+                reader.poll()
+            except Retriable as error:
+                said.append(error.message)
+            return any("is a replica now" in one for one in said)
+
+        wait_for(refused, lambda: f"a refusal, not {said}", 30)
+        with pytest.raises(ConfigError, match="this server is a replica"):
+            _reader(postgres, table)
+    finally:
+        postgres.become(replica=False)
+    assert [row["text"] for row in reader.read(2)] == ["one", "two"]
+
+
 def test_writers_beside_each_other(postgres: Postgres, table: str) -> None:
     reader = _reader(postgres, table, batch_max_rows=7)
     rows, writers = 40, 4

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource
 from pyspark.sql import SparkSession
 
-from semel.connect.stores.config_format import STOPPED
+from semel.connect.stores.config_format import STARTED, STOPPED
 from semel.connect.worker import Worker
-from semel.errors import ConfigError
+from semel.errors import ConfigError, Retriable
 from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
+from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.testing.records import arrived, read
 from tests import topics
+from tests.connect.support.numbers import Announced
 from tests.connect.support.place import Place
 from tests.connect.support.running import Running
 from tests.kafka.support.other_client import Transactional
@@ -203,15 +207,71 @@ def test_topics_that_will_not_do(place: Place) -> None:
     worker.stop()
 
 
-def test_of_two_workers_the_earlier_one_ends(place: Place) -> None:
-    with place.running(place.numbers(10), **place.stored) as first:
-        place.wait_arrived(10)
-        with place.running(place.numbers(20), **place.stored) as second:
-            place.wait_arrived(20)
-            wait_for(lambda: not first.worker.running, "that it learns of it", 30)
-            assert first.worker.fenced
-            assert second.worker.running
-            with pytest.raises(ConfigError):
-                second.worker.herder.info("none")
+def test_a_topic_that_is_missing_is_made_as_the_connector_says(place: Place) -> None:
+    """By KIP-158. One that is there stays as it is: the first one has three partitions."""
+    made = f"made-{place.topic}"
+    creation = {
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "2",
+        "topic.creation.groups": "made",
+        "topic.creation.made.include": "made-.*",
+        "topic.creation.made.retention.ms": "123456",
+    }
+    route = {
+        "transforms": "x",
+        "transforms.x.type": "RegexRouter",
+        "transforms.x.regex": "its-(.*)",
+        "transforms.x.replacement": "made-its-$1",
+    }
+    with place.running(
+        place.numbers(20, **creation),
+        place.numbers(20, name="routed", **creation, **route),
+    ):
+        place.wait_arrived(20)
+        wait_for(lambda: arrived(place.servers, made) >= 20, "what is routed", 60)
+    admin = AdminClient({"bootstrap.servers": place.servers})
+    found = admin.list_topics(timeout=30).topics
+    assert (len(found[place.topic].partitions), len(found[made].partitions)) == (3, 2)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, made)
+    assert admin.describe_configs([resource])[resource].result(30)["retention.ms"].value == "123456"
+
+
+def test_offsets_are_not_changed_under_a_connector_that_was_resumed_meanwhile(place: Place) -> None:
+    """Whoever changes them looks once more behind what it waits for."""
+    config = place.numbers(20) | {"connector.class": "tests.connect.support.numbers.Announced"}
+    with place.running(config, **place.stored) as running, ThreadPoolExecutor(1) as pool:
+        place.wait_arrived(20)
+        herder, lifecycle = running.worker.herder, running.worker._now._lifecycle
+        herder.set_target(place.name, STOPPED)
+        wait_for(lambda: herder.status(place.name)["connector"]["state"] == "STOPPED", "its end")
+        Announced.made.clear()
+        with lifecycle.quiet(place.name):
+            changed = pool.submit(herder.alter_offsets, place.name, None)
+            assert Announced.made.wait(30), "it has found the connector stopped, and waits"
+            herder.set_target(place.name, STARTED)
+        with pytest.raises(ConfigError, match="must be in the STOPPED state"):
+            changed.result(60)
+        assert herder.offsets(place.name) == [
+            {"partition": {"name": "numbers", "base": 10}, "offset": {"next": 20}},
+        ]
     assert sorted(map(int, place.values())) == list(range(20))
-    assert first.states[f"{place.name}-0"].state in (State.STOPPED, State.FAILED)
+
+
+@pytest.mark.exhaustive
+def test_offsets_stay_where_the_tasks_before_cannot_be_fenced(place: Place) -> None:
+    """Its admin client cannot reach the cluster any more."""
+    with FaultProxy(place.servers) as proxy:
+        admin = {"bootstrap.servers": proxy.bootstrap_servers, "default.api.timeout.ms": "3000"}
+        admin |= {"request.timeout.ms": "1000", "delivery.timeout.ms": "3000"}
+        place.worker |= {f"admin.{name}": value for name, value in admin.items()}
+        with place.running(place.numbers(20), **place.stored) as running:
+            place.wait_arrived(20)
+            herder = running.worker.herder
+            herder.set_target(place.name, STOPPED)
+            wait_for(lambda: herder.status(place.name)["connector"]["state"] == "STOPPED", "its end")
+            proxy.stop()
+            with pytest.raises(Retriable, match=r"Failed to perform zombie fencing .* prior to modifying offsets"):
+                herder.alter_offsets(place.name, None)
+    rows = read(place.servers, [place.offsets], {"key": "key", "value": "value"}, missing="").to_pylist()
+    assert [row["value"] for row in rows if row["value"]][-1] == '{"next":20}'
+    assert not [row for row in rows if "numbers" in row["key"].partition(",")[2] and not row["value"]]

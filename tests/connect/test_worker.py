@@ -68,6 +68,8 @@ def test_offsets_that_kafka_connect_wrote(place: Place, exactly_once: bool) -> N
     rows = read(place.servers, [place.offsets], {"key": "key", "value": "value"}, missing="").to_pylist()
     kept = [row for row in rows if row["value"]]
     assert {row["key"] for row in kept} == {key.decode()}
+    if exactly_once:
+        assert [row["value"] for row in kept[1:]] == ['{"next":50}', '{"next":60}'], "one for each poll"
     assert (kept[-1]["value"], kept[-1]["partition"]) == ('{"next":60}', place.place_of(key))
 
 

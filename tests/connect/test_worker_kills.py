@@ -63,6 +63,8 @@ def _setting(kafka: Sandbox, folder: Path, name: str) -> Setting:
         "value.converter": "JsonConverter",
         "value.converter.schemas.enable": "false",
         "exactly.once.source.support": "enabled",
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "1500",
         "listeners": f"http://127.0.0.1:{ports.numbers[0]}",
     }
     ports.release()
@@ -91,24 +93,48 @@ def test_the_worker_is_killed_in_a_reconfiguration(kafka: Sandbox, tmp_path: Pat
     setting.check_exact(3)
 
 
+def _other(setting: Setting, folder: Path) -> list[str]:
+    """The command line of a second worker of the group."""
+    file = folder / "other.properties"
+    other = {**setting.rest.worker, "listeners": ""}
+    file.write_text("".join(f"{key}={value}\n" for key, value in other.items()))
+    return [*SEMEL, "connect", str(file)]
+
+
+@pytest.mark.exhaustive  # its sample is test_group.py: a leader leaves there, or is fenced
+def test_the_leader_is_killed_and_the_other_one_goes_on(kafka: Sandbox, tmp_path: Path) -> None:
+    setting = _setting(kafka, tmp_path, "killed-leader")
+    none = CrashPlan(tmp_path / "none")
+    with LOCAL.driver(setting.argv, none) as leader:
+        setting.put(2, leader)
+        with LOCAL.driver(_other(setting, tmp_path), none) as other:
+            wait_for(lambda: "standing by" in other.tail(), other.tail, 90)
+            setting.wait_arrived(300, leader)
+            leader.process.kill()
+            leader.wait(60)
+            wait_for(lambda: "leads group killed-leader now" in other.tail(), other.tail, 60)
+            setting.wait_arrived(2 * ROWS, other)
+    setting.check_exact(2)
+
+
 @pytest.mark.exhaustive
-def test_a_frozen_leader_that_thaws_ends(kafka: Sandbox, tmp_path: Path) -> None:
-    """While it is frozen another worker of its group takes over, and a task of its own may still be at work."""
+def test_a_frozen_leader_that_thaws_ends_its_tasks_and_stands_by(kafka: Sandbox, tmp_path: Path) -> None:
+    """While it is frozen the other worker takes over, and a task of its own may still be at work."""
     setting = _setting(kafka, tmp_path, "frozen-leader")
     none = CrashPlan(tmp_path / "none")
     with LOCAL.driver(setting.argv, none) as frozen:
         setting.put(2, frozen)
-        setting.wait_arrived(300, frozen)
-        frozen.process.send_signal(signal.SIGSTOP)
-        file = tmp_path / "other.properties"
-        other = {**setting.rest.worker, "listeners": ""}
-        file.write_text("".join(f"{key}={value}\n" for key, value in other.items()))
-        with LOCAL.driver([*SEMEL, "connect", str(file)], none) as thawed:
-            wait_for(lambda: "RUNNING" in thawed.tail(), thawed.tail, 90)
+        with LOCAL.driver(_other(setting, tmp_path), none) as other:
+            wait_for(lambda: "standing by" in other.tail(), other.tail, 90)
+            setting.wait_arrived(300, frozen)
+            frozen.process.send_signal(signal.SIGSTOP)
+            wait_for(lambda: "RUNNING" in other.tail(), other.tail, 120)
             frozen.process.send_signal(signal.SIGCONT)
-            assert frozen.wait(90) == 1
-            assert "another worker leads this group now" in frozen.tail()
-            setting.wait_arrived(2 * ROWS, thawed)
+            wait_for(lambda: "another worker leads this group now" in frozen.tail(), frozen.tail, 60)
+            setting.wait_arrived(2 * ROWS, other)
+            assert frozen.process.poll() is None
+            frozen.process.send_signal(signal.SIGINT)
+            assert frozen.wait(60) == 0
     setting.check_exact(2)
 
 

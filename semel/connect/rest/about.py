@@ -26,13 +26,10 @@ _LEVELS = {
 
 
 def _root(call: Call) -> Answer:
-    return Answer(body={"version": __version__, "commit": "semel", "kafka_cluster_id": call.herder.cluster_id})
+    return Answer(body={"version": __version__, "commit": "semel", "kafka_cluster_id": call.worker.cluster_id})
 
 
 def _health(call: Call) -> Answer:
-    if not call.herder.healthy:
-        text = "Worker does not lead its group any more, and ends."
-        return Answer(500, {"status": "unhealthy", "message": text})
     text = "Worker has completed startup and is ready to handle requests."
     return Answer(body={"status": "healthy", "message": text})
 
@@ -73,9 +70,9 @@ def _put_logger(call: Call) -> Answer:
 
 
 ROUTES = [
-    Route("/", endpoint(_root), methods=["GET"]),
-    Route("/health", endpoint(_health), methods=["GET"]),
-    Route("/admin/loggers", endpoint(_loggers), methods=["GET"]),
-    Route("/admin/loggers/{logger}", endpoint(_logger), methods=["GET"]),
-    Route("/admin/loggers/{logger}", endpoint(_put_logger), methods=["PUT"]),
+    Route("/", endpoint(_root, everywhere=True), methods=["GET"]),
+    Route("/health", endpoint(_health, everywhere=True), methods=["GET"]),
+    Route("/admin/loggers", endpoint(_loggers, everywhere=True), methods=["GET"]),
+    Route("/admin/loggers/{logger}", endpoint(_logger, everywhere=True), methods=["GET"]),
+    Route("/admin/loggers/{logger}", endpoint(_put_logger, everywhere=True), methods=["PUT"]),
 ]

@@ -20,14 +20,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from semel.connect.config import WorkerConfig
-from semel.connect.herder import Herder
-from semel.connect.rest import about, connectors, offsets, plugins
-from semel.connect.rest.calls import failed
+from semel.connect.rest import about, connectors, internal, offsets, plugins
+from semel.connect.rest.calls import Answering, failed
 
 __all__ = ["make_app"]
 
 
-def make_app(config: WorkerConfig, herder: Herder) -> Starlette:
+def make_app(config: WorkerConfig, worker: Answering) -> Starlette:
     """The application."""
     names = {"localhost", socket.gethostname().lower(), config.advertised.rpartition(":")[0].lower()}
     names |= {listener.host.lower() for listener in config.listeners if listener.host}
@@ -51,11 +50,11 @@ def make_app(config: WorkerConfig, herder: Herder) -> Starlette:
             Middleware(CORSMiddleware, allow_origins=list(config.origins), allow_methods=["*"], allow_headers=["*"])
         )
     app = Starlette(
-        routes=[*about.ROUTES, *connectors.ROUTES, *offsets.ROUTES, *plugins.ROUTES],
+        routes=[*about.ROUTES, *connectors.ROUTES, *internal.ROUTES, *offsets.ROUTES, *plugins.ROUTES],
         middleware=middleware,
         exception_handlers={HTTPException: _refused},
     )
-    app.state.herder = herder
+    app.state.worker = worker
     return app
 
 

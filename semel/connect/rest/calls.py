@@ -6,16 +6,18 @@ import json
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from semel.connect.config import WorkerConfig
 from semel.connect.herder import Herder
+from semel.connect.rest.forwarding import ask_leader
 from semel.errors import SemelError
 
-__all__ = ["Answer", "BadBody", "Call", "Endpoint", "endpoint", "failed", "texts"]
+__all__ = ["Answer", "Answering", "BadBody", "Call", "Endpoint", "endpoint", "failed", "texts"]
 
 log = logging.getLogger("semel.connect")
 
@@ -26,6 +28,8 @@ _STATUS = {
     "LOGGER_UNKNOWN": 404,
     "CONNECTOR_EXISTS": 409,
     "NOT_LEADER": 409,
+    "NO_SESSION_KEY": 503,
+    "WRONG_SIGNATURE": 403,
     "CONNECTOR_INVALID": 400,
     "REQUEST": 400,
     "NOT_STOPPED": 400,
@@ -35,6 +39,34 @@ _LONGEST_BODY = 16 << 20
 
 class BadBody(ValueError):
     """A body that is no JSON, or not of the shape that it must have. Kafka Connect answers 500."""
+
+
+class Answering(Protocol):
+    """The worker that answers: it leads its group, or knows who does."""
+
+    @property
+    def config(self) -> WorkerConfig:
+        """What it works by."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster that connectors write to."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether its group wants it to lead."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it answers for connectors itself."""
+
+    @property
+    def leader_url(self) -> str:
+        """Where the leader answers; empty where nobody knows."""
+
+    @property
+    def herder(self) -> Herder:
+        """What can be done with connectors. Raises where it does not lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +82,16 @@ class Answer:
 class Call:
     """One request."""
 
-    herder: Herder
+    worker: Answering
     path: Mapping[str, str]
     query: Mapping[str, list[str]]
     body: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def herder(self) -> Herder:
+        """What can be done with connectors, where this worker leads."""
+        return self.worker.herder
 
     @property
     def name(self) -> str:
@@ -102,8 +140,11 @@ def _kind(value: object) -> str:
 Endpoint = Callable[[Call], Answer]
 
 
-def endpoint(function: Endpoint) -> Any:
-    """A route's endpoint: the function runs on a thread, since it may wait for the cluster."""
+def endpoint(function: Endpoint, *, everywhere: bool = False) -> Any:
+    """A route's endpoint: the function runs on a thread, since it may wait for the cluster.
+
+    Unless it can be answered ``everywhere``, a worker that does not lead its group has the leader answer.
+    """
 
     async def answer(request: Request) -> Response:
         kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
@@ -115,10 +156,22 @@ def endpoint(function: Endpoint) -> Any:
             if len(body) > _LONGEST_BODY:
                 return failed(413, "HTTP 413 Request Entity Too Large")
         query = {name: request.query_params.getlist(name) for name in request.query_params}
-        call = Call(request.app.state.herder, request.path_params, query, body)
-        return await run_in_threadpool(_answered, function, call)
+        worker: Answering = request.app.state.worker
+        call = Call(worker, request.path_params, query, body, request.headers)
+        if everywhere or worker.ready:
+            return await run_in_threadpool(_answered, function, call)
+        if worker.leads:
+            text = "Cannot complete request momentarily: this worker begins to lead its group. Ask again."
+            return failed(409, text)
+        path = request.scope.get("raw_path", request.url.path.encode()).decode().partition("?")[0]
+        return await run_in_threadpool(_forwarded, request.method, path, call)
 
     return answer
+
+
+def _forwarded(method: str, path: str, call: Call) -> Response:
+    made = ask_leader(call.worker.leader_url, method, path, call.query, call.headers, call.body)
+    return failed(made.status, made.problem) if made.problem else Response(made.body, made.status, made.headers)
 
 
 def _answered(function: Endpoint, call: Call) -> Response:

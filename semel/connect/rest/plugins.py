@@ -6,7 +6,7 @@ from starlette.routing import Route
 
 from semel._version import __version__
 from semel.connect.api import Setting
-from semel.connect.connector_config import ask_connector
+from semel.connect.connector_config import Examination, ask_connector
 from semel.connect.definitions import COMMON, own_definition
 from semel.connect.plugins import connector_class, plugins
 from semel.connect.rest.calls import Answer, Call, endpoint, texts
@@ -46,7 +46,7 @@ def _validate(call: Call) -> Answer:
         raise ConfigError(
             f"Included connector type {given:.200} does not match request type {name:.200}.", tag="REQUEST"
         )
-    examination = call.herder.examine(config)
+    examination = Examination(config, call.worker.config)
     groups = list(dict.fromkeys(one.group for one in examination.definitions if one.group))
     shown = {
         "name": given,
@@ -65,7 +65,7 @@ def _same(name: str, other: str) -> bool:
 
 
 ROUTES = [
-    Route("/connector-plugins", endpoint(_list), methods=["GET"]),
-    Route("/connector-plugins/{plugin}/config", endpoint(_config), methods=["GET"]),
-    Route("/connector-plugins/{plugin}/config/validate", endpoint(_validate), methods=["PUT"]),
+    Route("/connector-plugins", endpoint(_list, everywhere=True), methods=["GET"]),
+    Route("/connector-plugins/{plugin}/config", endpoint(_config, everywhere=True), methods=["GET"]),
+    Route("/connector-plugins/{plugin}/config/validate", endpoint(_validate, everywhere=True), methods=["PUT"]),
 ]

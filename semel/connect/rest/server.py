@@ -9,8 +9,8 @@ import threading
 import uvicorn
 
 from semel.connect.config import Listener, WorkerConfig
-from semel.connect.herder import Herder
 from semel.connect.rest.app import make_app
+from semel.connect.rest.calls import Answering
 from semel.errors import ConfigError
 
 __all__ = ["RestServer"]
@@ -19,11 +19,12 @@ _BACKLOG = 128
 
 
 class RestServer:
-    """Serves what a herder can do."""
+    """Serves what a worker can do."""
 
-    def __init__(self, config: WorkerConfig, herder: Herder) -> None:
-        self._config, self._herder = config, herder
+    def __init__(self, config: WorkerConfig, worker: Answering) -> None:
+        self._config, self._worker = config, worker
         self._sockets: list[socket.socket] = []
+        self._serving = False
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -36,15 +37,30 @@ class RestServer:
             found.append(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         return found
 
+    @property
+    def url(self) -> str:
+        """Where other workers find it; empty where it does not listen."""
+        if not self._sockets:
+            return ""
+        host, _, port = self._config.advertised.rpartition(":")
+        bracketed = f"[{host}]" if ":" in host else host
+        return f"http://{bracketed}:{port if port != '0' else self._sockets[0].getsockname()[1]}"
+
+    @property
+    def serving(self) -> bool:
+        """Whether it answers; also where it has nothing to answer on."""
+        return self._serving
+
     def listen(self) -> None:
         """Take the ports. Raises :class:`ConfigError` for one that cannot be had."""
         self._sockets = [_bound(listener) for listener in self._config.listeners]
 
     def serve(self) -> None:
         """Answer from now on."""
+        self._serving = True
         if not self._sockets:
             return
-        app = make_app(self._config, self._herder)
+        app = make_app(self._config, self._worker)
         settings = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=3
         )

@@ -2,6 +2,7 @@
 
 ===================  =================================================================================================
 ``offsets``          one offset for each source partition, read by a claim; ``offset_format`` is its form
+``own_offsets``      a connector's own offsets topic, beside the worker's
 ``configs``          connectors, tasks and what they are wanted to be, written by the leader alone; ``config_format``
 ``statuses``         the state of each connector and task
 ``settled``          committed records below a claim, once none is open

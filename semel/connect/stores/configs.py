@@ -31,6 +31,9 @@ class ConfigStore:
         self.lock = threading.RLock()
         self.now = Configs()
         self._stale = False
+        #: What requests between workers are signed by, Base64; None before there is one.
+        self.session_key: str | None = None
+        self._key_made = 0.0
 
     def read(self) -> None:
         """Read all of it, up to a session key of our own. Raises :class:`Fenced` where another worker leads."""
@@ -71,7 +74,15 @@ class ConfigStore:
             for key, value in records:
                 self.now.apply(key, value)
 
+    def renew_key(self, ttl_ms: int) -> None:
+        """Write another session key once the last one is as old as this. Raises what :meth:`write` raises."""
+        if self.topic is not None and time.monotonic() - self._key_made >= ttl_ms / 1000:
+            with self.lock:
+                self._claim()
+
     def _claim(self) -> int:
         assert self.topic is not None
         key = base64.b64encode(secrets.token_bytes(32)).decode()
-        return self._leader.write(self.topic, [config_format.session_key_record(key, int(time.time() * 1000))])
+        at = self._leader.write(self.topic, [config_format.session_key_record(key, int(time.time() * 1000))])
+        self.session_key, self._key_made = key, time.monotonic()
+        return at

@@ -32,6 +32,7 @@ from semel.read.raw_log import LogRecord
 from semel.records.encode import encode
 from semel.records.partitioner import murmur2
 from semel.steps import ConnectStep, reached
+from semel.transaction.routing import by_partition
 from semel.wire.api.produce import Appender
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
@@ -65,6 +66,20 @@ class OffsetStore:
         encode_key(self._connector, partition)  # one that is not flat is told now
         _, offset = self._found.get(canonical(partition), (b"", None))
         return offset
+
+    def knows(self, partition: Partition) -> bool:
+        """Whether this source partition has an offset here, or had one that was removed."""
+        return canonical(partition) in self._found
+
+    def append(self, rows: pa.Table) -> None:
+        """Write records that :meth:`rows` made, in no transaction, and wait until they are acknowledged."""
+        appender = Appender(self._client, {self.topic: self._client.topics({self.topic})[self.topic].id})
+        for index, part in by_partition(rows, rows.column("partition").to_numpy()):
+            appender.submit(((self.topic, index), batch) for batch in encode(part, where=self.topic))
+        appender.flush()
+
+    def committed(self, offsets: Mapping[str, tuple[Partition, Offset]]) -> None:
+        """Nothing is to be done: they are here."""
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Offset]]:
         """Each source partition, as it was spelt, and its offset. Those that were removed are left out."""

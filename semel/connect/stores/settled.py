@@ -36,7 +36,8 @@ def read_settled(
     while True:
         settled: list[LogRecord] = []
         waiting: dict[int, list[LogRecord]] = {}
-        for event in read_raw(client, partition, end, deadline):
+        # by a deadline of its own: what is open at the last reading is to be told, not that there was no time for it
+        for event in read_raw(client, partition, end, client.deadline()):
             if isinstance(event, EndMarker):
                 ended = waiting.pop(event.producer_id, [])
                 settled += ended if event.commit else []

@@ -16,7 +16,7 @@ from semel.connect.api import Offset, Partition, SourceTask, TaskContext
 from semel.connect.config import WorkerConfig
 from semel.connect.connector_config import ConnectorConfig
 from semel.connect.fencing import transactional_id
-from semel.connect.stores.offsets import OffsetStore
+from semel.connect.stores.own_offsets import Offsets, opened_offsets
 from semel.connect.tasks.boundaries import Boundary, boundary_of
 from semel.connect.tasks.rows import rows_of
 from semel.connect.tasks.writers import AtLeastOnce, ExactlyOnce, Writer
@@ -60,8 +60,10 @@ def _run(process: Process) -> None:
     if not _wanted(process):
         return
     client_id = f"connector-producer-{config.name}-{number}"
-    with Client(ClientConfig.parse({"client.id": client_id, **worker.producer})) as client:
-        store = OffsetStore(client, worker.offsets_topic, config.name)
+    with (
+        Client(ClientConfig.parse({"client.id": client_id, **config.clients.producer})) as client,
+        opened_offsets(client, worker, config) as store,
+    ):
         writer = _writer(client, worker, config, number, store)
         try:
             writer.start()
@@ -75,10 +77,11 @@ def _run(process: Process) -> None:
         writer.close()
 
 
-def _writer(client: Client, worker: WorkerConfig, config: ConnectorConfig, number: int, store: OffsetStore) -> Writer:
+def _writer(client: Client, worker: WorkerConfig, config: ConnectorConfig, number: int, store: Offsets) -> Writer:
     if worker.exactly_once:
-        return ExactlyOnce(client, transactional_id(worker.group_id, config.name, number), store)
-    return AtLeastOnce(client, store, worker.flush_interval_ms)
+        owner = transactional_id(worker.group_id, config.name, number)
+        return ExactlyOnce(client, owner, store, config.topic_creation)
+    return AtLeastOnce(client, store, worker.flush_interval_ms, config.topic_creation)
 
 
 def _close_after(writer: Writer, error: BaseException) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from semel.connect.api import Offset, Partition
-from semel.connect.stores.offsets import OffsetStore
+from semel.connect.stores.own_offsets import Offsets
 from semel.connect.tasks.rows import Rows
+from semel.connect.topic_creation import TopicCreation
 from semel.errors import ConfigError
 from semel.transaction.output_topics import describe_output_topics
 from semel.transaction.routing import targets, with_partitions
@@ -31,7 +32,7 @@ class Part:
     indexes: list[int]
 
 
-def offset_part(store: OffsetStore, offsets: Mapping[str, tuple[Partition, Offset]]) -> Part:
+def offset_part(store: Offsets, offsets: Mapping[str, tuple[Partition, Offset]]) -> Part:
     """The records that keep these offsets."""
     table = store.rows(offsets)
     return Part(store.topic, table, sorted(set(table.column("partition").to_pylist())))
@@ -40,8 +41,8 @@ def offset_part(store: OffsetStore, offsets: Mapping[str, tuple[Partition, Offse
 class Outputs:
     """The topics that a task writes to, and which partition each of its records goes to."""
 
-    def __init__(self, client: Client, store: OffsetStore) -> None:
-        self._client, self._store = client, store
+    def __init__(self, client: Client, store: Offsets, creation: TopicCreation | None = None) -> None:
+        self._client, self._store, self._creation = client, store, creation
         self.topics: dict[str, TicketTopic] = {}
         self._described = 0.0
         # records without a key go to one partition for each poll, and to the next one with the next poll
@@ -75,4 +76,9 @@ class Outputs:
         if now - self._described > self._client.config.metadata_max_age_ms / 1000:  # topics may have grown
             self.topics, self._described = {}, now
         wanted = {*names, self._store.topic} - self.topics.keys()
-        self.topics.update(describe_output_topics(self._client, wanted, self._client.deadline()))
+        if not wanted:
+            return
+        deadline = self._client.deadline()
+        if self._creation is not None:
+            self._creation.create_missing(self._client, wanted & names)
+        self.topics.update(describe_output_topics(self._client, wanted, deadline))

@@ -12,9 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from semel.connect.api import Offset, Partition
-from semel.connect.stores.offsets import OffsetStore
+from semel.connect.stores.own_offsets import Offsets
 from semel.connect.tasks.outputs import Outputs, Part, offset_part
 from semel.connect.tasks.rows import Rows
+from semel.connect.topic_creation import TopicCreation
 from semel.records.arrays import array, numbers
 from semel.steps import ConnectStep, reached
 from semel.transaction.output_topics import non_transactional_tickets
@@ -55,8 +56,10 @@ class ExactlyOnce:
     One begins with the first records behind the last commit.
     """
 
-    def __init__(self, client: Client, transactional_id: str, store: OffsetStore) -> None:
-        self._outputs, self._store = Outputs(client, store), store
+    def __init__(
+        self, client: Client, transactional_id: str, store: Offsets, creation: TopicCreation | None = None
+    ) -> None:
+        self._outputs, self._store = Outputs(client, store, creation), store
         # the offsets topic is the truth: an id that Kafka Connect has used before has no progress of ours
         self._producer = Producer(client, transactional_id, scope="connect", may_have_lost_progress=True)
         self._client = client
@@ -89,6 +92,7 @@ class ExactlyOnce:
             reached(ConnectStep.OFFSETS_SENT, self._producer.transactional_id)
             self._open.commit()
         self._open = None
+        self._store.committed(self._due)
         self._due.clear()
         reached(ConnectStep.COMMITTED, self._producer.transactional_id)
 
@@ -157,9 +161,9 @@ class _Open:
 class AtLeastOnce:
     """Records as they come, and their offsets every ``interval_ms``. After a crash, records come again."""
 
-    def __init__(self, client: Client, store: OffsetStore, interval_ms: int) -> None:
+    def __init__(self, client: Client, store: Offsets, interval_ms: int, creation: TopicCreation | None = None) -> None:
         self._client, self._store = client, store
-        self._outputs = Outputs(client, store)
+        self._outputs = Outputs(client, store, creation)
         self._interval_s = interval_ms / 1000
         self._due: dict[str, tuple[Partition, Offset]] = {}
         self._flushed = time.monotonic()
@@ -193,6 +197,7 @@ class AtLeastOnce:
 
     def _flush(self) -> None:
         self._append(offset_part(self._store, self._due))
+        self._store.committed(self._due)
         self._due.clear()
         self._flushed = time.monotonic()
         reached(ConnectStep.OFFSETS_SENT, self._store.topic)

@@ -105,3 +105,12 @@ class Forgetful(Numbers):
 class ForgetfulTask(NumbersTask):
     def start(self, config: Mapping[str, Any], context: TaskContext) -> None:
         super().start(config, TaskContext(lambda _: None))
+
+
+class Announced(Numbers):
+    """A connector that says when one of it is made."""
+
+    made = threading.Event()
+
+    def __init__(self) -> None:
+        self.made.set()

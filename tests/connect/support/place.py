@@ -24,12 +24,12 @@ _numbers = count(1)
 class Place:
     """Names of its own for one test: a group, an offsets topic, an output topic."""
 
-    def __init__(self, spark: SparkSession, servers: str, directory: Path) -> None:
+    def __init__(self, spark: SparkSession, servers: str, directory: Path, replication: int = 1) -> None:
         self.spark, self.servers = spark, servers
         number = next(_numbers)
         self.name, self.offsets, self.file = f"numbers-{number}", f"its-offsets-{number}", directory / "lines.txt"
         self.configs, self.statuses = f"its-configs-{number}", f"its-statuses-{number}"
-        self.topic = topics.create(servers, f"its-topic-{number}", 3)
+        self.topic = topics.create(servers, f"its-topic-{number}", 3, replication)
         self.worker = {
             "bootstrap.servers": servers,
             "group.id": f"its-group-{number}",

@@ -14,14 +14,21 @@ from tests.waiting import wait_for
 
 
 class Running:
-    """A worker whose tasks run, and what became of them."""
+    """A worker whose tasks run, if it leads, and what became of them."""
 
     def __init__(self, spark: SparkSession, worker: dict[str, str], connectors: list[dict[str, str]]) -> None:
         self.states: dict[str, Status] = {}
         self.told: dict[str, Mapping[str, Any]] = {}
+        self._spark = spark
         self.worker = Worker(worker, connectors)
         self.worker.prepare()
-        self.worker.start(Launcher(spark), self._change, self.told.__setitem__)
+        if self.worker.leads:
+            self.lead()
+
+    def lead(self) -> None:
+        """Start the tasks, once it is to lead."""
+        wait_for(lambda: self.worker.due, "that it is to lead", 60)
+        self.worker.start(Launcher(self._spark), self._change, self.told.__setitem__)
 
     def _change(self, status: Status) -> None:
         self.states[status.name] = status

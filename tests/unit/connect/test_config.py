@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -51,6 +52,13 @@ class Broken(SourceConnector):
 NUMBERS = {"name": "n", "connector.class": f"{HERE}.Numbers", "loud": "true"}
 
 
+MADE = {
+    "topic.creation.default.replication.factor": "-1",
+    "topic.creation.default.partitions": "3",
+    "topic.creation.default.cleanup.policy": "compact",
+}
+
+
 def worker(**more: str) -> WorkerConfig:
     return WorkerConfig.parse(WORKER | {name.replace("_", "."): value for name, value in more.items()})
 
@@ -71,10 +79,10 @@ def test_the_clients_properties_and_the_producers() -> None:
 
 
 def test_what_belongs_to_a_jvm_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    worker(plugin_path="/plugins", rebalance_timeout_ms="1", consumer_fetch_min_bytes="7")
+    worker(plugin_path="/plugins", scheduled_rebalance_max_delay_ms="1", consumer_fetch_min_bytes="7")
     assert [record.getMessage() for record in caplog.records] == [
         "these properties of the worker change nothing here: consumer.fetch.min.bytes, plugin.path,"
-        " rebalance.timeout.ms"
+        " scheduled.rebalance.max.delay.ms"
     ]
 
 
@@ -135,7 +143,26 @@ def test_a_connectors_own_settings_have_their_types() -> None:
         ({name: LINES[name] for name in LINES if name != "topic"}, "MISSING_OPTION", '"topic" which has no'),
         (LINES | {"batch.size": "0"}, "WRONG_VALUE", "batch.size: Value must be at least 1"),
         (NUMBERS | {"loud": "yes"}, "WRONG_VALUE", "loud: Expected value to be either true or false"),
-        (LINES | {"topic.creation.groups": "a"}, "NOT_YET", "topic.creation.groups is not there yet"),
+        (LINES | {"topic.creation.groups": "a"}, "TOPIC_CREATION", '"topic.creation.default.replication.factor" which'),
+        (LINES | MADE | {"topic.creation.groups": "a"}, "TOPIC_CREATION", '"topic.creation.a.include" which has no'),
+        (
+            LINES | MADE | {"topic.creation.b.partitions": "2"},
+            "TOPIC_CREATION",
+            "groups does not name b",
+        ),
+        (LINES | MADE | {"topic.creation.default.partitions": "0"}, "TOPIC_CREATION", "must be -1, or at least 1"),
+        (
+            LINES | MADE | {"topic.creation.groups": "a", "topic.creation.a.include": "("},
+            "TOPIC_CREATION",
+            "Invalid value ( for configuration topic.creation.a.include",
+        ),
+        (LINES | {"offsets.storage.topic": " "}, "WRONG_VALUE", "offsets.storage.topic: String may not be empty"),
+        (LINES | {"producer.override.linger": "1"}, "OVERRIDE", "producer.override.linger: linger is not a known"),
+        (
+            LINES | {"consumer.override.bootstrap.servers": "b:1"},
+            "OVERRIDE",
+            "Give producer.override.bootstrap.servers",
+        ),
         (LINES | {"errors.tolerance": "some"}, "WRONG_VALUE", "errors.tolerance: String must be one of"),
         (LINES | {"transaction.boundary": "connector"}, "BOUNDARY", "does not support connector-defined"),
         (LINES | {"transaction.boundary": "never"}, "WRONG_VALUE", "String must be one of (case insensitive)"),
@@ -149,6 +176,53 @@ def test_a_connector_that_is_refused(given: dict[str, str], tag: str, text: str)
         ConnectorConfig.parse(given, worker())
     assert refused.value.tag == tag
     assert text in refused.value.message
+
+
+def test_other_workers_find_one_that_listens_everywhere_by_its_name() -> None:
+    for given in ("http://:8083", "http://0.0.0.0:8083", "http://[::]:8083"):
+        assert worker(listeners=given).advertised == f"{socket.gethostname()}:8083"
+    assert worker(listeners="http://10.0.0.1:1").advertised == "10.0.0.1:1"
+
+
+def test_what_a_connector_may_override() -> None:
+    given = LINES | {
+        "producer.override.bootstrap.servers": "b:2",
+        "producer.override.transactional.id": "mine",
+        "admin.override.request.timeout.ms": "7",
+    }
+    clients = ConnectorConfig.parse(given, worker(producer_client_id="p", admin_client_id="a")).clients
+    assert clients.producer == {"bootstrap.servers": "b:2", "client.id": "p"}
+    assert clients.admin == {"bootstrap.servers": "localhost:9092", "client.id": "a", "request.timeout.ms": "7"}
+    assert clients.elsewhere
+    assert not ConnectorConfig.parse(LINES, worker()).has_own_offsets
+    for policy in ("None", "org.apache.kafka.connect.connector.policy.PrincipalConnectorClientConfigOverridePolicy"):
+        with pytest.raises(ConfigError, match=r"policy does not allow 'bootstrap.servers' to be overridden"):
+            ConnectorConfig.parse(given, worker(connector_client_config_override_policy=policy))
+    login = LINES | {"producer.override.security.protocol": "PLAINTEXT"}
+    assert ConnectorConfig.parse(login, worker(connector_client_config_override_policy="Principal"))
+
+
+def test_topics_are_made_as_their_first_group_says() -> None:
+    given = MADE | {
+        "topic.creation.groups": "short, all",
+        "topic.creation.short.include": "a.*, b",
+        "topic.creation.short.exclude": "a2",
+        "topic.creation.short.retention.ms": "1000",
+        "topic.creation.all.include": ".*2",
+        "topic.creation.all.partitions": "7",
+    }
+    creation = ConnectorConfig.parse(LINES | given, worker()).topic_creation
+    assert creation is not None
+
+    def chosen(topic: str) -> tuple[int, int, object]:
+        group = next(group for group in creation.groups if group.takes(topic))
+        return group.partitions, group.replication, group.config
+
+    assert chosen("a1") == (3, -1, {"retention.ms": "1000"})
+    assert chosen("a2") == (7, -1, {})
+    assert chosen("ba") == (3, -1, {"cleanup.policy": "compact"})
+    assert ConnectorConfig.parse(LINES | given, worker(topic_creation_enable="false")).topic_creation is None
+    assert ConnectorConfig.parse(LINES, worker()).topic_creation is None
 
 
 def test_required_exactly_once_is_checked_before_the_start() -> None:
