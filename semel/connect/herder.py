@@ -27,6 +27,7 @@ from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.offset_format import canonical
 from semel.connect.stores.offsets import OffsetStore
 from semel.connect.stores.statuses import StatusStore, TaskState
+from semel.connect.throughput import Throughput
 from semel.errors import ConfigError, Retriable, SemelError
 from semel.records.encode import encode
 from semel.steps import HerderStep, reached
@@ -55,6 +56,7 @@ class Herder:
     ) -> None:
         self._client, self.config, self._store = client, config, store
         self.statuses, self._lifecycle = statuses, lifecycle
+        self.throughput = Throughput()
 
     # ---- asking
 
@@ -98,6 +100,10 @@ class Herder:
         if found is None:
             raise _unknown(f"No status found for task {name}-{task}.")
         return {"id": task, **found.shown()}
+
+    def measured(self) -> dict[str, dict[int, dict[str, float]]]:
+        """The records of each task, and a second, by connector and task."""
+        return self.throughput.shown(self._store.now.connectors)
 
     def examine(self, properties: Mapping[str, str]) -> Examination:
         """Look at a connector's properties, and change nothing."""

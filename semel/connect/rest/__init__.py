@@ -7,6 +7,7 @@
 ``connectors``  ``/connectors``: create, configure, pause, stop, restart, delete
 ``offsets``     ``/connectors/{name}/offsets``
 ``plugins``     ``/connector-plugins``: classes, their settings, validation
-``about``       ``/``, ``/health``, ``/admin/loggers``
+``about``       ``/``, ``/health``, ``/admin/loggers``; ``/semel/tasks``, which Kafka Connect has not
+``web``         the page for browsers
 ==============  ======================================================================================================
 """

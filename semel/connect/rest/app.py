@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from semel.connect.config import WorkerConfig
 from semel.connect.herder import Herder
-from semel.connect.rest import about, connectors, offsets, plugins
+from semel.connect.rest import about, connectors, offsets, plugins, web
 from semel.connect.rest.calls import failed
 
 __all__ = ["make_app"]
@@ -51,7 +51,7 @@ def make_app(config: WorkerConfig, herder: Herder) -> Starlette:
             Middleware(CORSMiddleware, allow_origins=list(config.origins), allow_methods=["*"], allow_headers=["*"])
         )
     app = Starlette(
-        routes=[*about.ROUTES, *connectors.ROUTES, *offsets.ROUTES, *plugins.ROUTES],
+        routes=[*about.ROUTES, *connectors.ROUTES, *offsets.ROUTES, *plugins.ROUTES, *web.ROUTES],
         middleware=middleware,
         exception_handlers={HTTPException: _refused},
     )
