@@ -15,6 +15,7 @@ from semel.connect.api import Offset, Partition
 from semel.connect.stores.offsets import OffsetStore
 from semel.connect.tasks.outputs import Outputs, Part, offset_part
 from semel.connect.tasks.rows import Rows
+from semel.errors import ConfigError
 from semel.records.arrays import array, numbers
 from semel.steps import ConnectStep, reached
 from semel.transaction.output_topics import non_transactional_tickets
@@ -32,6 +33,9 @@ class Writer(Protocol):
 
     def start(self) -> None:
         """Stop every predecessor from writing, where that can be done."""
+
+    def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
+        """Why one of these rows cannot be written, before anything is; None where all can."""
 
     def write(self, rows: Rows) -> None:
         """Write records, and keep their offsets."""
@@ -66,6 +70,10 @@ class ExactlyOnce:
     def start(self) -> None:
         """Take the id over: who had it is fenced, and what it left open is aborted."""
         self._producer.take_over({self._store.topic})
+
+    def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
+        """Why the topic would not take one of these rows."""
+        return self._outputs.refusal(topic, table)
 
     def write(self, rows: Rows) -> None:
         """Write, and do not wait. Raises what a transaction raises; the task starts again after that."""
@@ -166,6 +174,10 @@ class AtLeastOnce:
 
     def start(self) -> None:
         """Nobody can be stopped without a transactional id."""
+
+    def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
+        """Why the topic would not take one of these rows."""
+        return self._outputs.refusal(topic, table)
 
     def write(self, rows: Rows) -> None:
         """Write the records; they are acknowledged, and visible, when it returns."""
