@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import machine, micro_batches, outbox, plot, report, rows, sinks, sources, streams
+from bench import connect, machine, micro_batches, outbox, plot, report, rows, sinks, sources, streams
 from bench.figures import Figure
 from bench.recovery import Recovery
 from bench.rig import PARTITIONS, Rig
@@ -33,12 +33,19 @@ class Work(StrEnum):
     RECOVERY = "recovery"
     OUTBOX = "outbox"
     STREAMS = "streams"
+    CONNECT = "connect"
 
 
 def main(
     sink_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a sink writes.")] = 4_000_000,
     source_rows: Annotated[int, typer.Option(min=1_000, help="Rows that each run of a source reads.")] = 8_000_000,
     streams_rows: Annotated[int, typer.Option(min=1_000, help="Records that each run of streams counts.")] = 1_000_000,
+    connect_lines: Annotated[
+        int, typer.Option(min=1_000, help="Lines of a file that each run of Connect reads.")
+    ] = 2_000_000,
+    connect_transactions: Annotated[
+        int, typer.Option(min=10, help="Transactions of each run of Connect with two lines in each.")
+    ] = 500,
     rounds: Annotated[int, typer.Option(min=1, help="Counted rounds; one more is not counted.")] = _KEPT_ROUNDS,
     warm_up: Annotated[
         bool, typer.Option(help="Without the round that is not counted, the figures mean little.")
@@ -80,6 +87,7 @@ def main(
             Work.RECOVERY: lambda: recovery.measure(rig, numbers),
             Work.OUTBOX: lambda: outbox.measure(rig, units, numbers),
             Work.STREAMS: lambda: streams.measure(rig, streams_rows, numbers),
+            Work.CONNECT: lambda: connect.measure(rig, connect_lines, connect_transactions, numbers),
         }
         figures = [figure for work, measure in measures.items() if work in (only or list(Work)) for figure in measure()]
     facts["taken by the host"] = str(steal)
@@ -91,7 +99,8 @@ def main(
         return
     document = document or _DOCUMENT
     size = {
-        "rows": f"{sink_rows:,} a run of a sink, {source_rows:,} of a source, {streams_rows:,} of streams",
+        "rows": f"{sink_rows:,} a run of a sink, {source_rows:,} of a source, {streams_rows:,} of streams,"
+        f" {connect_lines:,} lines of Connect",
         "a row": f"a value of {rows.SIZE} bytes, and one of {rows.KEYS:,} keys where it has one; {PARTITIONS}"
         " partitions",
         "pairs": f"{rounds}, after one that is not counted" if warm_up else f"{rounds}",

@@ -7,19 +7,16 @@ first and the last commit of offsets, so that the start of Java or Python does n
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 import semel
 from bench.figures import Figure, ratios
+from bench.programs import running
 from bench.rig import PARTITIONS, Incomplete, Rig
 from bench.rounds import Contender, interleave
 from semel.sandbox import ivy, jars
@@ -126,7 +123,7 @@ def _theirs(rig: Rig, number: int, count: int, *, cache: int) -> float:
 
 
 def _run(rig: Rig, command: Sequence[str], group: str, repartition: str, count: int) -> float:
-    with _running(rig.directory, command, group) as process:
+    with running(rig.directory, command, group) as process:
         topics = {_IN: count, f"{group}-{repartition}-repartition": 0}
         began, first, last, changed = time.monotonic(), -1, 0, 0.0
         began_at = 0.0
@@ -146,18 +143,3 @@ def _run(rig: Rig, command: Sequence[str], group: str, repartition: str, count: 
             if process.poll() is not None or now - began > _PATIENCE_S:
                 raise Incomplete(f"{group} read {read_in} of {count} records")
             time.sleep(_POLL_S)
-
-
-@contextmanager
-def _running(directory: Path, command: Sequence[str], name: str) -> Iterator[subprocess.Popen[bytes]]:
-    with (directory / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
