@@ -77,12 +77,12 @@ class ExactlyOnce:
 
     def write(self, rows: Rows) -> None:
         """Write, and do not wait. Raises what a transaction raises; the task starts again after that."""
-        parts = self._outputs.place(rows)
+        parts, places = self._outputs.place(rows), self._store.places(rows.offsets)
         if parts:
             if self._open is None:
                 self._open = _Open(self._client, self._producer.transaction())
             with self._aborting():
-                self._open.write(parts, self._outputs.topics)
+                self._open.write(parts, self._outputs.topics, soon=[(self._store.topic, places)])
         self._due.update(rows.offsets)
 
     def commit(self) -> None:
@@ -134,9 +134,18 @@ class _Open:
         self._client, self.transaction = client, transaction
         self._writers: list[tuple[str, NDArray[np.int64], Participant]] = []
 
-    def write(self, parts: Sequence[Part], topics: Mapping[str, TicketTopic]) -> None:
-        """Write rows. Partitions that it has not seen yet are added, in one request for all."""
-        new = [(part.topic, sorted(set(part.indexes) - self._seen(part.topic))) for part in parts]
+    def write(
+        self,
+        parts: Sequence[Part],
+        topics: Mapping[str, TicketTopic],
+        *,
+        soon: Sequence[tuple[str, Sequence[int]]] = (),
+    ) -> None:
+        """Write rows. Partitions that it has not seen yet are added, in one request for all, and those that will be
+        written ``soon``: a small transaction is then a request shorter.
+        """
+        wanted = [*((part.topic, part.indexes) for part in parts), *soon]
+        new = [(topic, sorted(set(indexes) - self._seen(topic))) for topic, indexes in wanted]
         shares = [[(topic, index) for index in indexes] for topic, indexes in new if indexes]
         if shares:
             for share, ticket in zip(shares, self.transaction.tickets(shares, topics=topics), strict=True):
