@@ -8,7 +8,8 @@ A tap that ends is started again after ``poll.interval.ms``. One that was killed
 with an error fails it. Records behind the last STATE of a run belong to nothing and are refused: the tap would give
 them again in each run. Only programs that the worker's file names in ``semel.programs.allowed`` are run.
 
-Not promised: a tap that gives other records for the same STATE; ACTIVATE_VERSION and other messages, which are passed
+Not promised: that a tap gives only what comes after its STATE. Many compare with "at least", and give the records of
+their bookmark, or all of a file that has grown, again in each run. Nor that it gives the same for one STATE; ACTIVATE_VERSION and other messages, which are passed
 over.
 """
 
@@ -83,9 +84,9 @@ class SingerSource(SourceConnector):
                 json.loads(offset["state"])
         return True
 
-    def exactly_once_support(self, config: Mapping[str, Any]) -> bool:
-        """Say yes: a tap that is started with a STATE gives what comes after it."""
-        return True
+    def exactly_once_support(self, config: Mapping[str, Any]) -> bool | None:
+        """Say that it is not known: it depends on the tap, which may give the records of its STATE again."""
+        return None
 
 
 class SingerSourceTask(SourceTask):
