@@ -9,8 +9,8 @@ with an error fails it. Records behind the last STATE of a run belong to nothing
 them again in each run. Only programs that the worker's file names in ``semel.programs.allowed`` are run.
 
 Not promised: that a tap gives only what comes after its STATE. Many compare with "at least", and give the records of
-their bookmark, or all of a file that has grown, again in each run. Nor that it gives the same for one STATE; ACTIVATE_VERSION and other messages, which are passed
-over.
+their bookmark, or all of a file that has grown, again in each run. Nor that it gives the same for one STATE. Other
+messages, such as ACTIVATE_VERSION, are passed over.
 """
 
 from __future__ import annotations
