@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from bench import (
+    connect,
     machine,
     micro_batches,
     mirror,
@@ -51,6 +52,7 @@ class Work(StrEnum):
     STREAMS = "streams"
     LATENCY = "streams-latency"
     MIRROR = "mirror"
+    CONNECT = "connect"
 
 
 def main(
@@ -60,6 +62,12 @@ def main(
     mirror_records: Annotated[
         int, typer.Option(min=1_000, help="Records that each run of a mirror copies; a tenth in batches of one.")
     ] = 1_000_000,
+    connect_lines: Annotated[
+        int, typer.Option(min=1_000, help="Lines of a file that each run of Connect reads.")
+    ] = 2_000_000,
+    connect_transactions: Annotated[
+        int, typer.Option(min=10, help="Transactions of each run of Connect with two lines in each.")
+    ] = 500,
     rounds: Annotated[int, typer.Option(min=1, help="Counted rounds; one more is not counted.")] = _KEPT_ROUNDS,
     warm_up: Annotated[
         bool, typer.Option(help="Without the round that is not counted, the figures mean little.")
@@ -106,6 +114,7 @@ def main(
             Work.STREAMS: lambda: streams.measure(rig, streams_rows, numbers),
             Work.LATENCY: lambda: streams_latency.measure(rig, numbers),
             Work.MIRROR: lambda: mirror.measure(rig, mirror_records, numbers),
+            Work.CONNECT: lambda: connect.measure(rig, connect_lines, connect_transactions, numbers),
         }
         figures = [figure for work, measure in measures.items() if work in (only or list(Work)) for figure in measure()]
     facts["taken by the host"] = str(steal)
@@ -118,7 +127,7 @@ def main(
     document = document or _DOCUMENT
     size = {
         "rows": f"{sink_rows:,} a run of a sink, {source_rows:,} of a source, {streams_rows:,} of streams,"
-        f" {mirror_records:,} of a mirror",
+        f" {mirror_records:,} of a mirror, {connect_lines:,} lines of Connect",
         "a row": f"a value of {rows.SIZE} bytes, and one of {rows.KEYS:,} keys where it has one; {PARTITIONS}"
         " partitions",
         "pairs": f"{rounds}, after one that is not counted" if warm_up else f"{rounds}",

@@ -17,7 +17,8 @@ far it got, in one Kafka transaction.
 ``herder``            what can be done with connectors: it decides and writes it down
 ``lifecycle``         what runs, made equal to what is stored; ``fencing`` comes before a new generation
 ``signatures``        requests between workers
-``rest``              Kafka Connect's REST interface
+``rest``              Kafka Connect's REST interface, and the page for browsers, whose files are in ``web``
+``throughput``        how many records the tasks read, for the page
 ``stores``            its three topics, in its own formats
 ``tasks``             the side on the executor: from a poll to a transaction
 ``converters``        values to bytes

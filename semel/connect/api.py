@@ -53,7 +53,8 @@ REQUIRED: Any = object()
 class Setting:
     """One setting of a connector. ``kind`` is str, int, float, bool, or list: texts separated by commas.
 
-    A ``secret`` one is shown nowhere. ``one_of`` are the texts that it may be, in capitals or not.
+    A ``secret`` one is shown nowhere. ``one_of`` are the texts that it may be, in capitals or not. A ``program`` is run
+    where the task is, and must be one that the worker's file names in ``semel.programs.allowed``.
     """
 
     kind: type
@@ -62,6 +63,7 @@ class Setting:
     documentation: str = ""
     secret: bool = False
     one_of: tuple[str, ...] = ()
+    program: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ _OWN = frozenset(
     value.converter exactly.once.source.support offset.flush.interval.ms task.shutdown.graceful.timeout.ms
     topic.creation.enable connector.client.config.override.policy config.storage.topic
     config.storage.replication.factor status.storage.topic status.storage.partitions status.storage.replication.factor
-    listeners rest.advertised.host.name rest.advertised.port rest.advertised.listener
+    listeners rest.advertised.host.name rest.advertised.port rest.advertised.listener semel.programs.allowed
     access.control.allow.origin""".split()
 )
 _CONVERTERS = ("key.converter.", "value.converter.")
@@ -124,6 +124,8 @@ class WorkerConfig:
     listeners: tuple[Listener, ...]
     advertised: str
     origins: tuple[str, ...]
+    #: Programs that connectors may run, as they name them.
+    programs: tuple[str, ...]
     #: What variables in a connector's properties stand for.
     providers: Providers
 
@@ -175,7 +177,8 @@ class WorkerConfig:
             listeners=listeners,
             advertised=_advertised(own, listeners),
             providers=providers,
-            origins=tuple(filter(None, map(str.strip, own.get("access.control.allow.origin", "").split(",")))),
+            origins=_listed(own, "access.control.allow.origin"),
+            programs=_listed(own, "semel.programs.allowed"),
         )
         for setting in ("key.converter", "value.converter"):
             converter(own[setting], setting, converter_options(converters, setting))
@@ -194,6 +197,10 @@ class WorkerConfig:
 def converter_options(given: Mapping[str, str], setting: str) -> dict[str, str]:
     """What is said to the converter of ``key.converter`` or ``value.converter``."""
     return {name.removeprefix(f"{setting}."): value for name, value in given.items() if name.startswith(f"{setting}.")}
+
+
+def _listed(own: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, own.get(name, "").split(","))))
 
 
 def _listeners(own: Mapping[str, str]) -> tuple[Listener, ...]:

@@ -211,6 +211,8 @@ class Examination:
             return None
         if setting.at_least is not None and value < setting.at_least:
             self._add(name, f"{wrong} Value must be at least {setting.at_least}.")
+        if setting.program and text not in self.worker.programs:
+            self._add(name, f"{wrong} The worker's file does not name it in semel.programs.allowed.", tag="PROGRAM")
         if setting.one_of and text.lower() not in map(str.lower, setting.one_of):
             self._add(name, f"{wrong} String must be one of (case insensitive): {', '.join(setting.one_of)}.")
         return value

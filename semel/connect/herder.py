@@ -28,6 +28,7 @@ from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.offset_format import canonical
 from semel.connect.stores.own_offsets import Committed, Offsets, OwnOffsets, ensure_offsets_topic, opened_offsets
 from semel.connect.stores.statuses import StatusStore, TaskState
+from semel.connect.throughput import Throughput
 from semel.errors import ConfigError, Retriable, SemelError
 from semel.steps import HerderStep, reached
 from semel.transaction.producer import Producer
@@ -53,6 +54,7 @@ class Herder:
     ) -> None:
         self._client, self.config, self._store = client, config, store
         self.statuses, self._lifecycle = statuses, lifecycle
+        self.throughput = Throughput()
 
     # ---- asking
 
@@ -86,6 +88,10 @@ class Herder:
         if found is None:
             raise _unknown(f"No status found for task {name}-{task}.")
         return {"id": task, **found.shown()}
+
+    def measured(self) -> dict[str, dict[int, dict[str, float]]]:
+        """The records of each task, and a second, by connector and task."""
+        return self.throughput.shown(self._store.now.connectors)
 
     def examine(self, properties: Mapping[str, str]) -> Examination:
         """Look at a connector's properties, and change nothing."""

@@ -26,6 +26,7 @@ _CONNECTORS = {
         "semel.connect.connectors.sql.SqlSource",
     ),
     "FilesSource": "semel.connect.connectors.files.FilesSource",
+    "SingerSource": "semel.connect.connectors.singer.SingerSource",
     "DatagenSource": "semel.connect.connectors.datagen.DatagenSource",
 }
 _CONVERTERS = {

@@ -61,6 +61,7 @@ class Term:
 
         def heard(name: str, message: Mapping[str, Any]) -> None:
             self._lifecycle.heard(name, message)
+            self.herder.throughput.heard(name, message)
             on_message(name, message)
 
         supervisor = Supervisor(launcher, on_change=changed, on_message=heard, on_ask=self._lifecycle.asked)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from semel.records.timestamps import milliseconds
 from semel.records.varint import Ints, longest_size, sizes, zigzag
 from semel.records.varint import pack as pack_varints
 
-__all__ = ["Batch", "encode"]
+__all__ = ["Batch", "check_rows", "encode"]
 
 #: Uncompressed bytes that are put together in one go: small enough for 32-bit offsets and the processor's caches, large
 #: enough to be worth it.
@@ -58,6 +59,11 @@ class _Limits:
     record: int
     codec: Codec
     where: str
+
+    @property
+    def rows(self) -> int:
+        """How much the records of a batch may take."""
+        return min(self.batch, self.record) - HEADER_SIZE
 
     def refuse_record(self, row: int, size: int) -> ConfigError:
         """The error for a row that is too large before compression."""
@@ -141,11 +147,10 @@ def encode(
     """
     if not rows.num_rows:
         return []
-    limits = _Limits(max_bytes, _LARGEST_BATCH if max_record is None else min(max_record, _LARGEST_BATCH), codec, where)
-    limit = min(limits.batch, limits.record) - HEADER_SIZE
-    columns = _columns(rows, limit, int(time.time() * 1000) if now_ms is None else now_ms)
+    limits = _limits(max_bytes, max_record, codec, where)
+    columns = _columns(rows, limits.rows, int(time.time() * 1000) if now_ms is None else now_ms)
     bounds = _bounds(columns)
-    cuts = _cuts(columns, bounds, limit, limits)
+    cuts = _cuts(columns, bounds, limits)
     batches: list[Batch] = []
     sequence, row = base_sequence, 0
     for group in _groups(cuts, bounds):
@@ -175,6 +180,24 @@ def encode(
             if sequence >= 0:
                 sequence = (sequence + body.count) % SEQUENCES
     return batches
+
+
+def check_rows(rows: Any, *, codec: Codec, max_bytes: int, max_record: int, where: str = "") -> None:
+    """Raise what :func:`encode` would raise. Bytes are made only of rows that may be too large by themselves."""
+    if not rows.num_rows:
+        return
+    limits = _limits(max_bytes, max_record, codec, where)
+    columns = _columns(rows, limits.rows, 0)
+    bounds = _bounds(columns)
+    for first, behind in pairwise(_cuts(columns, bounds, limits)):
+        if bounds[behind] - bounds[first] > limits.rows:  # a row alone, which may fit once it is compressed
+            (body,) = _bodies(columns, np.array([first, behind], np.int64), codec)
+            if HEADER_SIZE + len(body.data) > max_bytes:
+                raise limits.refuse_batch(first, HEADER_SIZE + len(body.data))
+
+
+def _limits(max_bytes: int, max_record: int | None, codec: Codec, where: str) -> _Limits:
+    return _Limits(max_bytes, _LARGEST_BATCH if max_record is None else min(max_record, _LARGEST_BATCH), codec, where)
 
 
 def _columns(rows: Any, limit: int, now_ms: int) -> _RowColumns:
@@ -214,12 +237,12 @@ def _fixed_sizes(rows: _RowColumns) -> Ints:
     return size
 
 
-def _cuts(rows: _RowColumns, bounds: Ints, limit: int, limits: _Limits) -> list[int]:
+def _cuts(rows: _RowColumns, bounds: Ints, limits: _Limits) -> list[int]:
     """Where batches begin, and the end: as many rows in each as surely fit."""
     cuts = [0]
     while cuts[-1] < len(bounds) - 1:
         row = cuts[-1]
-        behind = int(np.searchsorted(bounds, bounds[row] + limit, side="right")) - 1
+        behind = int(np.searchsorted(bounds, bounds[row] + limits.rows, side="right")) - 1
         if behind <= row:
             _check_alone(rows, row, limits)
             behind = row + 1

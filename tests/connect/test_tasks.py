@@ -198,6 +198,19 @@ def test_json_transformations_and_dead_letters(place: Place) -> None:
     assert sorted(place.values()) == ["one", "three", "two"]
 
 
+def test_what_is_too_large_is_left_out_and_not_its_task(place: Place) -> None:
+    small = topics.create(place.servers, f"{place.topic}-small", max_message_bytes="1000")
+    dead = topics.create(place.servers, f"{place.topic}-too-large")
+    place.file.write_text(f"one\n{'x' * 2_000}\nthree\n")
+    config = place.lines(**{"errors.tolerance": "all", "errors.deadletterqueue.topic.name": dead})
+    config |= {"topic": small, "errors.deadletterqueue.context.headers.enable": "true"}
+    with place.running(config):
+        wait_for(lambda: arrived(place.servers, small) >= 2, "those that fit", 60)
+        (letter,) = read(place.servers, [dead], {"value": "value"})["value"].to_pylist()
+    assert str(letter) == "x" * 2_000
+    assert read(place.servers, [small], {"value": "value"})["value"].to_pylist() == ["one", "three"]
+
+
 def test_topics_that_will_not_do(place: Place) -> None:
     topics.create(place.servers, place.configs, 2, cleanup_policy="compact")
     more = {name.replace("_", "."): value for name, value in place.stored.items()}

@@ -61,6 +61,18 @@ def test_the_bench_measures_and_keeps_it(tmp_path: Path) -> None:
     assert document.with_suffix(".png").exists()
 
 
+@pytest.mark.exhaustive  # it starts Kafka's own Connect twice
+def test_connect_is_measured_beside_kafkas_own() -> None:
+    small = ["--connect-lines", "20000", "--connect-transactions", "20", "--rounds", "1", "--no-warm-up"]
+    command = [sys.executable, "-m", "bench", *small, "--only=connect"]
+    done = subprocess.run(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    for work in ("connect, lines, interval 1 s", "connect, transactions of 2 lines"):
+        assert done.stdout.count(f"{work} ") >= 2
+
+
 def test_a_driver_is_killed_and_the_way_to_its_next_commit_is_split(
     kafka: Sandbox, spark: SparkSession, tmp_path: Path
 ) -> None:

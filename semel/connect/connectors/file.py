@@ -177,17 +177,30 @@ def split_lines(data: bytes) -> tuple[Any, _Ints]:
     A ``\\r`` at the very end is not taken for an end yet: a ``\\n`` may follow.
     """
     raw = np.frombuffer(data, np.uint8)
+    if b"\r" in data:
+        return _split_all(raw)
+    ends = np.flatnonzero(raw == _NEWLINE)
+    if not len(ends):
+        return joined([], pa.binary()), np.zeros(0, np.int64)
+    starts = ends - np.arange(len(ends))  # of the next line, once the newlines are gone
+    return _lines(starts, data[: ends[-1]].replace(b"\n", b"")), ends + 1
+
+
+def _split_all(raw: NDArray[np.uint8]) -> tuple[Any, _Ints]:
+    """The same for lines that end in any of the three ways."""
     newline = raw == _NEWLINE
     returned = np.flatnonzero(raw == _RETURN)
-    ends = np.flatnonzero(newline)
-    if len(returned):
-        following = returned[returned + 1 < len(raw)]
-        ends = np.union1d(ends, following[~newline[following + 1]])
+    following = returned[returned + 1 < len(raw)]
+    ends = np.union1d(np.flatnonzero(newline), following[~newline[following + 1]])
     if not len(ends):
         return joined([], pa.binary()), np.zeros(0, np.int64)
     whole = raw[: ends[-1] + 1]
     kept = (whole != _NEWLINE) & (whole != _RETURN)
-    offsets = np.zeros(len(ends) + 1, np.int32)
-    offsets[1:] = np.cumsum(kept, dtype=np.int32)[ends]
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(whole[kept])]
-    return pa.Array.from_buffers(pa.binary(), len(ends), buffers), (ends + 1).astype(np.int64)
+    return _lines(np.cumsum(kept, dtype=np.int32)[ends], whole[kept]), (ends + 1).astype(np.int64)
+
+
+def _lines(starts: NDArray[Any], data: bytes | NDArray[np.uint8]) -> Any:
+    """A binary array of values that lie one behind the other; ``starts`` are of the next one after each."""
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    offsets[1:] = starts
+    return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -9,6 +9,7 @@
 ``internal``    what workers ask of each other, signed
 ``offsets``     ``/connectors/{name}/offsets``
 ``plugins``     ``/connector-plugins``: classes, their settings, validation
-``about``       ``/``, ``/health``, ``/admin/loggers``
+``about``       ``/``, ``/health``, ``/admin/loggers``; ``/semel/tasks``, which Kafka Connect has not
+``web``         the page for browsers
 ==============  ======================================================================================================
 """

@@ -1,4 +1,4 @@
-"""``/``, ``/health`` and ``/admin/loggers``."""
+"""``/``, ``/health``, ``/admin/loggers``, and ``/semel/tasks``, which is semel's own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from semel._version import __version__
 from semel.connect.rest.calls import Answer, Call, endpoint
+from semel.connect.rest.web import page_or
 from semel.errors import ConfigError
 
 __all__ = ["ROUTES"]
@@ -32,6 +33,10 @@ def _root(call: Call) -> Answer:
 def _health(call: Call) -> Answer:
     text = "Worker has completed startup and is ready to handle requests."
     return Answer(body={"status": "healthy", "message": text})
+
+
+def _measured(call: Call) -> Answer:
+    return Answer(body=call.herder.measured())
 
 
 def _shown(name: str) -> dict[str, Any]:
@@ -70,7 +75,8 @@ def _put_logger(call: Call) -> Answer:
 
 
 ROUTES = [
-    Route("/", endpoint(_root, everywhere=True), methods=["GET"]),
+    Route("/", page_or(endpoint(_root, everywhere=True)), methods=["GET"]),
+    Route("/semel/tasks", endpoint(_measured), methods=["GET"]),
     Route("/health", endpoint(_health, everywhere=True), methods=["GET"]),
     Route("/admin/loggers", endpoint(_loggers, everywhere=True), methods=["GET"]),
     Route("/admin/loggers/{logger}", endpoint(_logger, everywhere=True), methods=["GET"]),

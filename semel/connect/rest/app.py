@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from semel.connect.config import WorkerConfig
-from semel.connect.rest import about, connectors, internal, offsets, plugins
+from semel.connect.rest import about, connectors, internal, offsets, plugins, web
 from semel.connect.rest.calls import Answering, failed
 
 __all__ = ["make_app"]
@@ -50,7 +50,14 @@ def make_app(config: WorkerConfig, worker: Answering) -> Starlette:
             Middleware(CORSMiddleware, allow_origins=list(config.origins), allow_methods=["*"], allow_headers=["*"])
         )
     app = Starlette(
-        routes=[*about.ROUTES, *connectors.ROUTES, *internal.ROUTES, *offsets.ROUTES, *plugins.ROUTES],
+        routes=[
+            *about.ROUTES,
+            *connectors.ROUTES,
+            *internal.ROUTES,
+            *offsets.ROUTES,
+            *plugins.ROUTES,
+            *web.ROUTES,
+        ],
         middleware=middleware,
         exception_handlers={HTTPException: _refused},
     )

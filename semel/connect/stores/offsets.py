@@ -92,11 +92,20 @@ class OffsetStore:
         """The records that keep these offsets, each in its partition of the topic."""
         keys, values = [], []
         for name, (partition, offset) in offsets.items():
-            key, _ = self._found.get(name) or (encode_key(self._connector, partition), None)
+            key = self._key(name, partition)
             self._found[name] = key, offset
             keys.append(key)
             values.append(encode_value(self._connector, offset))
         return record_table(keys, values, [self._place(key) for key in keys])
+
+    def places(self, offsets: Mapping[str, tuple[Partition, Offset]]) -> list[int]:
+        """The partitions of the topic in which these offsets are kept."""
+        return sorted({self._place(self._key(name, partition)) for name, (partition, _) in offsets.items()})
+
+    def _key(self, name: str, partition: Partition) -> bytes:
+        """The bytes of a key, as they were spelt first."""
+        found = self._found.get(name)
+        return found[0] if found is not None else encode_key(self._connector, partition)
 
     def _claim(self, partitions: Collection[int]) -> dict[int, int]:
         """Write a claim to each of these partitions: the offset of each."""

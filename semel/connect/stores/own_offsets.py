@@ -51,6 +51,9 @@ class Offsets(Protocol):
     def rows(self, offsets: Committed) -> pa.Table:
         """The records that keep these offsets."""
 
+    def places(self, offsets: Committed) -> list[int]:
+        """The partitions of the topic in which these offsets are kept."""
+
     def append(self, rows: pa.Table) -> None:
         """Write such records in no transaction."""
 
@@ -86,6 +89,10 @@ class OwnOffsets:
     def rows(self, offsets: Committed) -> pa.Table:
         """The records that keep these offsets in the own topic."""
         return self._own.rows(offsets)
+
+    def places(self, offsets: Committed) -> list[int]:
+        """The partitions of the own topic in which these offsets are kept."""
+        return self._own.places(offsets)
 
     def append(self, rows: pa.Table) -> None:
         """Write such records in no transaction."""

@@ -1,12 +1,13 @@
 """Records that could not be converted, as text for the dead-letter topic. They are in the transaction of their poll.
 
-They have no bytes, since converting them failed: key and value are written as Python shows them. The headers are those
-of Kafka Connect's own dead letters.
+Key and value are written as Python shows them: most have no bytes, since converting them failed. The headers are those
+of Kafka Connect's own dead letters. One that is too large for that topic too has its headers alone, whether they were
+asked for or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,25 +18,45 @@ from semel.records.record_headers import HEADERS
 
 __all__ = ["dead_letters"]
 
+Refusal = Callable[[pa.Table], ConfigError | None]
 
-def dead_letters(letters: Sequence[tuple[str, Any, ConfigError]], config: ConnectorConfig, task: int) -> pa.Table:
-    """A table of them."""
-    keys, values, headers = [], [], []
-    for topic, part, error in letters:
-        record = part[0] if isinstance(part, list) else None
-        row = {} if record is not None else part.to_pylist()[0]
-        keys.append(_shown(record.key if record is not None else row.get("key")))
-        values.append(_shown(record.value if record is not None else row.get("value")))
-        told = {
-            "__connect.errors.topic": topic,
-            "__connect.errors.connector.name": config.name,
-            "__connect.errors.task.id": str(task),
-            "__connect.errors.exception.class.name": f"{type(error).__name__}.{error.tag}",
-            "__connect.errors.exception.message": error.message,
-        }
-        headers.append([{"key": name, "value": value.encode(errors="replace")} for name, value in told.items()])
-    made = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
-    return made.append_column("headers", pa.array(headers, HEADERS)) if config.dead_letter_headers else made
+
+def dead_letters(
+    letters: Sequence[tuple[str, Any, ConfigError]],
+    config: ConnectorConfig,
+    task: int,
+    refusal: Refusal,
+) -> pa.Table:
+    """A table of them. ``refusal`` says why the dead-letter topic would not take rows."""
+    return pa.concat_tables(_letter(letter, config, task, refusal) for letter in letters)
+
+
+def _letter(
+    letter: tuple[str, Any, ConfigError],
+    config: ConnectorConfig,
+    task: int,
+    refusal: Refusal,
+) -> pa.Table:
+    topic, part, error = letter
+    record = part[0] if isinstance(part, list) else None
+    row = {} if record is not None else part.to_pylist()[0]
+    key = _shown(record.key if record is not None else row.get("key"))
+    value = _shown(record.value if record is not None else row.get("value"))
+    told = {
+        "__connect.errors.topic": topic,
+        "__connect.errors.connector.name": config.name,
+        "__connect.errors.task.id": str(task),
+        "__connect.errors.exception.class.name": f"{type(error).__name__}.{error.tag}",
+        "__connect.errors.exception.message": error.message,
+    }
+    headers = [{"key": name, "value": value.encode(errors="replace")} for name, value in told.items()]
+    made = _table(key, value, headers if config.dead_letter_headers else [])
+    return made if refusal(made) is None else _table(None, None, headers)
+
+
+def _table(key: bytes | None, value: bytes | None, headers: list[dict[str, Any]]) -> pa.Table:
+    columns = {"key": pa.array([key], pa.binary()), "value": pa.array([value], pa.binary())}
+    return pa.table({**columns, "headers": pa.array([headers], HEADERS)})
 
 
 def _shown(value: Any) -> bytes | None:

@@ -136,7 +136,7 @@ class _Loop:
             return
         reached(ConnectStep.POLLED, f"{self._config.name}-{self._number}")
         for part, kept in self._boundary.divided(polled):
-            rows = rows_of(part, self._config, self._number)
+            rows = rows_of(part, self._config, self._number, self._writer.refusal)
             if rows is not None:
                 self._boundary.write(rows, part)
                 self._records += rows.count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Mapping
@@ -15,12 +16,17 @@ from semel.connect.stores.own_offsets import Offsets
 from semel.connect.tasks.rows import Rows
 from semel.connect.topic_creation import TopicCreation
 from semel.errors import ConfigError
+from semel.records.codecs import Codec
+from semel.records.encode import check_rows
 from semel.transaction.output_topics import describe_output_topics
 from semel.transaction.routing import targets, with_partitions
 from semel.transaction.ticket import TicketTopic
 from semel.wire.client import Client
 
 __all__ = ["Outputs", "Part", "offset_part"]
+
+#: For how long what was asked of topics is sure enough to leave a record out, in seconds.
+_RECENT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,7 @@ class Outputs:
         self._client, self._store, self._creation = client, store, creation
         self.topics: dict[str, TicketTopic] = {}
         self._described = 0.0
+        self._codec = Codec.parse(client.config.compression_type)
         # records without a key go to one partition for each poll, and to the next one with the next poll
         self._sticky = random.randrange(1 << 16)
 
@@ -63,6 +70,24 @@ class Outputs:
             Part(topic, pa.concat_tables(some, promote_options="default"), sorted(indexes[topic]))
             for topic, some in tables.items()
         ]
+
+    def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
+        """Why this topic would not take one of the rows, such as one that is too large; None where it takes them."""
+        self._describe({topic})
+        found = self._refusal(topic, table)
+        if found is not None and time.monotonic() - self._described > _RECENT_S:
+            self._described = -math.inf  # its limit may have been raised
+            self._describe({topic})
+            found = self._refusal(topic, table)
+        return found
+
+    def _refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
+        largest, record = self.topics[topic].max_bytes, self._client.config.max_request_size
+        try:
+            check_rows(table, codec=self._codec, max_bytes=largest, max_record=record, where=topic)
+        except ConfigError as error:
+            return error
+        return None
 
     def _describe(self, names: set[str]) -> None:
         if self._store.topic in names:

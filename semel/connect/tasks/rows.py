@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -21,6 +22,8 @@ __all__ = ["Rows", "rows_of"]
 
 log = logging.getLogger("semel.connect")
 
+#: Asked of a topic and rows for it: why it would not take one of them, or None.
+Refusal = Callable[[str, pa.Table], ConfigError | None]
 #: How many of the records that one poll leaves out are logged.
 _LOGGED = 10
 
@@ -42,8 +45,13 @@ class Rows:
         return sum(table.num_rows for _, table in self.tables)
 
 
-def rows_of(polled: object, config: ConnectorConfig, task: int) -> Rows | None:
+def rows_of(
+    polled: object, config: ConnectorConfig, task: int, refusal: Refusal = lambda _topic, _table: None
+) -> Rows | None:
     """Transform and convert what ``poll`` returned; None where there is nothing.
+
+    ``refusal`` says why a topic would not take converted rows. It is asked only where records may be left out; else the
+    write raises that.
 
     Raises :class:`ConfigError` for what is neither a batch nor records, and for what cannot be transformed or converted
     unless that is tolerated.
@@ -56,7 +64,7 @@ def rows_of(polled: object, config: ConnectorConfig, task: int) -> Rows | None:
         offsets = _offsets(config, polled)
         if config.tolerate_errors:  # of one that Arrow cannot hold, only that one is left out
             parts = [(topic, list(records)) for topic, records in groupby(polled, lambda record: record.topic)]
-            return _tolerant(parts, offsets, config, task)
+            return _tolerant(parts, offsets, _Tolerant(config, task, refusal))
         tables = [(topic, _table(list(records))) for topic, records in groupby(polled, lambda record: record.topic)]
     else:
         raise ConfigError(
@@ -67,7 +75,7 @@ def rows_of(polled: object, config: ConnectorConfig, task: int) -> Rows | None:
     for topic, table in tables:
         _check(topic, table, config, task)
     if config.tolerate_errors:
-        return _tolerant(tables, offsets, config, task)
+        return _tolerant(tables, offsets, _Tolerant(config, task, refusal))
     made = [one for topic, table in tables for one in _made(topic, table, config)]
     # what a transformation left out counts as read
     return Rows(made, offsets) if made or any(table.num_rows for _, table in tables) else None
@@ -89,47 +97,57 @@ def _made(topic: str, table: pa.Table, config: ConnectorConfig) -> list[tuple[st
     return [(there, _bytes(rows, config)) for there, rows in config.chain.apply(topic, table)]
 
 
+class _Tolerant:
+    """The rows of one poll, with what cannot be written left out."""
+
+    def __init__(self, config: ConnectorConfig, task: int, refusal: Refusal) -> None:
+        self.config, self.task, self._refusal = config, task, refusal
+        self.made: list[tuple[str, pa.Table]] = []
+        self.letters: list[tuple[str, Any, ConfigError]] = []
+
+    def take(self, topic: str, part: Any) -> None:
+        """Convert a part; where that fails, its halves, so that of many only the bad ones are looked at one by one."""
+        try:
+            table = _table(part) if isinstance(part, list) else part
+            _check(topic, table, self.config, self.task)
+            made = _made(topic, table, self.config)
+        except ConfigError as error:
+            refused: ConfigError | None = error
+        else:
+            refused = next((one for one in (self._refusal(there, rows) for there, rows in made) if one), None)
+        if refused is None:
+            self.made += made
+        elif len(part) <= 1:
+            self.letters.append((topic, part, refused))
+        else:
+            middle = len(part) // 2
+            halves = (part[:middle], part[middle:]) if isinstance(part, list) else (part[:middle], part.slice(middle))
+            for half in halves:
+                self.take(topic, half)
+
+    def written_down(self) -> None:
+        """Log what was left out, and put it into the dead-letter topic if there is one."""
+        config, task = self.config, self.task
+        if self.letters and config.log_errors:
+            for topic, _, error in self.letters[:_LOGGED]:
+                log.error("task %s-%s left out a record%s: %s", config.name, task, _where(topic, config), error)
+        if self.letters and config.dead_letters:
+            letters = dead_letters(self.letters, config, task, partial(self._refusal, config.dead_letters))
+            self.made.append((config.dead_letters, letters))
+
+
 def _tolerant(
-    parts: Sequence[tuple[str, Any]], offsets: dict[str, tuple[Partition, Offset]], config: ConnectorConfig, task: int
+    parts: Sequence[tuple[str, Any]], offsets: dict[str, tuple[Partition, Offset]], tolerant: _Tolerant
 ) -> Rows | None:
-    """The same, with what cannot be converted left out, and put into the dead-letter topic if there is one."""
-    made: list[tuple[str, pa.Table]] = []
-    letters: list[tuple[str, Any, ConfigError]] = []
     for topic, part in parts:
-        _halved(topic, part, config, task, made, letters)
-    if letters and config.log_errors:
-        for topic, _, error in letters[:_LOGGED]:
-            log.error("task %s-%s left out a record%s: %s", config.name, task, _where(topic, config), error)
-    if letters and config.dead_letters:
-        made.append((config.dead_letters, dead_letters(letters, config, task)))
+        tolerant.take(topic, part)
+    tolerant.written_down()
+    made, letters = tolerant.made, tolerant.letters
     return Rows(made, offsets, len(letters)) if made or letters or any(len(part) for _, part in parts) else None
 
 
 def _where(topic: str, config: ConnectorConfig) -> str:
     return f" for {topic}" if config.log_messages else ""
-
-
-def _halved(
-    topic: str,
-    part: Any,
-    config: ConnectorConfig,
-    task: int,
-    made: list[tuple[str, pa.Table]],
-    letters: list[tuple[str, Any, ConfigError]],
-) -> None:
-    """Convert a part; where that fails, its halves, so that of many only the bad ones are looked at one by one."""
-    try:
-        table = _table(part) if isinstance(part, list) else part
-        _check(topic, table, config, task)
-        made += _made(topic, table, config)
-    except ConfigError as error:
-        if len(part) <= 1:
-            letters.append((topic, part, error))
-            return
-        middle = len(part) // 2
-        halves = (part[:middle], part[middle:]) if isinstance(part, list) else (part[:middle], part.slice(middle))
-        for half in halves:
-            _halved(topic, half, config, task, made, letters)
 
 
 def _offsets(config: ConnectorConfig, parts: Sequence[Any]) -> dict[str, tuple[Partition, Offset]]:

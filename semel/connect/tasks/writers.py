@@ -16,6 +16,7 @@ from semel.connect.stores.own_offsets import Offsets
 from semel.connect.tasks.outputs import Outputs, Part, offset_part
 from semel.connect.tasks.rows import Rows
 from semel.connect.topic_creation import TopicCreation
+from semel.errors import ConfigError
 from semel.records.arrays import array, numbers
 from semel.steps import ConnectStep, reached
 from semel.transaction.output_topics import non_transactional_tickets
@@ -33,6 +34,9 @@ class Writer(Protocol):
 
     def start(self) -> None:
         """Stop every predecessor from writing, where that can be done."""
+
+    def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
+        """Why one of these rows cannot be written, before anything is; None where all can."""
 
     def write(self, rows: Rows) -> None:
         """Write records, and keep their offsets."""
@@ -70,14 +74,18 @@ class ExactlyOnce:
         """Take the id over: who had it is fenced, and what it left open is aborted."""
         self._producer.take_over({self._store.topic})
 
+    def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
+        """Why the topic would not take one of these rows."""
+        return self._outputs.refusal(topic, table)
+
     def write(self, rows: Rows) -> None:
         """Write, and do not wait. Raises what a transaction raises; the task starts again after that."""
-        parts = self._outputs.place(rows)
+        parts, places = self._outputs.place(rows), self._store.places(rows.offsets)
         if parts:
             if self._open is None:
                 self._open = _Open(self._client, self._producer.transaction())
             with self._aborting():
-                self._open.write(parts, self._outputs.topics)
+                self._open.write(parts, self._outputs.topics, soon=[(self._store.topic, places)])
         self._due.update(rows.offsets)
 
     def commit(self) -> None:
@@ -130,9 +138,18 @@ class _Open:
         self._client, self.transaction = client, transaction
         self._writers: list[tuple[str, NDArray[np.int64], Participant]] = []
 
-    def write(self, parts: Sequence[Part], topics: Mapping[str, TicketTopic]) -> None:
-        """Write rows. Partitions that it has not seen yet are added, in one request for all."""
-        new = [(part.topic, sorted(set(part.indexes) - self._seen(part.topic))) for part in parts]
+    def write(
+        self,
+        parts: Sequence[Part],
+        topics: Mapping[str, TicketTopic],
+        *,
+        soon: Sequence[tuple[str, Sequence[int]]] = (),
+    ) -> None:
+        """Write rows. Partitions that it has not seen yet are added, in one request for all, and those that will be
+        written ``soon``: a small transaction is then a request shorter.
+        """
+        wanted = [*((part.topic, part.indexes) for part in parts), *soon]
+        new = [(topic, sorted(set(indexes) - self._seen(topic))) for topic, indexes in wanted]
         shares = [[(topic, index) for index in indexes] for topic, indexes in new if indexes]
         if shares:
             for share, ticket in zip(shares, self.transaction.tickets(shares, topics=topics), strict=True):
@@ -170,6 +187,10 @@ class AtLeastOnce:
 
     def start(self) -> None:
         """Nobody can be stopped without a transactional id."""
+
+    def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
+        """Why the topic would not take one of these rows."""
+        return self._outputs.refusal(topic, table)
 
     def write(self, rows: Rows) -> None:
         """Write the records; they are acknowledged, and visible, when it returns."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,9 @@ class KafkaConnect:
 
 
 @contextmanager
-def kafka_connect(worker: Mapping[str, str], folder: Path) -> Iterator[KafkaConnect]:
+def kafka_connect(
+    worker: Mapping[str, str], folder: Path, *, jvm: Sequence[str] = ("-XX:TieredStopAtLevel=1",)
+) -> Iterator[KafkaConnect]:
     """Run it with these properties, and with topics of its own for connectors and states."""
     folder.mkdir()
     ports = Ports(1)
@@ -73,7 +75,7 @@ def kafka_connect(worker: Mapping[str, str], folder: Path) -> Iterator[KafkaConn
     properties.write_text("".join(f"{name}={value}\n" for name, value in {**worker, **more}.items()))
     argv = [
         str(find_java()),
-        "-XX:TieredStopAtLevel=1",
+        *jvm,
         "-cp",
         os.pathsep.join(map(str, _jars())),
         "org.apache.kafka.connect.cli.ConnectDistributed",

@@ -183,6 +183,27 @@ def test_what_cannot_be_converted_stops_the_task_or_is_left_out() -> None:
     assert rows.offsets == {'{"p": 1}': ({"p": 1}, {"n": 3})}
 
 
+def _at_most_ten_bytes(topic: str, table: Any) -> ConfigError | None:
+    longest = max((len(value) for value in table["value"].to_pylist() if value is not None), default=0)
+    return ConfigError(f"{topic} takes no {longest} bytes", tag="RECORD_TOO_LARGE") if longest > 10 else None
+
+
+def test_what_its_topic_would_not_take_is_left_out() -> None:
+    records = [_record("fine", 0), _record("x" * 11, 1), _record("also fine", 2)]
+    plain = {"value.converter": "StringConverter", "transforms": "", "errors_tolerance": "all"}
+    skipped = rows_of(records, config(**plain), 0, _at_most_ten_bytes)
+    assert skipped is not None
+    assert (skipped.left_out, [topic for topic, _ in skipped.tables]) == (1, ["t", "t"])
+    rows = rows_of(records, config(**plain, errors_deadletterqueue_topic_name="dead"), 0, _at_most_ten_bytes)
+    assert rows is not None
+    ((_, dead),) = [one for one in rows.tables if one[0] == "dead"]
+    # the letter is too large for that topic too: its headers alone say what it was
+    assert dead["value"].to_pylist() == [None]
+    headers = {one["key"]: one["value"] for one in dead["headers"].to_pylist()[0]}
+    assert headers["__connect.errors.exception.class.name"] == b"ConfigError.RECORD_TOO_LARGE"
+    assert list(rows.offsets.values()) == [({"p": 1}, {"n": 2})]
+
+
 def test_offsets_of_what_a_filter_left_out_count() -> None:
     made = config(
         {"type": "Filter", "predicate": "p"},

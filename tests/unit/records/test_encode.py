@@ -9,6 +9,7 @@ import pytest
 
 from semel.errors import ConfigError
 from semel.records import HEADER_SIZE, Batch, Codec, encode, scan
+from semel.records.encode import check_rows
 from semel.records.varint import longest_size
 from tests.unit.records.peer import HEADERS, Row, appended, read
 
@@ -199,6 +200,21 @@ def test_which_limit_refuses_a_row() -> None:
     with pytest.raises(ConfigError, match=r"row 1 takes 50\d\d bytes as a record batch, and max\.message\.bytes"):
         encode(source, max_bytes=4_000, max_record=20_000)
     assert len(encode(source, codec=Codec.ZSTD, max_bytes=6_000, max_record=20_000)) == 2
+
+
+@pytest.mark.parametrize(
+    ("codec", "limits"), [(Codec.ZSTD, (8_000, 8_000)), (Codec.ZSTD, (4_000, 20_000)), (Codec.NONE, (4_000, 20_000))]
+)
+def test_rows_are_checked_as_they_are_encoded(codec: Codec, limits: tuple[int, int]) -> None:
+    chance = random.Random(1)
+    source = pa.table({"value": [b"x", chance.randbytes(5_000), b"x" * 9_000]})
+    with pytest.raises(ConfigError) as refused:
+        encode(source, codec=codec, max_bytes=limits[0], max_record=limits[1])
+    with pytest.raises(ConfigError) as checked:
+        check_rows(source, codec=codec, max_bytes=limits[0], max_record=limits[1])
+    assert checked.value.message == refused.value.message
+    check_rows(source, codec=Codec.ZSTD, max_bytes=6_000, max_record=20_000)
+    check_rows(source.slice(0, 0), codec=codec, max_bytes=1, max_record=1)
 
 
 def test_compression_that_enlarges_is_left_out() -> None:

@@ -1,0 +1,195 @@
+"""``SingerSource``: the records of a Singer tap, a program that writes SCHEMA, RECORD and STATE messages.
+
+A STATE says that all records before it were given. It is the boundary: a poll ends at one, its records and the STATE
+are committed together, and after a crash the tap is started with the last committed STATE. Offsets of Connect are flat,
+so it is kept as text: the source partition is ``{"tap": program}``, its offset ``{"state": JSON}``.
+
+A tap that ends is started again after ``poll.interval.ms``. One that was killed has its task start again; one that ends
+with an error fails it. Records behind the last STATE of a run belong to nothing and are refused: the tap would give
+them again in each run. Only programs that the worker's file names in ``semel.programs.allowed`` are run.
+
+Not promised: that a tap gives only what comes after its STATE. Many compare with "at least", and give the records of
+their bookmark, or all of a file that has grown, again in each run. Nor that it gives the same for one STATE. Other
+messages, such as ACTIVATE_VERSION, are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from semel.connect.api import Offset, Partition, Polled, Setting, SourceConnector, SourceRecord, SourceTask, TaskContext
+from semel.connect.connectors.singer_tap import Tap
+from semel.errors import ConfigError, Retriable
+
+__all__ = ["SingerSource", "SingerSourceTask"]
+
+#: How long a poll waits for a STATE.
+_POLL_S = 1.0
+_FORMATS = ("struct", "text")
+
+
+def _json_text(setting: str, text: str) -> str:
+    try:
+        json.loads(text or "{}")
+    except ValueError:
+        raise ConfigError(
+            f"{setting} is not JSON. Nothing was read. Correct it; its text is not repeated here.", tag="WRONG_VALUE"
+        ) from None
+    return text
+
+
+class SingerSource(SourceConnector):
+    """Runs one tap, in one task."""
+
+    config: ClassVar[Mapping[str, type | Setting]] = {
+        "tap": Setting(str, program=True, documentation="The program, as the worker's file allows it."),
+        "tap.config": Setting(str, default="", secret=True, documentation="What it reads by --config, as JSON."),
+        "tap.catalog": Setting(str, default="", documentation="What it reads by --catalog, as JSON."),
+        "topic.prefix": Setting(str, documentation="Before the name of each stream."),
+        "format": Setting(
+            str, default="struct", one_of=_FORMATS, documentation="A record as a structure, or as its JSON text."
+        ),
+        "poll.interval.ms": Setting(int, default=60_000, at_least=0, documentation="Between two runs of the tap."),
+        "batch.max.rows": Setting(
+            int, default=2_000, at_least=1, documentation="Records after which a STATE ends a poll."
+        ),
+        "state.max.rows": Setting(
+            int, default=500_000, at_least=1, documentation="Records without a STATE that are kept in memory."
+        ),
+    }
+
+    def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
+        """One; what the tap is told must be JSON."""
+        for setting in ("tap.config", "tap.catalog"):
+            _json_text(setting, config[setting])
+        return [config]
+
+    def task(self) -> SourceTask:
+        """Make its task."""
+        return SingerSourceTask()
+
+    def alter_offsets(self, config: Mapping[str, Any], offsets: Sequence[tuple[Partition, Offset]]) -> bool:
+        """Check that they are states of this tap."""
+        for partition, offset in offsets:
+            if dict(partition) != {"tap": config["tap"]}:
+                raise ValueError("Partition objects should contain the key 'tap' alone, with this connector's tap")
+            if offset is not None:
+                if offset.keys() != {"state"} or not isinstance(offset["state"], str):
+                    raise ValueError(
+                        "Offset objects should either be null or contain the key 'state', with JSON as text"
+                    )
+                json.loads(offset["state"])
+        return True
+
+    def exactly_once_support(self, config: Mapping[str, Any]) -> bool | None:
+        """Say that it is not known: it depends on the tap, which may give the records of its STATE again."""
+        return None
+
+
+class SingerSourceTask(SourceTask):
+    """Reads what the tap writes."""
+
+    def start(self, config: Mapping[str, Any], context: TaskContext) -> None:
+        """Start where the committed STATE says, with the first poll."""
+        self._config = config
+        self._partition = {"tap": config["tap"]}
+        self._state: str | None = (context.offset(self._partition) or {}).get("state")
+        self._tap: Tap | None = None
+        self._due = 0.0
+        self._keys: dict[str, list[str]] = {}
+        #: Records behind the last STATE, and in front of it: those are about to be given.
+        self._open: list[SourceRecord] = []
+        self._whole: list[SourceRecord] = []
+
+    def poll(self) -> Polled:
+        """Give the records up to a STATE, if there is one within a second."""
+        if self._tap is None:
+            if time.monotonic() < self._due:
+                return None
+            self._tap = Tap(self._config["tap"], self._config["tap.config"], self._config["tap.catalog"], self._state)
+        end = time.monotonic() + _POLL_S
+        while len(self._whole) < self._config["batch.max.rows"]:
+            line = self._tap.line(end - time.monotonic()) if time.monotonic() < end else None
+            if line is None:
+                if self._tap.ended and not self._whole:
+                    self._end(self._tap)
+                break
+            self._take(line)
+        given, self._whole = self._whole, []
+        offset = {"state": self._state}
+        return [
+            SourceRecord(one.topic, one.value, self._partition, offset, key=one.key, timestamp=one.timestamp)
+            for one in given
+        ]
+
+    def stop(self) -> None:
+        """End the tap."""
+        if self._tap is not None:
+            self._tap.close()
+            self._tap = None
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+            kind = message["type"]
+            if kind == "RECORD":
+                self._open.append(self._record(message))
+            elif kind == "STATE":
+                self._state = json.dumps(message["value"], separators=(",", ":"))
+                self._whole += self._open
+                self._open = []
+            elif kind == "SCHEMA":
+                self._keys[message["stream"]] = list(message.get("key_properties") or ())
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"tap {self._config['tap']} wrote a line that is no message of Singer ({type(error).__name__}). Its"
+                " records behind the last STATE are not written. Does it print something else to its output?",
+                tag="TAP_MESSAGE",
+            ) from error
+        if len(self._open) > self._config["state.max.rows"]:
+            raise ConfigError(
+                f"tap {self._config['tap']} gave {len(self._open)} records without a STATE. None of them is written."
+                " Have it write a STATE more often, or raise state.max.rows, which takes memory.",
+                tag="TAP_NO_STATE",
+            )
+
+    def _record(self, message: Mapping[str, Any]) -> SourceRecord:
+        record, stream = message["record"], message["stream"]
+        names = self._keys.get(stream)
+        key: Any = {name: record.get(name) for name in names} if names else None
+        if self._config["format"].lower() == "text":
+            record, key = _text(record), None if key is None else _text(key)
+        return SourceRecord(f"{self._config['topic.prefix']}{stream}", record, self._partition, None, key=key)
+
+    def _end(self, tap: Tap) -> None:
+        """See how the tap ended, and when it starts again."""
+        self._tap = None
+        status, said = tap.close()
+        left, self._open = len(self._open), []
+        name = self._config["tap"]
+        if status < 0:
+            raise Retriable(
+                f"tap {name} was killed by signal {-status}. Its records behind the last STATE are not written. The"
+                " task starts again from its committed STATE.",
+                tag="TAP_KILLED",
+            )
+        if status:
+            raise ConfigError(
+                f"tap {name} ended with status {status}. Its records behind the last STATE are not written. Correct"
+                f" what it says, and restart the task. Its last words: {said}",
+                tag="TAP_FAILED",
+            )
+        if left:
+            raise ConfigError(
+                f"tap {name} ended with {left} records behind its last STATE. They are not written: it would give them"
+                " again in each run. Use a tap that writes a STATE at its end.",
+                tag="TAP_NO_STATE",
+            )
+        self._due = time.monotonic() + self._config["poll.interval.ms"] / 1000
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

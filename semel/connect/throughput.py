@@ -1,0 +1,56 @@
+"""How many records the tasks read, from what they tell their worker about once a second. In memory alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["Throughput"]
+
+#: Over how long a rate is taken, in seconds; a task that has told nothing for as long has none.
+_WINDOW_S = 5.0
+
+
+class _Told(NamedTuple):
+    at: float
+    records: int
+
+
+class Throughput:
+    """The records of each task since its process started, and a second. Any thread may use it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._told: dict[str, dict[int, deque[_Told]]] = {}
+
+    def heard(self, process: str, message: Mapping[str, Any]) -> None:
+        """Take what a task tells: ``records``, counted from the start of its process."""
+        name, _, task = process.rpartition("-")
+        now = _Told(self._clock(), int(message.get("records", 0)))
+        with self._lock:
+            told = self._told.setdefault(name, {}).setdefault(int(task), deque())
+            if told and told[-1].records > now.records:  # another process, which counts from 0
+                told.clear()
+            told.append(now)
+            while len(told) > 2 and told[1].at <= now.at - _WINDOW_S:
+                told.popleft()
+
+    def shown(self, names: Mapping[str, Any]) -> dict[str, dict[int, dict[str, float]]]:
+        """``records`` and ``records_per_second`` of each task of these connectors; the others are forgotten."""
+        now = self._clock()
+        with self._lock:
+            for gone in self._told.keys() - names.keys():
+                del self._told[gone]
+            return {
+                name: {task: _measured(told, now) for task, told in tasks.items()} for name, tasks in self._told.items()
+            }
+
+
+def _measured(told: deque[_Told], now: float) -> dict[str, float]:
+    first, last = told[0], told[-1]
+    passed = last.at - first.at
+    quiet = not passed or now - last.at > _WINDOW_S
+    return {"records": last.records, "records_per_second": 0.0 if quiet else (last.records - first.records) / passed}
