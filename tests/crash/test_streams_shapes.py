@@ -90,7 +90,7 @@ def test_what_a_killed_worker_restores_does_not_grow_with_its_state(
     assert nursery.run_until_done(job, CrashPlan(tmp_path / "before"), 0, tmp_path / "log") == 0
     fill(job.servers, job.source, ((f"key-{number}", "after") for number in range(changes)))
     job = replace(job, total=size + changes, chunk=20)
-    plan = CrashPlan(tmp_path / "killed", CrashPoint(StreamsStep.COMMITTED, 3))
+    plan = CrashPlan(tmp_path / "killed", CrashPoint(StreamsStep.COMMITTED, 1))
     assert nursery.run_until_done(job, plan, 1, tmp_path / "log") == 1
     first, second = restored(plan)
     assert first == 0
