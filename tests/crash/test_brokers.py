@@ -41,6 +41,7 @@ def kafka3() -> Iterator[Sandbox]:
         yield sandbox
 
 
+@pytest.mark.exhaustive
 def test_the_coordinator_is_frozen_and_moved_at_every_step(kafka3: Sandbox) -> None:
     job = new_job(kafka3, "coordinated", chunks=2 * len(STEPS) + 3)
     live(job)

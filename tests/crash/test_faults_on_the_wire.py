@@ -94,11 +94,10 @@ def test_each_request_behind_each_step_meets_a_fault(kafka3: Sandbox, kind: str)
         "Produce",
         "TxnOffsetCommit",
         "EndTxn",
-        "ListOffsets",
-        "DescribeProducers",
-        "Metadata",
-        "Fetch",
-        "FindCoordinator",
+        *(
+            pytest.param(api, marks=pytest.mark.exhaustive)
+            for api in ("ListOffsets", "DescribeProducers", "Metadata", "Fetch", "FindCoordinator")
+        ),
     ],
 )
 def test_a_request_is_repeated_after_its_transaction(kafka3: Sandbox, api: str) -> None:

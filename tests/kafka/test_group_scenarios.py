@@ -133,6 +133,7 @@ def test_t8_every_broker_is_down_and_nothing_hangs(name: str) -> None:
             assert time.monotonic() - began < 30
 
 
+@pytest.mark.exhaustive
 def test_t15_a_quiet_worker_outlives_the_expiry_of_its_id(name: str, tmp_path: Path) -> None:
     settings = {
         "transactional.id.expiration.ms": "1500",

@@ -31,7 +31,11 @@ def _run_to_its_end(cluster: SparkCluster, argv: Sequence[str], plan: CrashPlan)
 
 
 @pytest.mark.parametrize(
-    "held_at", [ParticipantStep.SENT, OwnerStep.PROGRESS_WRITTEN], ids=["in an executor", "in the driver"]
+    "held_at",
+    [
+        pytest.param(ParticipantStep.SENT, id="in an executor"),
+        pytest.param(OwnerStep.PROGRESS_WRITTEN, id="in the driver", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_the_first_one_is_fenced(kafka: Sandbox, tmp_path: Path, held_at: Step) -> None:
     """On one checkpoint, as when a scheduler starts a query again that it takes for dead."""

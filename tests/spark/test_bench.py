@@ -54,7 +54,7 @@ def test_the_bench_measures_and_keeps_it(tmp_path: Path) -> None:
         "sink, free rows, TLS",
         "source, TLS",
         "micro-batch, 4 partitions",
-        "outbox, units of 100 rows",
+        "outbox on SQLite, units of 100 rows",
     ):
         assert f"| {work} |" in kept
     assert kept.startswith("prose\n")
@@ -73,6 +73,7 @@ def test_connect_is_measured_beside_kafkas_own() -> None:
         assert done.stdout.count(f"{work} ") >= 2
 
 
+@pytest.mark.exhaustive
 def test_a_driver_is_killed_and_the_way_to_its_next_commit_is_split(
     kafka: Sandbox, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -130,7 +130,7 @@ def twices(kafka: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield Twices(kafka, folder, driver)
 
 
-@pytest.mark.parametrize("shape", ["branches", "between jobs"])
+@pytest.mark.parametrize("shape", [pytest.param("branches", marks=pytest.mark.exhaustive), "between jobs"])
 def test_what_was_computed_twice_in_front_of_the_writing_stage_is_not_committed(
     twices: Twices, tmp_path: Path, shape: str
 ) -> None:
@@ -461,7 +461,9 @@ IN_FRONT = [
 ]
 
 
-@pytest.mark.parametrize("shape", IN_FRONT)
+@pytest.mark.parametrize(
+    "shape", [*IN_FRONT[:2], *(pytest.param(one, marks=pytest.mark.exhaustive) for one in IN_FRONT[2:])]
+)
 def test_what_was_computed_twice_before_the_sink_was_called(twices: Twices, tmp_path: Path, shape: str) -> None:
     """With adaptive execution a stateless query has made its shuffles by then. Spark keeps them within the run: it
     ends, and the next one makes them anew."""
@@ -470,7 +472,13 @@ def test_what_was_computed_twice_before_the_sink_was_called(twices: Twices, tmp_
     assert "SEMEL_STALE_SHUFFLE" in said
 
 
-@pytest.mark.parametrize("shape", ["broadcasts in front", "checkpoint in front", "let go in front"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "broadcasts in front",
+        *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("checkpoint in front", "let go in front")),
+    ],
+)
 def test_unproven_what_was_computed_before_the_call_doubles_and_loses_rows(
     twices: Twices, tmp_path: Path, shape: str
 ) -> None:

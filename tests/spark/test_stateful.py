@@ -111,7 +111,14 @@ def run_through_failures(line: Line, plan: Any) -> None:
     line.run(rows=plan(line.rows))
 
 
-@pytest.mark.parametrize("name", ["windows-hdfs", "distinct-rocksdb", "join-rocksdb-2", "transformWithState-rocksdb"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "windows-hdfs",
+        "transformWithState-rocksdb",
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("distinct-rocksdb", "join-rocksdb-2")),
+    ],
+)
 def test_as_if_nothing_had_failed(
     spark: SparkSession,
     kafka: Sandbox,

@@ -34,6 +34,7 @@ def outcome(storm: Storm) -> Outcome:
     return storm.run()
 
 
+@pytest.mark.exhaustive
 def test_a_short_storm(storm: Storm, outcome: Outcome) -> None:
     assert outcome.problems == [], f"seed {SEED}, logs in {outcome.directory}"
     assert outcome.rows > 0
@@ -41,6 +42,7 @@ def test_a_short_storm(storm: Storm, outcome: Outcome) -> None:
     assert storm.wire.happened.total() > 0
 
 
+@pytest.mark.exhaustive
 def test_what_is_wrong_is_seen(storm: Storm, outcome: Outcome) -> None:
     keyed, counted = storm.keepers
     assert verdict(storm.servers, storm.keepers) == []
@@ -60,6 +62,7 @@ def test_what_is_wrong_is_seen(storm: Storm, outcome: Outcome) -> None:
     assert "counted: the progress says" in moved
 
 
+@pytest.mark.exhaustive
 def test_an_open_transaction_is_seen(storm: Storm, outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.storm.checks._ENDING_S", 0.0)
     with semel.Cluster({"bootstrap.servers": storm.servers}) as cluster, cluster.producer("left-open") as producer:
