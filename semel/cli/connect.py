@@ -21,7 +21,7 @@ from semel.cli.processes import (
     spark_settings,
     until_asked_to_end,
 )
-from semel.errors import ConfigError, Fenced, Retriable
+from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable
 
 if TYPE_CHECKING:
     from semel.connect.worker import Worker
@@ -118,7 +118,7 @@ def _lead(console: Console, worker: Worker, launcher: Launcher, shown: _Shown) -
     """Start all tasks. False where another worker has come in between, or the cluster does not answer now."""
     try:
         worker.start(launcher, shown.change, shown.message)
-    except (Fenced, Retriable) as error:
+    except (AbortAndRetry, Fenced, Retriable) as error:
         console.print(Text(f"this worker does not lead yet: {error}"))
         return False
     return True

@@ -208,9 +208,10 @@ def _place() -> str:
     """Where a pid means one process."""
     try:
         namespace = Path("/proc/self/ns/pid").stat().st_ino
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()  # machines may have one name
     except OSError:  # a system without
-        namespace = 0
-    return f"{socket.gethostname()}/{namespace}"
+        namespace, boot = 0, ""
+    return f"{socket.gethostname()}/{boot}/{namespace}"
 
 
 def _read(about: bytes) -> dict[str, Any] | None:

@@ -153,6 +153,8 @@ class Herder:
                 records.insert(0, commit_record(name, 0))
             if target != self._store.now.targets.get(name):
                 self._store.write(records)
+            else:
+                self._store.check_leader()  # the next one may know another target
         self._lifecycle.wake(name)
 
     def restart(self, name: str, *, include_tasks: bool = False, only_failed: bool = False) -> dict[str, Any]:
@@ -274,6 +276,7 @@ class Herder:
         self._store.write([count_record(config.name, tasks)])
 
     def _write_offsets(self, client: Client, config: ConnectorConfig, store: Offsets, offsets: Committed) -> None:
+        self._store.check_leader()  # one that was frozen does not know that the next one has resumed the connector
         if isinstance(store, OwnOffsets):
             store.write_removals(offsets)
         rows = store.rows(offsets)
@@ -281,6 +284,7 @@ class Herder:
             owner_id = transactional_id(self.config.group_id, config.name, 0)
             with Producer(client, owner_id, scope="connect", may_have_lost_progress=True) as owner:
                 owner.take_over({store.topic})
+                self._store.check_leader()  # nobody else has let tasks begin since: they would be fenced now
                 with owner.transaction() as txn:
                     txn.send(store.topic, rows)
         else:

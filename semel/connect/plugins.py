@@ -79,6 +79,12 @@ def connector_class(name: str) -> type[SourceConnector]:
             " driver and on the executors, or send it with --py-files.",
             tag="CONNECTOR_MISSING",
         ) from missing
+    except (Exception, SystemExit) as raised:  # a module runs when it is imported
+        raise ConfigError(
+            f"connector.class={name} cannot be imported: its module raised {type(raised).__name__} ({raised!s:.200})."
+            " Nothing was read or written. Correct the module, or the name.",
+            tag="CONNECTOR_MISSING",
+        ) from raised
     if not (isinstance(found, type) and issubclass(found, SourceConnector)):
         hint = nearest(name, _CONNECTORS) or "."
         raise ConfigError(

@@ -25,7 +25,7 @@ from semel.connect.rest.server import RestServer
 from semel.connect.stores.internal_topics import ensure_internal_topic
 from semel.connect.stores.statuses import StatusStore
 from semel.connect.term import Term
-from semel.errors import ConfigError, Fenced, Retriable, SemelError
+from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.runtime.launcher import Launcher
 from semel.runtime.supervisor import Status
 from semel.wire.client import Client
@@ -121,7 +121,7 @@ class Worker:
         try:
             term = self._term or self._take_over()
             term.start(launcher, self._given, on_change, on_message)
-        except (Fenced, Retriable):
+        except (AbortAndRetry, Fenced, Retriable):
             if self._term is not None:
                 self._term.close()
                 self._term = None

@@ -28,3 +28,7 @@ def test_web_pages_elsewhere_are_refused(spark: SparkSession, kafka: Sandbox, tm
         assert rest.ask("GET", "/connectors", Origin=address)[0] == 200
         assert rest.ask("GET", "/connectors", Origin="https://ui.example")[0] == 200
         assert rest.ask("GET", "/connectors", Host="localhost")[0] == 200
+        elsewhere = {"Sec-Fetch-Site": "cross-site"}
+        assert rest.ask("GET", "/connector-plugins/antigravity.X/config", **elsewhere)[0] == 403, "a picture's address"
+        assert rest.ask("GET", "/", **elsewhere)[0] == 200, "a link to the page"
+        assert rest.ask("GET", "/connectors", **{"Sec-Fetch-Site": "same-origin"})[0] == 200

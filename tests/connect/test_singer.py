@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -173,3 +175,49 @@ def _polled(task: SingerSourceTask) -> list[Any]:
 
     wait_for(poll, "records", 30)
     return found
+
+
+@pytest.mark.parametrize(
+    ("says", "tag"),
+    [
+        ('{"type":"BATCH","stream":"lines","manifest":["file:///tmp/1.gz"]}', "TAP_MESSAGE"),
+        ('{"type":"RECORD","stream":"lines","record":{"id":1,"price":12345678901234567.89}}', "TAP_NUMBER"),
+        ("no JSON", "TAP_MESSAGE"),
+    ],
+)
+def test_what_a_tap_may_not_say(tap: Tap, says: str, tag: str) -> None:
+    """Passed over, its rows would be behind a committed STATE; rounded, they would be others."""
+    task = tap.task(says=says)
+    with pytest.raises(ConfigError) as raised:
+        _polled_twice(task)
+    assert raised.value.tag == tag
+    task.stop()
+
+
+def _polled_twice(task: SingerSourceTask) -> list[Any]:
+    return [*_polled(task), *_polled(task)]
+
+
+def test_a_price_is_a_number(tap: Tap) -> None:
+    task = tap.task(
+        says='{"type":"RECORD","stream":"lines","record":{"id":1,"price":19.90}}\n{"type":"STATE","value":{}}'
+    )
+    found = _polled(task)
+    while "price" not in found[-1].value:
+        found = _polled(task)
+    task.stop()
+    assert found[-1].value["price"] == 19.9
+
+
+def test_what_a_killed_process_has_left_goes_with_the_next_tap(tap: Tap) -> None:
+    """Its passwords would stay."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = Path(tempfile.mkdtemp(prefix=f"semel-tap-{ended.pid}-"))
+    living = Path(tempfile.mkdtemp(prefix=f"semel-tap-{os.getpid()}-"))
+    task = tap.task()
+    _polled(task)
+    task.stop()
+    assert not left.exists()
+    assert living.exists()
+    living.rmdir()

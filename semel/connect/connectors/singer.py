@@ -16,8 +16,10 @@ messages, such as ACTIVATE_VERSION, are passed over.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from semel.connect.api import Offset, Partition, Polled, Setting, SourceConnector, SourceRecord, SourceTask, TaskContext
@@ -39,6 +41,10 @@ def _json_text(setting: str, text: str) -> str:
             f"{setting} is not JSON. Nothing was read. Correct it; its text is not repeated here.", tag="WRONG_VALUE"
         ) from None
     return text
+
+
+#: Messages that say nothing of rows.
+_PASSED_OVER = ("ACTIVATE_VERSION",)
 
 
 class SingerSource(SourceConnector):
@@ -133,7 +139,7 @@ class SingerSourceTask(SourceTask):
 
     def _take(self, line: bytes) -> None:
         try:
-            message = json.loads(line)
+            message = json.loads(line, parse_float=_exact)
             kind = message["type"]
             if kind == "RECORD":
                 self._open.append(self._record(message))
@@ -143,6 +149,8 @@ class SingerSourceTask(SourceTask):
                 self._open = []
             elif kind == "SCHEMA":
                 self._keys[message["stream"]] = list(message.get("key_properties") or ())
+            elif kind not in _PASSED_OVER:  # a BATCH, for example: its records are in files
+                raise _unknown_kind(self._config["tap"], str(kind))
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"tap {self._config['tap']} wrote a line that is no message of Singer ({type(error).__name__}). Its"
@@ -189,6 +197,27 @@ class SingerSourceTask(SourceTask):
                 tag="TAP_NO_STATE",
             )
         self._due = time.monotonic() + self._config["poll.interval.ms"] / 1000
+
+
+def _exact(text: str) -> float:
+    """A number with a point. Raises :class:`ConfigError` for one that has more digits than a float."""
+    number = float(text)
+    if not math.isfinite(number) or Decimal(text) != Decimal(repr(number)):
+        raise ConfigError(
+            f"the tap wrote the number {text:.60}, which has more digits than a float. It would be written as"
+            f" {number!r}: nothing behind the last STATE is written. Have the tap write it as text (use_singer_decimal,"
+            " for example).",
+            tag="TAP_NUMBER",
+        )
+    return number
+
+
+def _unknown_kind(tap: str, kind: str) -> ConfigError:
+    return ConfigError(
+        f"tap {tap} wrote a message of type {kind:.60}, which is not known here. What it stands for, and all behind the"
+        " last STATE, is not written. Have the tap write RECORD messages (no batch_config).",
+        tag="TAP_MESSAGE",
+    )
 
 
 def _text(value: Any) -> str:

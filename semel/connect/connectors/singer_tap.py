@@ -1,6 +1,7 @@
 """A Singer tap as a process: started with its files, read line by line, ended.
 
-What it is told is in files that its own user alone may read, gone with the process. It is a process group of its own,
+What it is told is in files that its own user alone may read, gone with the process; those of a process that was killed
+go when the next tap starts. It is a process group of its own,
 so that what it has started ends with it. Where this process is killed, the tap ends when it next writes.
 """
 
@@ -23,13 +24,15 @@ _CHUNK = 1 << 20
 #: Of what it has said on its error output, how much a message repeats.
 _LAST_WORDS = 2_000
 _END_S = 5.0
+_FOLDERS = "semel-tap-"
 
 
 class Tap:
     """A tap that runs. Raises :class:`ConfigError` where it cannot be started."""
 
     def __init__(self, program: str, config: str, catalog: str, state: str | None) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="semel-tap-"))  # for this user alone
+        _remove_left()
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))  # for this user alone
         self._errors = self._folder / "stderr"
         command = [program]
         for option, text in (("config", config), ("catalog", catalog), ("state", state)):
@@ -104,3 +107,15 @@ class Tap:
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
+
+
+def _remove_left() -> None:
+    """Remove what processes have left that were killed: their passwords are in it."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*-*"):
+        pid = folder.name.removeprefix(_FOLDERS).partition("-")[0]
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, ValueError, OverflowError):
+            continue

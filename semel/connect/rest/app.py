@@ -42,6 +42,11 @@ def make_app(config: WorkerConfig, worker: Answering) -> Starlette:
                 403,
                 f"Origin {origin:.100} is another site. Nothing was done. Name it in access.control.allow.origin.",
             )
+        # a picture or a link of another site has no Origin; the page itself may be linked to
+        if origin is None and request.headers.get("sec-fetch-site") == "cross-site" and request.url.path != "/":
+            return failed(
+                403, "Another site asked for this in a browser. Nothing was done. Open the worker's own page."
+            )
         return await proceed(request)
 
     middleware = [Middleware(BaseHTTPMiddleware, dispatch=check)]

@@ -74,6 +74,10 @@ class ConfigStore:
             for key, value in records:
                 self.now.apply(key, value)
 
+    def check_leader(self) -> None:
+        """Raise :class:`Fenced` where another worker leads: what this one knows may be of before."""
+        self._leader.check()
+
     def renew_key(self, ttl_ms: int) -> None:
         """Write another session key once the last one is as old as this. Raises what :meth:`write` raises."""
         if self.topic is not None and time.monotonic() - self._key_made >= ttl_ms / 1000:

@@ -51,6 +51,8 @@ class Outputs:
         self._client, self._store, self._creation = client, store, creation
         self.topics: dict[str, TicketTopic] = {}
         self._described = 0.0
+        #: While a transaction is open: it has its tickets for the partitions that topics had.
+        self.fixed = False
         self._codec = Codec.parse(client.config.compression_type)
         # records without a key go to one partition for each poll, and to the next one with the next poll
         self._sticky = random.randrange(1 << 16)
@@ -98,7 +100,9 @@ class Outputs:
                 tag="OFFSETS_TOPIC",
             )
         now = time.monotonic()
-        if now - self._described > self._client.config.metadata_max_age_ms / 1000:  # topics may have grown
+        if (
+            not self.fixed and now - self._described > self._client.config.metadata_max_age_ms / 1000
+        ):  # topics may have grown
             self.topics, self._described = {}, now
         wanted = {*names, self._store.topic} - self.topics.keys()
         if not wanted:

@@ -76,10 +76,12 @@ class ExactlyOnce:
 
     def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
         """Why the topic would not take one of these rows."""
+        self._outputs.fixed = self._open is not None
         return self._outputs.refusal(topic, table)
 
     def write(self, rows: Rows) -> None:
         """Write, and do not wait. Raises what a transaction raises; the task starts again after that."""
+        self._outputs.fixed = self._open is not None
         parts, places = self._outputs.place(rows), self._store.places(rows.offsets)
         if parts:
             if self._open is None:

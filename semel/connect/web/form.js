@@ -20,7 +20,7 @@ class Field {
 
   make(definition, id, value, { choices, multiline }) {
     const options = choices ?? (definition.type === "BOOLEAN" ? ["", "true", "false"] : null);
-    const tag = options ? "select" : multiline ? "textarea" : "input";
+    const tag = options ? "select" : multiline || (value ?? "").includes("\n") ? "textarea" : "input";
     const made = element(tag, { id, name: definition.name, autocomplete: "off", spellcheck: false });
     made.setAttribute("aria-describedby", `${id}-hint ${id}-error`);
     made.setAttribute("aria-required", String(Boolean(definition.required)));

@@ -1,7 +1,8 @@
 """A Singer tap, by the specification: the lines of a file as records of the stream ``lines``, and a STATE each ten.
 
 Its bookmark is nested, as taps have it. Its config: ``file``; ``pids``, to which it adds its own; ``hold``, a file that
-makes it wait behind the record ``at``, between two STATEs, for as long as it is there.
+makes it wait behind the record ``at``, between two STATEs, for as long as it is there; ``says``, a line behind the last
+STATE.
 """
 
 import argparse
@@ -37,6 +38,8 @@ def main() -> None:
             time.sleep(0.05)
         if (number + 1) % 10 == 0 or number + 1 == len(lines):
             say(type="STATE", value={"bookmarks": {"lines": {"count": number + 1}}})
+    if config.get("says"):
+        print(config["says"], flush=True)
     if config.get("status"):
         print("the source said no", file=sys.stderr)
         sys.exit(config["status"])
