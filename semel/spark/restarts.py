@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -68,8 +68,8 @@ def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event |
                 log.warning("the query is started again in %.0f s: %s", pause, passes)
                 stop.wait(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            except Py4JError:
-                if not stop.is_set():
+            except Py4JError as broken:
+                if not stop.is_set() or isinstance(broken, Py4JJavaError):
                     raise
                 prefix_registry.abort_open()  # Spark was told to end too, and has: its tasks with it
                 log.info("Spark has ended; what was open is aborted")

@@ -29,6 +29,7 @@ class OutputTopics:
         self._client = client
         self._known: dict[str, TicketTopic] = {}
         self._retention: dict[str, int | None] = {}
+        self._warned: set[str] = set()
         self._until = 0.0
 
     def describe(self, name: str, deadline: Deadline) -> TicketTopic:
@@ -52,6 +53,12 @@ class OutputTopics:
             kept = int(told.get("retention.ms") or -1)
             self._retention[name] = kept if kept >= 0 and "delete" in (told.get("cleanup.policy") or "") else None
         return self._retention[name]
+
+    def warn_once(self, name: str) -> bool:
+        """Whether a warning of this topic is due: not a second time."""
+        due = name not in self._warned
+        self._warned.add(name)
+        return due
 
     def forget(self) -> None:
         """Look again: something that was believed may not hold."""

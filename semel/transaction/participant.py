@@ -43,9 +43,12 @@ class Participant:
     """Writes with one ticket.
 
     ``attempt``, ``stage`` and ``task`` are Spark's; an attempt above 0 is refused, and a ticket of another semel.
+    ``sticky`` turns the partition that rows without a key begin with.
     """
 
-    def __init__(self, client: Client, ticket: Ticket, *, attempt: int = 0, stage: int = -1, task: int = -1) -> None:
+    def __init__(
+        self, client: Client, ticket: Ticket, *, attempt: int = 0, stage: int = -1, task: int = -1, sticky: int = 0
+    ) -> None:
         check_same_version(
             ticket.version, "this ticket"
         )  # first of all: nothing else of another version's ticket was read
@@ -63,7 +66,7 @@ class Participant:
         self._allowed = {topic: _allowed(ticket, topic) for topic in ticket.topics}
         self._sequences: dict[TopicPartition, int] = defaultdict(int)
         self._codec = Codec.parse(client.config.compression_type)
-        self._sticky = ticket.number
+        self._sticky = ticket.number + sticky
         self._process = os.getpid()
         self._failed = False
         self._sealed = False

@@ -21,7 +21,7 @@ import semel.steps
 from semel.database import Outbox
 from semel.sandbox import Sandbox
 from semel.sandbox.settings import TWO_PHASE_COMMIT
-from semel.steps import OutboxStep, Step
+from semel.steps import OutboxStep, Step, TwoPhaseStep
 from semel.testing.postgres import Postgres
 from semel.testing.records import read
 from semel.wire.api.describe_transactions import list_transactions
@@ -327,14 +327,17 @@ def test_an_owner_that_was_interrupted_stops_no_living_successor(
 
 
 @pytest.mark.exhaustive
-def test_brokers_that_are_away_after_the_decision(on_postgres: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", [OutboxStep.DECIDED, TwoPhaseStep.COMMIT_ANSWERED])
+def test_brokers_that_are_away_after_the_decision(
+    on_postgres: Place, monkeypatch: pytest.MonkeyPatch, step: Step
+) -> None:
     """It is decided, and said so; the next unit lets Kafka follow."""
     servers = on_postgres.brokers.bootstrap_servers
     impatient = {"bootstrap.servers": servers, "delivery.timeout.ms": 4_000, "request.timeout.ms": 1_000}
     (node,) = on_postgres.brokers.nodes
     with semel.Cluster(impatient) as cluster:
         outbox = Outbox(on_postgres.engine(), cluster, on_postgres.topic)
-        at(monkeypatch, OutboxStep.DECIDED, node.kill)
+        at(monkeypatch, step, node.kill)
         with pytest.raises(semel.Retriable, match=r"COMMIT_PENDING.*is decided.*Do not write it again"):
             on_postgres.write(outbox, 1)
     node.start()

@@ -117,7 +117,8 @@ class KafkaSink:
 
     def _note_failed(self, number: int, raised: BaseException) -> None:
         """Log it here: a function that swallows what the sink raises makes a query that runs and writes nothing."""
-        if self._run is not None and self._run.last == number:
+        again = isinstance(raised, SemelError) and raised.tag == "SECOND_CALL"
+        if self._run is not None and self._run.last == number and not again:
             self._run.failed = number
         whose = self._options.prefix or self._options.topic
         log.error("batch %d of %r ended with an error: %s", number, whose, first_sentence(raised))

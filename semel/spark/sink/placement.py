@@ -31,7 +31,8 @@ class Placement:
     they were looked at.
 
     It holds rows, for ``topic`` or for that which their column says, of which ``keys`` choose the partition or not; or
-    ``encoded``: record batches (:data:`~semel.spark.sink.encode_stage.COLUMNS`).
+    ``encoded``: record batches (:data:`~semel.spark.sink.encode_stage.COLUMNS`). ``turn`` says with which partition
+    rows begin that may go to any.
     """
 
     df: DataFrame
@@ -40,6 +41,7 @@ class Placement:
     topic: str | None
     keys: bool = False
     encoded: bool = False
+    turn: int = 0
 
     @property
     def words(self) -> str:
@@ -66,7 +68,7 @@ def place(
     names = sorted(topics)
     every = [(name, index) for name in names for index in range(topics[name].partitions)]
     if one_task:
-        return Placement(df.coalesce(1), [every], topics, topic, keys=not any_partition)
+        return Placement(df.coalesce(1), [every], topics, topic, keys=not any_partition, turn=batch)
     tasks = max(1, min(len(every), df.sparkSession.sparkContext.defaultParallelism))
     shares = [every[task::tasks] for task in range(tasks)]
     if topic is not None and "partition" not in df.columns and ("key" not in df.columns or any_partition):

@@ -87,7 +87,7 @@ def check_owners(run: str) -> bool:
     """Whether this run of a query has taken prefixes over. Raises :class:`~semel.errors.Fenced` where one of them is
     another driver's now.
     """
-    mine = [claim.sink for claim in _claims.values() if claim.query.run == run]
+    mine = [claim.sink for claim in list(_claims.values()) if claim.query.run == run]
     for sink in mine:
         sink.check_owner()
     return bool(mine)

@@ -44,7 +44,7 @@ def write(placement: Placement, tickets: Sequence[Ticket], properties: Mapping[s
     Raises the first error of ours that a task met (those that a stage before this one or the source raised are in
     Spark's text), or what Spark raises for the others.
     """
-    how = _How(placement.topic, tuple(placement.topics), placement.keys, placement.encoded)
+    how = _How(placement.topic, tuple(placement.topics), placement.keys, placement.encoded, placement.turn)
     task = partial(_write_task, tickets=list(tickets), properties=dict(properties), how=how)
     try:
         answers = placement.df.mapInArrow(SealedWriting(*pack(task)), _ANSWER).collect()
@@ -81,6 +81,7 @@ class _How:
     topics: tuple[str, ...]
     keys: bool
     encoded: bool
+    turn: int
 
 
 def _write_task(
@@ -93,7 +94,8 @@ def _write_task(
 
     def write(rows: Iterator[pa.RecordBatch]) -> Receipt:
         cluster = client(ClientConfig.parse(properties))
-        participant = Participant(cluster, tickets[number], attempt=attempt, stage=stage, task=number)
+        ticket = tickets[number]
+        participant = Participant(cluster, ticket, attempt=attempt, stage=stage, task=number, sticky=how.turn)
         if how.encoded:
             _write_batches(participant, rows)
         else:

@@ -193,17 +193,20 @@ def await_end(
     """
     if following is None:
         return
-    # rows of a later epoch: its producer has seen that this one is over everywhere, and has begun the next one
-    with suppress(Fenced):
-        wait_for_markers(
-            client,
-            partitions,
-            following,
-            {ended.producer_id},
-            last_offsets=last_offsets or {},
-            deadline=deadline,
-            heal=_LostMarkers(client, ended, commit=commit),
-        )
+    try:
+        # rows of a later epoch: its producer has seen that this one is over everywhere, and has begun the next one
+        with suppress(Fenced):
+            wait_for_markers(
+                client,
+                partitions,
+                following,
+                {ended.producer_id},
+                last_offsets=last_offsets or {},
+                deadline=deadline,
+                heal=_LostMarkers(client, ended, commit=commit),
+            )
+    except AbortAndRetry as error:  # it has ended: what may be called again is this, and not the work
+        raise Retriable(error.message, tag=error.tag) from error
 
 
 class _LostMarkers:

@@ -46,11 +46,13 @@ _JUST_NOW_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """An id whose last transaction was prepared, or aborted before. ``since`` is monotonic seconds."""
+    """An id whose last transaction was prepared, or aborted before. Its rows were there at ``looked`` (monotonic
+    seconds).
+    """
 
     identity: Identity
     partitions: frozenset[TopicPartition]
-    since: float
+    looked: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,8 @@ class TwoPhaseProducer:
         began_ms = int(time.time() * 1000)
         identity = self._next_identity() or self._new_identity(timeout_ms, deadline)
 
-        def ended(partitions: set[TopicPartition], prepared: Prepared | None) -> None:
-            self._used.append(_Used(identity, frozenset(partitions), time.monotonic()))
+        def ended(partitions: set[TopicPartition], prepared: Prepared | None, looked: float) -> None:
+            self._used.append(_Used(identity, frozenset(partitions), looked))
             if prepared is None:
                 self._outputs.forget()
 
@@ -112,7 +114,7 @@ class TwoPhaseProducer:
         transaction.
         """
         used = self._find(prepared)
-        just_now = used is not None and time.monotonic() - used.since < _JUST_NOW_S
+        just_now = used is not None and time.monotonic() - used.looked < _JUST_NOW_S
         self._keep(used, completion.commit(self._client, prepared, checked=just_now))
 
     def abort(self, prepared: Prepared) -> None:

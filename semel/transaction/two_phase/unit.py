@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
 import numpy as np
@@ -42,8 +43,9 @@ class Unit:
     A forked child can do nothing with it: it belongs to the process that began it, also where the child leaves the
     block.
 
-    ``until_ms`` is when the brokers abort it (bounded), or None. ``on_end`` is called with the partitions that it has
-    added when it was prepared, with what ends it, or aborted.
+    ``until_ms`` is when the brokers abort it (bounded), or None. ``on_end`` is called when it was prepared, or aborted:
+    with the partitions that it has added, what ends it, and since when its rows are known to be there (monotonic
+    seconds).
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Unit:
         until_ms: int | None,
         known: OutputTopics,
         deadline: Callable[[], Deadline],
-        on_end: Callable[[set[TopicPartition], Prepared | None], None],
+        on_end: Callable[[set[TopicPartition], Prepared | None, float], None],
     ) -> None:
         self._client = client
         self._process = os.getpid()
@@ -71,6 +73,7 @@ class Unit:
         #: By topic the time that its oldest rows carry, in milliseconds: retention counts from there.
         self._times: dict[str, int] = {}
         self._prepared: Prepared | None = None
+        self._looked = 0.0
         self._ended = False
 
     def __enter__(self) -> Unit:
@@ -155,13 +158,15 @@ class Unit:
             int(time.time() * 1000),
             self._until_ms,
         )
-        self._warn_of_retention()
         self._end()
+        with suppress(SemelError):  # a warning is not worth what is prepared
+            self._warn_of_retention()
         reached(TwoPhaseStep.PREPARED, self._identity.transactional_id)
         return self._prepared
 
     def _check_undecided(self, wrote: dict[TopicPartition, Written]) -> None:
         """Check that a commit would commit all rows, as things stand."""
+        self._looked = time.monotonic()
         deadline = self._deadline()
         ids = {name: topic.id for name, topic in self._topics.items()}
         check_topics_unchanged(self._client, wrote, ids, (), deadline)
@@ -180,7 +185,7 @@ class Unit:
         until = self._until_ms or now + _LONG_MS
         for topic, carried in self._times.items():
             kept = self._known.retention_ms(topic, self._deadline())
-            if kept is not None and carried + kept < until:
+            if kept is not None and carried + kept < until and self._known.warn_once(topic):
                 log.warning(
                     "topic %s keeps rows for %.1f hours (retention.ms), so those of the prepared transaction %r may be"
                     " deleted in %.1f hours. What is deleted before it is committed is lost. Commit it sooner, or raise"
@@ -200,7 +205,7 @@ class Unit:
 
     def _end(self) -> None:
         self._ended = True
-        self._on_end(self._added, self._prepared)
+        self._on_end(self._added, self._prepared, self._looked)
 
     def _check_open(self) -> None:
         if self._process != os.getpid():

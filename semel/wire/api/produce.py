@@ -38,6 +38,8 @@ IN_FLIGHT = 5
 #: ``socket.request.max.bytes``.
 _REQUEST_BYTES = 16 << 20
 _OUT_OF_ORDER = 45
+#: What a leader answers that has another topic of that name.
+_OTHER_TOPIC = ("UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID")
 
 _Wave = dict[TopicPartition, Batch]
 
@@ -254,7 +256,8 @@ class Appender:
             deadline.pause()
             known = self._client.refresh({topic for topic, _ in pending}, deadline).topics
             for topic in {topic for topic, _ in pending}:
-                if known[topic].id != self._ids[topic]:
+                # by the word of its leader: another broker may be behind, and name what was before
+                if known[topic].id != self._ids[topic] and self._problem in _OTHER_TOPIC:
                     raise self._created_again(topic)
             for partition in list(pending):
                 self._repeat(partition, pending, deadline)
