@@ -95,7 +95,13 @@ def test_killed_at_every_step(kafka3: Sandbox, nursery: Nursery, tmp_path: Path,
             replay(change(plan.passed()), allowed=ROWS)
 
 
-@pytest.mark.parametrize("action", [Action.STOP, Action.HANG], ids=["frozen", "awake"])
+@pytest.mark.parametrize(
+    "action",
+    [
+        pytest.param(Action.STOP, id="frozen"),
+        pytest.param(Action.HANG, id="awake", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_another_owner_goes_on_at_every_step(kafka3: Sandbox, nursery: Nursery, tmp_path: Path, action: Action) -> None:
     """At each step an owner stands still while this process takes over and goes on: it is fenced when it wakes, and
     changes nothing.

@@ -58,7 +58,7 @@ def test_the_first_one_is_fenced(kafka: Sandbox, tmp_path: Path, held_at: Step) 
     ("provider", "version", "stays"),
     [
         pytest.param(ROCKSDB, 2, True, id="format 2"),
-        pytest.param(ROCKSDB, 1, False, id="control"),
+        pytest.param(ROCKSDB, 1, False, id="control", marks=pytest.mark.exhaustive),
         pytest.param(HDFS, 1, False, id="control, HDFS", marks=pytest.mark.exhaustive),
     ],
 )

@@ -495,6 +495,7 @@ def test_a_batch_of_which_spark_has_forgotten_jobs_is_refused(twices: Twices, tm
     assert "is run again" not in said, "in the same call it would be forgotten as well"
 
 
+@pytest.mark.exhaustive
 def test_without_asking_for_forgotten_jobs_rows_are_doubled_and_lost(twices: Twices, tmp_path: Path) -> None:
     """The control."""
     history, said = twices.written(tmp_path, "forgotten jobs in front", proof=False)
