@@ -63,7 +63,7 @@ class Work:
     """One batch: its rows, and what its transaction says besides them.
 
     ``offsets`` are committed to ``group``, if there is one; ``again`` is whether the batch may be run again in this
-    call, ``streaming`` whether it is a query's.
+    call.
     """
 
     df: DataFrame
@@ -72,7 +72,6 @@ class Work:
     again: bool
     group: str | None = None
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
-    streaming: bool = False
 
 
 def write_with_retries(
@@ -171,7 +170,7 @@ def _placed(client: Client, options: SinkOptions, work: Work) -> Placement:
         codec=codec,
         max_record=most,
         batch=work.number,
-        one_task=work.streaming and lineage.is_one_partition(work.df),
+        one_task=work.progress.run is not None and lineage.is_one_partition(work.df),
     )
     log.debug("batch %d: %s", work.number, placement.words)
     return placement

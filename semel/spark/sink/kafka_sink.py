@@ -255,7 +255,7 @@ class KafkaSink:
         progress = Progress(query=query.id, run=query.run, batch=batch.number, sources=batch.planned.ends)
         group = self._group(query)
         offsets = group_view(progress, self._client) if group is not None else {}
-        return Work(df, batch.number, progress, not query.stateful, group=group, offsets=offsets, streaming=True)
+        return Work(df, batch.number, progress, again=not query.stateful, group=group, offsets=offsets)
 
     # ---- what others ask of it
 
