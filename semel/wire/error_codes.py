@@ -13,7 +13,7 @@ from enum import Enum
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError, Unsupported
 from semel.wire import acl_hints
 
-__all__ = ["Action", "briefly", "error", "given_up", "name", "of", "unanswered"]
+__all__ = ["Action", "advice", "briefly", "codes", "error", "given_up", "name", "of", "unanswered"]
 
 
 class Action(Enum):
@@ -210,6 +210,16 @@ def name(code: int) -> str:
     return _TABLE[code][0] if code in _TABLE else f"error {code}"
 
 
+def codes() -> list[int]:
+    """Return the codes that stand for an error, in Kafka's order."""
+    return [code for code, (_, action) in _TABLE.items() if action is not Action.OK]
+
+
+def advice(code: int) -> str:
+    """Return what to tell people of a code, or nothing where its name says it."""
+    return _ADVICE.get(code, "")
+
+
 def of(api: str, code: int) -> Action:
     """What ``code`` from ``api`` (``"Produce"``, ``"EndTxn"``, …) asks for.
 
@@ -239,8 +249,8 @@ def error(api: str, code: int, subject: str, meaning: str = "Nothing was committ
 
     ``subject`` says what was asked, ``meaning`` what that means for the data.
     """
-    advice = _ADVICE.get(code) or acl_hints.advice(api, code)
-    told = f": {advice}" if advice else "."
+    hint = advice(code) or acl_hints.advice(api, code)
+    told = f": {hint}" if hint else "."
     return _ERRORS[of(api, code)](f"{subject}: the broker answered {name(code)}{told} {meaning}", tag=name(code))
 
 

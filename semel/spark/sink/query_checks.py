@@ -46,5 +46,5 @@ def check_settings(settings: Settings) -> None:
             raise ConfigError(
                 f"spark.ui.retained{what}={kept} is below {_LEAST_KEPT}: Spark could forget what it has run before it"
                 " has confirmed it. Nothing was written. Raise it.",
-                tag=f"RETAINED_{what.upper()}",
+                tag="RETAINED_STAGES" if what == "Stages" else "RETAINED_JOBS",
             )
