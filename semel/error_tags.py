@@ -20,7 +20,8 @@ _HEAD = """\
 # Errors
 
 Every error of semel begins with a tag, such as `[SEMEL_FENCED]`. Search this page for it. The text of the error has the
-details: names, offsets and commands.
+details: names, offsets and commands. With `delivery=at_least_once` there is no transaction: rows of a failed batch may
+be visible, and they come again.
 
 | Class | What to do |
 |---|---|
