@@ -29,7 +29,7 @@ be visible, and they come again.
 | `AbortAndRetry` | Run the same work again: the transaction was aborted. The Spark sink does that by itself. |
 | `Fenced` | Stop: another owner has taken over. |
 | `ConfigError` | Change the options, the data or the rights. |
-| `DataLoss` | Stop, and decide: rows are missing, doubled or cannot be told. |
+| `DataLoss` | Stop, and decide: rows are missing or doubled, or that is not known. |
 | `Unsupported` | Use another version of the broker, of Spark or of semel. |
 
 ## Tags of semel
