@@ -153,7 +153,7 @@ def _no_progress_topic(client: Client, subject: str, name: str) -> Check:
     able = authorized_operations.of_cluster(client)
     if able is not None and "Create" in able:
         return Check(subject, "is not there, and this login may create it", Result.OK, "The first query creates it.")
-    why = "is not there; whether this login may create it is not told"
+    why = "is not there; it is not known whether this login may create it"
     advice = (
         "The first query creates it where its login has Create on the topic; else its refusal prints the"
         f" command that does. Name: {name}."

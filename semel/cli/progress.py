@@ -143,7 +143,7 @@ def reset(
             raise _unknown(
                 prefix,
                 progress_topic,
-                "What starts under it begins anew as it is; --to-offsets has it begin elsewhere. ",
+                "A query that starts under it starts over; set another start with --to-offsets. ",
             )
         before = PrefixProgress(prefix, whose, None, open=False)
         # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
@@ -217,8 +217,8 @@ def _meaning(scope: str, *, forgotten: bool) -> str:
         )
     if scope == "mirror":
         return (
-            "Where a mirror has come to is then not known: it begins anew, and only at partitions that show no"
-            " rows on this cluster."
+            "The position of a mirror is then not known: it starts over, and only at partitions that have no rows on"
+            " this cluster."
         )
     if scope == "producer" and not forgotten:
         return (
@@ -233,18 +233,18 @@ def _meaning(scope: str, *, forgotten: bool) -> str:
     checkpoint = (
         "Started with its old checkpoint, the query is then refused at its next batch: until there are new rows it"
         " does nothing (one that is still in its very first batch is not refused, and writes that"
-        f" again{'' if forgotten else '; and one that stands just where this sets it goes on'})."
+        f" again{'' if forgotten else '; and one that is exactly there continues'})."
     )
-    effect = "what it had written from there on, it writes again, and what it had not read before that, it misses."
+    effect = "Rows after this point are written again, and unread rows before it are skipped."
     if forgotten:
         return (
             f"{checkpoint} With a new, empty checkpoint (one that was refused is none: it holds the refused batch) it"
-            f" begins by its startingOffsets: {effect} What a stateful query keeps begins with nothing: its sums are"
+            f" begins by its startingOffsets. {effect} What a stateful query keeps begins with nothing: its sums are"
             " right again only if it reads all rows once more (earliest)."
         )
     return (
         f"{checkpoint} A stateless one with a new, empty checkpoint, startingOffsets=committed and this"
-        f" transactionalIdPrefix at its source begins there: {effect}"
+        f" transactionalIdPrefix at its source begins there. {effect}"
     )
 
 
@@ -275,7 +275,7 @@ def _of_a_mirror(prefix: str) -> ConfigError:
 
 def _no_longer_lost(prefix: str) -> ConfigError:
     return ConfigError(
-        f"{prefix!r} has progress: somebody has set it, or gone on, since it was found lost. Nothing was changed; who"
+        f"{prefix!r} has progress: another run has set it since it was found lost. Nothing was changed; who"
         " ran under this prefix was fenced: start it again. `semel progress describe` shows what it has.",
         tag="NO_LONGER_LOST",
     )

@@ -66,7 +66,7 @@ def carry(
                 set_to(owner, progress)
     if as_json:
         print_json(_value(found, starting, written=not dry_run))
-    console.print("nothing was written" if dry_run else f"carried over: {prefix} goes on there")
+    console.print("nothing was written" if dry_run else f"carried over: {prefix} resumes there")
     console.print(
         "\nnext: start the new query with a new, empty checkpoint"
         + (

@@ -30,7 +30,10 @@ def heal(
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
     bootstrap_server: Servers,
     producer_id: Annotated[
-        int, typer.Option("--producer-id", help="Whose rows stand open: the message that named this command says it.")
+        int,
+        typer.Option(
+            "--producer-id", help="The producer of the open rows: the message that named this command says it."
+        ),
     ],
     command_config: Configured = None,
     transactional_id: Annotated[

@@ -116,8 +116,8 @@ def _decide(
     at = {index: one for (name, index), one in sorted(positions.at.items()) if name == topic}
     for loss, start in _losses(source, positions, {(topic, index): one for index, one in at.items()}):
         at[loss.partition] = OffsetAndEpoch(start)
-        lines.append(f"{topic}-{loss.partition} goes on at offset {start}; {loss}")
-    return Resolution(tuple(lines or [f"nothing is lost of {topic}: it goes on where it is"]), now, at)
+        lines.append(f"{topic}-{loss.partition} resumes at offset {start}; {loss}")
+    return Resolution(tuple(lines or [f"nothing is lost of {topic}: it resumes where it is"]), now, at)
 
 
 def _target_lines(target: Client, positions: Positions, topic: str) -> list[str]:

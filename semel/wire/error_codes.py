@@ -191,8 +191,8 @@ _BY_API: dict[tuple[str, int], Action] = {
 
 #: What to tell people, where the name of a code does not say it. Written to follow "… answered NAME: ".
 _ADVICE = {
-    1: "the records there were deleted meanwhile, by the topic's retention or by somebody. Start again: what is left"
-    " is looked at anew.",
+    1: "the records there were deleted meanwhile, by the topic's retention or by an operator. Start again: semel then"
+    " looks at what is left.",
     10: "a record or batch is larger than the topic's max.message.bytes. Make rows smaller, or raise"
     " max.message.bytes.",
     17: "the topic's name is not allowed. Name it with at most 249 letters, digits, dots, underscores and hyphens.",

@@ -224,7 +224,7 @@ def test_query_that_writes_to_what_it_reads(
     produce(kafka, line.source, range(10))
     with caplog.at_level(logging.WARNING, "semel"):
         line.run()
-        assert "writes to what it reads" not in caplog.text
+        assert "reads the topic it writes" not in caplog.text
         back = KafkaSink(topic=line.source, transactionalIdPrefix=line.source, **line.kafka_options)
         writer = (
             line.rows()
@@ -233,7 +233,7 @@ def test_query_that_writes_to_what_it_reads(
             .option("checkpointLocation", str(tmp_path / "back"))
         )
         writer.trigger(availableNow=True).start().awaitTermination()
-    assert f"the query writes to what it reads ({line.source})" in caplog.text
+    assert f"the query reads the topic it writes ({line.source})" in caplog.text
 
 
 def test_rows_that_still_have_the_columns_of_the_source(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ class KafkaSink:
         prefix_registry.register(cluster, self._options.prefix, self, query)
         if circle := batch.reads(cluster) & set(self._options.outputs):
             log.warning(
-                "the query writes to what it reads (%s): it meets its own rows, and goes on with them for ever",
+                "the query reads the topic it writes (%s): it will process its own output for ever",
                 ", ".join(sorted(circle)),
             )
         producer = self._producer("query")
@@ -291,10 +291,9 @@ class KafkaSink:
             )
         if streaming_query.callback(df) is not None or streaming_query.belongs_to_query(df):
             raise ConfigError(
-                "write() was called in the function of a streaming query, of whose offsets it knows nothing: with a"
-                " new or an older checkpoint, a version that is committed would be skipped though other rows come"
-                " with it, and without a version a batch that runs again would be written again. Nothing was written."
-                " Call the sink itself there: sink(df, batch_id).",
+                "write() was called in the function of a streaming query, and it does not know the query's offsets:"
+                " after a restart it would skip or repeat rows. Nothing was written. Call the sink itself there:"
+                " sink(df, batch_id).",
                 tag="WRITE_IN_QUERY",
             )
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
@@ -359,10 +358,8 @@ def _with_its_state(fenced: Fenced) -> Fenced:
     broker keeps it from that.
     """
     return Fenced(
-        f"{fenced.message} But the query keeps state, in files of format 1, and this driver may have put its own in"
-        " the place of the state that the other one has committed. They are alike unless your functions answer"
-        " otherwise each time, or the two run different code: then begin anew (`semel progress reset`, a new"
-        " checkpoint, new output topics). With RocksDB, spark.sql.streaming.stateStore.checkpointFormatVersion=2"
-        " keeps them apart.",
+        f"{fenced.message} This driver may also have overwritten state of the other one in the checkpoint (format 1)."
+        " If your code is not deterministic, or the two differ, start over: `semel progress reset`, a new checkpoint,"
+        " new output topics. RocksDB with spark.sql.streaming.stateStore.checkpointFormatVersion=2 prevents it.",
         tag=fenced.tag,
     )

@@ -265,18 +265,15 @@ def check_computed_once(told: Sequence[JobWithStages], tag: str, *, micro_batch:
     used = _used(told, tag, micro_batch=micro_batch, kept=newest)
     if again := _torn([(job, stages) for job, stages in told if tag not in job.tags], used, tag, newest):
         raise AbortAndRetry(
-            f"stage {again[0].id} has computed anew what had been lost with an executor, and what was read before of"
-            " the first is used, too: the rows could be of two computations. That was so before this try, and Spark"
-            " keeps it (shuffles that it has made before it called the sink, or of RDDs, a checkpoint, or what was"
-            " cached). The transaction is aborted; nothing of it is visible. Start a new run of the query, as"
-            " semel.spark.keep_running does; for a batch job make its DataFrame anew, with the RDDs and checkpoints"
-            " that it is made from, and nothing of it cached, in a job group of its own"
-            " (spark.sparkContext.setJobGroup), and write it again.",
+            f"an executor was lost, and stage {again[0].id} computed again what other stages had read before: rows"
+            " could be missing or doubled. Nothing of this batch is visible. (1) Streaming: restart the query"
+            " (keep_running does). (2) Batch job: rebuild the DataFrame, its RDDs and checkpoints, with nothing cached,"
+            " in a job group of its own (spark.sparkContext.setJobGroup), and write it again.",
             tag=STALE,
         )
     for stage in (stage for job, stages in told if tag in job.tags for stage in stages):
         if stage.attempt:
-            raise _unproven(f"stage {stage.id} in front of the writing one ran again")
+            raise _unproven(f"stage {stage.id}, before the writing one, ran again")
     if again := _torn(told, used, tag, newest):
         raise _unproven(f"stage {again[0].id} has computed again what had been read before")
 

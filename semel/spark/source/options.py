@@ -53,7 +53,7 @@ _KNOWN = (
 )
 _REFUSED = {
     "auto.offset.reset": "where to start is startingOffsets (earliest, latest, committed or offsets), and a restarted"
-    " query goes on where it was",
+    " query resumes where it was",
     "enable.auto.commit": "offsets are committed by KafkaSink, in its transaction, to kafka.group.id",
     "key.deserializer": "keys come as binary: cast them in the DataFrame",
     "value.deserializer": "values come as binary: cast them in the DataFrame",

@@ -260,10 +260,9 @@ def _check_begun_before(initial: SourceOffset, end: SourceOffset) -> None:
     if missed:
         one = min(missed)
         raise ConfigError(
-            f"the first batch of this checkpoint was planned before, from offset {planned[one].began} of"
-            f" {one[0]}-{one[1]}, and the source's options begin at {starts[one].position} now:"
-            f" {sum(missed.values())} offsets in between would be in no batch. Nothing was read. To begin where the"
-            " options say, start with another, empty checkpoint; to begin where the batch was planned, give"
-            " startingOffsets as it was then.",
+            f"the first batch of this checkpoint starts at offset {planned[one].began} of {one[0]}-{one[1]}, and the"
+            f" source's options start at {starts[one].position} now: {sum(missed.values())} offsets in between would be"
+            " in no batch. Nothing was read. (1) To start where the options say, use a new, empty checkpoint. (2) To"
+            " start where the batch was planned, restore the former startingOffsets.",
             tag="BEGUN_LATER",
         )

@@ -45,10 +45,9 @@ def committed_progress(
         if not settled.open:
             return settled.newest.progress if settled.newest is not None else None
     raise Retriable(
-        f"a transaction of {transactional_id!r} is still open after {deadline.timeout_ms:.0f} ms, so where it"
-        " has got to is not settled. Nothing was read. Its owner may be at work: stop it. What one that has"
-        " died left open, the broker ends after that owner's transaction.timeout.ms: start again then. If it"
-        " stays for longer, its marker was lost: the next start of its owner heals that.",
+        f"{transactional_id!r} still has an open transaction after {deadline.timeout_ms:.0f} ms, so its progress is not"
+        " final. Nothing was read. (1) Stop the query that uses it, or wait for its transaction.timeout.ms. (2) If it"
+        " stays open, its marker was lost: start that query again, which heals it.",
         tag="PROGRESS_OPEN",
     )
 

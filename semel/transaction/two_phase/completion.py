@@ -56,7 +56,7 @@ def commit(client: Client, prepared: Prepared, *, checked: bool = False) -> Iden
         raise DataLoss(
             f"the prepared transaction {prepared.transactional_id!r} was aborted, and it had been decided to commit it:"
             f" {sum(count for _, count in prepared.rows.values())} rows on {named(prepared.rows)} are lost (producer id"
-            f" {prepared.producer_id}). It expired (bounded), or somebody aborted it. Write these rows again.",
+            f" {prepared.producer_id}). It expired (bounded), or another program aborted it. Write these rows again.",
             tag="PREPARED_LOST",
         )
     last = {p: first + count - 1 for p, (first, count) in prepared.rows.items()}
