@@ -1,5 +1,4 @@
-"""What stands open in a cluster, for whoever is on call: which transactions, whose, on which partitions, and who waits
-behind them.
+"""List the open transactions of a cluster: their ids, their partitions, and how many records they hold back.
 
 Looking changes nothing. :func:`abort_transaction` ends the transaction that was shown, and not one that its owner has
 begun since: it looks once more, and names producer id and epoch when it ends it (DESIGN rule 13 says why). With clients

@@ -43,7 +43,7 @@ def carry(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Carry over where a query with Spark's own Kafka source stands, so that a query of semel's goes on exactly there.
+    """Carry over the offsets of a query with Spark's own Kafka source, so that a query of semel resumes exactly there.
 
     Stop the old query first. Reads the newest batch that its checkpoint has as committed, and writes these offsets as
     the progress of PREFIX, which must have none yet. Nothing is skipped; what an at-least-once sink may have written of

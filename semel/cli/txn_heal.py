@@ -1,4 +1,4 @@
-"""``semel txn heal``: the marker that a broker has lost, written as its transaction had ended, or as somebody
+"""``semel txn heal``: write the marker that a broker has lost, as its transaction had ended, or as the operator
 decides.
 """
 

@@ -123,9 +123,7 @@ def _whole(offset: object) -> int:
 
 @contextmanager
 def _bar(*, quiet: bool) -> Iterator[OnProgress]:
-    """What is told of progress, on a terminal alone: it goes where errors go, so that what is printed stays what it
-    is.
-    """
+    """Report progress, on a terminal alone. It goes where errors go, so that the output stays what it is."""
     console = Console(stderr=True)
     columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:

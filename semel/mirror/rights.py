@@ -44,7 +44,7 @@ def check_rights(source: Client, target: Client, config: FlowConfig, group: str)
 
 
 def _of_topics(client: Client, alias: str, names: Collection[str], wanted: Collection[str]) -> Iterator[str]:
-    """Of topics that are there, or are not told of."""
+    """List the rights that are missing on topics that exist, or of which the brokers say nothing."""
     if not names:
         return
     for name, able in authorized_operations.of_topics(client, names).items():

@@ -122,7 +122,7 @@ class PartitionCursor:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Rows of one answer that wait to be decoded; ``end`` is where reading goes on behind them."""
+    """Rows of one answer that wait to be decoded; after them, reading resumes at ``end``."""
 
     part: PartitionCursor
     records: memoryview

@@ -1,6 +1,4 @@
-"""Run a query, start it again after the errors that ask for it (DESIGN rule 2), and stop it when the process is told to
-end.
-"""
+"""Run a query, start it again after the errors that ask for it (DESIGN rule 2), and stop it on a signal."""
 
 from __future__ import annotations
 

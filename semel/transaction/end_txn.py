@@ -180,8 +180,8 @@ def _fenced(own: Ownership, identity: Identity | None = None, *, asked: bool = F
 
 
 def written_by_successor(identity: Identity, before: ProgressLog, now: ProgressLog) -> bool:
-    """Whether somebody else has written progress since it was read ``before``: of a key, compaction keeps the newest
-    record alone.
+    """Return whether another owner has written progress since it was read ``before``: of a key, compaction keeps the
+    newest record alone.
     """
     known = max((record.offset for record in before.everything), default=-1)
     return any(

@@ -118,8 +118,8 @@ def _find_progress(own: Ownership, deadline: Deadline) -> None:
 def progress_presence(
     client: Client, transactional_id: str, progress: ProgressTopic, deadline: Deadline, *, used: bool = False
 ) -> Presence:
-    """What is left of an id's progress: lost, too, where nothing is, and the coordinator knows the id, or whoever asks
-    has ``used`` it.
+    """Return what is left of an id's progress. It is lost, too, where nothing is left and the coordinator knows the id,
+    or the caller has ``used`` it.
 
     Beginning anew, what is committed would be written again. Asked before the topic is created and before anything is
     claimed in it, so that a second start is refused as the first was.

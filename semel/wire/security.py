@@ -143,7 +143,9 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _changed(location: str | None) -> int:
-    """When a file was written last: certificates that are renewed in place are read anew by the next connection."""
+    """Return when a file was written last: certificates that are renewed in place are read again by the next
+    connection.
+    """
     try:
         return 0 if location is None else Path(location).stat().st_mtime_ns
     except OSError as error:

@@ -68,7 +68,7 @@ class SingerSource(SourceConnector):
     }
 
     def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
-        """One; what the tap is told must be JSON."""
+        """Return one task; the settings of the tap must be JSON."""
         for setting in ("tap.config", "tap.catalog"):
             _json_text(setting, config[setting])
         return [config]

@@ -1,4 +1,4 @@
-"""What a connector was told of transformations and predicates: read, checked, and applied in order."""
+"""Transformations and predicates of a connector: read from its configuration, checked, and applied in order."""
 
 from __future__ import annotations
 

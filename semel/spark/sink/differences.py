@@ -98,14 +98,14 @@ def added_finding(label: str) -> Difference:
 
 
 def behind_finding(label: str, rows: Sequence[Rows]) -> Difference:
-    """Without progress, nothing says what became of the rows in front of a batch."""
+    """Without progress, nothing says what became of the rows before a batch."""
     return Difference(
         f"{label} of the batch begins behind {ranges_text(rows)}, and nothing says that they were written"
     )
 
 
 def began_finding(label: str, topic: str, partition: int, now: int, before: int) -> Difference:
-    """A query begins in front of where it once began."""
+    """A query begins before the place where it once began."""
     return Difference(
         f"{label}: {topic}-{partition} begins at {now} now and began at {before}: this query has never read the rows"
         " between"

@@ -28,7 +28,7 @@ _MISMATCH = "checkpoint:"
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a sink was told. ``properties`` are Kafka's, without their prefix, checked."""
+    """Options of a sink. ``properties`` are Kafka's, without their prefix, checked."""
 
     properties: Mapping[str, str] = field(repr=False)
     topic: str | None

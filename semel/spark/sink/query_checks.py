@@ -12,7 +12,7 @@ _LEAST_KEPT = 100
 
 
 def check_query(query: Query) -> None:
-    """Refuse a query whose batches could not be told apart over a restart."""
+    """Refuse a query whose batches cannot be recognised after a restart."""
     if query.temporary:
         raise ConfigError(
             "the query has a temporary checkpoint, which Spark deletes: exactly-once across a restart is impossible"

@@ -94,7 +94,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a source was told.
+    """Options of a source.
 
     ``starting`` and ``ending`` are None where nothing was: see :meth:`for_stream` and :meth:`for_batch`.
     """

@@ -186,7 +186,7 @@ class StreamPlan:
     def _looked_at_again(
         self, doubtful: Mapping[TopicPartition, PartitionPlan], seen: Mapping[TopicPartition, LatestOffset]
     ) -> dict[TopicPartition, PartitionPlan]:
-        """What is left of partitions that seem to be gone, created anew, or shorter than they were."""
+        """Return what is left of partitions that seem to be gone, created again, or shorter than they were."""
         asked = [Range(p[0], part.topic_id, p[1], part.position, NO_END, part.epoch) for p, part in doubtful.items()]
         kept: dict[TopicPartition, PartitionPlan] = {}
         for left in check_ranges(self._client, asked, fail_on_data_loss=self._options.fail_on_data_loss).ranges:

@@ -155,8 +155,8 @@ class MarkerHealer:
             reached(OwnerStep.HEALED, f"{self._own.transactional_id} {topic}-{index}")
 
     def _write_down(self) -> None:
-        """Before the first marker: whoever comes when this process has died in the middle of it must end the rest as
-        this one does.
+        """Record the outcome before the first marker: if this process dies in between, its successor must end the rest
+        alike.
 
         An operator may have come first, who knew less, and said otherwise: partitions may be ended so already, and all
         others will be.

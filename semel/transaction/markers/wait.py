@@ -179,8 +179,7 @@ def _ask_leaders(
 def hanging_transactions(
     client: Client, others: Mapping[TopicPartition, Collection[OpenTransaction]], older_than_ms: float
 ) -> list[str]:
-    """A sentence about each transaction of somebody else that nobody seems to end any more: it holds readers back
-    (PROTOCOL 5.6).
+    """Return a sentence about each hanging transaction of other producers: it holds readers back (PROTOCOL 5.6).
 
     ``older_than_ms`` is a moment: newer rows are passed over. Rows mostly carry the time of their source, so
     coordinators are asked too; those that do not answer in time, and ids that the caller may not describe, leave it at

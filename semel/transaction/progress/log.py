@@ -86,8 +86,8 @@ class ProgressLog:
         )
 
     def decided_of(self, producer_id: int, epoch: int) -> bool | None:
-        """How the transaction of this identity was ended, by what was written down first: whoever comes later and says
-        otherwise does not count.
+        """Return how the transaction of this identity was ended, by the first record: a later one that says otherwise
+        does not count.
         """
         return next((d.committed for d in self.decided if (d.producer_id, d.epoch) == (producer_id, epoch)), None)
 

@@ -1,5 +1,5 @@
-"""What was committed under a transactional id, for somebody who does not own it (PROTOCOL 6,
-``startingOffsets=committed``), and which topics keep progress.
+"""Read what was committed under a transactional id without owning it (PROTOCOL 6, ``startingOffsets=committed``), and
+find topics that keep progress.
 
 Nothing is fenced: a look is a plain record that any process may write. Its offset bounds the read, and the answer is
 given only when every record of that id below it is settled. Not promised: that the answer is still the newest when it
@@ -66,7 +66,7 @@ def snapshot(client: Client, progress: ProgressTopic, deadline: Deadline) -> Pro
 def holds_progress(
     client: Client, topic: Topic, looked: dict[int, int], deadline: Deadline | None = None
 ) -> bool | None:
-    """Whether a topic keeps progress, whatever its name: told by its first record. None where it never had one.
+    """Return whether a topic keeps progress, whatever its name: its first record shows it. None where it never had one.
 
     A log that is empty and does not begin at 0 had rows, which retention took: a progress topic is compacted, and keeps
     its beginning. ``looked`` is kept from look to look: up to where each partition holds markers alone, which are not

@@ -1,5 +1,5 @@
-"""The progress record: what a transaction has done, written as its last record, read by whoever comes next (PROTOCOL 1
-and 2).
+"""The progress record: what a transaction has done. It is its last record, and the next owner reads it (PROTOCOL 1 and
+2).
 
 It lives in a compacted topic, in the transaction that it speaks of: if a reader sees it committed, all of that
 transaction is committed, and if not, none. This module knows its form,
@@ -290,8 +290,8 @@ LOOK = write_object({"v": VERSION})
 
 
 def look_key(prefix: str) -> bytes:
-    """The key of what bounds a read as a claim does, written by somebody who does not know whether all of the prefix's
-    progress is there.
+    """Return the key of a record that bounds a read as a claim does, for a reader that does not know whether all of the
+    prefix's progress is there.
     """
     return progress_key(prefix, "look")
 

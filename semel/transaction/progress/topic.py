@@ -189,7 +189,7 @@ class ProgressTopic:
 
     def record_outcome(self, decided: RecordedOutcome, deadline: Deadline) -> bool:
         """Write how a transaction was ended, and return how it counts as ended: as the first such record says, which
-        may be somebody else's.
+        may be another one's.
 
         Two may decide at once, and each look before the other has written. So all that was written up to this record is
         read back: who finds another answer in front of its own must write no marker. Nobody finds another one later:
