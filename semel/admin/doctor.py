@@ -208,9 +208,7 @@ def _group(client: Client, group: str) -> Iterator[Check]:
             " another kafka.group.id.",
         )
     elif able is None:
-        yield Check(
-            subject, "has no members; as long as it does not exist, no broker tells who may read it", Result.UNCHECKED
-        )
+        yield Check(subject, "has no members; no broker says who may read it before it exists", Result.UNCHECKED)
     else:
         yield Check(subject, "has no members, and this login may read it", Result.OK)
 
@@ -228,7 +226,7 @@ def _prefix(client: Client, prefix: str, progress_topic: str) -> Iterator[Check]
         yield Check(subject, "no transaction is open", Result.OK)
     yield Check(
         f"Write on {subject}",
-        "no broker tells it without being written to",
+        "no broker says so before something is written",
         Result.UNCHECKED,
         "The first start finds out, and names it.",
     )

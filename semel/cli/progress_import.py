@@ -39,7 +39,7 @@ def carry(
     ],
     command_config: Configured = None,
     progress_topic: Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")] = DEFAULT_TOPIC,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, write nothing, fence nobody.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it. Write nothing, and fence no owner.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:

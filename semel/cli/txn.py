@@ -116,9 +116,9 @@ def abort(
         show(console, found)
         if found.transaction.state == "Ongoing":
             console.print(
-                "\nIts rows will never be visible, the offsets of its groups go back, and readers go on behind it."
+                "\nIts rows will never be visible, the offsets of its groups go back, and readers go on after it."
             )
-            confirm(console, "Abort it?", "Nothing was changed: it is still open, and readers wait behind it.", yes=yes)
+            confirm(console, "Abort it?", "Nothing was changed: it is still open, and readers wait before it.", yes=yes)
         abort_transaction(client, found)
     if as_json:
         print_json({**json_value(found), "aborted": True})

@@ -55,7 +55,7 @@ def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event |
     with _told_by_signals(stop):
         while not stop.is_set():
             began = time.monotonic()
-            log.info("the query is being started: the first line of its own comes with its first batch")
+            log.info("starting the query")
             query = start()
             try:
                 _await_end(query, stop)

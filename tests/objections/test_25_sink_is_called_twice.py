@@ -56,7 +56,7 @@ def test_a_second_try_after_a_call_that_failed(line: Line, caplog: pytest.LogCap
 
         return callback
 
-    with pytest.raises(ConfigError, match=r"whose first call failed.*next start runs the batch again") as refused:
+    with pytest.raises(ConfigError, match=r"after its first call failed.*next start runs the batch again") as refused:
         line.run(around=again)
     assert refused.value.tag == "SECOND_CALL"
     assert everything(line.kafka.bootstrap_servers, line.target) == []

@@ -99,9 +99,7 @@ def added_finding(label: str) -> Difference:
 
 def behind_finding(label: str, rows: Sequence[Rows]) -> Difference:
     """Without progress, nothing says what became of the rows before a batch."""
-    return Difference(
-        f"{label} of the batch begins behind {ranges_text(rows)}, and nothing says that they were written"
-    )
+    return Difference(f"{label} of the batch begins after {ranges_text(rows)}, and nothing says that they were written")
 
 
 def began_finding(label: str, topic: str, partition: int, now: int, before: int) -> Difference:

@@ -166,8 +166,8 @@ class KafkaSink:
             self._expired += aborted.tag == "EXPIRED"
             if aborted.tag == "EXPIRED" and (work.again or self._expired > self._options.retries):
                 raise ConfigError(
-                    f"batch {work.number} does not fit into transaction.timeout.ms={producer.timeout_ms}, and would"
-                    f" not the next time. Nothing of it is visible. {aborted.message}",
+                    f"batch {work.number} does not fit into transaction.timeout.ms={producer.timeout_ms}, also"
+                    f" when it runs again. Nothing of it is visible. {aborted.message}",
                     tag="BATCH_TOO_LONG",
                 ) from None
             raise
@@ -182,9 +182,9 @@ class KafkaSink:
                 run = self._run = self._start(batch)
             if batch.number == run.last == run.failed:
                 raise ConfigError(
-                    f"the sink was called again for batch {batch.number}, whose first call failed. Nothing was written"
-                    " by this call; what the first one has raised says what became of the batch. Let it leave your"
-                    " function: the query ends then, and its next start runs the batch again.",
+                    f"the sink was called again for batch {batch.number} after its first call failed. Nothing of this"
+                    " call was written; the first error says what became of the batch. Let that error leave your"
+                    " function: the query then ends, and its next start runs the batch again.",
                     tag="SECOND_CALL",
                 )
             if batch.number == run.last:

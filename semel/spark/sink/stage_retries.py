@@ -374,7 +374,7 @@ def _check_written_once(stage: Stage, receipts: Sequence[Receipt]) -> None:
 
 def _unproven(reason: str, therefore: str = "An executor was probably lost.", tag: str = "UNPROVEN") -> AbortAndRetry:
     return AbortAndRetry(
-        f"it is not proven that every task wrote exactly once: {reason}. {therefore} The transaction is aborted;"
+        f"it cannot be shown that every task wrote exactly once: {reason}. {therefore} The transaction is aborted;"
         " nothing of it is visible. Run the batch again.",
         tag=tag,
     )

@@ -169,7 +169,7 @@ class SourceOptions:
         end = self.ending if self.ending is not None else Latest()
         if isinstance(start, Latest) or (isinstance(start, AtOffsets) and _LATEST in _numbers(start.offsets)):
             raise ConfigError(
-                "a batch query cannot start at the latest offset: there is nothing behind it. Nothing was read."
+                "a batch query cannot start at the latest offset: nothing comes after it. Nothing was read."
                 " Change startingOffsets."
             )
         if isinstance(start, AtOffsets) and isinstance(end, AtOffsets):
@@ -231,8 +231,8 @@ def _starting(options: Mapping[str, str], group: str | None, progress_topic: str
 def _resume(prefix: str | None, progress_topic: str, group: str | None) -> Resume:
     if prefix is None and group is None:
         raise ConfigError(
-            "startingOffsets=committed was given without transactionalIdPrefix or kafka.group.id, so nobody's"
-            " progress is meant. Nothing was read. Name the prefix of the sink, or the group."
+            "startingOffsets=committed needs transactionalIdPrefix or kafka.group.id. Nothing was read. Name the prefix"
+            " of the sink, or the group."
         )
     return Resume(check_prefix(prefix) if prefix is not None else None, progress_topic, group)
 
@@ -302,7 +302,7 @@ def _check_pair(start: Mapping[str, Mapping[int, int]], end: Mapping[str, Mappin
             named = f"{topic}-{index} starts" if topic else "reading starts"
             raise ConfigError(
                 f"{named} at {what} {first} and ends before that, at {ends[topic, index]}. Nothing was read. Give an"
-                " end behind the start."
+                " end after the start."
             )
 
 

@@ -110,7 +110,7 @@ class MarkerHealer:
         now = describe(own.client, own.transactional_id, own.deadline())
         if now is not None and now.producer_id == own.identity.producer_id:
             return
-        has = "nobody has it now" if now is None else f"another owner has it now (producer id {now.producer_id})"
+        has = "no owner has it now" if now is None else f"another owner has it now (producer id {now.producer_id})"
         raise Fenced(
             f"transactional id {own.transactional_id!r} has expired at its coordinator"
             f" (transactional.id.expiration.ms) since this owner took it over, and {has}. Nothing new was written,"

@@ -123,7 +123,7 @@ def _end(client: Client, prepared: Prepared, deadline: Deadline, *, commit: bool
         if deadline.passed:
             raise Retriable(
                 f"the prepared transaction {prepared.transactional_id!r} has ended (the coordinator answers"
-                f" {name(answer.code)}), and no marker has come behind its rows within {deadline.timeout_ms:.0f} ms. It"
+                f" {name(answer.code)}), and no marker has come after its rows within {deadline.timeout_ms:.0f} ms. It"
                 f" is not known whether it was committed. Look at {named(prepared.rows)} (`semel txn heal`), then call"
                 " again.",
                 tag="OUTCOME_UNKNOWN",
@@ -149,7 +149,7 @@ def _by_markers(client: Client, prepared: Prepared, deadline: Deadline, answered
         return None
     found = "some of its partitions say committed, others aborted" if ends else "its rows and markers are deleted"
     raise DataLoss(
-        f"nobody can tell how the prepared transaction {prepared.transactional_id!r} ended: {found}, and the"
+        f"it is not known how the prepared transaction {prepared.transactional_id!r} ended: {found}, and the"
         f" coordinator answers {answered}. Its rows on {named(prepared.rows)} may be lost. Look whether readers"
         " have had them, then remove its text from your store.",
         tag="OUTCOME_UNKNOWN",

@@ -510,7 +510,7 @@ def test_message_without_progress_names_the_former_prefix() -> None:
 def test_message_without_progress_says_what_stands_in_front_and_when_each_way_is_right() -> None:
     message = refused(reconcile(plan(7, part(at({0: 5, 1: 3}), at({0: 9, 1: 3}), at({0: 2, 1: 3}))), None)).message
     assert (
-        "source 0 of the batch begins behind rows in-0 2 to 4 (3 offsets), and nothing says that they were written"
+        "source 0 of the batch begins after rows in-0 2 to 4 (3 offsets), and nothing says that they were written"
         in message
     )
     assert "right where all in front of it was written" in message

@@ -108,7 +108,7 @@ def test_committed_needs_somebody_whose_progress_is_meant() -> None:
         startingOffsets="committed", progressTopic="mine", transactionalIdPrefix="p", **group
     ).starting == Resume("p", "mine", "g")
     assert parse(startingOffsets="committed", **group).for_batch() == (Resume(None, "semel-progress", "g"), Latest())
-    refused("nobody's progress is meant", {"subscribe": "in", "startingOffsets": "committed"})
+    refused("committed needs transactionalIdPrefix", {"subscribe": "in", "startingOffsets": "committed"})
     refused("blanks around it", {"subscribe": "in", "startingOffsets": "committed", "transactionalIdPrefix": " p"})
 
 
