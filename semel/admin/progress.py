@@ -1,4 +1,4 @@
-"""List the newest committed progress of every prefix. Used by ``semel progress list``.
+"""How far everybody has come: the newest committed progress of each prefix, for whoever is on call.
 
 It writes nothing, not even a claim, so it reads to where the brokers say the end is: good enough for people, and no
 ground to decide on (PROTOCOL 2 says what is).

@@ -108,8 +108,8 @@ def _query(folder: Path) -> str:
 
 
 def _lines(path: Path) -> Sequence[str]:
-    """Return the version that one of Spark's logs names in its first line, and the lines after it. Spark may put a zero
-    byte before the version.
+    """Of one of Spark's logs, behind the version that it names in its first line (in front of which Spark may put a
+    zero byte).
     """
     try:
         version, *lines = path.read_bytes().removeprefix(b"\0").decode().split("\n")

@@ -81,7 +81,7 @@ def _commit(owner: Producer, progress: Progress) -> None:
 
 
 def at_offsets(client: Client, before: Progress | None, offsets: Mapping[str, Mapping[int, int]]) -> Progress:
-    """Return progress with these next offsets, of no query and no batch: any query that starts exactly there may resume
+    """The progress with these next offsets to read, of no query and no batch: whoever starts exactly there may go on
     from it.
 
     Each topic is named with all its partitions; -2 stands for the earliest offset, -1 for the last stable one. Of

@@ -1,4 +1,5 @@
-"""List the open transactions of a cluster: their ids, their partitions, and how many records they hold back.
+"""What stands open in a cluster, for whoever is on call: which transactions, whose, on which partitions, and who waits
+behind them.
 
 Looking changes nothing. :func:`abort_transaction` ends the transaction that was shown, and not one that its owner has
 begun since: it looks once more, and names producer id and epoch when it ends it (DESIGN rule 13 says why). With clients

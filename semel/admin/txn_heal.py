@@ -46,7 +46,7 @@ _STATE_TOPIC = "__transaction_state"
 
 @dataclass(frozen=True, slots=True)
 class OpenRows:
-    """Rows of one producer id that are open on a partition, though no coordinator has a transaction of it.
+    """Rows of one producer id that stand open on a partition though no coordinator has anything open under it.
 
     ``waiting`` is how many offsets readers cannot reach behind the first of them, ``transactional_id`` whose they are,
     where that is known, and ``committed`` how their transaction had ended by what was written down, None where nothing
@@ -69,7 +69,7 @@ def find_open_rows(
     progress_topic: str = DEFAULT_TOPIC,
     owner_gone: bool = False,
 ) -> OpenRows:
-    """Find the open rows. ``transactional_id`` is for a producer id that no coordinator knows any more.
+    """What stands open there. ``transactional_id`` is for a producer id that no coordinator knows any more.
 
     ``owner_gone``: the caller vouches that nobody writes under this producer id any more, where neither a coordinator
     nor progress names its owner.
@@ -103,8 +103,8 @@ def write_marker(
     progress_topic: str = DEFAULT_TOPIC,
     deadline: Deadline | None = None,
 ) -> None:
-    """Write the marker, and return when it is seen, and seen to be this one. The caller still vouches for its owner as
-    when it was looked at.
+    """Write the marker, and return when it is seen, and seen to be this one. Whoever vouched for its owner when it was
+    looked at does so still.
 
     Raises :class:`ConfigError` if it is not that any more, if ``commit`` contradicts what was written down, be it by
     somebody who decides at the same time, or without the right to write markers, :class:`Retriable` if the marker is
@@ -142,8 +142,8 @@ def write_marker(
 
 
 def _write_down(client: Client, shown: OpenRows, topic: ProgressTopic, deadline: Deadline, *, commit: bool) -> None:
-    """Record the outcome before the marker. Nothing is looked at between the two, so a later decision finds this record
-    first.
+    """Nothing is looked at any more between this and the marker: whoever decides later finds this decision, in front of
+    its own.
     """
     opened = shown.opened
     if not topic.exists(deadline):
@@ -178,8 +178,8 @@ def _write_marker(client: Client, shown: OpenRows, deadline: Deadline, *, commit
 
 
 def _check_no_other_end(client: Client, shown: OpenRows, deadline: Deadline, *, commit: bool) -> None:
-    """Check that no other marker came first where no outcome could be recorded: the first one settles rows, and a
-    second one changes nothing.
+    """The first marker settles rows, and a second one changes nothing: where nothing could be written down, somebody
+    else's may have come first.
     """
     aborted = aborted_from(client, shown.partition, shown.opened.producer_id, shown.opened.start_offset, deadline)
     if aborted is None or aborted is not commit:

@@ -122,7 +122,7 @@ class PartitionCursor:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Rows of one answer that wait to be decoded; after them, reading resumes at ``end``."""
+    """Rows of one answer that wait to be decoded; ``end`` is where reading goes on behind them."""
 
     part: PartitionCursor
     records: memoryview

@@ -1,4 +1,4 @@
-"""Rows that were to be read and are gone: retention, DeleteRecords, a truncated log, a topic deleted or created again
+"""Rows that were to be read and are gone: retention, DeleteRecords, a truncated log, a topic deleted or created anew
 (DESIGN rule 12).
 
 With ``fail_on_data_loss`` that is :class:`~semel.errors.DataLoss`. Without, as in Spark, a range is narrowed to what is
@@ -123,7 +123,7 @@ def report(lost: Sequence[Loss], *, fail_on_data_loss: bool, advice: str = "") -
 
 
 def _from_the_beginning(topic: str) -> str:
-    """Return the advice for this topic alone: a query that forgets all progress reads the others again as well."""
+    """Of this topic alone: whoever forgets all progress reads the others again as well."""
     offsets = f'{{"{topic}": {{"0": -2, …}}}}'
     return (
         "(1) To read the new topic from its beginning: set this topic in the progress of the query, unless `semel"

@@ -101,7 +101,7 @@ def _chain(size: int, average: int) -> int:
 
 
 def _guesses(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends: Ints, average: int) -> Ints:
-    """Find beginnings of records, one in every so many bytes, as far as the bytes show them."""
+    """Beginnings of records, one in every so many bytes, as far as they can be told by their looks."""
     zone = 2 * average + _LONGEST
     anchors = np.arange(start, min(stop, len(area) - zone), _chain(stop - start, average) * average)[1:]
     if not len(anchors):

@@ -225,7 +225,7 @@ class Client(MetadataCache):
         ) from None
 
     def lease(self, node: int, deadline: Deadline) -> Connection:
-        """Lease a connection that nobody else uses until it is given back: for requests whose answers come later."""
+        """A connection that nobody else uses until it is given back: for whoever leaves answers on their way."""
         return self._pool.lease(node, lambda: self.broker(node, deadline))
 
     def give_back(self, node: int, connection: Connection) -> None:

@@ -207,7 +207,7 @@ class Connection:
         return taken
 
     def _go_on(self, due: _Due) -> bool:
-        """Return whether a request that does not get out is only throttled, as the answers before it say."""
+        """Whether a request that does not get out is only throttled, by what is told in the answers before it."""
         went_on = self._take_early(1) or self.muted > 0
         if went_on:
             self._socket.settimeout(due.timeout + self.muted)
@@ -300,7 +300,7 @@ class Connection:
         return self._socket.fileno() < 0
 
     def let_go(self) -> None:
-        """Close it in this process alone: a forked child has its parent's, which the parent still uses."""
+        """Close it in this process alone: a forked child has its parent's, which the parent goes on with."""
         with suppress(OSError):
             self._socket.close()
         self._waiting.clear()

@@ -120,7 +120,7 @@ class GroupMember:
         return Assignment(got, now.group_id, now.generation_id, now.member_id, now.group_instance_id)
 
     def start_again(self) -> None:
-        """Forget the membership: the next :meth:`poll` joins again."""
+        """Forget the membership: the next :meth:`poll` joins anew."""
         self.close()
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ _UNKNOWN_TOPIC = 3
 
 
 class MetadataCache(ABC):
-    """The newest metadata of a cluster. A subclass can ask brokers. Safe to share between threads."""
+    """The newest metadata of a cluster. Whoever is one can ask brokers. Safe to share between threads."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -50,7 +50,7 @@ class MetadataCache(ABC):
         """An open connection to ``target``."""
 
     def deadline(self, timeout_ms: float | None = None) -> Deadline:
-        """Return a deadline with this client's back-off; ``default.api.timeout.ms`` unless another time is given."""
+        """A deadline with this client's back-off; ``default.api.timeout.ms`` unless told otherwise."""
         config = self.config
         timeout = config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         return Deadline(timeout, backoff_ms=config.retry_backoff_ms, backoff_max_ms=config.retry_backoff_max_ms)

@@ -86,7 +86,7 @@ class ConnectionPool:
         raise Retriable(told, tag="CONNECTION")
 
     def lease(self, node: int, look_up: Callable[[], Broker]) -> Connection:
-        """Lease a connection that nobody else uses until it is given back: for requests whose answers come later."""
+        """A connection that nobody else uses until it is given back: for whoever leaves answers on their way."""
         with self._lock:
             idle = self._idle.get(node, [])
             while idle:

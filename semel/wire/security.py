@@ -143,9 +143,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _changed(location: str | None) -> int:
-    """Return when a file was written last: certificates that are renewed in place are read again by the next
-    connection.
-    """
+    """When a file was written last: certificates that are renewed in place are read anew by the next connection."""
     try:
         return 0 if location is None else Path(location).stat().st_mtime_ns
     except OSError as error:

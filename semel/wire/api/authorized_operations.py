@@ -54,7 +54,7 @@ def of_topics(
 
 
 def of_group(client: Client, group: str, deadline: Deadline | None = None) -> frozenset[str] | None:
-    """Return the operations on a group; None where the brokers say nothing, since it does not exist yet."""
+    """The operations on a group; None where they are not told, since it does not exist yet."""
     request = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
     answer = client.ask(
         GroupCoordinator(group),

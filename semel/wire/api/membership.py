@@ -121,7 +121,7 @@ def heartbeat(client: Client, group: str, joined: Joined, deadline: Deadline | N
 
 
 def leave(client: Client, group: str, member: str) -> None:
-    """Have a member leave: the group continues at once. One that is not there any more is no error."""
+    """Have a member leave: the group goes on at once. One that is not there any more is no error."""
     identity = LeaveGroupRequest.MemberIdentity(member_id=member, group_instance_id=None, reason=None)
     request = LeaveGroupRequest(group_id=group, members=[identity])
     answer = client.ask(GroupCoordinator(group), request, (4, 5))

@@ -88,7 +88,7 @@ def idempotent_producer(client: Client, deadline: Deadline) -> tuple[int, int]:
 
 
 def fence(client: Client, transactional_id: str, deadline: Deadline | None = None) -> Identity:
-    """Fence the owner of the id and abort what it has open, without meaning to write (KIP-618's ``fenceProducers``)."""
+    """Fence whoever owns the id and abort what it has open, without meaning to write (KIP-618's ``fenceProducers``)."""
     return init_producer_id(client, transactional_id, 60_000, deadline or client.deadline())
 
 
