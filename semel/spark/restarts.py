@@ -1,4 +1,6 @@
-"""Run a query, start it again after the errors that ask for it (DESIGN rule 2), and stop it on a signal."""
+"""Run a query, start it again after the errors that ask for it (DESIGN rule 2), and stop it when the process is told to
+end.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event |
     with _told_by_signals(stop):
         while not stop.is_set():
             began = time.monotonic()
-            log.info("starting the query")
+            log.info("the query is being started: the first line of its own comes with its first batch")
             query = start()
             try:
                 _await_end(query, stop)
