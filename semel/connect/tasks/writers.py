@@ -32,6 +32,10 @@ __all__ = ["AtLeastOnce", "ExactlyOnce", "Writer"]
 class Writer(Protocol):
     """Writes what a task polled."""
 
+    @property
+    def open_ms(self) -> float | None:
+        """How long its transaction has been open, in milliseconds; None while none is."""
+
     def start(self) -> None:
         """Stop every predecessor from writing, where that can be done."""
 
@@ -73,6 +77,11 @@ class ExactlyOnce:
     def start(self) -> None:
         """Take the id over: who had it is fenced, and what it left open is aborted."""
         self._producer.take_over({self._store.topic})
+
+    @property
+    def open_ms(self) -> float | None:
+        """How long its transaction has been open, in milliseconds; None while none is."""
+        return self._producer.age_ms
 
     def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
         """Why the topic would not take one of these rows."""
@@ -200,6 +209,10 @@ class AtLeastOnce:
 
     def start(self) -> None:
         """Nobody can be stopped without a transactional id."""
+
+    @property
+    def open_ms(self) -> None:
+        """There is no transaction."""
 
     def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
         """Why the topic would not take one of these rows."""
