@@ -37,7 +37,7 @@ def test_rows_go_where_they_came_from_and_a_warning_says_so(line: Line, caplog: 
     assert TIMESTAMP in said[0]
     assert said[0].endswith("Otherwise: drop('partition', 'timestamp').")
     rows = read(line.kafka.bootstrap_servers, [line.target], {"at": "partition", "value": "value"}).to_pylist()
-    assert {(row["at"], json.loads(row["value"])["id"] % 2) for row in rows} == {(0, 0), (1, 1)}
+    assert {(int(row["at"]), json.loads(row["value"])["id"] % 2) for row in rows} == {(0, 0), (1, 1)}
 
 
 @pytest.mark.parametrize("sources", ["union", "in the function"])
