@@ -38,7 +38,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho no semel here >&2\nexit 7\n")
     other.chmod(0o755)
-    left = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    left = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "PYTHON"))}
     path = f"{other.parent}{os.pathsep}{left['PATH']}"
     return {
         **left,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
+from typing import NoReturn
 
 from pyspark.sql import DataFrame
 
@@ -91,6 +92,14 @@ class KafkaSink:
     def __repr__(self) -> str:
         return f"KafkaSink(topic={self._options.topic!r}, transactionalIdPrefix={self._options.prefix!r})"
 
+    def __reduce__(self) -> NoReturn:
+        # Spark Connect pickles the function of foreachBatch, to run it on its server
+        raise Unsupported(
+            "a KafkaSink stays in the driver, and was to be sent to another process: by Spark Connect, or inside of a"
+            " function that tasks run. Nothing was written. Give it to foreachBatch of a classic Spark session.",
+            tag="SPARK_CONNECT",
+        )
+
     # ---- streaming
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -121,8 +130,11 @@ class KafkaSink:
         again = isinstance(raised, SemelError) and raised.tag == "SECOND_CALL"
         if self._run is not None and self._run.last == number and not again:
             self._run.failed = number
-        whose = self._options.prefix or self._options.topic
-        log.error("batch %d of %r ended with an error: %s", number, whose, first_sentence(raised))
+        whose, why = self._options.prefix or self._options.topic, first_sentence(raised)
+        if isinstance(raised, SemelError) or not self._options.exactly_once:
+            log.error("batch %d of %r ended with an error: %s", number, whose, why)
+        else:  # Spark's, or of the user's code: before the commit, which alone makes rows visible
+            log.error("batch %d of %r was aborted: %s. Nothing of it is visible.", number, whose, why)
 
     def _micro_batch(self, df: DataFrame, batch: MicroBatch, measured: BatchMetrics) -> None:
         run, query = self._enter(df, batch), batch.query

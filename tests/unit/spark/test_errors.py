@@ -33,6 +33,12 @@ def test_class_tag_and_message_come_back_from_the_text(raised: SemelError) -> No
     assert (found.tag, found.message) == (raised.tag, raised.message)
 
 
+def test_a_message_of_several_lines_comes_back_whole() -> None:
+    raised = DataLoss("it does not go on. Nothing was written.\n    It would miss no rows\n    (1) start anew")
+    text = SPARK_TEXT.format(line=f"semel.errors.DataLoss: {raised}")
+    assert getattr(error(RuntimeError(text)), "message", None) == raised.message
+
+
 def test_our_own_error_is_itself() -> None:
     raised = Fenced("another owner")
     assert error(raised) is raised
