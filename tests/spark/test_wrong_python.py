@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import semel
 from semel.sandbox import Sandbox
-from semel.testing.spark.spark_home import spark_home
+from semel.testing.spark.spark_home import java_options, spark_home
 from tests.spark.support.topics_and_drivers import create, produce, unique, values
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -39,14 +40,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     other.write_text("#!/bin/sh\necho no semel here >&2\nexit 7\n")
     other.chmod(0o755)
     left = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "PYTHON"))}
-    path = f"{other.parent}{os.pathsep}{left['PATH']}"
-    return {
-        **left,
-        "PATH": path,
-        "PYTHONPATH": str(HOME),
-        "SPARK_HOME": str(spark_home()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
+    submit = shlex.join(["--driver-java-options", java_options(), "pyspark-shell"])
+    given = {"SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": submit}
+    return {**left, **given, "PATH": f"{other.parent}{os.pathsep}{left['PATH']}", "PYTHONPATH": str(HOME)}
 
 
 def test_the_first_program_of_the_readme_runs_as_it_is(
@@ -78,6 +74,7 @@ def test_the_first_program_of_the_readme_runs_as_it_is(
     assert f"PYSPARK_PYTHON is not set: Spark's workers get this Python, {sys.executable}" in log.read_text()
 
 
+@pytest.mark.exhaustive
 def test_a_python_without_semel_is_named(environment: dict[str, str]) -> None:
     """Spark's Java runs already when semel is imported: then it is too late to give it this Python."""
     program = [sys.executable, "-c", _LOAD.format(after="")]
