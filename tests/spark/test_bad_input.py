@@ -8,7 +8,7 @@ import logging
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -130,9 +130,9 @@ def test_a_function_that_raises_is_told_in_one_line(
 
 def test_a_sink_stays_in_the_driver(kafka: Sandbox) -> None:
     """Spark Connect pickles the function of foreachBatch as here."""
-    mine = sink(kafka, topic="a")
+    mine, serializer = sink(kafka, topic="a"), cast("Any", CloudPickleSerializer)
     with pytest.raises(pickle.PicklingError, match=r"\[SEMEL_SPARK_CONNECT\] a KafkaSink stays in the driver"):
-        CloudPickleSerializer().dumps(lambda df, number: mine(df, number))
+        serializer().dumps(lambda df, number: mine(df, number))
 
 
 def test_partition_that_is_not_there(kafka: Sandbox, topic: str, rows: DataFrame) -> None:
