@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from semel.admin.progress_rename import rename
 from semel.admin.progress_reset import at_offsets, set_to
 from semel.config import ClientConfig
 from semel.errors import DataLoss
@@ -61,6 +62,18 @@ def test_it_is_refused_until_somebody_says_to_go_on(line: Line) -> None:
     produce(line.kafka, line.source, range(30, 40))
     with pytest.raises(DataLoss, match="created again"):  # the token was for that one time
         line.run(onProgressMismatch=f"checkpoint:{token}")
+
+
+def test_progress_that_was_renamed_keeps_the_ids(line: Line) -> None:
+    produce(line.kafka, line.source, range(20))
+    line.run()
+    before, new = recorded(line), f"{line.prefix}-new"
+    with Client(ClientConfig.parse({"bootstrap.servers": line.kafka.bootstrap_servers})) as client:
+        assert rename(client, line.prefix, new, scope="query").outputs == before
+    create_again(line.kafka, line.target)
+    produce(line.kafka, line.source, range(20, 30))
+    with pytest.raises(DataLoss, match=f"since the last batch of '{new}'"):
+        line.run(transactionalIdPrefix=new)
 
 
 def test_a_batch_that_would_be_skipped_is_refused_too(line: Line) -> None:
