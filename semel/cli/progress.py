@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any
 
@@ -66,7 +67,8 @@ def list_all(
     if not found:
         console.print(f"{progress_topic} holds no progress")
         return
-    table = Table("prefix", "of a", "batch", "reads", "writes", "lag", box=None, header_style="bold", padding=(0, 2))
+    titles = ("prefix", "of a", "batch", "committed", "reads", "writes", "lag")
+    table = Table(*titles, box=None, header_style="bold", padding=(0, 2))
     for one, lag in zip(found, behind, strict=True):
         reads = ", ".join(sorted({topic for topic, _ in lag})) or "-"
         total = _sum(lag)
@@ -74,6 +76,7 @@ def list_all(
             one.prefix,
             one.scope,
             _batch(one),
+            _committed(one) or "-",
             reads,
             ", ".join(_wrote(one)) or "-",
             f"{total:,}" if total is not None else "-",
@@ -286,6 +289,8 @@ def _show(console: Console, one: PrefixProgress, lag: Mapping[TopicPartition, in
     facts.add_row("prefix", one.prefix)
     facts.add_row("of a", one.scope)
     facts.add_row("last batch", _batch(one))
+    if committed := _committed(one):
+        facts.add_row("committed", committed)
     if one.progress is not None and one.progress.query is not None:
         facts.add_row("query, run", f"{one.progress.query}, {one.progress.run}")
     facts.add_row("at work", "a transaction of it is open" if one.open else "nothing of it is open")
@@ -324,6 +329,13 @@ def _batch(one: PrefixProgress) -> str:
     )
 
 
+def _committed(one: PrefixProgress) -> str | None:
+    """When, in UTC: brokers and people are in several zones."""
+    if one.committed_ms < 0:
+        return None
+    return datetime.fromtimestamp(one.committed_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
 def _wrote(one: PrefixProgress) -> Mapping[str, Mapping[int, tuple[int, int]]]:
     return one.progress.wrote if one.progress is not None else {}
 
@@ -341,6 +353,7 @@ def _value(one: PrefixProgress, lag: Mapping[TopicPartition, int]) -> dict[str, 
         "query": progress.query if progress is not None else None,
         "run": progress.run if progress is not None else None,
         "batch": progress.batch if progress is not None else None,
+        "committed_at": _committed(one),
         "moved": progress.moved if progress is not None else None,
         "lag": _sum(lag),
         "reads": [

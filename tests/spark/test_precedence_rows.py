@@ -194,7 +194,7 @@ def test_source_topic_is_created_again(line: Line, way: str) -> None:
         line.run(reading={"failOnDataLoss": "false"})
     else:
         with pytest.raises(
-            DataLoss, match=r"the progress is of the new one: this checkpoint is older.*would repeat rows"
+            DataLoss, match=r"(?s)the progress is of the new one: this checkpoint is older.*would repeat rows"
         ) as refused:
             line.run(reading={"failOnDataLoss": "false"})
         assert "with nothing repeated or missed" in refused.value.message

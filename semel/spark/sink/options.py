@@ -70,7 +70,7 @@ class SinkOptions:
                 tag="PROGRESS_TOPIC",
             )
         group = group_of(properties)
-        ClientConfig.parse(properties)
+        ClientConfig.parse(properties, "kafka.")
         return cls(
             properties=properties,
             topic=options.get("topic"),

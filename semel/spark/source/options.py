@@ -133,7 +133,7 @@ class SourceOptions:
         properties.setdefault("max.partition.fetch.bytes", str(_FETCH_BYTES))
         progress_topic = options.get("progressTopic", DEFAULT_TOPIC)
         return cls(
-            config=ClientConfig.parse(properties),
+            config=ClientConfig.parse(properties, "kafka."),
             group=group,
             selection=selection_of(options),
             starting=_starting(options, group, progress_topic),

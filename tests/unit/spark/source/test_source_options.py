@@ -152,7 +152,7 @@ def test_malformed_offsets(text: str) -> None:
         ({"timestampOverflow": "0"}, "none of fail, null"),
         ({"path": "in"}, "not a known option"),
         ({"startingOffset": "latest"}, "did you mean startingOffsets"),
-        ({"kafka.max.partition.fetch.byte": "1"}, "did you mean max.partition.fetch.bytes"),
+        ({"kafka.max.partition.fetch.byte": "1"}, "did you mean kafka.max.partition.fetch.bytes"),
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets"),
         ({"kafka.enable.auto.commit": "true"}, "committed by KafkaSink"),
         ({"kafka.key.deserializer": "x"}, "cast them"),
