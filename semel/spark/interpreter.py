@@ -75,7 +75,7 @@ def _is_first_in_path() -> bool:
 
 
 def _context() -> object | None:
-    """Return PySpark's class of contexts, if somebody has loaded it: an import would cost workers half a second."""
+    """Return PySpark's class of contexts, if it is loaded: an import would cost workers half a second."""
     return getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
 
 
@@ -84,7 +84,7 @@ def _java_runs() -> bool:
 
 
 def _master() -> str | None:
-    """Return the master as far as it is known by now: of the session, or as spark-submit was told."""
+    """Return the master as far as it is known by now: of the session, or as spark-submit named it."""
     active = getattr(_context(), "_active_spark_context", None)
     if active is not None:
         return str(active.master)
