@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-__all__ = ["Figure", "Unit", "differences", "ratios"]
+__all__ = ["WHOLE", "Figure", "Unit", "differences", "ratios"]
+
+#: How the works begin that are whole micro-batches, from topic to topic.
+WHOLE = "whole micro-batch"
 
 
 class Unit(StrEnum):

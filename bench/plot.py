@@ -1,6 +1,4 @@
-"""The picture: how many times as fast as each peer, and what a transaction adds to a micro-batch; with range, target
-and aim.
-"""
+"""The picture: how many times as fast as the usual way, and how long a micro-batch takes. The table has the rest."""
 
 from __future__ import annotations
 
@@ -11,43 +9,68 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from bench.figures import Figure, Unit
+from bench.figures import WHOLE, Figure, Unit
 
 __all__ = ["draw"]
 
-_MET, _NOT_MET, _INFORMS = "#2a7f62", "#b5473c", "#9aa5b1"
+_FASTER, _SLOWER, _OTHER = "#2a7f62", "#b5473c", "#9aa5b1"
+_BAR = 0.6
 
 
 def draw(figures: Sequence[Figure], path: Path) -> None:
-    """Write the picture as PNG."""
-    kinds = {unit: [figure for figure in figures if figure.unit is unit] for unit in Unit}
-    panels = [(unit, chosen) for unit, chosen in kinds.items() if chosen]
-    matplotlib.rcParams["font.size"] = 8
-    canvas = Canvas(figsize=(9, 0.9 + 0.3 * sum(len(chosen) for _, chosen in panels)), layout="constrained", dpi=110)
-    axes = canvas.subplots(len(panels), 1, squeeze=False, height_ratios=[len(chosen) + 1 for _, chosen in panels])
-    for (unit, chosen), axis in zip(panels, axes[:, 0], strict=True):
-        _panel(axis, chosen)
-        axis.set_title("times as fast as" if unit is Unit.TIMES else "milliseconds that exactly-once adds", loc="left")
+    """Write the picture as PNG: one panel for each kind of figure that there is."""
+    batches = [figure for figure in figures if figure.work.startswith(WHOLE)]
+    ratios = [figure for figure in figures if _beside_the_usual(figure) and figure not in batches]
+    panels = [(panel, chosen) for panel, chosen in ((_ratios, ratios), (_batches, batches)) if chosen]
+    rows = [len(chosen) * (1 if panel is _ratios else 2) + 1 for panel, chosen in panels]
+    matplotlib.rcParams["font.size"] = 9
+    canvas = Canvas(figsize=(9, 0.6 + 0.27 * sum(rows)), layout="constrained", dpi=110)
+    axes = canvas.subplots(len(panels), 1, squeeze=False, height_ratios=rows) if panels else None
+    for (panel, chosen), axis in zip(panels, axes[:, 0] if axes is not None else (), strict=True):
+        panel(axis, chosen)
+        axis.invert_yaxis()
+        axis.margins(x=0.14)
+        axis.spines[["top", "right"]].set_visible(False)
     canvas.savefig(path)
 
 
-def _panel(axis: Axes, figures: Sequence[Figure]) -> None:
+def _beside_the_usual(figure: Figure) -> bool:
+    """Whether it compares with what a user would take instead. Others only explain a figure, in the table."""
+    return figure.unit is Unit.TIMES and (figure.target is not None or figure.peer.startswith("Spark"))
+
+
+def _ratios(axis: Axes, figures: Sequence[Figure]) -> None:
     for row, figure in enumerate(figures):
-        colour = _INFORMS if figure.target is None else _MET if figure.reaches(figure.target) else _NOT_MET
-        axis.barh(row, figure.median, height=0.6, color=colour, alpha=0.85)
-        axis.plot([figure.low, figure.high], [row, row], color="black", linewidth=1, marker="|", markersize=5)
-        if figure.target is not None:
-            axis.vlines(figure.target, row - 0.42, row + 0.42, color="black", linewidth=1.4)
-        if figure.aim is not None:
-            axis.vlines(figure.aim, row - 0.42, row + 0.42, color="black", linewidth=1.4, linestyles="dotted")
-        axis.annotate(
-            figure.shown(figure.median),
-            (max(figure.high, figure.median, 0), row),
-            (4, 0),
-            textcoords="offset points",
-            va="center",
+        axis.barh(row, figure.median - 1, _BAR, left=1, color=_FASTER if figure.median >= 1 else _SLOWER)
+        _label(
+            axis, max(figure.median, 1), row, f"{figure.median:.0f}" if figure.median >= 10 else f"{figure.median:.2f}"
         )
+    axis.set_xscale("log")
+    axis.set_xticks([], minor=True)
+    ticks = [tick for tick in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200) if _spans(figures, tick)]
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.axvline(1, color="black", linewidth=1)
     axis.set_yticks(range(len(figures)), [f"{figure.work} / {figure.peer}" for figure in figures])
-    axis.invert_yaxis()
-    axis.margins(x=0.12)
-    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_title("times as fast as the usual way (green: semel is faster)", loc="left")
+
+
+def _spans(figures: Sequence[Figure], tick: float) -> bool:
+    values = [1.0, *(figure.median for figure in figures)]
+    return min(values) / 2 <= tick <= max(values) * 2
+
+
+def _batches(axis: Axes, figures: Sequence[Figure]) -> None:
+    """Rates are batches a second: shown is how long one takes."""
+    for row, figure in enumerate(figures):
+        for place, name, rate in ((-0.2, "semel, exactly once", figure.ours), (0.2, figure.peer, figure.theirs)):
+            milliseconds = 1000 / rate
+            colour = _FASTER if place < 0 else _OTHER
+            axis.barh(row + place, milliseconds, 0.38, color=colour, label=name if row == 0 else None)
+            _label(axis, milliseconds, row + place, f"{milliseconds:.0f}")
+    axis.set_yticks(range(len(figures)), [figure.work.removeprefix(WHOLE).strip(", ") for figure in figures])
+    axis.set_title("milliseconds a micro-batch, from topic to topic (shorter is better)", loc="left")
+    axis.legend(frameon=False, loc="best")
+
+
+def _label(axis: Axes, at: float, row: float, text: str) -> None:
+    axis.annotate(text, (at, row), (4, 0), textcoords="offset points", va="center")

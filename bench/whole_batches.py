@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from bench import rows
-from bench.figures import Figure, ratios
+from bench.figures import WHOLE, Figure, ratios
 from bench.micro_batches import FIRST, batch_times
 from bench.rig import Rig
 from bench.rounds import Contender, interleave
@@ -36,7 +36,7 @@ def measure(rig: Rig, shapes: Sequence[tuple[int, int]], batches: int, rounds: r
 
 
 def _measure(rig: Rig, size: int, partitions: int, batches: int, rounds: range) -> Figure:
-    work = f"whole micro-batch, {size:,} rows, {partitions} partition{'s' if partitions > 1 else ''}"
+    work = f"{WHOLE}, {size:,} rows, {partitions} partition{'s' if partitions > 1 else ''}"
     source = f"whole-{size}-{partitions}"
 
     def contender(name: str, form: str) -> Contender:
