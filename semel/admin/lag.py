@@ -1,4 +1,4 @@
-"""Lags in offsets: of queries after their sources, and of readers after the ends of topics.
+"""Lags of queries and of readers, in offsets.
 
 Both count the offsets that brokers report: markers and aborted rows are among them. Nothing is changed.
 """

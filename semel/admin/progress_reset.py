@@ -5,7 +5,7 @@ transaction is open, and the progress that is shown does not change. The record 
 is settled as any other progress:
 
 - a crash before the commit, or another owner that has come since, leaves the progress as it was;
-- after a crash after the commit, the progress is forgotten or set: the next owner waits for the markers, as always.
+- a crash later than the commit leaves the progress forgotten or set: the next owner waits for the markers, as always.
 
 A takeover of a moved prefix is refused: its mark keeps rows from being written under both.
 """
