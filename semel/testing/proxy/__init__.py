@@ -1,9 +1,9 @@
-"""A TCP proxy in front of a broker, which loses, delays, repeats or cuts single requests and answers.
+"""A TCP proxy between clients and a broker, which loses, delays, repeats or cuts single requests and answers.
 
 ===============  =====================================================================================================
 ``fault_proxy``  its connections; ``FaultProxy``
-``faults``       what it does to a request
-``frames``       what it reads of requests
+``faults``       its effects on a request
+``frames``       the parts of requests that it reads
 ``addresses``    the addresses that it replaces in answers
 ===============  =====================================================================================================
 """
