@@ -1,4 +1,4 @@
-"""``semel progress list | describe | reset | import | rename``: how far each prefix has come."""
+"""``semel progress list | describe | reset | import | rename``: the progress of each prefix."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Prefix = Annotated[
 
 
 class Scope(Enum):
-    """Whose progress it is."""
+    """The kind of owner of a progress record."""
 
     QUERY = "query"
     BATCH = "batch"
@@ -146,7 +146,8 @@ def reset(
                 "What starts under it begins anew as it is; --to-offsets has it begin elsewhere. ",
             )
         before = PrefixProgress(prefix, whose, None, open=False)
-        # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
+        # a takeover leaves a trace, and with it the next start would continue without the progress: so decide
+        # everything before it
         if lost:
             after = _decided(console, client, before, offsets, lost=True, yes=yes)
         with Producer(client, prefix, scope=whose, progress_topic=progress_topic, may_have_lost_progress=lost) as owner:
@@ -172,7 +173,7 @@ def _decided(
     lost: bool,
     yes: bool,
 ) -> Progress | None:
-    """Show what it would mean, and ask. Returns what the progress is to be; None where it is to be forgotten."""
+    """Show the consequences, and ask. Return the progress to write, or None to forget it."""
     after = at_offsets(client, before.progress, offsets) if offsets is not None else None
     if lost:
         console.print(

@@ -1,5 +1,5 @@
-"""``semel txn heal``: the marker that a broker has lost, written as its transaction had ended, or as somebody
-decides.
+"""``semel txn heal``: a marker that a broker has lost, written by the recorded end of its transaction, or by the
+operator's decision.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["heal"]
 
 
 class Outcome(Enum):
-    """How a transaction ends."""
+    """The end of a transaction."""
 
     commit = "commit"
     abort = "abort"

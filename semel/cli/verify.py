@@ -1,4 +1,4 @@
-"""``semel verify``: is each id in a topic once, and is all of the source there?"""
+"""``semel verify``: a check that each id is in a topic once, and that the whole source is there."""
 
 from __future__ import annotations
 
@@ -123,9 +123,7 @@ def _whole(offset: object) -> int:
 
 @contextmanager
 def _bar(*, quiet: bool) -> Iterator[OnProgress]:
-    """What is told of progress, on a terminal alone: it goes where errors go, so that what is printed stays what it
-    is.
-    """
+    """Show progress on a terminal, on standard error, so that standard output holds the result alone."""
     console = Console(stderr=True)
     columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:

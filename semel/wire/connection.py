@@ -1,4 +1,4 @@
-"""One TCP connection to one broker: frames out, frames in, in order.
+"""A TCP connection to one broker: frames out, frames in, in order.
 
 Sending is scatter/gather: the record batches of a Produce request go to the socket from the buffers that they were
 encoded in. Receiving reads a whole frame into one buffer of its size. Kafka answers the requests of a connection in the
