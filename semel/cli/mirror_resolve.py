@@ -1,4 +1,4 @@
-"""``semel mirror resolve``: the operator's decision after a loss."""
+"""``semel mirror resolve``: how a flow resumes after a loss."""
 
 from __future__ import annotations
 

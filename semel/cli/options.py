@@ -98,7 +98,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 @contextmanager
 def exit_1_on_no(console: Console, otherwise: str) -> Iterator[None]:
-    """End the command with status 1 after a no, no answer, or Ctrl-C, and print ``otherwise``."""
+    """Ask the user. No, no answer at all, or Ctrl-C ends the command with status 1, and says what is ``otherwise``."""
     try:
         yield
     except typer.Abort:
@@ -114,7 +114,7 @@ def confirm(console: Console, question: str, otherwise: str, *, yes: bool) -> No
 
 
 def check_can_ask(*, as_json: bool, asks: bool, instead: str = "--yes") -> None:
-    """Raise an error if the command prints JSON and would have to ask a question before it."""
+    """Raise the error of a command line that wants a document, and would get a question before it."""
     if as_json and asks:
         raise typer.BadParameter(f"it asks, and what it asks is no JSON: give {instead} too", param_hint="--json")
 

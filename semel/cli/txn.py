@@ -1,5 +1,5 @@
-"""``semel txn list | describe | abort | commit | sweep | heal``: open transactions, their owners, the readers that
-wait, and their end.
+"""``semel txn list | describe | abort | commit | sweep | heal``: open transactions, whose they are, how many records
+they hold back, and their end.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""``semel txn heal``: a marker that a broker has lost, written by the recorded end of its transaction, or by the
-operator's decision.
+"""``semel txn heal``: write the marker that a broker has lost, as its transaction had ended, or as the operator
+decides.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def _whole(offset: object) -> int:
 
 @contextmanager
 def _bar(*, quiet: bool) -> Iterator[OnProgress]:
-    """Show progress on a terminal, on standard error, so that standard output holds the result alone."""
+    """Report progress, on a terminal alone. It goes where errors go, so that the output stays what it is."""
     console = Console(stderr=True)
     columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:

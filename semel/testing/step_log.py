@@ -44,7 +44,7 @@ class Passed:
 
 
 class _Process:
-    """The counters of one process. A fork begins with new ones."""
+    """Counts of one process. A fork starts with none."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -1,5 +1,5 @@
-"""A TCP proxy between clients and Kafka that loses, delays, repeats and cuts single requests and answers (DESIGN
-section 5).
+"""TCP proxy between clients and Kafka that loses, delays, repeats and cuts single requests and answers (DESIGN section
+5).
 
 It understands frames (API, version, correlation id) and matches answers to requests. It works with any cluster: it
 listens once for each broker that it finds, and replaces the brokers' addresses by its own in Metadata and

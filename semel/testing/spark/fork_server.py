@@ -117,8 +117,8 @@ def _become(connection: socket.socket) -> None:
 
 
 def _end_with(connection: socket.socket) -> None:
-    """Make the kernel end this process when its client has ended, by the signal for unexpected input, which no code
-    handles.
+    """Let the kernel end this process when its client has ended: the signal of input that is not waited for does,
+    unless a handler is set.
     """
     fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
