@@ -61,7 +61,7 @@ def binary(views: Views, buffers: list[Any]) -> Any:
 def copied(views: Views, valid: Any, buffers: list[Any]) -> Any:
     """Return the bytes of these views one after the other, as a binary array. A null's view has the length 0.
 
-    Raises :class:`~semel.errors.Unsupported` for 2 GiB and more: the cast would let its offsets wrap.
+    Raise :class:`~semel.errors.Unsupported` for 2 GiB and more: the cast would let its offsets wrap.
     """
     check_size(views[:, 0])
     return pa.Array.from_buffers(pa.binary_view(), len(views), [valid, pa.py_buffer(views), *buffers]).cast(pa.binary())

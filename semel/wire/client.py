@@ -210,7 +210,7 @@ class Client(MetadataCache):
     def versions(self, deadline: Deadline | None = None) -> Versions:
         """Return the API versions of a broker of the cluster. Repeat until one answers.
 
-        Raises :class:`Retriable` at the deadline.
+        Raise :class:`Retriable` at the deadline.
         """
         deadline = deadline or self.deadline()
         for _ in deadline.attempts():
