@@ -295,7 +295,7 @@ class Reader:
         If reading continues, this range skips the rows that replaced them.
         """
         reason = (
-            f"the log was cut and written anew: leader epoch {epoch} ends at {end}, and later offsets hold other"
+            f"the log was cut and written again: leader epoch {epoch} ends at {end}, and later offsets hold other"
             " rows than those that were read"
         )
         loss = Loss(part.range.topic, part.range.partition, min(end, part.position), part.position, reason)

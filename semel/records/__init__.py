@@ -7,8 +7,9 @@ place. :mod:`.codecs` compresses, and :mod:`.header` packs the 61 bytes and the 
 Follow a batch in: :mod:`.header` scans a fetched buffer, :mod:`.bodies` checks and decompresses. :mod:`.starts` finds
 where each record begins, :mod:`.decode` turns the records into columns, and :mod:`.gather` joins scattered bytes.
 
-Both ways use :mod:`.varint`, :mod:`.record_headers`, and :mod:`.arrays` between numpy and Arrow. :mod:`.control` reads
-the markers that end transactions. :mod:`.partitioner` places keys as Java does.
+Both ways use :mod:`.varint`, :mod:`.record_headers`, and :mod:`.arrays` between numpy and Arrow. :mod:`.row_label`
+names a row that is refused. :mod:`.control` reads the markers that end transactions. :mod:`.partitioner` places keys as
+Java does.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def _end_with(connection: socket.socket) -> None:
     fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([connection], [], [], 0)[0]:
-        sys.exit("whoever had this process started has ended already")
+        sys.exit("the program that started this process has ended already")
 
 
 if __name__ == "__main__":
