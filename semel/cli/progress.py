@@ -331,7 +331,7 @@ def _batch(one: PrefixProgress) -> str:
 
 
 def _committed(one: PrefixProgress) -> str | None:
-    """When, in UTC: brokers and people are in several zones."""
+    """Return the time of the commit in UTC: brokers and people are in several zones."""
     if one.committed_ms < 0:
         return None
     return datetime.fromtimestamp(one.committed_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
