@@ -9,7 +9,7 @@ __all__ = ["Check", "Result"]
 
 
 class Result(Enum):
-    """What a finding means."""
+    """The meaning of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -19,7 +19,7 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, what was found, and what there is to do."""
+    """A finding: the subject, the facts, the meaning, and the advice."""
 
     subject: str
     found: str

@@ -1,9 +1,9 @@
-"""What a cluster would refuse to a query, a producer or an operator, looked at beforehand and without writing anything:
-``semel doctor``.
+"""Checks of everything that a cluster would refuse to a query, a producer or an operator, without writing: ``semel
+doctor``.
 
-Each look gives findings: what was looked at, what was found, what that means, and what to do. A look that fails is a
-finding too, and the others go on. Not promised: that what is fine now stays so; and what cannot be asked without
-writing (Write on a transactional id) is said to be not checked.
+Each check gives findings: the subject, the facts, the meaning, and the advice. A check that fails is a finding too, and
+the others continue. Not promised: that the cluster stays as it is. Rights that need a write to check (Write on a
+transactional id) are reported as not checked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CLOCKS_DIFFER_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """What the query will use: topics that it reads and writes, its group, its prefix, its progress topic."""
+    """The query to check: topics that it reads and writes, its group, its prefix, its progress topic."""
 
     outputs: Sequence[str] = ()
     inputs: Sequence[str] = ()
@@ -48,9 +48,9 @@ class QueryPlan:
 
 
 def run_checks(client: Client, asked: QueryPlan) -> Iterator[Check]:
-    """All findings, one after the other.
+    """Yield all findings, one after the other.
 
-    Raises :class:`SemelError` when no broker answers at all, or none lets this login in.
+    Raise :class:`SemelError` if no broker answers, or none accepts this login.
     """
     client.versions()
     looks: list[tuple[str, Callable[[], Iterator[Check]]]] = [
@@ -215,7 +215,7 @@ def _group(client: Client, group: str) -> Iterator[Check]:
 
 def _prefix(client: Client, prefix: str, progress_topic: str) -> Iterator[Check]:
     subject = f"prefix {check_prefix(prefix)}"
-    told = describe(client, prefix)  # refused without Describe, which Write implies
+    told = describe(client, prefix)  # needs Describe, which Write implies
     if told is not None and told.state in OPEN:
         advice = (
             "A query of this prefix is at work, or has died: a start ends its transaction and fences it. `semel"
@@ -244,9 +244,9 @@ def _prefix(client: Client, prefix: str, progress_topic: str) -> Iterator[Check]
 
 
 def _resumes(client: Client, prefix: str, progress_topic: str) -> Check:
-    """Whether what a query of this prefix has to read next is there, looked at as its source does at a start.
+    """Check that the next rows for a query of this prefix still exist, as its source does at a start.
 
-    By the newest progress that this broker has: good enough for people, and no ground to decide on.
+    It reads the newest progress that this broker has: good enough for people, but no basis for decisions.
     """
     subject = f"progress of {prefix}"
     topic = ProgressTopic(client, prefix, "query", progress_topic)

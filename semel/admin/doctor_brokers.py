@@ -1,4 +1,4 @@
-"""The brokers as ``semel doctor`` sees them: releases, features, two-phase commit."""
+"""The brokers in ``semel doctor``: releases, features, two-phase commit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from semel.wire.error_codes import briefly
 
 __all__ = ["check_brokers"]
 
-#: Releases of which some lose a marker (KAFKA-20734); the third number, which tells, is not visible.
+#: Releases of which some lose a marker (KAFKA-20734). The third number, which decides, is not visible.
 _LOSE_MARKERS = ("4.3", "4.4")
 
 
 def check_brokers(client: Client) -> Iterator[Check]:
-    """Look at each broker, and at what all of them together offer."""
+    """Check each broker, and the features that all of them offer."""
     releases: set[str | None] = set()
     for node in sorted(client.brokers()):
         try:
@@ -52,7 +52,7 @@ def _broker(node: int, versions: Versions) -> Check:
 
 
 def _two_phase_commit(client: Client) -> Check:
-    """Every broker must offer it: each coordinates some of the ids."""
+    """Check that every broker offers it: each coordinates some of the ids."""
     setting, unstable = "transaction.two.phase.commit.enable", "unstable.api.versions.enable"
     subject = "two-phase commit"
     without: list[int] = []

@@ -1,6 +1,6 @@
-"""Who is how far behind: a query behind its sources, and readers behind what was written.
+"""Lags of queries and of readers, in offsets.
 
-Both are counted in offsets, as brokers give them: markers and aborted rows are among them. Looking changes nothing.
+Both count the offsets that brokers report: markers and aborted rows are among them. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["held_back", "lags"]
 def lags(
     client: Client, found: Sequence[Progress | None], deadline: Deadline | None = None
 ) -> list[dict[TopicPartition, int]]:
-    """For each, how many offsets a read_committed reader has before it, where the source is of this cluster and still
-    there. Asked once for all.
+    """Return the lag of each progress: how many offsets a read_committed reader has left, by partition. Only sources of
+    this cluster that still exist are counted. Brokers are asked once for all.
 
-    What the log has no more (retention) is before nobody. Whether that was read before it went is told by the start of
-    the reader, not by this.
+    Offsets that retention has removed are not counted. Only the start of the reader finds out whether they had been
+    read.
     """
     known = client.existing(
         {topic for one in found if one is not None for topic, _ in one.positions(client.cluster)}, deadline
@@ -45,13 +45,13 @@ def lags(
 
 
 def held_back(client: Client, topics: Collection[str], deadline: Deadline | None = None) -> dict[TopicPartition, int]:
-    """How many offsets read_committed readers cannot reach yet, since a transaction is open before them, for topics
-    that are there.
+    """Return how many offsets an open transaction hides from read_committed readers, for each partition of the topics
+    that exist.
     """
     asked = dict.fromkeys(_there(client, topics, deadline), LATEST)
     if not asked:
         return {}
-    # in this order, what is committed between the two requests holds nobody back
+    # in this order, a commit between the two requests counts as visible
     ends, stable = (
         list_offsets(client, asked, read_committed=committed, deadline=deadline) for committed in (False, True)
     )

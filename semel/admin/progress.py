@@ -1,7 +1,7 @@
-"""How far everybody has come: the newest committed progress of each prefix, for whoever is on call.
+"""The newest committed progress of each prefix, for the operator.
 
-It writes nothing, not even a claim, so it reads to where the brokers say the end is: good enough for people, and no
-ground to decide on (PROTOCOL 2 says what is).
+It writes nothing, not even a claim, so it reads to the end that the brokers report. That is good enough for people, but
+no basis for decisions (PROTOCOL 2 defines that).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from semel.wire.client import Client
 
 __all__ = ["PrefixProgress", "list_progress"]
 
-#: Scopes of progress; the others are notes between owners.
+#: Scopes of progress; other scopes are notes between owners.
 _SCOPES = ("batch", "mirror", "producer", "query")
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixProgress:
-    """A prefix in one scope: its newest committed progress, None where nothing was ever committed, and whether a
-    transaction of it is open. ``committed_ms`` is the time of that commit, by the brokers' clock; -1 without one.
+    """A prefix in one scope: its newest committed progress (None if nothing was ever committed), and a flag for an open
+    transaction. ``committed_ms`` is the time of that commit, by the brokers' clock; -1 without one.
     """
 
     prefix: str
@@ -39,9 +39,9 @@ class PrefixProgress:
 
 
 def list_progress(client: Client, *, progress_topic: str = DEFAULT_TOPIC) -> list[PrefixProgress]:
-    """Of every prefix, by name, but for those that were forgotten.
+    """Return the progress of every prefix, by name. Prefixes whose progress was forgotten are left out.
 
-    Raises :class:`~semel.errors.ConfigError` where there is no progress topic.
+    Raise :class:`~semel.errors.ConfigError` if there is no progress topic.
     """
     deadline = client.deadline()
     topic = client.existing({progress_topic}, deadline).get(progress_topic)
@@ -70,7 +70,7 @@ def list_progress(client: Client, *, progress_topic: str = DEFAULT_TOPIC) -> lis
 
 
 def _by_key(events: Iterable[LogRecord | EndMarker]) -> dict[bytes, list[LogRecord | EndMarker]]:
-    """The records of each key, with the markers of those who wrote them."""
+    """Return the records of each key, with the markers of their producers."""
     of_key: dict[bytes, list[LogRecord | EndMarker]] = defaultdict(list)
     written: dict[int, set[bytes]] = defaultdict(set)
     for event in events:
@@ -84,7 +84,7 @@ def _by_key(events: Iterable[LogRecord | EndMarker]) -> dict[bytes, list[LogReco
 
 
 def _name(key: bytes) -> tuple[str, str] | None:
-    """Prefix and scope of a key; None for what is no progress."""
+    """Return prefix and scope of a key, or None if it is no progress."""
     try:
         prefix, scope = json.loads(key)
         return (str(prefix), str(scope["scope"])) if scope["scope"] in _SCOPES else None

@@ -1,13 +1,13 @@
-"""What a checkpoint of Spark's own ``kafka`` source says: where a query that moves to semel must go on (``semel
-progress import``).
+"""Offsets in a checkpoint of Spark's own ``kafka`` source: the positions where a query that moves to semel must
+continue (``semel progress import``).
 
 Spark writes ``offsets/N`` before batch N runs, and ``commits/N`` when it is done. So everything below the ends of the
-newest *committed* batch was written; what lies between these and the ends of the newest *planned* one may have been
-written, in part or whole, by a sink that is at-least-once. Before its first commit, a query stands at its first
-offsets, ``sources/<number>/0``.
+newest *committed* batch was written. The rows between these and the ends of the newest *planned* batch may have been
+written, in part or whole, by a sink that is at-least-once. Before its first commit, a query is at its first offsets,
+``sources/<number>/0``.
 
-Read as text from a local folder: Spark is not needed. Not promised: that the topics are the same ones (these offsets
-hold no topic ids), and that nobody still runs the query: :func:`read` again, and see whether it moved.
+The files are read as text from a local folder: Spark is not needed. Not promised: that the topics are the same ones
+(these offsets hold no topic ids), and that the query is stopped: call :func:`read` again, and compare.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from semel.strict_json import read_object
 
 __all__ = ["KafkaCheckpoint", "SourceEnd", "read"]
 
-#: What a source that has no offset yet has in the place of one.
+#: The text in place of an offset, for a source that has none yet.
 _NONE = "-"
 _VERSIONS = ("v1", "v2")
 
@@ -32,10 +32,9 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class SourceEnd:
-    """One source: the next offset to read of each partition, and up to where the batch that was not committed would
-    have read.
+    """A source: the next offset to read of each partition, and the planned end of the batch that was not committed.
 
-    ``name`` where the query names its sources. ``planned`` is ``next`` where nothing was left unfinished.
+    ``name`` is set if the query names its sources. ``planned`` is ``next`` if no batch was left unfinished.
     """
 
     next: Offsets
@@ -45,9 +44,9 @@ class SourceEnd:
 
 @dataclass(frozen=True, slots=True)
 class KafkaCheckpoint:
-    """``committed`` is the newest batch that Spark logged as done, None where there is none.
+    """A checkpoint. ``committed`` is the newest batch that Spark logged as done, or None.
 
-    ``stateful``: it keeps state, which stays behind.
+    ``stateful`` is True if it keeps state, which cannot be moved.
     """
 
     query: str
@@ -59,8 +58,8 @@ class KafkaCheckpoint:
 def read(location: str) -> KafkaCheckpoint:
     """Read a checkpoint: a folder of this machine, or a ``file:`` URI.
 
-    Raises :class:`ConfigError` for a folder that is no checkpoint, for sources that are not Spark's ``kafka``, and for
-    what is not there any more.
+    Raise :class:`ConfigError` for a folder that is no checkpoint, for sources that are not Spark's ``kafka``, and for
+    missing files.
     """
     folder = _local(location)
     offsets, commits = _numbers(folder / "offsets"), _numbers(folder / "commits")
@@ -108,8 +107,8 @@ def _query(folder: Path) -> str:
 
 
 def _lines(path: Path) -> Sequence[str]:
-    """Of one of Spark's logs, behind the version that it names in its first line (in front of which Spark may put a
-    zero byte).
+    """Return the lines of one of Spark's logs, checked for the version in its first line. Spark may put a zero byte
+    before that line.
     """
     try:
         version, *lines = path.read_bytes().removeprefix(b"\0").decode().split("\n")
@@ -123,7 +122,7 @@ def _lines(path: Path) -> Sequence[str]:
 
 
 def _logged(folder: Path, batch: int) -> dict[str, str]:
-    """The ends of one batch, as text: by the source's number, or by its name (version 2)."""
+    """Return the ends of one batch, as text: by the source's number, or by its name (version 2)."""
     version, *lines = _lines(folder / "offsets" / str(batch))
     rows = [line for line in lines[1:] if line]  # the first is Spark's settings
     if version == "v1":
@@ -140,7 +139,7 @@ def _source(folder: Path, key: str, end: str | None, planned: str) -> SourceEnd:
 
 
 def _first(folder: Path, key: str) -> str:
-    """Where a source began: what it has written down before its first batch."""
+    """Return the first offsets of a source, which it wrote before its first batch."""
     path = folder / "sources" / key / "0"
     try:
         there = path.exists()

@@ -1,8 +1,8 @@
-"""Give the progress of a prefix to another prefix (``semel progress rename``, PROTOCOL 6).
+"""Move of the progress of a prefix to another prefix (``semel progress rename``, PROTOCOL 6).
 
-Both prefixes are taken over, so that nobody writes under either. One transaction of the new prefix then writes two
-records: the progress, under the new prefix, and the mark ``moved`` in its place under the old one. A crash before the
-commit leaves both as they were. After it, whoever takes over the old prefix is refused (``PREFIX_MOVED``).
+Both prefixes are taken over, so that no other owner writes under either. One transaction of the new prefix then writes
+two records: the progress under the new prefix, and the mark ``moved`` under the old one. A crash before the commit
+leaves both as they were. After the commit, a takeover of the old prefix is refused (``PREFIX_MOVED``).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["rename"]
 
-#: A rename that is killed in its transaction holds the old prefix for so long, or until it is run again.
+#: A rename that is killed in its transaction blocks the old prefix for this long, or until it is run again.
 _TIMEOUT_MS = 60_000
 
 
 def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: str = DEFAULT_TOPIC) -> Progress:
-    """Move the progress of ``old`` to ``new``, and return it. Returns when readers see it.
+    """Move the progress of ``old`` to ``new``, and return it when readers see it.
 
-    Fences whoever runs under either prefix. Raises :class:`ConfigError` where ``old`` has no progress or was renamed
-    before, and where ``new`` has progress; :class:`~semel.errors.Fenced` where another owner has come meanwhile: then
-    nothing was changed; and what taking over raises.
+    The owners of both prefixes are fenced. Raise :class:`ConfigError` if ``old`` has no progress or was renamed before,
+    or if ``new`` has progress. Raise :class:`~semel.errors.Fenced` if another owner has come meanwhile: then nothing
+    was changed. The errors of a takeover are raised too.
     """
     if old == new:
         raise ConfigError(f"{old!r} was given twice. Nothing was changed. Give two prefixes.", tag="SAME_PREFIX")
@@ -44,7 +44,7 @@ def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: st
     own = Ownership(client, new, scope=scope, progress_topic=progress_topic)
     own.timeout_ms = _TIMEOUT_MS
     take_over(own, (), None)
-    # an earlier rename may have lost its marker there, and only its own producer id tells how it ended
+    # an earlier rename may have lost its marker there, and only its own producer id shows how it ended
     _wait(own, {former.progress.partition})
     if own.committed is not None:
         raise ConfigError(
@@ -59,7 +59,7 @@ def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: st
             " list` shows all prefixes.",
             tag="NO_PROGRESS",
         )
-    await_groups(former, {})  # nobody uses this prefix again: what it has left pending would stay so
+    await_groups(former, {})  # no query uses this prefix again: its pending offsets would stay pending
     progress = former.committed.progress
     own.begin()
     reached(OwnerStep.BEGUN, own.transactional_id)
@@ -77,7 +77,7 @@ def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: st
 
 
 def _write(own: Ownership, former: Ownership, progress: Progress) -> dict[TopicPartition, Written]:
-    """Write both records. Those of one partition are one batch: a second one would need the next sequence."""
+    """Write both records. Records of one partition are one batch: a second batch would need the next sequence."""
     records = {own.progress.partition: {own.progress.key: progress.encode()}}
     moved = Progress(moved=own.transactional_id).encode()
     records.setdefault(former.progress.partition, {})[former.progress.key] = moved
@@ -114,7 +114,7 @@ def _commit(own: Ownership, written: dict[TopicPartition, Written]) -> None:
 
 
 def _wait(own: Ownership, partitions: set[TopicPartition]) -> None:
-    """Wait until nothing of this owner's id is open on these partitions."""
+    """Wait until no transaction of this owner's id is open on these partitions."""
     wait_for_markers(
         own.client,
         partitions,

@@ -1,13 +1,13 @@
-"""Progress forgotten, or set to other offsets, by an operator (PROTOCOL 6, ``semel progress reset``).
+"""Reset of progress by an operator: forgotten, or set to other offsets (PROTOCOL 6, ``semel progress reset``).
 
-It is done as its owner: the id is taken over with all of PROTOCOL 2, so that whoever wrote under it is fenced and
-nothing is open, and what is shown then stays as it is. The record goes into a transaction of the id, so that it is
-settled as any other progress:
+The command becomes the owner: it takes the id over with all of PROTOCOL 2. So the former owner is fenced, no
+transaction is open, and the progress that is shown does not change. The record goes into a transaction of the id, and
+is settled as any other progress:
 
 - a crash before the commit, or another owner that has come since, leaves the progress as it was;
-- a crash behind the commit, and it is forgotten, or set: the next owner waits for the markers, as always.
+- a crash later than the commit leaves the progress forgotten or set: the next owner waits for the markers, as always.
 
-A prefix that was moved to another one is refused in taking over: its mark keeps rows from being written under both.
+A takeover of a moved prefix is refused: its mark keeps rows from being written under both.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["at_offsets", "at_positions", "forget", "is_lost", "scope_of", "set_t
 
 
 def scope_of(client: Client, prefix: str, progress_topic: str, chosen: str | None = None) -> str | None:
-    """Whose progress a prefix has: of a query, of batch jobs (``batch``), of a producer; None where it has none, or not
-    of the ``chosen``.
+    """Return the scope of a prefix's progress: a query, batch jobs (``batch``), a producer. None if it has none, or
+    none of the ``chosen`` scope.
 
-    Looks without fencing anybody. Raises :class:`ConfigError` where it has several and none was ``chosen``.
+    No owner is fenced. Raise :class:`ConfigError` if it has several and none was ``chosen``.
     """
     if progress_topic not in client.existing({progress_topic}):
         return None
@@ -52,8 +52,8 @@ def scope_of(client: Client, prefix: str, progress_topic: str, chosen: str | Non
 
 
 def is_lost(client: Client, prefix: str, scope: str, progress_topic: str) -> bool:
-    """Whether a prefix was used before, and its progress is gone: a new start is refused until it is set, or forgotten
-    on purpose.
+    """Return True if a prefix was used before and its progress is gone. Then a new start is refused until the progress
+    is set, or forgotten on purpose.
     """
     return (
         progress_presence(client, prefix, ProgressTopic(client, prefix, scope, progress_topic), client.deadline())
@@ -62,15 +62,15 @@ def is_lost(client: Client, prefix: str, scope: str, progress_topic: str) -> boo
 
 
 def forget(owner: Producer) -> None:
-    """Forget the progress of an id that was taken over. Returns when that is committed, and its markers are seen.
+    """Forget the progress of an id that was taken over. Return when that is committed and its markers are seen.
 
-    Raises :class:`~semel.errors.Fenced` if another owner has come since: then nothing was forgotten.
+    Raise :class:`~semel.errors.Fenced` if another owner has come since: then nothing was forgotten.
     """
     _commit(owner, Progress(forgotten=True))
 
 
 def set_to(owner: Producer, progress: Progress) -> None:
-    """Put ``progress`` in the place of what an id that was taken over has. As :func:`forget`."""
+    """Replace the progress of an id that was taken over by ``progress``. As :func:`forget`."""
     _commit(owner, progress)
 
 
@@ -81,12 +81,12 @@ def _commit(owner: Producer, progress: Progress) -> None:
 
 
 def at_offsets(client: Client, before: Progress | None, offsets: Mapping[str, Mapping[int, int]]) -> Progress:
-    """The progress with these next offsets to read, of no query and no batch: whoever starts exactly there may go on
-    from it.
+    """Return the progress with these next offsets to read, without a query and a batch. A query that starts exactly
+    there may continue from it.
 
-    Each topic is named with all its partitions; -2 stands for the earliest offset, -1 for the last stable one. Of
-    ``before``, other topics and sources that are not semel's keep their positions. Raises :class:`ConfigError` for what
-    it does not read, and for offsets that are not there.
+    Each topic is named with all its partitions; -2 stands for the earliest offset, -1 for the last stable one. Other
+    topics of ``before``, and sources that are not semel's, keep their positions. Raise :class:`ConfigError` for topics
+    that ``before`` does not read, and for offsets that do not exist.
     """
     known = client.topics(offsets.keys())
     partitions = [(name, index) for name, topic in known.items() for index in topic.partitions]
@@ -115,11 +115,11 @@ def at_offsets(client: Client, before: Progress | None, offsets: Mapping[str, Ma
 
 
 def at_positions(client: Client, sources: Sequence[tuple[str | None, Mapping[str, Mapping[int, int]]]]) -> Progress:
-    """The progress of sources (name or None, next offset to read of each partition) that were read by another program,
-    of no query and no batch.
+    """Return the progress of sources that another program read, without a query and a batch. A source is a name or
+    None, and the next offset to read of each partition.
 
-    Partitions that are not named are left out: whoever goes on reads them from their beginning. Raises
-    :class:`ConfigError` for topics and partitions that are not there, and for offsets that are not.
+    Partitions that are not named are left out: the query reads them from their beginning. Raise :class:`ConfigError`
+    for topics, partitions and offsets that do not exist.
     """
     known = client.topics({topic for _, offsets in sources for topic in offsets})
     at = {

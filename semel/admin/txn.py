@@ -1,10 +1,9 @@
-"""What stands open in a cluster, for whoever is on call: which transactions, whose, on which partitions, and who waits
-behind them.
+"""Open transactions of a cluster, for the operator: their ids, their partitions, and the readers that wait for them.
 
-Looking changes nothing. :func:`abort_transaction` ends the transaction that was shown, and not one that its owner has
-begun since: it looks once more, and names producer id and epoch when it ends it (DESIGN rule 13 says why). With clients
-of KIP-890, semel among them, each transaction has an epoch of its own, and nothing can come in between; with older
-ones, a new transaction can, in the time of one request.
+The lists change nothing. :func:`abort_transaction` ends the transaction that was shown, and not one that its owner has
+begun since. It checks once more, and names producer id and epoch in its request (DESIGN rule 13 has the reason). With
+clients of KIP-890, semel among them, each transaction has its own epoch, so no other transaction can be hit. With older
+clients, a new transaction can begin in the time of one request.
 """
 
 from __future__ import annotations
@@ -40,11 +39,10 @@ _INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 @dataclass(frozen=True, slots=True)
 class HeldPartition:
-    """A partition with rows of an open transaction: from ``first_offset`` on, which is None where it has written
-    nothing yet.
+    """A partition with rows of an open transaction, from ``first_offset`` on. That is None if it has no rows yet.
 
-    ``waiting`` is how many offsets a read_committed reader cannot reach for it, 0 where another transaction holds the
-    reader back.
+    ``waiting`` is the number of offsets that it hides from a read_committed reader. It is 0 if another transaction
+    holds the reader back.
     """
 
     topic: str
@@ -55,7 +53,7 @@ class HeldPartition:
 
 @dataclass(frozen=True, slots=True)
 class TransactionInfo:
-    """A transactional id as its coordinator has it, and the partitions of its open transaction, but for those of
+    """A transactional id as its coordinator has it, and the partitions of its open transaction, without those of
     consumer groups' offsets.
     """
 
@@ -65,23 +63,23 @@ class TransactionInfo:
 
     @property
     def open(self) -> bool:
-        """Whether it has begun and not ended."""
+        """True if the transaction has begun and not ended."""
         return self.transaction.state in OPEN
 
     @property
     def prepared(self) -> bool:
-        """Whether it can be prepared: it waits for a decision, or its process is still writing it."""
+        """True if the transaction can be prepared: it waits for a decision, or its process still writes it."""
         return self.name.kind is not IdKind.OWNER and self.transaction.state == "Ongoing"
 
     @property
     def waiting(self) -> int:
-        """How many offsets readers cannot reach for it, over all partitions."""
+        """The number of offsets that it hides from readers, over all partitions."""
         return sum(held.waiting for held in self.held)
 
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """One partition: where each producer's open transaction begins, the last stable offset, the end."""
+    """A partition: the first offset of each producer's open transaction, the last stable offset, the end."""
 
     firsts: Mapping[int, int]
     last_stable: int
@@ -89,15 +87,15 @@ class _Log:
 
 
 def list_transactions(client: Client, *, only_open: bool = True) -> list[TransactionInfo]:
-    """The transactional ids of the cluster, the oldest transaction first.
+    """Return the transactional ids of the cluster, the oldest transaction first.
 
-    Brokers leave out those that the caller may not describe.
+    Brokers leave out ids that the caller may not describe.
     """
     states = OPEN if only_open else ()
     described = describe_all(client, states)
     chosen = [
         found for found in described if not only_open or found.state in OPEN
-    ]  # it may have ended since it was listed
+    ]  # a transaction may have ended since it was listed
     return sorted(
         _with_held_partitions(client, chosen),
         key=lambda one: (not one.open, one.transaction.started_ms, one.transaction.transactional_id),
@@ -105,7 +103,7 @@ def list_transactions(client: Client, *, only_open: bool = True) -> list[Transac
 
 
 def describe_transaction(client: Client, transactional_id: str) -> TransactionInfo:
-    """One id. Raises :class:`ConfigError` for one that the cluster does not know."""
+    """Return the description of one id. Raise :class:`ConfigError` if the cluster does not know it."""
     found = describe(client, transactional_id)
     if found is None:
         raise ConfigError(
@@ -118,9 +116,9 @@ def describe_transaction(client: Client, transactional_id: str) -> TransactionIn
 
 
 def _with_held_partitions(client: Client, described: Sequence[TransactionDescription]) -> list[TransactionInfo]:
-    """Whom each of them holds back.
+    """Return the transactions with the partitions that they hold back.
 
-    All of their partitions are asked about in one go: an id may be one of thousands.
+    All their partitions are looked up together: an id may be one of thousands.
     """
     log = _log(client, {partition for found in described for partition in _partitions(found)})
     return [TransactionInfo(parse(found.transactional_id), found, tuple(_held(found, log))) for found in described]
@@ -135,7 +133,7 @@ def _partitions(found: TransactionDescription) -> list[TopicPartition]:
 
 
 def _log(client: Client, partitions: Collection[TopicPartition]) -> dict[TopicPartition, _Log]:
-    """Of each partition that still exists: a topic may be deleted under an open transaction."""
+    """Return the log of each partition that still exists: a topic may be deleted under an open transaction."""
     there = client.existing({topic for topic, _ in partitions})
     left = [(topic, index) for topic, index in partitions if topic in there and index in there[topic].partitions]
     if not left:
@@ -159,19 +157,18 @@ def _held(found: TransactionDescription, log: Mapping[TopicPartition, _Log]) -> 
 
 
 def abort_transaction(client: Client, shown: TransactionInfo, deadline: Deadline | None = None) -> None:
-    """Abort the transaction that was shown, and return when its markers are seen. Its owner, if it lives, finds it
-    aborted.
+    """Abort the transaction that was shown, and return when its markers are seen. An owner that lives finds it aborted.
 
-    Raises :class:`ConfigError` when there is nothing to abort, or no longer that one, :class:`Retriable` when a marker
-    is not seen in time.
+    Raise :class:`ConfigError` if there is nothing to abort, or another transaction by now. Raise :class:`Retriable` if
+    a marker is not seen in time.
     """
     _end(client, shown, deadline, commit=False)
 
 
 def commit_transaction(client: Client, shown: TransactionInfo, deadline: Deadline | None = None) -> None:
-    """Commit the prepared transaction that was shown, as its decision says, and return when its markers are seen.
+    """Commit the prepared transaction that was shown, by its decision, and return when its markers are seen.
 
-    Be careful: whether all of its rows are there, only ``Cluster.commit`` can tell, by the text. Raises as
+    Be careful: only ``Cluster.commit`` can check that all of its rows are there, by the text. Raise as
     :func:`abort_transaction`, and :class:`ConfigError` for an owner's transaction, which its progress record decides.
     """
     if shown.name.kind is IdKind.OWNER:

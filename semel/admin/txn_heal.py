@@ -1,14 +1,16 @@
-"""A lost marker, written by an operator: for owners that may not, and for transactions that nobody can tell the end of
+"""A lost marker, written by an operator: for owners without the right, and for transactions whose end is unknown
 (PROTOCOL 5.5).
 
-Looking changes nothing but for a look in the progress topic. Writing is refused while a coordinator has anything open
-or unfinished under that producer id: its marker may be on its way, and then it is `semel txn abort` that ends it. A
-producer id that no coordinator names may have expired, or belong to somebody whom the caller may not see: progress
-under the id that the caller names says whose it was, or the caller vouches for it. Nothing else does: the timestamps of
-rows are mostly those of the source, and no clock of this cluster. Where what was written down tells how the transaction
-had ended, nothing else is written; where it does not, somebody decides, and the decision is written down first, so that
-whoever comes to the transaction's other partitions ends them alike. Two may decide at once, each on another partition:
-what is first in the log counts for both, and who was second with another answer writes no marker.
+The search writes nothing but a look into the progress topic. A marker is refused while a coordinator has an open or
+unfinished transaction under that producer id. Its marker may be on its way, and `semel txn abort` ends it.
+
+A producer id that no coordinator names may have expired, or the caller may not see its owner. Then progress under the
+id that the caller names must show the owner, or the caller vouches for it. Timestamps of rows prove nothing: they
+usually come from the source, and from no clock of this cluster.
+
+If a record shows how the transaction ended, only that marker may be written. If not, the operator decides, and the
+decision is recorded first. So the transaction's other partitions are ended alike. Two operators may decide at once, on
+different partitions: the first decision in the log counts for both, and the second writes no other marker.
 """
 
 from __future__ import annotations
@@ -46,11 +48,10 @@ _STATE_TOPIC = "__transaction_state"
 
 @dataclass(frozen=True, slots=True)
 class OpenRows:
-    """Rows of one producer id that stand open on a partition though no coordinator has anything open under it.
+    """Rows of one producer id that are open on a partition although no coordinator has an open transaction under it.
 
-    ``waiting`` is how many offsets readers cannot reach behind the first of them, ``transactional_id`` whose they are,
-    where that is known, and ``committed`` how their transaction had ended by what was written down, None where nothing
-    tells.
+    ``waiting`` is the number of offsets from the first of them on that readers cannot reach. ``transactional_id`` is
+    their owner's, if known. ``committed`` is the recorded end of their transaction, or None if there is no record.
     """
 
     partition: TopicPartition
@@ -69,14 +70,15 @@ def find_open_rows(
     progress_topic: str = DEFAULT_TOPIC,
     owner_gone: bool = False,
 ) -> OpenRows:
-    """What stands open there. ``transactional_id`` is for a producer id that no coordinator knows any more.
+    """Find the open rows of a producer id. ``transactional_id`` is for a producer id that no coordinator knows any
+    more.
 
-    ``owner_gone``: the caller vouches that nobody writes under this producer id any more, where neither a coordinator
-    nor progress names its owner.
+    With ``owner_gone`` the caller vouches that no program writes under this producer id any more. It is for an owner
+    that neither a coordinator nor progress names.
 
-    Raises :class:`ConfigError` where nothing of that producer id is open, where its transaction has not ended, where
-    nobody names its owner, or where a transaction log has no leader, so that nobody could; :class:`Retriable` if
-    brokers stay away.
+    Raise :class:`ConfigError` if no rows of that producer id are open, if its transaction has not ended, if its owner
+    is not named, or if a transaction log has no leader, so that its coordinator cannot be asked. Raise
+    :class:`Retriable` if brokers do not answer.
     """
     opened = _opened(client, partition, producer_id)
     told = _told(client, opened, transactional_id)
@@ -103,12 +105,12 @@ def write_marker(
     progress_topic: str = DEFAULT_TOPIC,
     deadline: Deadline | None = None,
 ) -> None:
-    """Write the marker, and return when it is seen, and seen to be this one. Whoever vouched for its owner when it was
-    looked at does so still.
+    """Write the marker, and return when it is seen on the partition. A caller who vouched for the owner in the search
+    still does.
 
-    Raises :class:`ConfigError` if it is not that any more, if ``commit`` contradicts what was written down, be it by
-    somebody who decides at the same time, or without the right to write markers, :class:`Retriable` if the marker is
-    not seen in time.
+    Raise :class:`ConfigError` if the open rows have changed, if ``commit`` contradicts the recorded decision (also one
+    of the same moment), or without the right to write markers. Raise :class:`Retriable` if the marker is not seen in
+    time.
     """
     deadline = deadline or client.deadline(client.config.delivery_timeout_ms)
     if shown.committed is not None and shown.committed is not commit:
@@ -142,8 +144,8 @@ def write_marker(
 
 
 def _write_down(client: Client, shown: OpenRows, topic: ProgressTopic, deadline: Deadline, *, commit: bool) -> None:
-    """Nothing is looked at any more between this and the marker: whoever decides later finds this decision, in front of
-    its own.
+    """Record the decision. No check lies between this and the marker: a later operator finds this decision before its
+    own.
     """
     opened = shown.opened
     if not topic.exists(deadline):
@@ -178,8 +180,8 @@ def _write_marker(client: Client, shown: OpenRows, deadline: Deadline, *, commit
 
 
 def _check_no_other_end(client: Client, shown: OpenRows, deadline: Deadline, *, commit: bool) -> None:
-    """The first marker settles rows, and a second one changes nothing: where nothing could be written down, somebody
-    else's may have come first.
+    """Check that the rows ended as decided. The first marker settles rows, and a second one changes nothing. If no
+    decision could be recorded, another operator's marker may have come first.
     """
     aborted = aborted_from(client, shown.partition, shown.opened.producer_id, shown.opened.start_offset, deadline)
     if aborted is None or aborted is not commit:
@@ -207,9 +209,9 @@ def _opened(client: Client, partition: TopicPartition, producer_id: int) -> Open
 
 
 def _told(client: Client, opened: OpenTransaction, claimed: str | None) -> TransactionDescription | None:
-    """What coordinators say of the owner of these rows.
+    """Return the description of these rows' owner by its coordinator.
 
-    Raises :class:`ConfigError` if they have its transaction under way.
+    Raise :class:`ConfigError` if its transaction has not ended.
     """
     _check_coordinators_present(client, opened.producer_id)
     found = [
@@ -230,8 +232,8 @@ def _told(client: Client, opened: OpenTransaction, claimed: str | None) -> Trans
 
 
 def _check_named(opened: OpenTransaction, settled: ProgressLog) -> None:
-    """Brokers leave out, without a word, the ids that one may not describe: no answer does not mean that nobody is at
-    work.
+    """Check that progress names the producer id. Brokers silently leave out ids that the caller may not describe: no
+    answer does not mean that the owner is gone.
     """
     if all(record.producer_id != opened.producer_id for record in settled.everything):
         raise ConfigError(

@@ -1,12 +1,13 @@
-"""The command line ``semel``: one file a command, imported when it is asked for.
+"""The command line ``semel``: a file for each command, imported on demand.
 
-A command is a module with a typer application named ``app``: ``demo``, ``connect``, ``broker``, ``doctor``,
-``mirror``, ``progress``, ``streams``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help.
-``txn_heal``, ``txn_prepared``, ``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``, and
-``txn_show`` is how ``txn`` prints; ``mirror_translate``, ``mirror_status`` and ``mirror_resolve`` are parts of
-``mirror``. ``options`` has what all commands take that ask a cluster, and ``processes`` what those share that run
-processes on Spark; ``local_checks`` looks at this machine. What a command knows is in the module of ``semel.admin``
-with its name.
+A command is a module with a typer application named ``app``: ``demo``, ``connect``, ``broker``, ``doctor``, ``mirror``,
+``progress``, ``streams``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``txn_heal``,
+``txn_prepared``, ``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``, and ``txn_show``
+prints for ``txn``. ``mirror_translate``, ``mirror_status`` and ``mirror_resolve`` are parts of ``mirror``.
+
+``options`` has the options of all commands that ask a cluster, and ``processes`` those of commands that run processes
+on Spark. ``local_checks`` checks this machine. The knowledge of a command is in the module of ``semel.admin`` with its
+name.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class _OnDemand(TyperGroup):
     """The commands of :data:`COMMANDS`."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All names, for the help."""
+        """Return all names, for the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import one."""
+        """Import one command."""
         if cmd_name not in COMMANDS:
             return None
         command = typer.main.get_command(importlib.import_module(COMMANDS[cmd_name]).app)
@@ -81,7 +82,7 @@ def semel(
 
 
 def main() -> None:
-    """What the installed program ``semel`` runs: an error of ours is its message, not a stack of calls."""
+    """Run the installed program ``semel``. An error of semel's is printed as its message, without a traceback."""
     try:
         app()
     except SemelError as error:

@@ -115,7 +115,7 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def _create(servers: str, wanted: Sequence[tuple[str, int]]) -> dict[str, bool]:
-    """Whether each is new."""
+    """Create the topics. Return True for each new one."""
     with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
         return {name: topics.create(client, name, partitions=partitions, config={}) for name, partitions in wanted}
 

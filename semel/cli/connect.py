@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 _POLL_S = 0.2
-#: How often the records of a running task are told.
+#: The interval of reports about the records of a running task.
 _TELL_S = 10.0
 
 
@@ -69,7 +69,7 @@ def connect(
 
     console = Console(soft_wrap=True)
     settings = spark_settings(conf)
-    files, places = python_files(py_files)  # the driver looks at the connectors before it starts Spark
+    files, places = python_files(py_files)  # the driver imports the connectors before it starts Spark
     if str(worker) == "test":
         _test(console, [str(one) for one in connectors or ()], read_properties, places)
         return
@@ -79,7 +79,7 @@ def connect(
 
 
 def _work(console: Console, worker: Worker, start_spark: Callable[[], Launcher], *, warm: bool) -> None:
-    """Lead or stand by, until Ctrl-C or until nothing runs any more."""
+    """Lead or stand by, until Ctrl-C or until no task runs any more."""
     asked_to_end = until_asked_to_end()
     launcher: Launcher | None = None
     config, shown = worker.config, _Shown(console)
@@ -115,7 +115,7 @@ def _work(console: Console, worker: Worker, start_spark: Callable[[], Launcher],
 
 
 def _lead(console: Console, worker: Worker, launcher: Launcher, shown: _Shown) -> bool:
-    """Start all tasks. False where another worker has come in between, or the cluster does not answer now."""
+    """Start all tasks. Return False if another worker has come in between, or the cluster does not answer now."""
     try:
         worker.start(launcher, shown.change, shown.message)
     except (AbortAndRetry, Fenced, Retriable) as error:
@@ -129,7 +129,7 @@ def _standing_by(worker: Worker) -> str:
 
 
 def _test(console: Console, given: list[str], read: Callable[[Path], dict[str, str]], places: list[str]) -> None:
-    """``semel connect test CLASS CONNECTOR.properties``."""
+    """Run ``semel connect test CLASS CONNECTOR.properties``."""
     if len(given) != 2:
         raise typer.BadParameter("give the connector's class and its properties", param_hint="test")
     try:
@@ -155,12 +155,12 @@ def _test(console: Console, given: list[str], read: Callable[[Path], dict[str, s
 
 
 def _reach(address: str) -> str:
-    """Who can reach a listener, where that is not all of the network."""
+    """Return a note if only this machine can reach the listener."""
     return ", for this machine alone" if address.startswith(("http://127.", "http://[::1]")) else ""
 
 
 class _Shown(ShownProcesses):
-    """Each change of a task, and how far it is now and then."""
+    """Prints each change of a task, and its number of records now and then."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)

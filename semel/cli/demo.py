@@ -1,4 +1,4 @@
-"""``semel demo``: see it survive."""
+"""``semel demo``: a pipeline that survives kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``semel doctor``: what would be refused here, and why, before a query is started."""
+"""``semel doctor``: everything that would be refused here, and the reasons, before a query is started."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What this machine has of what semel needs: Java, Python, and the packages that it declares, in the versions that it
-declares; and the Python that Spark would start.
+"""Checks of this machine for semel's needs: Java, Python, the declared packages in their declared versions, and the
+Python that Spark would start.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ print(json.dumps([list(sys.version_info[:3]), semel]))
 
 
 def machine() -> Iterator[Check]:
-    """Java, Python, packages. Without PySpark, as plain Python needs it, Java is not needed here either."""
+    """Check Java, Python and packages. Without PySpark, for plain Python, a missing Java is only a warning."""
     try:
         program = find_java()
         yield Check("Java", f"{java_version(program)} ({program})", Result.OK)
@@ -112,7 +112,7 @@ def _installed(name: str) -> str | None:
 
 
 def _compared(name: str, version: str, wanted: SpecifierSet) -> Check:
-    if wanted.contains(Version(version).base_version):  # a candidate counts as its release
+    if wanted.contains(Version(version).base_version):  # a release candidate counts as its release
         return Check(name, f"{version} (wanted {wanted})", Result.OK)
     advice = f"semel was made and tested with {name} {wanted}: install that."
     return Check(name, f"{version}, and {wanted} is wanted", Result.REFUSED, advice)

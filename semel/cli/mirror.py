@@ -1,4 +1,4 @@
-"""``semel mirror FILE``: copy topics from one cluster to another, by the file that MirrorMaker 2 is started with."""
+"""``semel mirror FILE``: copy topics from one cluster to another, by a file of MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _RUN = "run"
 
 
 class _RunIsMeant(TyperGroup):
-    """``semel mirror FILE`` without the name of a command runs it."""
+    """A group in which ``semel mirror FILE`` without the name of a command runs it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the name in front that was left out."""
+        """Insert the name that was left out."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = [_RUN, *args]
         return super().parse_args(ctx, args)
@@ -105,7 +105,7 @@ def _serve(port: int) -> MetricsServer:
     try:
         from prometheus_client import CollectorRegistry
     except ImportError:
-        return serve_metrics(port)  # says what is missing
+        return serve_metrics(port)  # its error names the missing package
     registry = CollectorRegistry()
     registry.register(MirrorCollector())
     server = serve_metrics(port, registry=registry)

@@ -1,4 +1,4 @@
-"""``semel mirror status``: how far each partition is copied, and what holds it back."""
+"""``semel mirror status``: the position and lag of each partition, and what holds it back."""
 
 from __future__ import annotations
 

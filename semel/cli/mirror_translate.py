@@ -79,7 +79,7 @@ def _found(
     back: FlowConfig | None,
     offsets: dict[TopicPartition, int],
 ) -> dict[TopicPartition, Translated]:
-    """By the flow that goes to the target, and by the one that has come from there."""
+    """Translate by the flow to the target, and by the flow that comes from there."""
     found: dict[TopicPartition, Translated] = {}
     began = False
     for flow, source, target in ((there, here, away), (back, away, here)):

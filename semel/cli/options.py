@@ -1,4 +1,4 @@
-"""What every command that asks a cluster takes: Kafka's own ``--bootstrap-server`` and ``--command-config``, and
+"""Options of every command that asks a cluster: Kafka's own ``--bootstrap-server`` and ``--command-config``, and
 ``--json``.
 """
 
@@ -45,16 +45,15 @@ Configured = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
-#: Somebody waits for the answer: a cluster that says nothing for so long is called away. What is asked of one that
-#: answers has its usual time.
+#: A person is waiting: give up if no broker answers within this time. Later requests have their usual timeout.
 _FIRST_ANSWER_MS = 15_000
 
 
 def connect(servers: str, configured: Path | None) -> Client:
-    """A client of a cluster that has answered. Raises :class:`ConfigError` for a file that cannot be read, and for what
-    is wrong in it.
+    """Return a client of a cluster that has answered. Raise :class:`ConfigError` for a file that cannot be read, or
+    that has faults.
 
-    Raises :class:`~semel.errors.Retriable` where no broker answers.
+    Raise :class:`~semel.errors.Retriable` if no broker answers.
     """
     client = Client(ClientConfig.parse(properties_of(servers, configured)))
     try:
@@ -67,7 +66,7 @@ def connect(servers: str, configured: Path | None) -> Client:
 
 
 def properties_of(servers: str, configured: Path | None) -> dict[str, object]:
-    """All properties of a command. Raises :class:`ConfigError` for a file that cannot be read."""
+    """Return all properties of a command. Raise :class:`ConfigError` for a file that cannot be read."""
     properties: dict[str, object] = {}
     if configured is not None:
         with _readable(configured):
@@ -76,9 +75,9 @@ def properties_of(servers: str, configured: Path | None) -> dict[str, object]:
 
 
 def parse_properties(text: bytes, path: Path) -> dict[str, str]:
-    """What a file of properties says, in Java's form of them.
+    """Parse a properties file in Java's form.
 
-    Raises :class:`ConfigError`; ``path`` is for the message.
+    Raise :class:`ConfigError` if it cannot be read. ``path`` is for the message.
     """
     with _readable(path):
         return dict(javaproperties.loads(text.decode()))
@@ -86,7 +85,7 @@ def parse_properties(text: bytes, path: Path) -> dict[str, str]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """The text is not in the message: it holds passwords."""
+    """Raise errors without the text of the file: it holds passwords."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -108,7 +107,7 @@ def exit_1_on_no(console: Console, otherwise: str) -> Iterator[None]:
 
 
 def confirm(console: Console, question: str, otherwise: str, *, yes: bool) -> None:
-    """Ask, unless the answer was given by ``yes``. As :func:`exit_1_on_no` where it is no."""
+    """Ask, unless ``yes`` gives the answer. After a no, end as :func:`exit_1_on_no`."""
     if not yes:
         with exit_1_on_no(console, otherwise):
             typer.confirm(question, abort=True)
@@ -121,13 +120,13 @@ def check_can_ask(*, as_json: bool, asks: bool, instead: str = "--yes") -> None:
 
 
 def print_error(error: SemelError) -> None:
-    """An error of ours is its message, not a stack of calls."""
+    """Print the message of an error, without a traceback."""
     Console(stderr=True, soft_wrap=True).print(Text(str(error), style="red"))
 
 
 @contextmanager
 def exit_2_on_error() -> Iterator[None]:
-    """For commands whose status says what they found: 2 is that they could not look."""
+    """End with status 2 after an error, for commands whose status reports their findings."""
     try:
         yield
     except SemelError as error:
@@ -136,12 +135,12 @@ def exit_2_on_error() -> Iterator[None]:
 
 
 def print_table(console: Console, table: Table) -> None:
-    """As wide as it is: a name that is cut off names nothing."""
+    """Print a table at its full width: a truncated name is useless."""
     needed = console.measure(table, options=console.options.update(width=sys.maxsize)).maximum
     console.width = max(console.width, needed)
     console.print(table, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
-    """One document, as scripts read it."""
+    """Print one JSON document, for scripts."""
     typer.echo(json.dumps(value, indent=2))

@@ -1,4 +1,4 @@
-"""What commands that run processes on Spark executors share: their options, and what the terminal shows of them."""
+"""Options and output of the commands that run processes on Spark executors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PyFiles = Annotated[str | None, typer.Option("--py-files", help="Files that exec
 
 
 def spark_settings(given: list[str] | None) -> dict[str, str]:
-    """What ``--conf`` says."""
+    """Return the settings of ``--conf``."""
     pairs = [one.partition("=") for one in given or ()]
     wrong = next((name for name, equals, _ in pairs if not equals or not name), None)
     if wrong is not None:
@@ -47,7 +47,9 @@ def spark_settings(given: list[str] | None) -> dict[str, str]:
 
 
 def python_files(given: str | None) -> tuple[list[str], list[str]]:
-    """What ``--py-files`` says: the files, and where this program finds what is in them, which it can import now."""
+    """Return the files of ``--py-files``, and the places where this program finds their modules, which it can import
+    now.
+    """
     files = [path for path in (given or "").split(",") if path]
     places = [str(Path(path).absolute().parent) if path.endswith(".py") else path for path in files]
     sys.path[:0] = places
@@ -75,7 +77,7 @@ def until_asked_to_end(asked: threading.Event | None = None, *, note: str = "it 
 
 
 class ShownProcesses:
-    """What the terminal shows of processes: each change, once. ``lock`` is held while it prints."""
+    """The terminal's output about processes: each change, once. ``lock`` is held while it prints."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -98,4 +100,4 @@ class ShownProcesses:
                 self.console.print(Text(status.trace.rstrip(), style="dim"))
 
     def changed(self, name: str) -> None:
-        """The state of a process is a new one."""
+        """Take note of a new state of a process."""

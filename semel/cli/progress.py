@@ -1,4 +1,4 @@
-"""``semel progress list | describe | reset | import | rename``: how far each prefix has come."""
+"""``semel progress list | describe | reset | import | rename``: the progress of each prefix."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Prefix = Annotated[
 
 
 class Scope(Enum):
-    """Whose progress it is."""
+    """The kind of owner of a progress record."""
 
     QUERY = "query"
     BATCH = "batch"
@@ -149,7 +149,8 @@ def reset(
                 "A query that starts under it starts over; set another start with --to-offsets. ",
             )
         before = PrefixProgress(prefix, whose, None, open=False)
-        # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
+        # a takeover leaves a trace, and with it the next start would continue without the progress: so decide
+        # everything before it
         if lost:
             after = _decided(console, client, before, offsets, lost=True, yes=yes)
         with Producer(client, prefix, scope=whose, progress_topic=progress_topic, may_have_lost_progress=lost) as owner:
@@ -175,7 +176,7 @@ def _decided(
     lost: bool,
     yes: bool,
 ) -> Progress | None:
-    """Show what it would mean, and ask. Returns what the progress is to be; None where it is to be forgotten."""
+    """Show the consequences, and ask. Return the progress to write, or None to forget it."""
     after = at_offsets(client, before.progress, offsets) if offsets is not None else None
     if lost:
         console.print(
@@ -330,7 +331,7 @@ def _batch(one: PrefixProgress) -> str:
 
 
 def _committed(one: PrefixProgress) -> str | None:
-    """When, in UTC: brokers and people are in several zones."""
+    """Return the time of the commit in UTC: brokers and people are in several zones."""
     if one.committed_ms < 0:
         return None
     return datetime.fromtimestamp(one.committed_ms // 1000, UTC).isoformat().replace("+00:00", "Z")

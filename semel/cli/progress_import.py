@@ -1,6 +1,4 @@
-"""``semel progress import``: the offsets of a query with Spark's own ``kafka`` source, carried over to a prefix of
-semel's.
-"""
+"""``semel progress import``: the offsets of a query with Spark's own ``kafka`` source, moved to a prefix of semel's."""
 
 from __future__ import annotations
 
@@ -24,10 +22,10 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["carry"]
 
-#: Whose progress it is: a query's.
+#: The scope of the progress: a query's.
 _SCOPE = "query"
 _UNCHANGED = "Nothing was changed."
-#: What is true once the prefix was taken over. Whoever is fenced by that has to know whom to start again.
+#: The message after a takeover. The operator must know which query to start again.
 _FENCED = "Nothing was changed; who ran under this prefix was fenced: start it again."
 
 
@@ -106,8 +104,8 @@ def _check_not_changed(found: KafkaCheckpoint, location: str) -> None:
 
 
 def _starting(client: Client, found: KafkaCheckpoint) -> dict[str, dict[str, int]]:
-    """As ``startingOffsets``, which names every partition: those that the checkpoint lacks are new, and read from their
-    beginning.
+    """Return the offsets as ``startingOffsets``, which names every partition. Partitions that the checkpoint lacks are
+    new, and read from their beginning.
     """
     ends = _ends(found, planned=False)
     topics = client.topics({topic for topic, _ in ends})
@@ -118,7 +116,7 @@ def _starting(client: Client, found: KafkaCheckpoint) -> dict[str, dict[str, int
 
 
 def _ends(found: KafkaCheckpoint, *, planned: bool) -> dict[TopicPartition, int]:
-    """Of several sources that read one partition, the lowest."""
+    """Return the ends of all partitions. If several sources read one partition, the lowest wins."""
     ends: dict[TopicPartition, int] = {}
     for source in found.sources:
         for topic, row in (source.planned if planned else source.next).items():
@@ -128,7 +126,7 @@ def _ends(found: KafkaCheckpoint, *, planned: bool) -> dict[TopicPartition, int]
 
 
 def _again(found: KafkaCheckpoint) -> dict[TopicPartition, tuple[int, int]]:
-    """What was planned and not committed: first and last offset."""
+    """Return the first and last planned offsets that were not committed."""
     ends = _ends(found, planned=False)
     return {p: (ends.get(p, 0), end - 1) for p, end in _ends(found, planned=True).items() if end > ends.get(p, 0)}
 

@@ -1,4 +1,4 @@
-"""``semel progress rename``: the progress of one prefix, given to another."""
+"""``semel progress rename``: the progress of one prefix, moved to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``semel streams``: run an application of streams, show its topology and state, and begin it again."""
+"""``semel streams``: run a streams application, show its topology and state, and reset it."""
 
 from __future__ import annotations
 

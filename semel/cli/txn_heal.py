@@ -19,7 +19,7 @@ __all__ = ["heal"]
 
 
 class Outcome(Enum):
-    """How a transaction ends."""
+    """The end of a transaction."""
 
     commit = "commit"
     abort = "abort"

@@ -118,7 +118,7 @@ def _name(console: Console, prefix: str, found: Sequence[TransactionInfo]) -> No
 
 
 def _read(file: Path) -> list[Prepared]:
-    """Raise :class:`ConfigError` naming the line that is no prepared transaction."""
+    """Read the prepared transactions of a file. Raise :class:`ConfigError` with the line that is none."""
     made = []
     for number, line in enumerate(file.read_bytes().splitlines(), 1):
         try:

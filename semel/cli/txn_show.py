@@ -1,4 +1,4 @@
-"""How ``semel txn`` shows a transaction: as a table, and as JSON."""
+"""Output of ``semel txn`` about transactions: a table, or JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["age", "json_value", "seconds", "show", "timeout", "whose"]
 
 
 def show(console: Console, found: TransactionInfo) -> None:
-    """Print one transaction, and whom it holds back."""
+    """Print one transaction, and the partitions that it holds back."""
     transaction = found.transaction
     facts = Table.grid(padding=(0, 2))
     facts.add_row("transactional id", whose(found))
@@ -38,7 +38,7 @@ def show(console: Console, found: TransactionInfo) -> None:
 
 
 def whose(found: TransactionInfo) -> str:
-    """Return the id; of a prepared one, with its prefix."""
+    """Return the id. For a prepared transaction, add its prefix."""
     name = found.name
     return (
         name.prefix
@@ -52,12 +52,12 @@ def _age_s(found: TransactionInfo) -> float:
 
 
 def age(found: TransactionInfo) -> str:
-    """Return how long it has been open, as text; empty where it is not."""
+    """Return the time since it was opened, as text; empty if it is not open."""
     return seconds(_age_s(found) * 1000) if found.open and found.transaction.started_ms > 0 else ""
 
 
 def timeout(found: TransactionInfo) -> str:
-    """Return when the brokers abort it, as text."""
+    """Return the time after which the brokers abort it, as text."""
     ms = found.transaction.timeout_ms
     return "never" if ms >= NEVER_MS else seconds(ms)
 

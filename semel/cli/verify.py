@@ -1,4 +1,4 @@
-"""``semel verify``: is each id in a topic once, and is all of the source there?"""
+"""``semel verify``: a check that each id is in a topic once, and that the whole source is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL and SQLite do differently: how a transaction begins, how long locks are held, what is durable."""
+"""Differences of PostgreSQL and SQLite: how a transaction begins, how long locks are held, what is durable."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from semel.errors import ConfigError, Unsupported
 
 __all__ = ["Dialect", "dialect_of"]
 
-#: A session that is silent for so long between its lock on the owner row and its COMMIT is ended by PostgreSQL: nothing
-#: of the user runs in between, so its process is frozen, and a recovery waits for it.
+#: PostgreSQL ends a session that is silent for this long between its lock on the owner row and its COMMIT. No user code
+#: runs in between, so such a process is frozen, and a recovery waits for it.
 _SILENT_MS = 10_000
-#: How long a recovery waits for a lock on the owner row. Longer than the former.
+#: The wait of a recovery for a lock on the owner row. It is longer than the former.
 _LOCK_MS = 20_000
 _FULL = 2  # SQLite's synchronous=FULL; EXTRA is 3
 
 
 class Dialect(Protocol):
-    """One kind of database."""
+    """A kind of database."""
 
     def insert(self, table: Table) -> Any:
         """Return an INSERT that knows ON CONFLICT."""
@@ -30,11 +30,11 @@ class Dialect(Protocol):
         """Connect, and begin a transaction."""
 
     def check_durable(self, connection: Connection) -> None:
-        """Raise :class:`ConfigError` where a COMMIT that was answered could be lost."""
+        """Raise :class:`ConfigError` if a COMMIT that was answered could be lost."""
 
     def check_before_lock(self, connection: Connection) -> None:
-        """As :meth:`check_durable`, and see to it that this transaction cannot hold the lock that it takes next for
-        long, though it froze.
+        """Check as :meth:`check_durable`, and make sure that this transaction cannot hold its next lock for long, even
+        if it freezes.
         """
 
     def bound_wait(self, connection: Connection) -> None:
@@ -48,7 +48,9 @@ class Dialect(Protocol):
 
 
 def dialect_of(engine: Engine) -> Dialect:
-    """Raise :class:`Unsupported` for other databases, :class:`ConfigError` for an engine without transactions."""
+    """Return the dialect of a database. Raise :class:`Unsupported` for other databases, :class:`ConfigError` for an
+    engine without transactions.
+    """
     known: dict[str, Callable[[], Dialect]] = {"postgresql": _PostgreSQL, "sqlite": _SQLite}
     if engine.dialect.name not in known:
         raise Unsupported(
@@ -127,7 +129,7 @@ class _SQLite:
         return sqlite.insert(table)
 
     def begin(self, engine: Engine) -> tuple[Connection, RootTransaction]:
-        """By BEGIN IMMEDIATE: Python's driver begins late, and a lock that is asked for later can be refused."""
+        """Begin by BEGIN IMMEDIATE: Python's driver begins late, and a later lock can be refused."""
         connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")  # the driver begins nothing
         try:
             transaction = connection.begin()
@@ -146,14 +148,14 @@ class _SQLite:
         _check_setting("journal_mode", journal, "WAL", good=journal not in ("memory", "off"))
 
     def check_before_lock(self, connection: Connection) -> None:
-        """A frozen process keeps its lock: there is no server to take it away."""
+        """Check the durability alone. A frozen process keeps its lock: there is no server to take it away."""
         self.check_durable(connection)
 
     def bound_wait(self, connection: Connection) -> None:
-        """As long as the driver's ``timeout`` says."""
+        """Do nothing: the driver's ``timeout`` bounds the wait."""
 
     def may_forget_late(self, connection: Connection) -> None:
-        """It has no such setting for one transaction."""
+        """Do nothing: there is no such setting for one transaction."""
 
     def blockers(self, engine: Engine) -> str:
         return "Blocked by a process that has the file open and writes. End it (`fuser` or `lsof` on the file names it)"

@@ -1,7 +1,7 @@
-"""The owner row and the prepared texts: who may decide, and what is decided.
+"""The owner row and the prepared texts: the right to decide, and the decisions.
 
-Whoever raises the number of the owner row stops all older owners: each unit locks the row by its own number, in the
-transaction whose COMMIT is the decision. A number that has moved on is not found, and nothing is committed.
+An owner that raises the number of the owner row stops all older owners. Each unit locks the row by its own number, in
+the transaction whose COMMIT is the decision. If the number has changed, no row is found, and nothing is committed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from semel.transaction.two_phase.prepared import Prepared
 
 __all__ = ["Ledger", "Newest", "Work"]
 
-#: What names a prepared transaction among the texts.
+#: The columns that identify a prepared transaction among the texts.
 _KEY = ("transactional_id", "producer_id", "epoch")
-_MAX_PREFIX_BYTES = 500  # a key of an index; PostgreSQL takes 2,700 bytes
+_MAX_PREFIX_BYTES = 500  # a key of an index; PostgreSQL allows 2,700 bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """What the newest unit has left in the owner row: its version, and how far its source is read."""
+    """The state that the newest unit left in the owner row: its version, and the progress of its source."""
 
     version: int | None
     progress: str | None
@@ -39,14 +39,14 @@ class Newest:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One transaction of the database: the session for the user's rows, and the connection around it."""
+    """A transaction of the database: the session for the user's rows, and the connection around it."""
 
     connection: Connection
     session: Session
 
 
 class Ledger:
-    """What the database knows of one prefix."""
+    """The database's knowledge of one prefix."""
 
     def __init__(self, engine: Engine, prefix: str) -> None:
         self._engine = engine
@@ -55,7 +55,7 @@ class Ledger:
         self._holder = f"{uuid.uuid4()}"
         self._process = os.getpid()
         mine = owners.c.prefix == prefix
-        # built once, not for each unit
+        # build these once, not for each unit
         self._newest = select(owners.c.number, owners.c.version, owners.c.progress).where(mine)
         self._noted = (
             update(owners)
@@ -83,15 +83,15 @@ class Ledger:
             )
 
     def ensure_tables(self) -> None:
-        """Create both tables where they are missing.
+        """Create missing tables.
 
-        Raises :class:`ConfigError` where that is not allowed, or the database can lose what it has committed.
+        Raise :class:`ConfigError` if that is not allowed, or if the database can lose a COMMIT.
         """
         with self._transaction() as connection:
             self._dialect.check_durable(connection)
         try:
             metadata.create_all(self._engine)
-        except (IntegrityError, ProgrammingError):  # another process may have done it in this very moment
+        except (IntegrityError, ProgrammingError):  # another process may have done it at the same moment
             try:
                 metadata.create_all(self._engine)
             except ProgrammingError as error:
@@ -103,9 +103,9 @@ class Ledger:
                 ) from error
 
     def raise_number(self) -> int:
-        """Become the owner, and return its number: no older owner commits a unit after that.
+        """Become the owner, and return its number. No older owner commits a unit after that.
 
-        Raises :class:`Retriable` where an older one holds the row and does not let go.
+        Raise :class:`Retriable` if an older owner holds the row and does not release it.
         """
         insert = self._dialect.insert(owners).values(prefix=self._prefix, format=FORMAT, number=1, holder=self._holder)
         raised = insert.on_conflict_do_update(
@@ -135,9 +135,9 @@ class Ledger:
         return int(number)
 
     def raise_own_number(self) -> int | None:
-        """Raise it once more, and return it; None where another outbox has raised it since.
+        """Raise the number once more, and return it. None if another outbox has raised it since.
 
-        A COMMIT of ours whose answer was lost is done then, or never will be: its transaction held the row.
+        Then a COMMIT whose answer was lost is done, or will never be: its transaction held the row.
         """
         mine = (owners.c.prefix == self._prefix) & (owners.c.holder == self._holder)
         raised = update(owners).where(mine).values(number=owners.c.number + 1).returning(owners.c.number)
@@ -148,7 +148,7 @@ class Ledger:
         return number
 
     def texts(self) -> list[Prepared]:
-        """Return what is decided and not forgotten yet."""
+        """Return the texts that are decided and not forgotten yet."""
         with self._engine.connect() as connection:
             found = connection.execute(
                 select(prepared_texts.c.text).where(prepared_texts.c.prefix == self._prefix)
@@ -156,14 +156,14 @@ class Ledger:
             return [Prepared.parse(one) for one in found]
 
     def has(self, prepared: Prepared) -> bool:
-        """Whether it is decided."""
+        """Return True if the transaction is decided."""
         with self._engine.connect() as connection:
             where = (prepared_texts.c[name] == value for name, value in _key(prepared).items())
             found = connection.execute(select(prepared_texts.c.prefix).where(*where))
             return found.scalar_one_or_none() is not None
 
     def forget(self, ended: Collection[Prepared]) -> None:
-        """Remove the texts of what is ended."""
+        """Remove the texts of ended transactions."""
         if not ended:
             return
         keys = [{f"_{name}": value for name, value in _key(prepared).items()} for prepared in ended]
@@ -178,20 +178,22 @@ class Ledger:
         """Begin the transaction of a unit. It is rolled back unless ``connection.commit()`` is called."""
         with (
             self._transaction() as connection,
-            # in a savepoint: what the user does with the session ends nothing, and their objects stay readable
+            # a savepoint: the user's calls on the session do not end the transaction, and objects stay readable
             Session(connection, join_transaction_mode="create_savepoint", expire_on_commit=False) as session,
         ):
             yield Work(connection, session)
 
     def read_owner(self, work: Work, number: int) -> Newest:
-        """Return what the newest unit has left. Raises :class:`Fenced` where another owner has come."""
+        """Return the state that the newest unit left. Raise :class:`Fenced` if another owner has come."""
         row = work.connection.execute(self._newest).one_or_none()
         if row is None or row.number != number:
             raise self._fenced()
         return Newest(row.version, row.progress)
 
     def lock_owner(self, work: Work, number: int, newest: Newest) -> None:
-        """Lock the owner row until COMMIT, and note what the unit leaves. Raises :class:`Fenced`."""
+        """Lock the owner row until COMMIT, and write the unit's version and progress. Raise :class:`Fenced` if another
+        owner has come.
+        """
         self._dialect.check_before_lock(work.connection)  # the user may have changed a setting in between
         noted = {"of": number, "unit": newest.version, "read": newest.progress}
         if work.connection.execute(self._noted, noted).rowcount != 1:

@@ -1,7 +1,8 @@
 """``Outbox``: units of database rows and Kafka rows, each decided by the database's COMMIT (DESIGN rule 13).
 
-Prepare; lock and check the owner row; write the user's rows and the prepared text; COMMIT, which is the decision;
-EndTxn; forget the text. Whatever stops in between, the next recovery ends it as the database says.
+The steps: prepare; lock and check the owner row; write the user's rows and the prepared text; COMMIT, which is the
+decision; EndTxn; forget the text. If the process stops in between, the next recovery ends the unit by the state of the
+database.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ __all__ = ["Outbox"]
 
 log = logging.getLogger("semel.database")
 
-#: How long to ask a database that has not answered a COMMIT whether it has done it.
+#: Time to find out what became of a COMMIT that the database has not answered.
 _PATIENCE_MS = 60_000
 
 
 class Outbox:
-    """One owner of ``prefix``, in one process, one unit at a time.
+    """The owner of ``prefix``, in one process, one unit at a time.
 
     ``engine`` is an SQLAlchemy engine of PostgreSQL or SQLite. ``two_phase`` as for
-    :meth:`~semel.cluster.Cluster.producer`. Creating it sends nothing. The first unit recovers what a predecessor has
-    left, and stops that predecessor: its next COMMIT is refused.
+    :meth:`~semel.cluster.Cluster.producer`. Creating it sends nothing. The first unit recovers a predecessor's units,
+    and stops that predecessor: its next COMMIT is refused.
     """
 
     def __init__(self, engine: Engine, cluster: Cluster, prefix: str, *, two_phase: Mode = True) -> None:
@@ -45,18 +46,18 @@ class Outbox:
         self._prefix = prefix
         self._producer = cluster.producer(prefix, two_phase=two_phase)
         self._ledger = Ledger(engine, prefix)
-        #: Of this owner; None where what was left is to be recovered first.
+        #: The number of this owner; None if a recovery is due first.
         self._number: int | None = None
-        #: Whether this outbox has been the owner: then it takes over from nobody, unless recover() says so.
+        #: True once this outbox has been the owner: then only recover() takes over from another owner.
         self._owned = False
         self._fenced = False
         self._busy = False
 
     def recover(self) -> Recovered:
-        """End what a predecessor left: commit what the database has, abort the rest. The first unit does it, too.
+        """End a predecessor's units: commit those that the database has, abort the rest. The first unit does it too.
 
-        Raises :class:`Retriable` where database or brokers do not answer, :class:`~semel.errors.DataLoss` for what was
-        decided and is lost, once all others are ended. Read :meth:`pending` then, and :meth:`forget` it.
+        Raise :class:`Retriable` if database or brokers do not answer. Raise :class:`~semel.errors.DataLoss` for units
+        that were decided and are lost, once all others are ended. Read :meth:`pending` then, and :meth:`forget` them.
         """
         self._ledger.check_not_forked()
         self._fenced = self._owned = False
@@ -69,7 +70,7 @@ class Outbox:
         number = -1
 
         def decide(_: Sequence[TransactionDescription]) -> list[Prepared]:
-            # first nobody else may decide any more, then what is decided is read
+            # first stop all other owners' decisions, then read the decisions
             nonlocal number
             with self._database_errors():
                 number = self._raise_number()
@@ -85,7 +86,9 @@ class Outbox:
         return recovered
 
     def _raise_number(self) -> int:
-        """Raise the number; a second time only while it is this outbox's: a living successor is not stopped."""
+        """Raise the number. After the first time, raise it only while it is this outbox's: a living successor is not
+        stopped.
+        """
         if not self._owned:
             number = self._ledger.raise_number()
             self._owned = True
@@ -106,7 +109,7 @@ class Outbox:
             return self._ledger.texts()
 
     def forget(self, prepared: Prepared) -> None:
-        """Remove a unit from :meth:`pending`: one that was lost, once you have written its Kafka rows again."""
+        """Remove a unit from :meth:`pending`: a lost one, after you have written its Kafka rows again."""
         with self._database_errors():
             self._ledger.forget([prepared])
 
@@ -115,9 +118,9 @@ class Outbox:
         """Begin a unit. When the block ends, its rows are in the database and visible in Kafka, or in neither.
 
         With ``version`` it is written once: the same number again is skipped (``unit.skipped``), a lower one refused.
-        Raises :class:`AbortAndRetry` where nothing of it was written: run it again. Raises :class:`Fenced` where
-        another owner has come, :class:`Retriable` tagged COMMIT_PENDING where it is decided and the brokers do not
-        answer: do not write it again. What the block or its own rows raise comes as it is, with nothing written.
+        Raise :class:`AbortAndRetry` if nothing of it was written: run it again. Raise :class:`Fenced` if another owner
+        has come. Raise :class:`Retriable` tagged COMMIT_PENDING if it is decided and the brokers do not answer: do not
+        write it again. Errors of the block or of its rows are raised unchanged, and nothing is written.
         """
         self._ledger.check_not_forked()
         if self._busy:
@@ -140,7 +143,7 @@ class Outbox:
             self._busy = False
 
     def close(self) -> None:
-        """Let go. What is decided is recovered by the next owner."""
+        """Close the producer. The next owner recovers the decided units."""
         self._producer.close()
 
     def _run(self, version: int | None) -> Iterator[OutboxUnit]:
@@ -156,7 +159,7 @@ class Outbox:
                 yield unit
                 if skipped:
                     return
-                work.session.commit()  # flushes: what the database refuses is known before anything is prepared
+                work.session.commit()  # flush: the database refuses bad rows before anything is prepared
                 prepared = unit._prepare()
             except BaseException as error:
                 unit._discard(error)
@@ -174,8 +177,8 @@ class Outbox:
             )
 
     def _decide(self, work: Work, prepared: Prepared | None, newest: Newest) -> None:
-        """Write the decision. Returns when it is durable."""
-        number, self._number = self._number, None  # whatever stops us in here, the next unit finds out
+        """Write the decision. Return when it is durable."""
+        number, self._number = self._number, None  # after any interruption here, the next unit recovers
         assert number is not None
         try:
             with self._noting_fenced():
@@ -202,9 +205,10 @@ class Outbox:
         self._number = number
 
     def _settle(self, prepared: Prepared | None, lost: SQLAlchemyError) -> int:
-        """Find out what a COMMIT did that was not answered well. Returns the number of this owner, if it is decided.
+        """Find out what became of a COMMIT without a good answer. Return the number of this owner if the unit is
+        decided.
 
-        The number is raised before the text is read: then that COMMIT cannot come any more.
+        The number is raised before the text is read: then that COMMIT cannot happen later.
         """
         if prepared is None:
             raise lost
@@ -240,18 +244,18 @@ class Outbox:
         return number
 
     def _abort(self, prepared: Prepared | None, raised: BaseException) -> bool:
-        """Abort what is not decided. Returns whether nothing is left open."""
+        """Abort an undecided unit. Return True if nothing is left open."""
         if prepared is None:
             return True
         try:
             self._producer.abort(prepared)
-        except SemelError as second:  # a successor may have ended it, and the next recovery will
+        except SemelError as second:  # a successor may have ended it; if not, the next recovery will
             raised.add_note(f"The prepared Kafka transaction was not aborted here: {second}")
             return False
         return True
 
     def _finish(self, prepared: Prepared) -> None:
-        """Let Kafka follow the decision."""
+        """Commit the Kafka rows after the decision."""
         number, self._number = self._number, None
         try:
             self._producer.commit(prepared)
@@ -263,7 +267,7 @@ class Outbox:
             ) from error
         try:
             self._ledger.forget([prepared])
-        except DBAPIError as error:  # a repeated end is harmless: the next recovery forgets it
+        except DBAPIError as error:  # a second end is harmless: the next recovery forgets the text
             log.warning("the text of an ended unit of %r was not removed: %s", self._prefix, _briefly(error))
             return
         self._number = number

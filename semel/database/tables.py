@@ -1,4 +1,4 @@
-"""The two tables of the outbox (docs/formats.md). ``metadata`` is for those whose migrations create all tables."""
+"""The two tables of the outbox (docs/formats.md). ``metadata`` is for users whose migrations create all tables."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, Tex
 
 __all__ = ["FORMAT", "metadata", "owners", "prepared_texts"]
 
-#: The version of both tables, in each owner row: another semel may write another one.
+#: The version of both tables, in each owner row: another release of semel may write another one.
 FORMAT = 1
 
 metadata = MetaData()
 
-#: One row a prefix. ``number`` rises with each owner, and a unit of an older one is not committed. ``holder`` names the
-#: outbox that has raised it last, ``version`` is that of the newest unit that had one, ``progress`` what it has said
-#: of how far its source is read.
+#: A row for each prefix. ``number`` rises with each owner, and a unit of an older owner is not committed. ``holder`` is
+#: the outbox that raised it last. ``version`` is that of the newest unit with a version. ``progress`` is the user's
+#: text about the source.
 owners = Table(
     "semel_outbox_owner",
     metadata,
@@ -25,7 +25,7 @@ owners = Table(
     Column("progress", Text, nullable=True),
 )
 
-#: One row for each unit that is decided and of which it is not known yet that its Kafka rows are committed.
+#: A row for each unit that is decided, until its Kafka rows are known to be committed.
 prepared_texts = Table(
     "semel_outbox_prepared",
     metadata,

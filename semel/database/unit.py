@@ -1,4 +1,4 @@
-"""``OutboxUnit``: what a user holds inside ``with outbox.unit()``."""
+"""``OutboxUnit``: the object of ``with outbox.unit()``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["OutboxUnit"]
 
 
 class OutboxUnit:
-    """The session for the rows of the database, and :meth:`send` for those of Kafka: both or neither.
+    """The session for the rows of the database, and :meth:`send` for the rows of Kafka: both or neither.
 
     The unit is decided when the ``with`` block ends, not by ``session.commit()``, which only flushes. ``skipped`` is
-    whether its version was committed before: then nothing of it is written again, whatever the block does.
+    True if its version was committed before: then nothing of it is written again, whatever the block does.
 
-    ``progress`` is a text of yours that the newest unit has left, None at first: how far you have read your source, for
-    example. Set it, and it is kept with this unit, or not at all.
+    ``progress`` is your text from the newest unit, None at first: the position in your source, for example. If you set
+    it, it is kept with this unit, or not at all.
     """
 
     def __init__(self, session: Session, begin: Callable[[], Unit], progress: str | None, *, skipped: bool) -> None:
@@ -37,8 +37,8 @@ class OutboxUnit:
     def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
         """Write rows to Kafka, acknowledged when it returns. Columns as for ``Transaction.send``.
 
-        The first call takes a transactional id. Raises what the rows or the brokers make it raise: the unit ends then,
-        with nothing written to either.
+        The first call takes a transactional id. Errors of the rows or the brokers are raised. The unit ends then, with
+        nothing written to either.
         """
         if self.skipped:
             return
@@ -47,11 +47,13 @@ class OutboxUnit:
         self._unit.send(topic, rows)
 
     def _rolled_back(self, _: Session, ended: SessionTransaction) -> None:
-        """All of the session is undone: what was sent before is not."""
+        """Note that the session was rolled back: Kafka rows that were sent before are not undone."""
         self._torn |= ended.parent is None and self._unit is not None
 
     def _prepare(self) -> Prepared | None:
-        """Prepare the Kafka rows. None where there are none. Raises :class:`ConfigError` where they are alone."""
+        """Prepare the Kafka rows. None if there are none. Raise :class:`ConfigError` if their database rows were rolled
+        back.
+        """
         if self._torn:
             raise ConfigError(
                 "the session was rolled back after rows were sent to Kafka, so these would be there without their rows"
@@ -64,7 +66,7 @@ class OutboxUnit:
         return prepared if prepared is not None and prepared.rows else None
 
     def _discard(self, raised: BaseException) -> None:
-        """Abort the Kafka rows that are not prepared. What fails in it is noted at ``raised``."""
+        """Abort the Kafka rows that are not prepared. Add a failure of that to ``raised`` as a note."""
         if self._unit is None:
             return
         try:

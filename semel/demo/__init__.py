@@ -1,4 +1,4 @@
-"""What ``semel demo`` shows: the same pipeline with semel and at least once, killed the same way, counted by an
+"""The demo of ``semel demo``: the same pipeline with semel and at least once, killed the same way, counted by an
 independent client.
 
 ``orders`` writes the input, ``pipeline`` is the program that is killed (fifteen lines that a user would write),

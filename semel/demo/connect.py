@@ -47,7 +47,7 @@ _STEPS = {
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What a reader found of one run."""
+    """The count of a reader after one run."""
 
     mode: str
     records: int
@@ -139,7 +139,7 @@ def _properties(mode: str, servers: str, postgres: Postgres, folder: Path) -> li
 
 
 def _quiet(servers: str, names: Sequence[str]) -> bool:
-    """Whether nothing more comes: what is doubled is counted too."""
+    """Return True if no more records come: doubled ones are counted too."""
     before = arrived(servers, *names)
     time.sleep(_QUIET_S)
     return arrived(servers, *names) == before

@@ -37,14 +37,15 @@ _LOT, _MOST, _PAUSE_S = 200, 2_000_000, 0.05
 _QUIET_S = 2.0
 #: One executor with two tasks at a time.
 _SPARK = SparkCluster("local-cluster[1,2,1024]")
-#: Both ways pass these steps. A driver that is killed with its rows written, and their positions not, is what doubles.
+#: Both ways pass these steps. Rows are doubled when a driver is killed after its rows were written, and before their
+#: positions were.
 KILLS = (
     CrashPoint(MirrorStep.WRITTEN, 3, Action.EXECUTOR),
     CrashPoint(MirrorStep.COPIED, 6, Action.DRIVER),
     CrashPoint(MirrorStep.FETCHED, 20, Action.EXECUTOR),
     CrashPoint(MirrorStep.COMMITTED, 11, Action.DRIVER),
 )
-#: What the file says of ``exactly.once.source.support``, by the name of the run and of its topic.
+#: The value of ``exactly.once.source.support`` in the file, by the name of the run and of its topic.
 RUNS = {"semel": "enabled", "control": "disabled"}
 _FILE = """clusters = A, B
 A.bootstrap.servers = {source}
@@ -59,7 +60,7 @@ emit.heartbeats.enabled = false
 
 
 class _Writer:
-    """Writes orders to the source until it is stopped. ``orders`` are committed."""
+    """A writer of orders to the source, until it is stopped. ``orders`` are committed."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._cluster, self._topic, self._stop = cluster, topic, threading.Event()
@@ -110,7 +111,9 @@ def _run(name: str, cluster: Cluster, a: Sandbox, b: Sandbox, directory: Path) -
     with _Writer(cluster, name) as writer:
 
         def all_copied() -> bool:
-            """Nothing more is written once all have struck; what is doubled comes before the last order."""
+            """Return True once all kills have struck and all orders are copied. Then no more are written; doubled ones
+            come before the last order.
+            """
             if not all(map(plan.struck, KILLS)):
                 return False
             writer.stop()
@@ -126,7 +129,7 @@ def _run(name: str, cluster: Cluster, a: Sandbox, b: Sandbox, directory: Path) -
 
 
 def _quiet(sandbox: Sandbox, topic: str) -> bool:
-    """Whether nothing more comes: what is doubled makes the count come true too early."""
+    """Return True if no more records come: doubled ones make the count come true too early."""
     before = arrived(sandbox.bootstrap_servers, topic)
     time.sleep(_QUIET_S)
     return arrived(sandbox.bootstrap_servers, topic) == before

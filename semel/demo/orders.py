@@ -17,7 +17,7 @@ _CUSTOMERS = 1_000
 
 
 def write_orders(cluster: Cluster, count: int, lot: int, topic: str = TOPIC) -> Iterator[int]:
-    """Write ``count`` orders, keyed by customer, ``lot`` of them in a transaction; yields how many are committed so
+    """Write ``count`` orders, keyed by customer, ``lot`` of them in a transaction. Yield the number committed so
     far.
     """
     with cluster.producer(f"demo-{topic}") as producer:

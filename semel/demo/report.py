@@ -1,4 +1,4 @@
-"""What the demo has to say at its end: the table, and the code."""
+"""The demo's report at its end: the table, and the code."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def print_report(console: Console, outcomes: Sequence[DemoResult]) -> None:
     )
     if console.is_terminal:
         console.print(Syntax(users_code(), "python", background_color="default", word_wrap=True))
-    else:  # a file has no width that lines would have to be broken at
+    else:  # a file has no width, so lines are not broken
         console.print(users_code(), soft_wrap=True, markup=False, highlight=False)
 
 
 def table_of(outcomes: Sequence[DemoResult]) -> Table:
-    """Both runs, a line each."""
+    """Return a table of both runs, a line each."""
     table = Table(title="what an independent read_committed reader sees", title_justify="left", box=box.SIMPLE_HEAD)
     for column in ("", "written", "lost", "duplicated", "torn batches", "kills survived", "starts", "seconds"):
-        longest = max(map(len, column.split()), default=0)  # a word that is cut is worse than a header of two lines
+        longest = max(map(len, column.split()), default=0)  # a cut word is worse than a header of two lines
         table.add_column(column, justify="right" if column else "left", min_width=longest)
     for outcome in outcomes:
         h = outcome.history
@@ -59,7 +59,7 @@ def table_of(outcomes: Sequence[DemoResult]) -> Table:
 
 
 def users_code() -> str:
-    """The fifteen lines of the pipeline, without what makes them a program."""
+    """Return the fifteen lines of the pipeline, without the lines that make them a program."""
     source = inspect.getsource(pipeline)
     code = source.split("# --- the user's code\n")[1].split("# --- the end of it")[0]
     lines = [line for line in code.splitlines() if line.strip() and '"""' not in line]
@@ -67,9 +67,9 @@ def users_code() -> str:
 
 
 def as_promised(outcomes: Sequence[DemoResult]) -> bool:
-    """semel lost, doubled and tore nothing.
+    """Return True if semel lost, doubled and tore nothing.
 
-    The control lost nothing, and did double: a demo that could not fail would show nothing.
+    The control must lose nothing and double some orders: a demo that could not fail would prove nothing.
     """
     ours, control = outcomes
     return ours.history.exact and control.history.duplicated > 0 and control.history.lost == 0

@@ -21,13 +21,13 @@ metadata = sa.MetaData()
 
 
 def orders_of(topic: str) -> sa.Table:
-    """The table that belongs to a topic."""
+    """Return the table that belongs to a topic."""
     known: sa.Table | None = metadata.tables.get(topic)
     return known if known is not None else sa.Table(topic, metadata, sa.Column("number", sa.Integer, primary_key=True))
 
 
 def main(servers: str, topic: str, url: str, orders: str, way: str) -> None:
-    """Write what is not in the table yet."""
+    """Write the orders that are not in the table yet."""
     engine = sa.create_engine(url)
     table = orders_of(topic)
     metadata.create_all(engine)

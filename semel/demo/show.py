@@ -1,8 +1,7 @@
-"""Run the pipeline twice, with semel and at least once, and kill it while it runs.
+"""The runs of the demo: the pipeline with semel and at least once, killed while it runs.
 
-Both runs meet the same three kills, each SIGKILL at a named step, so that none of them can miss: the executor in
-mid-write, the driver with its batch written and Spark's commit log not, the executor when a task has written and not
-yet reported.
+Both runs meet the same three kills, each SIGKILL at a named step, so none can miss: the executor in mid-write; the
+driver after its batch and before Spark's commit log; the executor after a task has written and before it reports.
 """
 
 from __future__ import annotations
@@ -35,10 +34,9 @@ from semel.wire.client import Client
 __all__ = ["DemoResult", "show"]
 
 PARTITIONS = 4
-#: As many as the kills need: each meets a batch of its own, with committed batches before and behind it.
+#: Enough for the kills: each meets its own batch, with committed batches before and after it.
 _BATCHES = 8
-#: One executor with two tasks at a time: both of them die with it. A second one would double the time that it takes to
-#: start.
+#: One executor with two tasks at a time: both die with it. A second executor would double the start time.
 _SPARK = SparkCluster("local-cluster[1,2,1024]")
 _MOST_STARTS = 8
 _POLL_S = 0.3
@@ -53,8 +51,8 @@ RUNS = {"semel": "exactly_once", "control": "at_least_once"}
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What came of one run: what a read_committed reader sees, how many kills it survived, how often it was started,
-    seconds it took.
+    """The result of one run: the view of a read_committed reader, the kills that it survived, its starts, and its
+    seconds.
     """
 
     name: str
@@ -67,7 +65,7 @@ class DemoResult:
 def show(console: Console, orders: int) -> list[DemoResult]:
     """Start a Kafka, write orders, run and kill both pipelines, and count.
 
-    Raises :class:`SemelError` if a run does not come to its end.
+    Raise :class:`SemelError` if a run does not end.
     """
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="semel-demo-")))
@@ -99,7 +97,7 @@ def _write(sandbox: Sandbox, progress: Progress, orders: int) -> None:
 def _run(
     name: str, delivery: str, sandbox: Sandbox, client: Client, directory: Path, progress: Progress, orders: int
 ) -> DemoResult:
-    """One pipeline, started again after each kill of its driver, until it has read all orders."""
+    """Run one pipeline, and start it again after each kill of its driver, until it has read all orders."""
     bar = progress.add_task(f"running {name}", total=orders, note="starting Spark")
     plan = CrashPlan(directory / f"{name}-crashes", *KILLS)
     program = [sys.executable, "-m", "semel.demo.pipeline"]
@@ -134,7 +132,7 @@ def _run(
 
 
 def _watch(driver: Program, plan: CrashPlan, client: Client, topic: str, progress: Progress, bar: TaskID) -> int:
-    """Show how far the output has come until the driver ends; its status."""
+    """Show the progress of the output until the driver ends. Return its status."""
     while True:
         try:
             return driver.process.wait(_POLL_S)
@@ -144,6 +142,6 @@ def _watch(driver: Program, plan: CrashPlan, client: Client, topic: str, progres
 
 
 def _visible(client: Client, topic: str) -> int:
-    """Offsets that a read_committed reader has reached; markers are among them."""
+    """Return the number of offsets that a read_committed reader has reached. Markers are among them."""
     ends = list_offsets(client, {(topic, index): LATEST for index in range(PARTITIONS)}, read_committed=True)
     return sum(end.offset for end in ends.values())

@@ -38,7 +38,7 @@ from semel.wire.client import Client
 
 __all__ = ["Counted", "show"]
 
-#: Where workers die: each start of one has the next of these before it, until none is left.
+#: The steps at which workers die: each started worker takes the next one, until none is left.
 _KILLS: dict[str, list[Step]] = {
     "streams": [
         StreamsStep.PROCESSED,
@@ -56,16 +56,17 @@ _KILLS: dict[str, list[Step]] = {
     ],
 }
 _STRIKES_AT = 5
-#: Lines come in so many parts, this far apart; the last ones in crumbs until all has happened that is to happen.
+#: Lines come in this many parts, this far apart; the last ones in small crumbs until all kills and changes have
+#: happened.
 _PARTS, _APART_S, _LAST_PARTS, _CRUMB = 40, 0.4, 10, 100
-#: How a worker ends that is asked to; the second one where it has just begun.
+#: The statuses of a worker that ends on request; the second one if it has just begun.
 _ENDED = (0, -signal.SIGTERM)
 _PATIENCE_S, _POLL_S = 500.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What came of one run: counts that are as they should be, too high, and too low or missing."""
+    """The result of one run: the numbers of counts that are right, too high, and too low or missing."""
 
     way: str
     lines: int
@@ -77,7 +78,7 @@ class Counted:
 
     @property
     def exact(self) -> bool:
-        """Whether every count is the truth."""
+        """True if every count is right."""
         return not (self.high or self.low)
 
 
@@ -96,7 +97,7 @@ class _Crew:
     leaving: set[int] = field(default_factory=set)
 
     def start(self, number: int) -> None:
-        """Start a worker, which is to die at the next step of the list."""
+        """Start a worker, which dies at the next step of the list."""
         points = [CrashPoint(self.kills.pop(0), _STRIKES_AT)] if self.kills else []
         plan = self.plans[number] = CrashPlan(self.folder / f"{self.way}-{number}-{len(self.kills)}", *points)
         argv = [sys.executable, "-m", "semel.demo.views", self.way, self.servers]
@@ -105,7 +106,7 @@ class _Crew:
         self.programs[number] = Program(argv, {**os.environ, **plan.environment()}, log)
 
     def look(self) -> None:
-        """Start again who was killed."""
+        """Restart killed workers."""
         for number, program in list(self.programs.items()):
             status = program.process.poll()
             if status is None:
@@ -121,13 +122,13 @@ class _Crew:
             self.start(number)
 
     def remove(self, number: int) -> None:
-        """Have a worker commit what is done, and end."""
+        """Ask a worker to commit its work, and end."""
         self.leaving.add(number)
         self.plans.pop(number)
         self.programs[number].process.send_signal(signal.SIGTERM)
 
     def remove_all(self) -> None:
-        """Let all end well."""
+        """Let all workers end well."""
         for number in self.programs.keys() - self.leaving:
             self.remove(number)
         for program in self.programs.values():
@@ -136,17 +137,17 @@ class _Crew:
 
     @property
     def all_happened(self) -> bool:
-        """Whether nobody is to die any more."""
+        """True if no worker has to die any more."""
         return not self.kills and all(plan.struck(point) for plan in self.plans.values() for point in plan.points)
 
     def end(self) -> None:
-        """End who still runs."""
+        """End the workers that still run."""
         for program in self.programs.values():
             program.__exit__()
 
 
 def show(console: Console, lines: int) -> list[Counted]:
-    """Start Kafka, run and kill both, and count. Raises :class:`SemelError` where a worker ends by itself."""
+    """Start Kafka, run and kill both, and count. Raise :class:`SemelError` if a worker ends by itself."""
     with (
         tempfile.TemporaryDirectory(prefix="semel-streams-demo-") as directory,
         Sandbox.start(settings={"group.min.session.timeout.ms": "1000"}, progress=True) as kafka,
@@ -214,7 +215,7 @@ def _read(client: Client, group: str) -> int:
 
 
 def _compare(way: str, lines: int, servers: str, kills: int, seconds: float) -> Counted:
-    """The last count of each page and minute, beside the truth."""
+    """Compare the last count of each page and minute with the truth."""
     rows = read(servers, [f"{way}-counts"], {"key": "key", "value": "value"})
     found = dict(zip(rows["key"].to_pylist(), map(int, rows["value"].to_pylist()), strict=True))
     truth = Counter(minute_of(*line(number)) for number in range(lines))

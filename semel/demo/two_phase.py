@@ -43,7 +43,7 @@ _KILLS = {
         CrashPoint(TwoPhaseStep.COMMIT_ANSWERED, 28),
         CrashPoint(OutboxStep.TEXTS_READ, 5),
     ),
-    # it has one place where it can tear
+    # it can tear at one place only
     "naive": (CrashPoint(OutboxStep.DECIDED, 5), CrashPoint(OutboxStep.DECIDED, 20)),
 }
 _MOST_STARTS = 15
@@ -52,7 +52,7 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What came of one run: orders in the table, in the topic, in one of them alone, and there twice."""
+    """The result of one run: orders in the table, in the topic, in one of them alone, and twice."""
 
     way: str
     table: int
@@ -65,7 +65,7 @@ class Compared:
 
     @property
     def exact(self) -> bool:
-        """Whether both have the same orders, each once."""
+        """True if both have the same orders, each once."""
         return not (self.only_table or self.only_topic or self.doubled)
 
 

@@ -24,7 +24,7 @@ __all__ = ["PARTITIONS", "SOURCE", "line", "minute_of"]
 PARTITIONS = 4
 SOURCE = "views"
 _PAGES = 50
-#: Views are so far apart, by their own time.
+#: The distance of views, by their own time.
 _APART_MS = 30
 _BEGAN_MS = 1_700_000_040_000
 _MINUTE_MS = 60_000
@@ -33,12 +33,12 @@ _COMMIT_S = 0.1
 
 
 def line(number: int) -> tuple[str, int]:
-    """A view: its page, and when it was."""
+    """Return a view: its page, and its time."""
     return f"page-{number * number % 7919 % _PAGES}", _BEGAN_MS + number * _APART_MS
 
 
 def minute_of(page: str, time: int) -> str:
-    """The name of a count: page and minute."""
+    """Return the name of a count: page and minute."""
     return f"{page}@{time - time % _MINUTE_MS}"
 
 
@@ -68,7 +68,7 @@ def streams(servers: str, folder: str, worker: str) -> None:
 
 
 def naive(servers: str, _: str, worker: str) -> None:
-    """Count as many would: what was written before is read back when a partition is assigned."""
+    """Count as many programs do: former counts are read back when a partition is assigned."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     counts: Counter[tuple[int, str]] = Counter()

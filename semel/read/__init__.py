@@ -1,14 +1,14 @@
-"""Reading topics into Arrow (DESIGN section 2).
+"""Readers of topics into Arrow (DESIGN section 2).
 
 - ``ranges``: ranges of offsets, and how they are split into tasks.
 - ``start_offsets``: where to start and end: earliest, latest, offsets, a time, a group's offsets.
-- ``data_loss``: what of a range is gone, and whether that stops the reader.
+- ``data_loss``: the missing rows of a range, and the reader's reaction.
 - ``isolation``: which fetched batches a reader may see.
 - ``columns``: decoded records in the columns of Spark's ``kafka`` source.
 - ``cursor``: the position of one partition on its way through its range.
 - ``reader``: ranges in, Arrow record batches out.
 - ``row_presence``: whether ranges hold any row.
-- ``raw_log``: one partition raw, records and markers, for reading progress.
+- ``raw_log``: one raw partition, records and markers, for reading progress.
 """
 
 from semel.read.columns import schema

@@ -26,12 +26,12 @@ _PLAIN, _WITH_HEADERS = pa.schema(_FIELDS), pa.schema([*_FIELDS, _HEADERS])
 
 
 def schema(*, headers: bool) -> Any:
-    """The schema of what a reader gives, with or without the column ``headers``."""
+    """Return the schema of a reader's batches, with or without the column ``headers``."""
     return _WITH_HEADERS if headers else _PLAIN
 
 
 class Columns:
-    """Puts the name of one partition beside what :func:`semel.records.decode.decode` made of its records."""
+    """Adds the topic and partition to the records that :func:`semel.records.decode.decode` returns."""
 
     def __init__(self, partition: TopicPartition, *, headers: bool) -> None:
         self._partition = partition
@@ -39,11 +39,11 @@ class Columns:
         self._constant = self._repeat(0)
 
     def arrange(self, decoded: Any) -> Any:
-        """The record batch with all columns in Spark's order."""
+        """Return the record batch with all columns in Spark's order."""
         count = decoded.num_rows
         if count > len(self._constant[0]):
             self._constant = self._repeat(count)
-        # The two columns are the same in each batch: slices of one array cost nothing.
+        # the two columns are the same in each batch: slices of one array cost nothing
         topic, index = (column.slice(0, count) for column in self._constant)
         columns = [decoded.column("key"), decoded.column("value"), topic, index]
         columns += [decoded.column(name) for name in ("offset", "timestamp", "timestampType")]
@@ -57,7 +57,7 @@ class Columns:
 
 
 def _null_if_empty(lists: Any) -> Any:
-    """A record without headers has a null there in Spark's source, not an empty list."""
+    """Return lists with null for empty: Spark's source gives null for a record without headers."""
     if not len(lists):
         return lists
     offsets = np.frombuffer(lists.buffers()[1], np.int32)[lists.offset : lists.offset + len(lists) + 1]

@@ -1,8 +1,7 @@
-"""One partition on its way through its range: where it is, what an answer moves it on to, what of the answer are rows.
-No requests.
+"""The position of one partition on its way through its range. No requests.
 
-A position moves over all that an answer brought, rows or not: markers, aborted rows and the holes that compaction
-leaves take offsets too.
+A position moves over everything in an answer, rows or not. Markers, aborted rows and the holes after compaction take
+offsets too.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ __all__ = ["PartitionCursor", "Taken"]
 class PartitionCursor:
     """The state of reading one range.
 
-    ``epoch`` is the leader epoch of the last batch that was taken, ``node`` the broker that has been asked and has not
-    answered. ``waited`` is how many seconds it has not moved for, counting only time spent waiting for brokers.
-    ``overtaken``: the last answer had rows that were written later than the range was planned, in the place of some
-    that had been there.
+    ``epoch`` is the leader epoch of the last batch that was taken. ``node`` is the broker of the request that has no
+    answer yet. ``waited`` counts the seconds without a move, only while waiting for brokers. ``overtaken`` is True if
+    the last answer had rows that were written after the range was planned, in place of earlier rows.
     """
 
     range: Range
@@ -46,27 +44,27 @@ class PartitionCursor:
 
     @property
     def done(self) -> bool:
-        """Whether nothing of the range is left."""
+        """True if nothing of the range is left."""
         return self.position >= self.range.end
 
     @property
     def left(self) -> Range:
-        """What is left of the range."""
+        """The part of the range that was not read yet."""
         return replace(self.range, start=self.position)
 
     def at(self, leader_epoch: int) -> Position:
-        """Where to fetch from, of the leader of this epoch."""
+        """Return the position to fetch from, for the leader of this epoch."""
         return Position(parse_id(self.range.topic_id), self.position, leader_epoch, self.epoch)
 
     def moved(self, position: int) -> None:
-        """Go on from ``position``."""
+        """Continue from ``position``."""
         self.position = position
         self.waited, self.checked = 0.0, False
 
     def take(self, fetched: Fetched, *, read_committed: bool) -> Taken | None:
-        """Move behind the whole batches of an answer.
+        """Move after the whole batches of an answer, and return their rows.
 
-        None if it has none, or is ``overtaken``: the partition has not moved then.
+        Return None if the answer has no batch, or is ``overtaken``. The position has not moved then.
         """
         batches = scan(fetched.records, where=self.range.name)
         self.overtaken = self._is_overtaken(batches)
@@ -84,8 +82,8 @@ class PartitionCursor:
         return Taken(self, fetched.records, rows, start, self.position)
 
     def _is_overtaken(self, batches: list[BatchHeader]) -> bool:
-        """Whether an epoch that came later than the plan wrote below its end: epochs only rise along a log, so the last
-        batch tells.
+        """Return True if an epoch later than the plan's wrote below the range's end. Epochs only rise along a log, so
+        the last batch decides.
         """
         if self.range.epoch < 0 or not self.range.bounded:
             return False
@@ -99,7 +97,7 @@ class PartitionCursor:
     def stalled(
         self, last_stable_offset: int, high_watermark: int, *, read_committed: bool, timeout: float
     ) -> Retriable:
-        """The error for a range that no answer has moved on for ``timeout`` seconds."""
+        """Return the error for a range whose position no answer has moved for ``timeout`` seconds."""
         start = f"{self.range.name} could not be read to offset {self.range.end} within {timeout * 1000:.0f} ms: "
         if read_committed and last_stable_offset < self.range.end <= high_watermark:
             return Retriable(
@@ -115,14 +113,14 @@ class PartitionCursor:
         )
 
     def unreachable(self, problem: str, *, timeout: float) -> Retriable:
-        """The error for a partition that nobody has served for ``timeout`` seconds."""
+        """Return the error for a partition that no broker has served for ``timeout`` seconds."""
         subject = f"{self.range.name} could not be read at offset {self.position} for {timeout * 1000:.0f} ms"
         return given_up(subject, problem, "Nothing is lost: what was not read can be read again from there.")
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Rows of one answer that wait to be decoded; ``end`` is where reading goes on behind them."""
+    """Rows of one answer that wait to be decoded. Reading continues at ``end``."""
 
     part: PartitionCursor
     records: memoryview
@@ -133,7 +131,7 @@ class Taken:
     def decode(
         self, *, headers: bool, max_rows: int, timestamp_overflow: TimestampOverflow = "fail"
     ) -> Iterator[tuple[Any, int]]:
-        """Record batches of at most ``max_rows`` rows, each with the next offset behind it."""
+        """Yield record batches of at most ``max_rows`` rows, each with the next offset after it."""
         if not self.batches:
             return
         where = self.part.range.name

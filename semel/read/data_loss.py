@@ -1,15 +1,15 @@
-"""Rows that were to be read and are gone: retention, DeleteRecords, a truncated log, a topic deleted or created anew
-(DESIGN rule 12).
+"""Rows of a plan that are gone: retention, DeleteRecords, a truncated log, a topic deleted or created again (DESIGN
+rule 12).
 
-With ``fail_on_data_loss`` that is :class:`~semel.errors.DataLoss`. Without, as in Spark, a range is narrowed to what is
-left, with a warning, and what was passed over is handed back as :class:`Loss`.
+With ``fail_on_data_loss`` they raise :class:`~semel.errors.DataLoss`. Without it, as in Spark, a range is narrowed to
+the rest with a warning, and the skipped offsets are returned as :class:`Loss`.
 
-Nothing is called lost on the word of one broker that may be behind: the end of a log is asked of the leader of the
-highest epoch that any broker names (a deposed leader, or a new one that lags, names an old high watermark; measured),
-and a topic counts as gone only after several looks.
+One broker is not enough to call rows lost, since it may lag. The leader of the highest epoch that any broker names
+gives the end of a log: a deposed leader, or a new one that lags, names an old high watermark (measured). A topic counts
+as gone only after several looks.
 
-Not promised: to notice rows that compaction removed, which is what compaction is for; nor a log that was cut and has
-grown again, where the leader epoch of a position is not known.
+Not promised: to notice rows that compaction removed, which is its purpose. Nor to notice a log that was truncated and
+has grown again, if the leader epoch of a position is not known.
 """
 
 from __future__ import annotations
@@ -34,16 +34,15 @@ log = logging.getLogger("semel.read")
 
 _PASS_OVER = "failOnDataLoss=false resumes without them"
 
-#: So often is a topic looked for before it counts as gone: a broker that has just come back may not have heard of it
-#: yet.
+#: Looks for a topic before it counts as gone: a broker that was just restarted may not know it yet.
 LOOKS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets of a planned range that cannot be read any more, and why.
+    """Offsets of a planned range that cannot be read any more, and the reason.
 
-    ``end`` is exclusive. ``anew``: the topic is another one now.
+    ``end`` is exclusive. ``anew`` is True if the topic was created again.
     """
 
     topic: str
@@ -59,9 +58,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Ranges narrowed to what can be read (empty ones too, in the order in which they were given), and what was lost of
-    them.
-    """
+    """Ranges narrowed to the offsets that can be read, and the losses. Ranges keep their order; empty ones stay."""
 
     ranges: list[Range]
     lost: list[Loss]
@@ -75,11 +72,10 @@ def check_ranges(
     deadline: Deadline | None = None,
     advice: str = "",
 ) -> Checked:
-    """Compare ranges with what the cluster has now.
+    """Compare ranges with the current logs of the cluster.
 
-    Raises :class:`DataLoss` if something is gone and ``fail_on_data_loss`` is set. A followed range (without end) goes
-    on where it can: with the earliest offset, and of a topic that was created anew with the new one. ``advice`` as for
-    :func:`report`.
+    Raise :class:`DataLoss` if something is gone and ``fail_on_data_loss`` is set. A followed range (without end)
+    continues at the earliest offset, of the new topic if the topic was created again. ``advice`` as for :func:`report`.
     """
     found = compare_ranges(client, ranges, deadline)
     report(found.lost, fail_on_data_loss=fail_on_data_loss, advice=advice)
@@ -87,7 +83,7 @@ def check_ranges(
 
 
 def compare_ranges(client: Client, ranges: Sequence[Range], deadline: Deadline | None = None) -> Checked:
-    """As :func:`check_ranges`, for who says himself what is lost."""
+    """Compare as :func:`check_ranges` does, but leave the report of losses to the caller."""
     deadline = deadline or client.deadline()
     known = _ids(client, ranges, deadline)
     checked: list[Range] = []
@@ -105,9 +101,9 @@ def compare_ranges(client: Client, ranges: Sequence[Range], deadline: Deadline |
 
 
 def report(lost: Sequence[Loss], *, fail_on_data_loss: bool, advice: str = "") -> None:
-    """Raise :class:`DataLoss` for what was lost, or warn of it. Nothing lost, nothing done.
+    """Raise :class:`DataLoss` for losses, or warn of them. Do nothing if there are none.
 
-    ``advice`` says what can be done, where that is not what Spark's source can do.
+    ``advice`` is the way out in the message, if it differs from that of Spark's source.
     """
     if lost and fail_on_data_loss:
         anew = next((loss.topic for loss in lost if loss.anew), None)
@@ -123,7 +119,7 @@ def report(lost: Sequence[Loss], *, fail_on_data_loss: bool, advice: str = "") -
 
 
 def _from_the_beginning(topic: str) -> str:
-    """Of this topic alone: whoever forgets all progress reads the others again as well."""
+    """Return the advice to set this topic alone: a user who resets all progress reads the other topics again too."""
     offsets = f'{{"{topic}": {{"0": -2, …}}}}'
     return (
         "(1) To read the new topic from its beginning: set this topic in the progress of the query, unless `semel"
@@ -136,12 +132,12 @@ def _from_the_beginning(topic: str) -> str:
 def ends_of_epochs(
     client: Client, epochs: Mapping[TopicPartition, int], deadline: Deadline | None = None
 ) -> dict[TopicPartition, int]:
-    """Where the logs' rows of these leader epochs and older ones end now. A log that was seen to reach further in that
-    epoch was cut since.
+    """Return, for each log, the end of its rows of this leader epoch and older ones. A log that was seen to reach
+    further in that epoch was truncated since.
 
-    What is written behind an election has a higher epoch, so where that one ends below a position, what was above is
-    gone; what retention takes away at the beginning ends no epoch earlier. An epoch that is not known is -1, and a
-    broker that has not heard of one says nothing: both are left out.
+    Rows after an election have a higher epoch. So if the epoch of a position ends below it, the rows above that end are
+    gone. Retention removes rows at the beginning and ends no epoch earlier. An unknown epoch is -1, and a broker that
+    does not know an epoch gives no end: both are left out.
     """
     asked = {partition: epoch for partition, epoch in epochs.items() if epoch >= 0}
     ends = end_of_epoch(client, asked, deadline) if asked else {}
@@ -181,7 +177,7 @@ def _check(
 
 
 def _reached(one: Range) -> int:
-    """Where the log must have been for this range to be planned."""
+    """Return the offset that the log had reached when this range was planned."""
     return one.end if one.bounded else one.start
 
 
@@ -190,9 +186,9 @@ def _lost(one: Range, start: int, end: int, reason: str, *, anew: bool = False) 
 
 
 def _ids(client: Client, ranges: Iterable[Range], deadline: Deadline) -> dict[TopicPartition, uuid.UUID]:
-    """The id that the topic of each existing partition has now.
+    """Return the current id of the topic of each existing partition.
 
-    What differs from the plan is looked at several times.
+    Partitions whose id differs from the plan are looked up several times.
     """
     found: dict[TopicPartition, uuid.UUID] = {}
     doubtful = list(ranges)
@@ -220,7 +216,7 @@ def _look(client: Client, ranges: Collection[Range], deadline: Deadline) -> dict
 
 
 def _bounds(client: Client, ranges: Collection[Range], deadline: Deadline) -> dict[TopicPartition, tuple[int, int]]:
-    """The first offset and the high watermark of each partition."""
+    """Return the first offset and the high watermark of each partition."""
     if not ranges:
         return {}
     partitions = {one.topic_partition for one in ranges}
@@ -234,9 +230,9 @@ def _bounds(client: Client, ranges: Collection[Range], deadline: Deadline) -> di
 def newest_ends(
     client: Client, partitions: Iterable[TopicPartition], deadline: Deadline | None = None
 ) -> dict[TopicPartition, int]:
-    """The high watermark of each partition, by the word of the newest leader alone.
+    """Return the high watermark of each partition from the newest leader alone.
 
-    Raises :class:`~semel.errors.Retriable` where one does not answer within the deadline.
+    Raise :class:`~semel.errors.Retriable` if one does not answer within the deadline.
     """
     deadline = deadline or client.deadline()
     ends: dict[TopicPartition, int] = {}

@@ -1,12 +1,12 @@
-"""Which of the batches that a Fetch brought may be seen (KIP-98; DESIGN section 2).
+"""The fetched batches that a reader may see (KIP-98; DESIGN section 2).
 
-The broker sends a read_committed reader nothing beyond the last stable offset, and with what it sends a list of the
-transactions that were aborted in it: (producer id, first offset). A producer has one transaction at a time on a
-partition, so its rows are aborted from the first offset on until its next ABORT marker. Markers are never rows, but
-they take offsets: whoever filters moves on behind them.
+To a read_committed reader the broker sends nothing beyond the last stable offset. It adds a list of the transactions
+that were aborted in that stretch: (producer id, first offset). A producer has one transaction at a time on a partition,
+so its rows are aborted from the first offset on until its next ABORT marker. Markers are never rows, but they take
+offsets: the caller moves its position after them.
 
-A pure function; no state is carried from one Fetch to the next, since each answer lists all transactions that reach
-into it.
+The function is pure. It carries no state from one Fetch to the next, since each answer lists all transactions that
+reach into it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def visible(
     *,
     read_committed: bool,
 ) -> list[BatchHeader]:
-    """The batches of one fetched partition whose rows a reader is given, in order.
+    """Return the batches of one fetched partition whose rows a reader may see, in order.
 
-    ``aborted`` in any order; ``is_abort`` says of a control batch whether it is an ABORT marker, and is asked only
-    where that matters.
+    ``aborted`` may be in any order. ``is_abort(batch)`` returns True for an ABORT marker. It is called only if the
+    answer matters.
     """
     if not read_committed or not aborted:
         return [batch for batch in batches if not batch.control]

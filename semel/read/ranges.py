@@ -1,7 +1,7 @@
-"""What to read: ranges of offsets, and how they are shared out among tasks (DESIGN sections 2 and 7).
+"""Ranges of offsets to read, and their split into tasks (DESIGN sections 2 and 7).
 
-:func:`split` does what ``minPartitions`` does in Spark's ``kafka`` source. A split range is read by several tasks, so
-its rows come in no promised order (DESIGN rule 11); it never changes which rows are read.
+:func:`split` works as ``minPartitions`` in Spark's ``kafka`` source. Several tasks read a split range, so its rows come
+in no promised order (DESIGN rule 11). A split never changes the set of rows.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["NO_END", "Range", "id_text", "parse_id", "split"]
 
-#: The end of a range that is followed for ever.
+#: The end of a range that is followed without end.
 NO_END = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets ``start`` to ``end`` of one partition, the second exclusive. ``topic_id`` is Kafka's text of it (22
-    characters of base64).
+    """Offsets ``start`` to ``end`` of one partition, the second exclusive. ``topic_id`` is the topic's id as Kafka
+    prints it (22 characters of base64).
 
-    ``epoch`` is the leader epoch in which the log was seen to reach the end, or the start of a followed range; -1 where
-    it is not known.
+    ``epoch`` is the leader epoch in which the log was seen to reach the end, or the start of a followed range. It is -1
+    if not known.
     """
 
     topic: str
@@ -39,24 +39,22 @@ class Range:
 
     @property
     def size(self) -> int:
-        """How many offsets; rows are at most as many, since markers, aborted rows and compaction leave offsets
-        empty.
-        """
+        """The number of offsets. Rows are at most as many: markers, aborted rows and compaction leave offsets empty."""
         return self.end - self.start
 
     @property
     def bounded(self) -> bool:
-        """Whether it has an end."""
+        """True if the range has an end."""
         return self.end != NO_END
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition, as other modules name it."""
+        """The partition as (topic, index)."""
         return self.topic, self.partition
 
     @property
     def name(self) -> str:
-        """The partition, as people name it."""
+        """The partition in messages: ``orders-0``."""
         return f"{self.topic}-{self.partition}"
 
     def __str__(self) -> str:
@@ -64,12 +62,14 @@ class Range:
 
 
 def id_text(topic_id: uuid.UUID) -> str:
-    """A topic's id as Kafka's own tools print it."""
+    """Return a topic's id as Kafka's own tools print it."""
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def parse_id(text: str) -> uuid.UUID:
-    """The inverse of :func:`id_text`. Raises :class:`ConfigError` for what is no topic id."""
+    """Return the topic id of such a text: the inverse of :func:`id_text`. Raise :class:`ConfigError` if it is no topic
+    id.
+    """
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except ValueError:
@@ -77,16 +77,17 @@ def parse_id(text: str) -> uuid.UUID:
 
 
 def split(ranges: Iterable[Range], min_partitions: int | None = None) -> list[Range]:
-    """Cut large ranges until there are about ``min_partitions``, each into equal parts, by their share of all offsets.
+    """Cut large ranges into equal parts until there are about ``min_partitions``. Each range gets parts by its share of
+    all offsets.
 
-    Empty ranges are left out. Ranges stay in their order, and so do the parts of one. Rounding can give a few more or
-    fewer, as in Spark.
+    Empty ranges are left out. Ranges stay in order, and so do their parts. Rounding can give a few more or fewer, as in
+    Spark.
     """
     filled = [one for one in ranges if one.size > 0]
     if min_partitions is None or len(filled) >= min_partitions:
         return filled
     total = sum(one.size for one in filled)
-    # Ranges too small to be cut take one part each; what is left of the parts is shared among the others by their size.
+    # Ranges too small to be cut take one part each; the others share the rest by their size.
     whole = {one for one in filled if _share(one.size, total, min_partitions) == 1}
     cut_total = total - sum(one.size for one in whole)
     cut_parts = max(min_partitions - len(whole), 1)

@@ -1,8 +1,8 @@
-"""One partition read raw: records and markers alike, uncommitted, up to an offset of one's own (PROTOCOL 2, step 3).
+"""A raw read of one partition: records and markers, uncommitted too, up to a given offset (PROTOCOL 2, step 3).
 
-The end is an offset that the reader's own write was given, never a high watermark: a deposed leader, or a new one that
-lags, names an old one (measured), and it answers a fetch at an offset that it does not have yet with nothing, so
-reading on until the end is reached waits it out.
+The end is the offset of the reader's own write, never a high watermark: a deposed leader, or a new one that lags, names
+an old one (measured). Such a leader answers a fetch beyond its log with nothing. So the read repeats until it reaches
+the end.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["EndMarker", "LogRecord", "aborted_from", "end_behind", "first_record", "read_raw", "written_by"]
 
-#: What one look for the first record fetches: some hundred markers, or the batch with that record.
+#: Bytes of one fetch for the first record: some hundred markers, or the batch with that record.
 _LOOK_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A record, committed or not, with who wrote it.
+    """A record, committed or not, and its producer.
 
-    ``transactional`` tells a plain record: its producer may have an id, too.
+    ``transactional`` is False for a plain record. Its producer may have an id too.
     """
 
     offset: int
@@ -59,7 +59,9 @@ class EndMarker:
 def read_raw(
     client: Client, partition: TopicPartition, end: int, deadline: Deadline
 ) -> Iterator[LogRecord | EndMarker]:
-    """All that the partition holds below offset ``end``, in order. Raises :class:`Retriable` at the deadline."""
+    """Yield all records and markers of the partition below offset ``end``, in order. Raise :class:`Retriable` at the
+    deadline.
+    """
     start = _start(client, partition, deadline)
     for buffer, header in _batches(client, partition, start, end, deadline):
         yield from (event for event in _events(buffer, header, start, partition) if event.offset < end)
@@ -68,10 +70,10 @@ def read_raw(
 def first_record(
     client: Client, partition: TopicPartition, start: int, end: int, deadline: Deadline
 ) -> LogRecord | None:
-    """The first record from ``start`` to below ``end``, committed or not; None where there are markers alone.
+    """Return the first record from ``start`` to below ``end``, committed or not. None if there are only markers.
 
-    A log may begin with markers: rows were deleted up to where a reader stands, which is before the marker behind them.
-    Raises :class:`Retriable` at the deadline.
+    A log may begin with markers: rows were deleted up to a reader's position, which is before the marker that follows
+    them. Raise :class:`Retriable` at the deadline.
     """
     for buffer, header in _batches(client, partition, start, end, deadline, max_bytes=_LOOK_BYTES):
         for event in _events(buffer, header, start, partition):
@@ -83,8 +85,8 @@ def first_record(
 def end_behind(
     client: Client, partition: TopicPartition, producer_id: int, offset: int, deadline: Deadline
 ) -> EndMarker | None:
-    """The next marker of ``producer_id`` behind ``offset``; None if there is none up to the end, or if the log begins
-    behind that offset.
+    """Return the next marker of ``producer_id`` after ``offset``. None if there is none up to the end, or if the log
+    begins after that offset.
     """
     end = list_offsets(client, {partition: LATEST}, read_committed=False, deadline=deadline)[partition].offset
     if _start(client, partition, deadline) > offset:
@@ -97,7 +99,9 @@ def end_behind(
 
 
 def written_by(client: Client, partition: TopicPartition, offset: int, deadline: Deadline) -> tuple[int, int] | None:
-    """Producer id and epoch in the header of the batch that holds ``offset``; None if the log begins behind it."""
+    """Return producer id and epoch in the header of the batch that holds ``offset``. None if the log begins after
+    it.
+    """
     if _start(client, partition, deadline) > offset:
         return None
     _, header = next(_batches(client, partition, offset, offset + 1, deadline))
@@ -107,8 +111,8 @@ def written_by(client: Client, partition: TopicPartition, offset: int, deadline:
 def aborted_from(
     client: Client, partition: TopicPartition, producer_id: int, first: int, deadline: Deadline
 ) -> bool | None:
-    """Whether the transaction whose first row is at ``first`` was aborted; None where the log begins behind it, or
-    another one is open before it.
+    """Return True if the transaction whose first row is at ``first`` was aborted. None if the log begins after it, or
+    another transaction is open before it.
     """
     if _start(client, partition, deadline) > first:
         return None
@@ -130,7 +134,7 @@ def _batches(
     *,
     max_bytes: int | None = None,
 ) -> Iterator[tuple[memoryview, BatchHeader]]:
-    """The batches from the one that holds ``offset`` on, each with the buffer that it is in, up to offset ``end``."""
+    """Yield the batches up to offset ``end``, from the one that holds ``offset``, each with its buffer."""
     topic_id = client.topics({partition[0]}, deadline)[partition[0]].id
     while offset < end:
         fetched = _fetch(client, partition, Position(topic_id, offset), deadline, max_bytes=max_bytes)
@@ -153,7 +157,7 @@ def _fetch(
     while not deadline.passed:
         led = client.topics({partition[0]}, deadline)[partition[0]].partitions.get(
             partition[1]
-        )  # made anew, a topic may have fewer
+        )  # a topic that was created again may have fewer
         try:
             if led is not None and led.leader >= 0:
                 fetched = fetch(

@@ -1,15 +1,15 @@
 """The reader: ranges of offsets in, Arrow record batches out, in the columns of Spark's ``kafka`` source.
 
-One request to each leader names all its partitions; the next one is under way while the rows of the answer before are
-decoded. A position moves only when an answer has been taken, so a broken connection or a new leader costs a repetition,
-never a row and never a row twice.
+One request to each leader names all its partitions. The next request is under way while the rows of the last answer are
+decoded. A position moves only when an answer has been taken. So a broken connection or a new leader costs a repetition,
+but never loses or doubles a row.
 
-A bounded range ends when its position reaches its end, whatever stands on the last offsets: rows, markers, aborted
-rows, or nothing (compaction). One that no answer moves on for ``timeout_ms`` of waiting raises
-:class:`~semel.errors.Retriable` and says why; a transaction that is open below the end is the usual reason. A followed
-range (without end) waits for rows for ever.
+A bounded range ends when its position reaches its end, whatever the last offsets hold: rows, markers, aborted rows, or
+nothing (compaction). If no answer moves it for ``timeout_ms`` of waiting, :class:`~semel.errors.Retriable` names the
+reason. Usually that is an open transaction below the end. A followed range (without end) waits for rows without a
+limit.
 
-Not promised: an order between partitions, and that rows of one transaction come in one batch.
+Not promised: an order between partitions, nor the rows of one transaction in one batch.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from semel.wire.metadata import Topic, TopicPartition
 
 __all__ = ["MAX_ROWS", "Reader"]
 
-#: Rows of an Arrow batch at most, unless told otherwise.
+#: Rows of an Arrow batch at most, by default.
 MAX_ROWS = 65_536
-#: The position or the topic may be gone: compare with what the cluster has.
+#: The position or the topic may be gone: compare with the cluster.
 _OUT_OF_RANGE, _UNKNOWN_TOPIC_ID, _INCONSISTENT_TOPIC_ID = 1, 100, 103
 _DOUBTFUL = (_OUT_OF_RANGE, _UNKNOWN_TOPIC_ID, _INCONSISTENT_TOPIC_ID)
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """What went wrong since the last answer that was of use, and how long to hold back."""
+    """Failures since the last useful answer, and the back-off."""
 
     backoff: Deadline
     parts: list[PartitionCursor] = field(default_factory=list)
@@ -53,9 +53,8 @@ class Reader:
     """Reads ranges, one of each partition at most. Iterate over it once; :meth:`close` (or leaving the ``with`` block)
     ends it early.
 
-    ``epochs`` are those of the last batches before the ranges: with them a leader tells where its log has another
-    history. ``advice`` is what the message of a loss says that can be done, where that is not what Spark's source can
-    do.
+    ``epochs`` are the leader epochs of the last batches before the ranges. With them a leader reports where its log has
+    another history. ``advice`` is the way out in the message of a loss, if it differs from that of Spark's source.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class Reader:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The next offset of each partition behind all that has been handed out."""
+        """The next offset of each partition after everything that was returned."""
         return dict(self._positions)
 
     def __iter__(self) -> Generator[Any, None, None]:
@@ -127,11 +126,11 @@ class Reader:
             self.close()
 
     def answers(self, *, idle: bool = False) -> Generator[list[Taken], None, None]:
-        """What each answer brought, as it came off the wire: for who copies batches. :attr:`positions` stay where they
-        were.
+        """Yield the content of each answer as it came off the wire, for callers that copy batches. :attr:`positions` do
+        not change.
 
-        With ``idle`` also an empty list for each answer that brought nothing: for who has something else to do. The
-        next request is under way while an answer is worked on.
+        With ``idle``, yield an empty list for each empty answer too, for callers with other work. The next request is
+        under way while the caller works.
         """
         try:
             while self._pending:
@@ -148,7 +147,7 @@ class Reader:
     # ---- asking
 
     def _send(self, *, patient: bool = False) -> None:
-        """Have a request under way to each leader that something is still wanted from; to a throttling one only where
+        """Keep a request under way to each leader that has more of the ranges. A throttling leader gets one only if
         ``patient`` waits for it.
         """
         led: dict[int, list[PartitionCursor]] = {}
@@ -183,7 +182,7 @@ class Reader:
             part.range.topic_partition: part.at(topics[part.range.topic].partitions[part.range.partition].leader_epoch)
             for part in parts
         }
-        # Nobody waits at one leader for rows to come while there are rows to be had from another.
+        # do not wait for rows at one leader while another has rows
         max_wait = 0 if self._leaders_with_data - {node} else None
         try:
             self._fetcher.send(node, positions, read_committed=self._committed, max_wait_ms=max_wait)
@@ -235,7 +234,7 @@ class Reader:
         return taken
 
     def _requeue(self, part: PartitionCursor, fetched: Fetched) -> None:
-        """Those that were served go behind the others: the broker fills an answer in the order of the request."""
+        """Move a served partition after the others: the broker fills an answer in the order of the request."""
         partition = part.range.topic_partition
         if part.done:
             self._pending.pop(partition, None)
@@ -274,7 +273,7 @@ class Reader:
             raise error_codes.error("Fetch", fetched.code, where, "Nothing of this answer was handed on.")
 
     def _check(self, part: PartitionCursor) -> None:
-        """Something seems to be gone: raise, or go on with what is left, or see that the broker was only behind."""
+        """Check whether something is gone: raise, continue with the rest, or find that the broker only lagged."""
         deadline = self._client.deadline(self._timeout * 1000)
         checked = check_ranges(
             self._client, [part.left], fail_on_data_loss=self._fail, deadline=deadline, advice=self._advice
@@ -291,9 +290,9 @@ class Reader:
             self._pending.pop(part.range.topic_partition, None)
 
     def _diverged(self, part: PartitionCursor, epoch: int, end: int) -> None:
-        """What was read up to here is not what the log holds now.
+        """Report rows that were read and that the log no longer holds.
 
-        Going on, this range passes over what replaced those rows.
+        If reading continues, this range skips the rows that replaced them.
         """
         reason = (
             f"the log was cut and written again: leader epoch {epoch} ends at {end}, and later offsets hold other"
@@ -311,7 +310,7 @@ class Reader:
         self._trouble.problem = problem
 
     def _back_off(self, trouble: _Trouble) -> None:
-        """Wait a little, then ask who leads what."""
+        """Wait a little, then refresh the leaders."""
         parts, trouble.parts = trouble.parts, []
         began = time.monotonic()
         trouble.backoff.pause()

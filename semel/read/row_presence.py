@@ -1,4 +1,4 @@
-"""Tell whether ranges of offsets hold any row: markers and aborted rows take offsets too, and nobody waits for them."""
+"""Check of ranges of offsets for rows: markers and aborted rows take offsets too, and no reader waits for them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["hold_rows"]
 
 
 def hold_rows(client: Client, ranges: Sequence[Range], *, read_committed: bool) -> bool:
-    """Return whether a reader would be given a row of these ranges, by reading them until the first one.
+    """Return True if a reader would get a row of these ranges, by reading them until the first one.
 
-    Meant for ranges of a few offsets. What cannot be read counts as rows: whoever reads it in earnest finds out why.
+    Meant for ranges of a few offsets. A range that cannot be read counts as rows: its real reader reports the error.
     """
     try:
         with Reader(client, ranges, read_committed=read_committed, timestamp_overflow="null") as reader:

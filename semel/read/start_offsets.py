@@ -1,4 +1,4 @@
-"""Where to start and where to end: earliest, latest, given offsets, a time, what a group committed (DESIGN section 3).
+"""Start and end of reading: earliest, latest, given offsets, a time, a group's committed offsets (DESIGN section 3).
 
 Names, meanings and defaults are those of Spark's ``kafka`` source (``startingOffsets``, ``startingTimestamp``,
 ``startingOffsetsByTimestamp``, ``startingOffsetsByTimestampStrategy`` and their ``ending…`` twins); :class:`Committed`
@@ -6,7 +6,7 @@ is ours. Under read_committed "latest" is the last stable offset, so that a rang
 is still open.
 
 Not promised: that an offset given by hand or committed by a group is still there.
-:func:`semel.read.data_loss.check_ranges` looks.
+:func:`semel.read.data_loss.check_ranges` checks that.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The first offset whose timestamp, in ms since the epoch, is at or after this; one for all, or one for every
-    partition.
+    """The first offset whose timestamp, in ms since the epoch, is at or after this. One for all partitions, or one for
+    each.
 
-    ``no_match`` says what a start does where there is none: ``"error"`` or ``"latest"``. An end is then the latest
-    offset, always.
+    ``no_match`` is the reaction of a start if there is no such offset: ``"error"`` or ``"latest"``. An end is then
+    always the latest offset.
     """
 
     timestamp: int | Mapping[str, Mapping[int, int]]
@@ -69,7 +69,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What this consumer group committed; transactions that are about to commit offsets are waited for."""
+    """The offsets that this consumer group committed. Transactions that are about to commit offsets are waited for."""
 
     group: str
 
@@ -87,9 +87,9 @@ def resolve(
     ending: bool = False,
     deadline: Deadline | None = None,
 ) -> dict[TopicPartition, int]:
-    """The offset that ``spec`` means for each partition now. ``ending`` says that it is where reading ends.
+    """Return the offset that ``spec`` means now for each partition. Set ``ending`` if it is the end of reading.
 
-    Raises :class:`ConfigError` where it means none: a partition that is not named, or no row as late as that.
+    Raise :class:`ConfigError` if it means none: a partition that is not named, or no row as late as that.
     """
     deadline = deadline or client.deadline()
     if not partitions:
@@ -116,7 +116,7 @@ def resolve(
 
 
 def topic_ranges(client: Client, topic: str, start: StartSpec, end: EndSpec, *, read_committed: bool) -> list[Range]:
-    """A range of each partition of a topic, by where it starts and ends now. Raises what :func:`resolve` raises."""
+    """Return a range of each partition of a topic, with its start and end now. Raise the errors of :func:`resolve`."""
     known = client.topics({topic})[topic]
     partitions = [(topic, index) for index in known.partitions]
     first = resolve(client, partitions, start, read_committed=read_committed)
@@ -176,8 +176,8 @@ def _by_time(
 def _named(
     partitions: Collection[TopicPartition], given: Mapping[str, Mapping[int, int]], what: str, *, least: int
 ) -> dict[TopicPartition, int]:
-    """One number for each partition: exactly those that are read, as Spark demands, so that no partition is forgotten
-    in silence.
+    """Return one number for each partition. Exactly the partitions that are read must be named, as in Spark, so that
+    none is forgotten silently.
     """
     flat = {(topic, index): number for topic, numbers in given.items() for index, number in numbers.items()}
     missing, extra = set(partitions) - set(flat), set(flat) - set(partitions)

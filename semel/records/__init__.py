@@ -1,12 +1,15 @@
 """Kafka record batches (format v2) to Arrow and back, many records at a time. No client, no sockets.
 
-Follow a batch out: :mod:`.encode` cuts the rows of one partition into batches, :mod:`.columns` finds where their bytes
-lie, :mod:`.timestamps` makes milliseconds of any Arrow timestamp, :mod:`.assembly` copies the bytes once into place,
-:mod:`.codecs` compresses, :mod:`.header` packs the 61 bytes and the CRC. And in: :mod:`.header` scans a fetched buffer,
-:mod:`.bodies` checks and decompresses, :mod:`.starts` finds where each record begins, :mod:`.decode` makes columns of
-them, :mod:`.gather` copies scattered bytes into one. Both ways use :mod:`.varint` and :mod:`.record_headers`, and
-:mod:`.arrays` between numpy and Arrow. :mod:`.row_label` names a row that is refused. :mod:`.control` reads the markers
-that end transactions, :mod:`.partitioner` places keys as Java does.
+Follow a batch out: :mod:`.encode` cuts the rows of one partition into batches. :mod:`.columns` finds where their bytes
+lie, :mod:`.timestamps` turns any Arrow timestamp into milliseconds, and :mod:`.assembly` copies the bytes once into
+place. :mod:`.codecs` compresses, and :mod:`.header` packs the 61 bytes and the CRC.
+
+Follow a batch in: :mod:`.header` scans a fetched buffer, :mod:`.bodies` checks and decompresses. :mod:`.starts` finds
+where each record begins, :mod:`.decode` turns the records into columns, and :mod:`.gather` joins scattered bytes.
+
+Both ways use :mod:`.varint`, :mod:`.record_headers`, and :mod:`.arrays` between numpy and Arrow. :mod:`.row_label`
+names a row that is refused. :mod:`.control` reads the markers that end transactions. :mod:`.partitioner` places keys as
+Java does.
 """
 
 from __future__ import annotations

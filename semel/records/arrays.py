@@ -1,7 +1,7 @@
-"""Arrow arrays of numpy arrays, and numpy arrays of Arrow arrays, by their buffers, and not value by value.
+"""Conversion between Arrow arrays and numpy arrays by their buffers, not value by value.
 
 pyarrow's own ways from one to the other (``pa.array``, ``pa.scalar``, ``to_numpy``) load pandas when the first of them
-is used. That takes half a second in each new Python worker, in front of its first row, so what runs in workers goes by
+is used. That takes half a second in each new Python worker before its first row, so code that runs in workers uses
 buffers.
 """
 
@@ -24,7 +24,7 @@ LARGEST = 2**31 - 1
 
 
 def check_size(sizes: Sequence[int] | NDArray[np.signedinteger[Any]]) -> None:
-    """Raise :class:`Unsupported` where values of these sizes are more than one array can hold."""
+    """Raise :class:`Unsupported` if values of these sizes are more than one array can hold."""
     total = int(np.sum(sizes, dtype=np.int64))
     if total > LARGEST:
         raise Unsupported(
@@ -35,18 +35,18 @@ def check_size(sizes: Sequence[int] | NDArray[np.signedinteger[Any]]) -> None:
 
 
 def array(values: NDArray[Any], kind: Any) -> Any:
-    """The Arrow array of these values, not copied.
+    """Return the Arrow array of these values without a copy.
 
-    ``kind`` has their width, and its values the form that numpy's have.
+    ``kind`` has the same width and the same binary form as the numpy values.
     """
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def joined(parts: Sequence[bytes | memoryview], kind: Any, sizes: Sequence[int] | Ints | None = None) -> Any:
-    """The binary or string array whose values are these parts or, with ``sizes``, have these sizes and lie one behind
-    the other in the parts.
+    """Return the binary or string array whose values are these parts. With ``sizes``, the values have these sizes and
+    lie one after the other in the parts.
 
-    They are copied once.
+    The bytes are copied once.
     """
     sizes = [len(part) for part in parts] if sizes is None else sizes
     check_size(sizes)
@@ -56,13 +56,13 @@ def joined(parts: Sequence[bytes | memoryview], kind: Any, sizes: Sequence[int] 
 
 
 def repeated(text: str, count: int) -> Any:
-    """The string array that holds a text so many times."""
+    """Return the string array that holds a text ``count`` times."""
     value = text.encode()
     return joined([value * count], pa.string(), np.full(count, len(value)))
 
 
 def numbers(integers: Any) -> Ints:
-    """The values of an int64 Array, not copied. Where it is null, they mean nothing."""
+    """Return the values of an int64 Array without a copy. Values at null positions are undefined."""
     if not len(integers):
         return np.zeros(0, np.int64)
     # the buffer may be longer, and end anywhere: the children of a null struct share one
@@ -70,12 +70,12 @@ def numbers(integers: Any) -> Ints:
 
 
 def nulls(data: Any) -> NDArray[np.bool_]:
-    """Whether each row of an Array is null."""
+    """Return a flag for each row of an Array: True for null."""
     flags = data.is_null()
     bits = np.frombuffer(flags.buffers()[1], np.uint8)
     return np.unpackbits(bits, bitorder="little")[flags.offset : flags.offset + len(flags)].view(np.bool_)
 
 
 def validity(null: NDArray[np.bool_]) -> Any:
-    """The buffer that says where an array is not null."""
+    """Return the validity buffer: a bit for each row, set where the row is not null."""
     return pa.py_buffer(np.packbits(~null, bitorder="little"))

@@ -1,8 +1,7 @@
-"""Rows of bytes put together from short fields and whole values, in one copy.
+"""Rows of bytes, built from short fields and whole values in one copy.
 
-Each row is a few Arrow views in a line, fields inline in them, values where they lie; casting the views to binary makes
-Arrow copy them one behind the other. That copy is the only one that a value sees on its way out, and it measured faster
-than ``binary_join_element_wise``.
+Each row is a few Arrow views: fields inline, values where they lie. Casting the views to binary makes Arrow copy them
+one after the other. A value is copied only there on its way out. It measured faster than ``binary_join_element_wise``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["Assembly"]
 
 @dataclass(slots=True)
 class _Inline:
-    """Fields one behind the other, at most 12 bytes together: the first 8 in ``low``."""
+    """Adjacent fields of at most 12 bytes together, the first 8 in ``low``."""
 
     low: Words
     high: Words | None
@@ -31,14 +30,14 @@ class _Inline:
 
 
 class Assembly:
-    """So many rows; add what each consists of, from left to right, then :meth:`join`."""
+    """A builder of ``rows`` rows. Add the parts of each row from left to right, then call :meth:`join`."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
         self._parts: list[_Inline | Column] = []
 
     def field(self, packed: Words, size: NDArray[np.uint8]) -> None:
-        """A field of ``size`` bytes for each row, at most 8, the first one lowest in ``packed``."""
+        """Add a field of ``size`` bytes to each row: at most 8 bytes, the first one lowest in ``packed``."""
         longest = int(size.max(initial=0))
         last = self._parts[-1] if self._parts else None
         if isinstance(last, _Inline) and last.longest + longest <= INLINE:
@@ -54,12 +53,12 @@ class Assembly:
             self._parts.append(_Inline(packed, None, size, longest))
 
     def values(self, column: Column) -> None:
-        """The bytes of a column; nothing for a null."""
+        """Add the bytes of a column. A null adds nothing."""
         self._parts.append(column)
 
     def join(self, tail: bytes = b"") -> tuple[memoryview, Ints]:
-        """All rows one behind the other, then ``tail`` (at most 12 bytes), and where each row begins; the last number
-        is where ``tail`` does.
+        """Return all rows one after the other, then ``tail`` (at most 12 bytes), and the position where each row
+        begins. The last position is where ``tail`` begins.
         """
         width = len(self._parts)
         views = np.empty((self._rows * width + 1, VIEW), np.int32)

@@ -1,12 +1,12 @@
 """The records of batches, checked against their CRC and decompressed, laid out so that many batches can be read as one.
 
-Uncompressed batches stay where they are, in the fetched buffer. Compressed ones are decompressed and joined. Either way
-the result is an :class:`Area`: bytes, and where in them each batch's records begin and end.
+Uncompressed batches stay in the fetched buffer. Compressed ones are decompressed and joined. Either way the result is
+an :class:`Area`: bytes, and where in them each batch's records begin and end.
 
-Bounds: a batch may decompress to at most the caller's limit (1 GiB unless told otherwise), and one whose record count
-cannot fit in that is refused before anything is decompressed. An area ends at the first batch that takes it above 4
-MiB, and the next one is made when it is asked for, so decompressed data is not all held at once. No area reaches 2 GiB:
-positions in it fit in 32 bits.
+Bounds: a batch may decompress to at most the caller's limit (1 GiB by default). A batch whose record count cannot fit
+in that is refused before anything is decompressed. An area ends at the first batch that takes it above 4 MiB, and the
+next one is made on demand, so decompressed data is not all held at once. No area reaches 2 GiB: positions in it fit in
+32 bits.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from semel.records.varint import Ints
 
 __all__ = ["AREA", "DECOMPRESSED_LIMIT", "Area", "areas", "body"]
 
-#: Bytes that one batch may decompress to. Usual batches are made of a few MiB; beyond this it is an attack, damage, or
-#: one enormous row.
+#: Bytes that one batch may decompress to. Usual batches have a few MiB; a larger one is an attack, damage, or one
+#: enormous row.
 DECOMPRESSED_LIMIT = 1 << 30
 
 #: An area ends at the first batch that takes it above so many bytes.
@@ -36,7 +36,7 @@ AREA = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """Records of several batches; between the batches may be bytes that belong to none."""
+    """Records of several batches. Bytes that belong to no batch may lie between the batches."""
 
     data: NDArray[np.uint8]
     headers: tuple[BatchHeader, ...]
@@ -45,7 +45,7 @@ class Area:
 
 
 def body(buffer: memoryview, header: BatchHeader, limit: int, where: str) -> bytes | memoryview:
-    """The records of one batch."""
+    """Return the records of one batch, decompressed."""
     raw = buffer[header.position + HEADER_SIZE : header.position + header.size]
     if header.codec is not Codec.NONE and header.count * SMALLEST_RECORD > limit:
         raise corrupt(
@@ -72,8 +72,8 @@ def body(buffer: memoryview, header: BatchHeader, limit: int, where: str) -> byt
 def areas(
     buffer: memoryview, headers: Sequence[BatchHeader], *, check_crcs: bool, limit: int, where: str, most: int = AREA
 ) -> Iterator[Area]:
-    """The batches in order, in as few areas as their sizes allow: each ends at the first batch that takes it above
-    ``most`` bytes.
+    """Yield the batches in order, in as few areas as their sizes allow. Each area ends at the first batch that takes it
+    above ``most`` bytes.
     """
     limit = min(limit, LARGEST - most)
     pending: list[BatchHeader] = []
@@ -105,8 +105,8 @@ def _area(buffer: memoryview, headers: list[BatchHeader], bodies: list[bytes | m
 
 
 def _in_place(headers: list[BatchHeader]) -> bool:
-    """Whether the records can be read from the fetched buffer: nothing compressed, and no large stretch of other
-    batches in between.
+    """Return True if the records can be read from the fetched buffer: no batch is compressed, and no large stretch of
+    other batches lies between them.
     """
     if any(header.codec is not Codec.NONE for header in headers):
         return False

@@ -1,13 +1,13 @@
 """The five codecs of record batches: none, gzip, snappy, lz4 (frame format), zstd.
 
-pyarrow does the work. Two framings are ours: snappy blocks in the xerial stream that Java clients write and read (raw
-snappy, as some other clients write it, is read as well), and lz4 frames with independent blocks, since Java refuses the
-linked ones that pyarrow makes. Several gzip members, lz4 or zstd frames, or xerial streams one behind the other are
-read as one. Zero bytes behind the last gzip member are passed over, as Java and librdkafka do.
+pyarrow does the work. Two framings are ours. Snappy blocks go in the xerial stream that Java clients write and read;
+raw snappy from other clients is read too. lz4 frames have independent blocks, since Java refuses the linked ones that
+pyarrow makes. Several gzip members, lz4 or zstd frames, or xerial streams one after the other are read as one. Zero
+bytes after the last gzip member are skipped, as in Java and librdkafka.
 
 Compressed data is not trusted: output beyond ``limit`` raises :class:`Damaged` when the limit is passed, not after it
-has been allocated. Memory taken is a small multiple of what has really come out, plus the decoder's own window (zstd:
-128 MiB at most, by its library's default).
+has been allocated. Memory is a small multiple of the real output, plus the decoder's own window (zstd: 128 MiB at most,
+by its library's default).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Codec(IntEnum):
 
     @classmethod
     def parse(cls, name: str) -> Codec:
-        """The codec by Kafka's name for it (``compression.type``)."""
+        """Return the codec with this Kafka name (``compression.type``)."""
         try:
             return cls[name.strip().upper()]
         except KeyError:
@@ -46,20 +46,20 @@ class Codec(IntEnum):
 
 
 class Damaged(ValueError):
-    """The compressed bytes are not what they say they are.
+    """Compressed bytes that cannot be decompressed.
 
-    Becomes a DataLoss that names the batch, where that is known.
+    The caller that knows the batch raises a DataLoss that names it.
     """
 
 
 class TooMuch(Damaged):
-    """The compressed bytes hold more than the caller takes. They may be sound."""
+    """Compressed bytes that hold more than the caller's limit. They may be sound."""
 
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK = 32 * 1024
-#: Three bytes of snappy make 64 at most, so whoever says more lies: known before anything is allocated.
+#: Three bytes of snappy make 64 at most, so a block that says more is damaged: seen before anything is allocated.
 SNAPPY_RATIO = 22
 
 #: Magic, flags (version 1, independent blocks, no checksums), blocks of at most 64 KiB, checksum of these two bytes.
@@ -77,7 +77,7 @@ _FIRST_READ = 64 * 1024
 
 
 def compress(codec: Codec, data: memoryview) -> bytes | memoryview:
-    """``data`` compressed. With :attr:`Codec.NEVER_USED` it is ``data`` itself."""
+    """Return ``data`` compressed. With :attr:`Codec.NONE` it is ``data`` itself."""
     if codec is Codec.NONE:
         return data
     if codec is Codec.SNAPPY:
@@ -90,9 +90,9 @@ def compress(codec: Codec, data: memoryview) -> bytes | memoryview:
 
 
 def decompress(codec: Codec, data: memoryview, limit: int) -> bytes | memoryview:
-    """What ``data`` holds, or :class:`Damaged` if it is broken or gives more than ``limit`` bytes.
+    """Return ``data`` decompressed. Raise :class:`Damaged` if it is broken, or holds more than ``limit`` bytes.
 
-    With :attr:`Codec.NEVER_USED` it is ``data`` itself.
+    With :attr:`Codec.NONE` it is ``data`` itself.
     """
     if codec is Codec.NONE:
         return data
@@ -116,15 +116,13 @@ def _too_much(limit: int) -> TooMuch:
 
 
 def _stream(name: str, data: memoryview, limit: int) -> bytes | memoryview:
-    """Read to the end of all frames, in growing portions, so that no more is allocated than a multiple of what has come
-    out.
-    """
+    """Read to the end of all frames in growing portions. No more is allocated than a multiple of the output so far."""
     chunks: list[memoryview] = []
     total = 0
     portion = max(_FIRST_READ, 4 * len(data))
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name) as stream:
         while True:
-            # not read(): where the data are broken, pyarrow never gives back what it would have returned
+            # not read(): with broken data, pyarrow never frees the memory of the result
             room = np.empty(min(portion, limit - total + 1), np.uint8).data
             chunk = room[: stream.readinto(room)]
             if not chunk:
@@ -138,7 +136,7 @@ def _stream(name: str, data: memoryview, limit: int) -> bytes | memoryview:
 
 
 def _gunzip(data: bytes, limit: int) -> bytes:
-    """All gzip members, and zero bytes behind them, which pyarrow takes for damage."""
+    """Return all gzip members decompressed. Zero bytes after them are skipped; pyarrow takes those for damage."""
     parts: list[bytes] = []
     total = 0
     while data.strip(b"\0"):
@@ -178,7 +176,7 @@ def _unxerial(data: memoryview, limit: int) -> bytes:
 
 
 def _unsnappy(block: memoryview, before: int, limit: int) -> bytes:
-    """One raw block, before which ``before`` bytes have come out already."""
+    """Return one raw block decompressed. ``before`` is the size of the output so far."""
     size = shift = 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift

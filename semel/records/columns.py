@@ -1,9 +1,9 @@
-"""Arrow columns of any layout as Arrow views: where each row's bytes lie, without moving them.
+"""Arrow columns of any layout as Arrow views: the place of each row's bytes, without moving them.
 
 A view is 16 bytes: the length, then the bytes themselves up to 12 of them, else their first four, the number of the
-buffer and the position in it. Taking every layout (binary or string, 32-bit or large offsets, views, slices, several
-chunks, nulls with bytes under them) to that form first makes all that follows one case, and no chunk of a table is
-copied to join it to the next.
+buffer and the position in it. Every layout is brought to that form first: binary or string, 32-bit or large offsets,
+views, slices, several chunks, nulls with bytes under them. So the code that follows has one case, and no chunk of a
+table is copied to join it to the next.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Column:
 
     @property
     def all_null(self) -> bool:
-        """Whether there is nothing in it but nulls."""
+        """True if the column holds nulls only."""
         return int(self.lengths.max(initial=-1)) < 0
 
     def slice(self, start: int, stop: int) -> Column:
-        """The rows from ``start`` to before ``stop``."""
+        """Return the rows from ``start`` to before ``stop``."""
         return Column(self.views[start:stop], self.buffers, self.lengths[start:stop])
 
 
 def column(data: Any, name: str, *, stretch: int = _STRETCH) -> Column:
-    """The rows of a pyarrow Array or ChunkedArray of text or bytes."""
+    """Return the rows of a pyarrow Array or ChunkedArray of text or bytes."""
     kind = data.type
     if pa.types.is_null(kind):
         return absent(len(data))
@@ -65,17 +65,17 @@ def column(data: Any, name: str, *, stretch: int = _STRETCH) -> Column:
 
 
 def absent(rows: int) -> Column:
-    """A column of nulls."""
+    """Return a column of nulls."""
     return Column(np.zeros((rows, VIEW), np.int32), (), np.full(rows, -1, np.int64))
 
 
 def chunks_of(data: Any) -> list[Any]:
-    """The plain arrays in an Array or a ChunkedArray."""
+    """Return the plain arrays in an Array or a ChunkedArray."""
     return list(data.chunks) if isinstance(data, pa.ChunkedArray) else [data]
 
 
 def concatenated(parts: Sequence[Column]) -> Column:
-    """The rows of all parts; their bytes stay where they are."""
+    """Return the rows of all parts. Their bytes are not copied."""
     if len(parts) == 1:
         return parts[0]
     views = np.concatenate([np.zeros((0, VIEW), np.int32), *(part.views for part in parts)])
@@ -116,7 +116,7 @@ def _part(array: Any) -> Column:
 
 
 def _stretches(array: Any, stretch: int) -> list[Any]:
-    """Pieces of an array whose buffers an int32 can point into. Only arrays with 64-bit offsets are ever cut."""
+    """Return pieces of an array whose buffers an int32 can point into. Only arrays with 64-bit offsets are cut."""
     kind = array.type
     if not (pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)) or not len(array):
         return [array]
@@ -132,7 +132,7 @@ def _stretches(array: Any, stretch: int) -> list[Any]:
 
 
 def _rebased(array: Any) -> Any:
-    """The same rows over only the bytes that they use."""
+    """Return the same rows over only the bytes that they use."""
     _, raw, data = array.buffers()
     offsets = np.frombuffer(raw, np.int64)[array.offset : array.offset + len(array) + 1]
     used = data.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))

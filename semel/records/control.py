@@ -1,8 +1,8 @@
 """Control batches: the markers with which a transaction coordinator ends a transaction on a partition.
 
 Key: int16 version, int16 type (0 abort, 1 commit). Value: int16 version, int32 coordinator epoch. Later versions only
-add to the end, so they are read as well. Control records of other types (leader changes, snapshots, KRaft) are none of
-our business and give None, as does a batch that compaction left without its record.
+add to the end, so they are read too. Control records of other types (leader changes, snapshots, KRaft) give None, as
+does a batch that compaction left without its record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VALUE = struct.Struct(">hi")
 
 @dataclass(frozen=True, slots=True)
 class MarkerKind:
-    """The end of a transaction on one partition; whose, is in the batch's header (producer id and epoch)."""
+    """The end of a transaction on one partition. Its producer id and epoch are in the batch's header."""
 
     ABORT: ClassVar[int] = 0
     COMMIT: ClassVar[int] = 1
@@ -33,12 +33,14 @@ class MarkerKind:
 
     @property
     def committed(self) -> bool:
-        """Whether it was a commit."""
+        """True for a COMMIT marker."""
         return self.kind == MarkerKind.COMMIT
 
 
 def marker(buffer: memoryview, header: BatchHeader, *, where: str = "") -> MarkerKind | None:
-    """The marker in a control batch of ``buffer``, None if it holds something else or nothing. Its CRC is checked."""
+    """Return the marker in a control batch of ``buffer``, or None if the batch holds another record or none. Its CRC is
+    checked.
+    """
     if not header.control:
         raise ValueError("not a control batch: its rows are for decode()")
     if not header.count:
@@ -56,7 +58,7 @@ def marker(buffer: memoryview, header: BatchHeader, *, where: str = "") -> Marke
 
 
 def _record(data: memoryview) -> tuple[memoryview, memoryview]:
-    """Key and value of the first record, with room for the numbers that are read from them."""
+    """Return key and value of the first record."""
     length, position = read_one(data, 0, len(data))
     end = min(position + length, len(data))
     _, position = read_one(data, position + 1, end)

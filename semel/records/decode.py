@@ -1,17 +1,16 @@
-"""Record batches v2 to Arrow columns, with no loop over records.
+"""Record batches v2 to Arrow columns, without a loop over records.
 
-:mod:`.bodies` lays out the bytes of many batches, :mod:`.starts` finds the records in them, and here their fields are
-read, the same field of all records at a time. Keys and values are copied once, from the fetched (or decompressed) bytes
-into their columns.
+:mod:`.bodies` lays out the bytes of many batches, and :mod:`.starts` finds the records in them. This module reads one
+field of all records at a time. Keys and values are copied once, from the fetched (or decompressed) bytes into their
+columns.
 
-Everything that a record says is checked before it is used: lengths against the record, records against the batch,
-counts and offsets against the header. What does not fit raises :class:`~semel.errors.DataLoss` with the tag
-``CORRUPT_RECORDS``.
+Everything in a record is checked before it is used: lengths against the record, records against the batch, counts and
+offsets against the header. A mismatch raises :class:`~semel.errors.DataLoss` with the tag ``CORRUPT_RECORDS``.
 
-Rows are handed on in portions, bounded by what they take decompressed: a few megabytes on the wire may be gigabytes of
-values, which no Arrow array of one column can hold. What waits is not decompressed yet. Offsets come from the records
-themselves, so batches that compaction has thinned out are right. Not promised: that a value is what the producer meant
-when ``check_crcs`` is off.
+Rows are returned in portions, bounded by their decompressed size: a few megabytes on the wire may be gigabytes of
+values, which no Arrow array can hold. Batches that wait are not decompressed yet. Offsets come from the records
+themselves, so batches after compaction are right. Not promised: with ``check_crcs`` off, that a value is the one that
+the producer wrote.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ from semel.records.varint import Ints, read
 
 __all__ = ["PORTION", "decode", "portions"]
 
-#: Bytes of one portion, with those of a row beside its values. A fetch of the usual size is one portion, or a few.
+#: Bytes of one portion, and of a row beside its values. A usual fetch is one portion, or a few.
 PORTION = 64 * 1024 * 1024
 _ROW = 64
-#: Stands for a timestamp that microseconds cannot hold, and becomes null.
+#: A timestamp that microseconds cannot hold; it becomes null.
 _NO_TIME = np.iinfo(np.int64).min
 
 _Number = TypeVar("_Number", np.int32, np.int64)
@@ -71,7 +70,7 @@ class _Records:
     end: Ints
 
     def filter(self, keep: NDArray[np.bool_]) -> _Records:
-        """Those of them for which ``keep`` is true."""
+        """Return the records for which ``keep`` is true."""
         return _Records(*(getattr(self, name)[keep] for name in self.__slots__))
 
 
@@ -96,7 +95,7 @@ class _Held:
     size: int
 
     def number(self, area: Area) -> int:
-        """The number of the area's buffer."""
+        """Return the number of the area's buffer."""
         if not self.buffers or self.buffers[-1] is not area.data:
             self.buffers.append(area.data)
         return len(self.buffers) - 1
@@ -114,15 +113,15 @@ def decode(
     where: str = "",
     timestamp_overflow: TimestampOverflow = "fail",
 ) -> pa.RecordBatch:
-    """The records of ``batches`` (of :func:`scan` on the same buffer) whose offsets are from ``start`` to before
+    """Return the records of ``batches`` (of :func:`scan` on the same buffer) with offsets from ``start`` to before
     ``end``.
 
-    Columns: key and value (binary), offset, timestamp (microseconds, UTC), timestampType (0 create, 1 log append), and
-    with ``headers`` the headers (list<struct<key: string, value: binary>>, empty for a record that has none). Control
-    batches are the caller's to leave out (ValueError). A batch that decompresses to more than ``limit`` bytes is
-    refused (:class:`~semel.errors.Unsupported`), and so are 2 GiB of values and more: :func:`portions` reads those.
-    ``where`` names the partition in messages, as in ``orders-0``. A timestamp that microseconds cannot hold raises
-    :class:`~semel.errors.ConfigError`, or is null, as ``timestamp_overflow`` says.
+    Columns: key and value (binary), offset, timestamp (microseconds, UTC), timestampType (0 create, 1 log append). With
+    ``headers`` also the headers: list<struct<key: string, value: binary>>, empty for a record that has none. The caller
+    must leave out control batches (ValueError). A batch that decompresses to more than ``limit`` bytes raises
+    :class:`~semel.errors.Unsupported`, and so do 2 GiB of values and more: :func:`portions` reads those. ``where``
+    names the partition in messages, as in ``orders-0``. A timestamp that microseconds cannot hold raises
+    :class:`~semel.errors.ConfigError`, or becomes null, by ``timestamp_overflow``.
     """
     found = portions(
         buffer,
@@ -162,12 +161,12 @@ def portions(
     portion: int = PORTION,
     row: int = _ROW,
 ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """The rows of :func:`decode` in order, in record batches of about ``portion`` bytes at most, none empty, and
-    whether one is the last.
+    """Yield the rows of :func:`decode` in order, in record batches of about ``portion`` bytes at most, none empty. Each
+    comes with a flag: True for the last one.
 
     A row takes ``row`` bytes beside its values. A row that is larger than a portion comes with few others. Batches are
-    decompressed as rows are asked for, so damage in one is found when rows before it have been handed on. The last one
-    may be told by the iterator's end alone.
+    decompressed on demand, so damage in one is found after the rows before it were returned. The flag may be missing:
+    the iterator's end is always right.
     """
     if any(batch.control for batch in batches):
         raise ValueError("control batches have no rows: leave them out, marker() reads them")
@@ -181,7 +180,7 @@ def portions(
                 held = _Held([], [], 0)
             held.chunks.append(_chunk(area, held.number(area), records, offset, headers, where, timestamp_overflow))
             held.size += size
-        if held.chunks and len(area.data) > portion:  # it is let go before the next one is made
+        if held.chunks and len(area.data) > portion:  # free it before the next one is made
             yield _assembled(held.chunks, held.buffers, headers), area.headers[-1] is wanted[-1]
             held = _Held([], [], 0)
     if held.chunks:
@@ -205,7 +204,7 @@ def _assembled(chunks: list[_Chunk], areas_of_chunks: list[NDArray[np.uint8]], h
 
 
 def _microseconds(milliseconds: Ints) -> Any:
-    """The timestamp column; null for those that it cannot hold."""
+    """Return the timestamp column, with null for timestamps that it cannot hold."""
     if milliseconds.min(initial=0) > _NO_TIME:
         return array(milliseconds * 1000, _FIELDS[3].type)
     null = milliseconds == _NO_TIME
@@ -214,12 +213,12 @@ def _microseconds(milliseconds: Ints) -> Any:
 
 
 def _joined(parts: list[NDArray[_Number]], nothing: NDArray[_Number]) -> NDArray[_Number]:
-    """All parts in one array. A fetch of the usual size is a single part, which is not copied."""
+    """Return all parts in one array. A fetch of the usual size is a single part, which is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate([nothing, *parts])
 
 
 def _records(area: Area, start: int, end: int | None, window: int, where: str) -> Iterator[tuple[_Records, Ints]]:
-    """The wanted records of one area and their offsets, by stretches small enough to stay in the processor's caches."""
+    """Yield the wanted records of one area and their offsets, in stretches small enough for the processor's caches."""
     base_offsets = np.array([header.base_offset for header in area.headers], np.int64)
     for records in _checked(area, window, where):
         offset = base_offsets[records.batch] + records.offset_delta
@@ -253,7 +252,7 @@ def _chunk(
 def _times(
     area: Area, records: _Records, offset: Ints, where: str, overflow: TimestampOverflow
 ) -> tuple[Ints, NDArray[np.int32]]:
-    """The timestamp of each record, and whether the broker has set it."""
+    """Return the timestamp of each record, and 1 where the broker has set it."""
     base = np.array([header.base_timestamp for header in area.headers], np.int64)
     milliseconds = base[records.batch] + records.time_delta
     log_append = np.zeros(len(milliseconds), np.int32)
@@ -261,7 +260,7 @@ def _times(
         log_append = np.array([header.log_append_time for header in area.headers], np.int32)[records.batch]
         latest = np.array([header.max_timestamp for header in area.headers], np.int64)
         milliseconds = np.where(log_append, latest[records.batch], milliseconds)
-    # each of them: a sum that wraps would pass for a time
+    # check each of them: a sum that wraps would pass for a time
     if any(
         times.max(initial=0) > LATEST or times.min(initial=0) < -LATEST
         for times in (milliseconds, records.time_delta, base)
@@ -283,7 +282,7 @@ def _times(
 
 
 def _too_late(where: str, offset: int, told: int) -> ConfigError:
-    """The error for a sound record whose timestamp Arrow and Spark cannot hold: most often its producer gave
+    """Return the error for a sound record whose timestamp Arrow and Spark cannot hold. Usually its producer gave
     nanoseconds.
     """
     return ConfigError(
@@ -301,7 +300,7 @@ def _beyond(times: Ints) -> NDArray[np.bool_]:
 
 
 def _checked(area: Area, window: int, where: str) -> Iterator[_Records]:
-    """All records of an area by stretches; when the last one has come out, every count has been found right."""
+    """Yield all records of an area in stretches. After the last one, every count has been checked."""
     counts = np.zeros(len(area.headers), np.int64)
     before, batch = (-1, -1), 0
     try:
@@ -323,8 +322,8 @@ def _checked(area: Area, window: int, where: str) -> Iterator[_Records]:
 
 
 def _check_order(area: Area, records: _Records, per_batch: Ints, before: tuple[int, int], where: str) -> None:
-    """Offset deltas rise from record to record of a batch, and so only its first and its last one have to be compared
-    with their bounds.
+    """Check that offset deltas rise from record to record of a batch. Then only its first and last record need to be
+    compared with their bounds.
 
     ``before`` is the batch and the offset delta of the record before these.
     """
@@ -354,10 +353,10 @@ def _fields(area: Area, attributes: Ints, ends: Ints, batch: Ints, where: str) -
     records = _Records(
         batch, time_delta, offset_delta, key, key_length, value, value_length, header, header_count, ends
     )
-    # Each header takes two bytes at least, so this bounds what their count may have allocated.
+    # Each header takes two bytes at least, so this bounds the allocation for their count.
     room = ends - header
     if not room.any() and not header_count.any() and min(key_length.min(), value_length.min()) >= -1:
-        return records  # mostly so, and seen in a fraction of the time
+        return records  # the usual case, checked in a fraction of the time
     wrong = (
         (key_length < -1)
         | (value_length < -1)

@@ -1,12 +1,12 @@
-"""Rows of one partition to record batches v2, ready for Produce requests, with no loop over records.
+"""Rows of one partition to record batches v2, ready for Produce requests, without a loop over records.
 
-First the sizes: an upper bound of each record's size by its lengths, cut into batches by looking up cumulative sizes.
-Then the bytes, a few batches at a time: what stands between the values is packed into machine words, and
-:mod:`.assembly` copies all of it into one buffer, of which the batches are slices. With a codec each slice is
-compressed; the cuts are still made by uncompressed size, and a batch that compression would only enlarge is sent
-uncompressed. So only a row that is too large by itself can need its compression to fit.
+First the sizes: each record gets an upper bound by its lengths, and cumulative bounds give the cuts into batches. Then
+the bytes, a few batches at a time: the fields between the values are packed into machine words, and :mod:`.assembly`
+copies everything into one buffer. The batches are slices of it. With a codec each slice is compressed, but cuts are
+made by uncompressed size. A batch that compression would enlarge is sent uncompressed. So only a row that is too large
+by itself can need its compression to fit.
 
-Base offset is 0 and leader epoch -1, which the broker overwrites. Not promised: the same cuts as another client makes.
+Base offset is 0 and leader epoch -1, which the broker overwrites. Not promised: the same cuts as in another client.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from semel.records.varint import pack as pack_varints
 
 __all__ = ["Batch", "check_rows", "encode"]
 
-#: Uncompressed bytes that are put together in one go: small enough for 32-bit offsets and the processor's caches, large
+#: Uncompressed bytes that are assembled at once: small enough for 32-bit offsets and the processor's caches, large
 #: enough to be worth it.
 _GROUP = 2 * 1024 * 1024
-#: A batch says its length in an int32; Arrow's offsets are such, too.
+#: The length of a batch is an int32; so are Arrow's offsets.
 _LARGEST_BATCH = 2**31 - 4096
 SEQUENCES = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One encoded record batch v2, ready for a Produce request."""
+    """An encoded record batch v2, ready for a Produce request."""
 
-    #: What goes on the socket, in this order.
+    #: The bytes for the socket, in this order.
     chunks: tuple[bytes | memoryview, ...]
     size: int
     count: int
-    #: Of its first record; -1 without a producer id.
+    #: The sequence of its first record; -1 without a producer id.
     base_sequence: int
 
 
@@ -63,11 +63,11 @@ class _Limits:
 
     @property
     def rows(self) -> int:
-        """How much the records of a batch may take."""
+        """Bytes that the records of a batch may take."""
         return min(self.batch, self.record) - HEADER_SIZE
 
     def refuse_record(self, row: int, size: int) -> ConfigError:
-        """The error for a row that is too large before compression."""
+        """Return the error for a row that is too large before compression."""
         return self._refuse(
             row,
             f"takes {size} bytes as a record batch before compression, and max.request.size allows {self.record}",
@@ -75,7 +75,7 @@ class _Limits:
         )
 
     def refuse_batch(self, row: int, size: int) -> ConfigError:
-        """The error for a row that is too large as it would be sent."""
+        """Return the error for a row that is too large as it would be sent."""
         how = "" if self.codec is Codec.NONE else f" with compression.type={self.codec.name.lower()}"
         return self._refuse(
             row,
@@ -92,7 +92,7 @@ class _Limits:
 
 @dataclass(frozen=True, slots=True)
 class _RowColumns:
-    """The columns of all rows, and what bounds each record's size wherever the cuts fall."""
+    """The columns of all rows, and bounds of each record's size that hold for any cuts."""
 
     key: Column
     value: Column
@@ -103,7 +103,7 @@ class _RowColumns:
     longest_offset: int
 
     def slice(self, start: int, stop: int) -> _RowColumns:
-        """The rows from ``start`` to before ``stop``."""
+        """Return the rows from ``start`` to before ``stop``."""
         headers = self.headers.slice(start, stop) if self.headers else None
         key, value, timestamps = self.key.slice(start, stop), self.value.slice(start, stop), self.timestamps[start:stop]
         return _RowColumns(key, value, headers, timestamps, self.longest_time, self.longest_offset)
@@ -111,7 +111,7 @@ class _RowColumns:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """The records of one batch, and what its header says of them."""
+    """The records of one batch, and the fields of its header that follow from them."""
 
     data: bytes | memoryview
     codec: Codec
@@ -133,12 +133,12 @@ def encode(
     now_ms: int | None = None,
     where: str = "",
 ) -> list[Batch]:
-    """The record batches of ``rows``, a pyarrow RecordBatch or Table that holds rows of one partition only, in order;
-    none for no rows.
+    """Return the record batches of ``rows``, a pyarrow RecordBatch or Table. Its rows belong to one partition and are
+    in order. No rows give no batches.
 
     Columns: ``value`` and optionally ``key`` (binary or string of any layout), ``timestamp`` (a timestamp, or
     milliseconds as int64), ``headers`` (list<struct<key: string, value: binary>>). Each may hold nulls; a null
-    timestamp is ``now_ms``, or now. Other columns place rows and are not looked at.
+    timestamp is ``now_ms``, or now. Other columns are ignored.
 
     As in Kafka's producer, ``max_bytes`` (the topic's max.message.bytes) bounds each batch as it is sent, and
     ``max_record`` (max.request.size) each row before compression. A row beyond either raises :class:`ConfigError`
@@ -218,7 +218,7 @@ def _columns(rows: Any, limits: _Limits, now_ms: int) -> _RowColumns:
 
 
 def _bounds(rows: _RowColumns) -> Ints:
-    """How many bytes the records before each row take at most; one number more than rows."""
+    """Return, for each row, how many bytes the records before it take at most. There is one number more than rows."""
     size = rows.longest_time + rows.longest_offset + _fixed_sizes(rows)
     size += sizes(zigzag(size))
     bounds = np.zeros(len(size) + 1, np.int64)
@@ -227,7 +227,7 @@ def _bounds(rows: _RowColumns) -> Ints:
 
 
 def _fixed_sizes(rows: _RowColumns) -> Ints:
-    """The size of each record without its own length and the two deltas, which the cuts decide on."""
+    """Return the size of each record without its own length and the two deltas, which depend on the cuts."""
     size: Ints = np.maximum(rows.value.lengths, 0) + 1
     size += sizes(zigzag(rows.value.lengths))
     size += 1 if rows.headers is None else rows.headers.lengths
@@ -239,7 +239,7 @@ def _fixed_sizes(rows: _RowColumns) -> Ints:
 
 
 def _cuts(rows: _RowColumns, bounds: Ints, limits: _Limits) -> list[int]:
-    """Where batches begin, and the end: as many rows in each as surely fit."""
+    """Return the rows at which batches begin, and the end. Each batch has as many rows as surely fit."""
     cuts = [0]
     while cuts[-1] < len(bounds) - 1:
         row = cuts[-1]
@@ -252,7 +252,7 @@ def _cuts(rows: _RowColumns, bounds: Ints, limits: _Limits) -> list[int]:
 
 
 def _check_alone(rows: _RowColumns, row: int, limits: _Limits) -> None:
-    """A row too large by its bound may still fit alone, where both deltas are 0 and take a byte each."""
+    """Check a row that is too large by its bound. It may fit alone, where both deltas are 0 and take a byte each."""
     size = 2 + int(_fixed_sizes(rows.slice(row, row + 1))[0])
     size += longest_size(size) + HEADER_SIZE
     if size > limits.record:
@@ -262,7 +262,7 @@ def _check_alone(rows: _RowColumns, row: int, limits: _Limits) -> None:
 
 
 def _groups(cuts: list[int], bounds: Ints) -> Iterator[Ints]:
-    """The cuts again, in runs of batches that are put together in one go."""
+    """Yield the cuts in runs of batches that are assembled at once."""
     first = 0
     while first < len(cuts) - 1:
         last = first + 1
@@ -273,7 +273,7 @@ def _groups(cuts: list[int], bounds: Ints) -> Iterator[Ints]:
 
 
 def _bodies(rows: _RowColumns, cuts: Ints, codec: Codec) -> Iterator[_Body]:
-    """The records of the batches between ``cuts``."""
+    """Yield the records of the batches between ``cuts``."""
     firsts, counts = cuts[:-1] - cuts[0], np.diff(cuts)
     rows = rows.slice(int(cuts[0]), int(cuts[-1]))
     timestamps = rows.timestamps
@@ -289,10 +289,10 @@ def _bodies(rows: _RowColumns, cuts: Ints, codec: Codec) -> Iterator[_Body]:
 
 
 def _records(rows: _RowColumns, time_deltas: Ints, firsts: Ints) -> tuple[memoryview, Ints]:
-    """All records of a group one behind the other, and where each begins.
+    """Return all records of a group one after the other, and the position where each begins.
 
-    Without headers each record ends in a zero byte, their count. It is written together with what follows it, the next
-    record's length, and the last one of all by itself: a field less in each row.
+    Without headers each record ends in a zero byte, their count. It is written as one field with the next record's
+    length, and the last one by itself. That saves a field in each row.
     """
     key, value, headers = rows.key, rows.value, rows.headers
     time, time_size = pack_varints(zigzag(time_deltas))

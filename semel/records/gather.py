@@ -1,8 +1,8 @@
-"""Bytes scattered over a buffer, gathered into an Arrow binary column by one copy.
+"""Bytes scattered over a buffer, copied once into an Arrow binary column.
 
-Arrow views are made of positions and lengths, and cast: Arrow copies each value once. It measured twice as fast as
-``take`` on an array with gaps. The views live only between the two, so the four bytes of a long value that a view
-repeats are left out: the cast does not read them.
+Positions and lengths become Arrow views, and a cast makes Arrow copy each value once. It measured twice as fast as
+``take`` on an array with gaps. A view repeats the first four bytes of a long value. They are left out here: the cast
+does not read them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NULL = np.array([-1, 0, 0, 0], np.int32)
 
 
 def views_at(area: NDArray[np.uint8], positions: Ints, lengths: Ints, buffer: int = 0) -> Views:
-    """Views of ``lengths`` bytes (-1 for null) from ``positions`` in ``area``, which will be the buffer number
+    """Return views of ``lengths`` bytes (-1 for null) from ``positions`` in ``area``, which will be the buffer number
     ``buffer``.
 
-    Nothing but nulls is one view many times, which cannot be written to.
+    If all are null, the result is one view repeated, and is read-only.
     """
     if lengths.max(initial=-1) < 0:
         return np.broadcast_to(_NULL, (len(lengths), VIEW))
@@ -45,7 +45,9 @@ def views_at(area: NDArray[np.uint8], positions: Ints, lengths: Ints, buffer: in
 
 
 def binary(views: Views, buffers: list[Any]) -> Any:
-    """The binary column of such views. A length of -1 is a null. The views are used up."""
+    """Return the binary column of these views. A length of -1 is a null. The views are changed: do not use them
+    again.
+    """
     valid = None
     if views[:, 0].min(initial=0) < 0:
         null = views[:, 0] < 0
@@ -57,14 +59,14 @@ def binary(views: Views, buffers: list[Any]) -> Any:
 
 
 def copied(views: Views, valid: Any, buffers: list[Any]) -> Any:
-    """The bytes of these views one behind the other, as a binary array. A null's view has the length 0.
+    """Return the bytes of these views one after the other, as a binary array. A null's view has the length 0.
 
-    Raises :class:`~semel.errors.Unsupported` for 2 GiB and more: the cast would let its offsets wrap.
+    Raise :class:`~semel.errors.Unsupported` for 2 GiB and more: the cast would let its offsets wrap.
     """
     check_size(views[:, 0])
     return pa.Array.from_buffers(pa.binary_view(), len(views), [valid, pa.py_buffer(views), *buffers]).cast(pa.binary())
 
 
 def gather(area: NDArray[np.uint8], positions: Ints, lengths: Ints) -> Any:
-    """The binary column of ``lengths`` bytes (-1 for null) from ``positions``."""
+    """Return the binary column of ``lengths`` bytes (-1 for null) from ``positions``."""
     return binary(views_at(area, positions, lengths), [pa.py_buffer(area)])

@@ -1,8 +1,8 @@
-"""The first 61 bytes of a record batch v2: reading them, finding them in a fetched buffer, packing them with their CRC.
+"""The first 61 bytes of a record batch v2: finding them in a fetched buffer, reading them, packing them with their CRC.
 
-Base offset, length, leader epoch and magic are not under the CRC (CRC-32C); everything from the attributes on is.
-Damage that shows in the 61 bytes raises :class:`~semel.errors.DataLoss` with the tag ``CORRUPT_RECORDS``. The CRC
-itself is checked by whoever reads the records behind them, so that batches which are only passed over cost nothing.
+The CRC (CRC-32C) covers everything from the attributes on. It does not cover base offset, length, leader epoch and
+magic. Damage that shows in the 61 bytes raises :class:`~semel.errors.DataLoss` with the tag ``CORRUPT_RECORDS``. The
+reader of the records checks the CRC itself, so skipped batches cost nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from semel.records.codecs import Codec
 __all__ = ["HEADER_SIZE", "SMALLEST_RECORD", "BatchHeader", "check_crc", "corrupt", "pack", "scan"]
 
 HEADER_SIZE = 61
-#: Length, attributes, timestamp and offset deltas, key and value lengths, header count: a byte each.
+#: A byte each: length, attributes, timestamp delta, offset delta, key length, value length, header count.
 SMALLEST_RECORD = 7
 
 _FRONT = struct.Struct(">qiibI")
 _TAIL = struct.Struct(">hiqqqhii")
 _WHOLE = struct.Struct(">qiibIhiqqqhii")
-#: Base offset and length stand before what the length counts.
+#: Base offset and length come before the bytes that the length counts.
 _BEFORE_LENGTH = 12
 _MAGIC_AT = 16
 _CRC_AT = 17
@@ -42,22 +42,23 @@ _DELETE_HORIZON = 0x40
 
 @dataclass(
     slots=True
-)  # not frozen: there is one for every few records, and a frozen one takes three times as long to make
+)  # not frozen: there may be one for every few records, and a frozen one takes three times as long to make
 class BatchHeader:
-    """What the first 61 bytes of a batch say, and where the batch stands in the scanned buffer."""
+    """The fields of the first 61 bytes of a batch, and the batch's position in the scanned buffer."""
 
     position: int
-    #: With the 12 bytes of base offset and length.
+    #: Includes the 12 bytes of base offset and length.
     size: int
     base_offset: int
     last_offset_delta: int
-    #: Of records. Less than ``last_offset_delta + 1`` after compaction; 0 where nothing is left but the batch.
+    #: Number of records. Less than ``last_offset_delta + 1`` after compaction; 0 if no record is left.
     count: int
     codec: Codec
     transactional: bool
     control: bool
     log_append_time: bool
-    #: The base timestamp is then the time at which tombstones may go; record timestamps still count from it.
+    #: If True, the base timestamp is the time at which tombstones may be removed; record timestamps still count from
+    #: it.
     delete_horizon: bool
     base_timestamp: int
     max_timestamp: int
@@ -73,12 +74,12 @@ class BatchHeader:
 
     @property
     def next_offset(self) -> int:
-        """Where the next batch may begin."""
+        """The offset where the next batch may begin."""
         return self.base_offset + self.last_offset_delta + 1
 
 
 def corrupt(where: str, offset: int, what: str) -> DataLoss:
-    """The error for bytes that cannot be what a producer wrote."""
+    """Return the error for bytes that no producer can have written."""
     place = f" of {where}" if where else ""
     return DataLoss(
         f"the record batch at offset {offset}{place} is damaged: {what}. No row after the damage was read. Read"
@@ -88,8 +89,8 @@ def corrupt(where: str, offset: int, what: str) -> DataLoss:
 
 
 def scan(buffer: memoryview, *, where: str = "") -> list[BatchHeader]:
-    """All whole batches of a fetched buffer. A cut-off batch at its end is normal and ends the scan; other damage
-    raises.
+    """Return the headers of all whole batches of a fetched buffer. A cut-off batch at its end is normal and ends the
+    scan. Other damage raises.
 
     ``where`` names the partition in messages, as in ``orders-0``.
     """
@@ -166,7 +167,7 @@ def _read(buffer: memoryview, position: int, size: int, where: str) -> BatchHead
 
 
 def check_crc(buffer: memoryview, header: BatchHeader, where: str) -> None:
-    """Raise if the bytes of a batch are not those that its CRC was made from."""
+    """Raise DataLoss if the bytes of a batch do not match its CRC."""
     stored = int.from_bytes(buffer[header.position + _CRC_AT : header.position + _CRC_FROM], "big")
     actual = crc32c(buffer[header.position + _CRC_FROM : header.position + header.size])
     if stored != actual:
@@ -174,7 +175,7 @@ def check_crc(buffer: memoryview, header: BatchHeader, where: str) -> None:
 
 
 def pack(header: BatchHeader, body: Sequence[bytes | memoryview]) -> bytes:
-    """The 61 bytes of ``header`` for the (compressed) records in ``body``, CRC included.
+    """Return the 61 bytes of ``header`` for the (compressed) records in ``body``, CRC included.
 
     ``header.size`` must count both.
     """

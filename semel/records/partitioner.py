@@ -1,7 +1,7 @@
 """Java's default partitioner: murmur2 of the key, positive, modulo the number of partitions.
 
-All keys are hashed in step, four bytes of each at a time. Keys much longer than the others are finished one by one.
-Rows without a key go where the caller says; how that sticky partition changes is the caller's business.
+All keys are hashed in step, four bytes of each at a time. Keys much longer than the others are finished one by one. The
+caller gives the sticky partition for rows without a key, and decides when it changes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _R = 24
 _MASK = 0xFFFFFFFF
-#: Below so many keys in step, numpy's fixed cost per operation is more than that of the plain way.
+#: With fewer keys in step, numpy's fixed cost per operation is more than that of a Python loop.
 _LOCKSTEP = 16
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of ``data``, signed as Java's is."""
+    """Return the 32-bit hash of ``data``, signed as in Java."""
     start = (_SEED ^ len(data)) & _MASK
     mixed = _finish_words(memoryview(data), start)
     hashed = _finish(np.array([mixed], np.uint32), np.frombuffer(data, np.uint8), np.array([0]), np.array([len(data)]))
@@ -36,7 +36,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for(keys: Any, partitions: int, sticky: int) -> NDArray[np.int32]:
-    """The partition of each key of a pyarrow Array or ChunkedArray (text or bytes), ``sticky`` for nulls."""
+    """Return the partition of each key of a pyarrow Array or ChunkedArray (text or bytes), and ``sticky`` for nulls."""
     parts = [_chunk(chunk, partitions, sticky) for chunk in chunks_of(keys)]
     return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.int32), *parts])
 
@@ -56,9 +56,9 @@ def _chunk(keys: Any, partitions: int, sticky: int) -> NDArray[np.int32]:
 
 
 def _murmur2(area: NDArray[np.uint8], starts: Ints, lengths: Ints) -> _Hashes:
-    """The hashes of the keys at ``starts``.
+    """Return the hashes of the keys at ``starts``.
 
-    Sorted by length, so that those which still have words are always the last ones.
+    Keys are sorted by length, so that the keys with words left are always the last ones.
     """
     order = np.argsort(lengths, kind="stable")
     starts, lengths = starts[order], lengths[order]
@@ -101,7 +101,7 @@ def _finish_words(data: memoryview, hashed: int) -> int:
 
 
 def _finish(hashes: _Hashes, area: NDArray[np.uint8], starts: Ints, lengths: Ints) -> _Hashes:
-    """Take the up to three bytes behind the words into the hashes, and mix the bits a last time."""
+    """Take the up to three bytes after the words into the hashes, and mix the bits a last time."""
     rest = lengths & 3
     tail = starts + lengths - rest
     for step in (2, 1, 0):

@@ -1,9 +1,8 @@
-"""The headers of records: a list of (key, value) pairs as bytes behind each record's value, and back as an Arrow
-column.
+"""The headers of records: (key, value) pairs as bytes after each record's value, and as an Arrow column.
 
-Neither way loops over records in Python as long as many records have headers: packing treats all headers of all records
-as one column, reading goes header by header in lockstep over all records. The few records with very many headers are
-finished one by one. Keys that are not UTF-8 are read as Java reads them, with U+FFFD for what cannot be decoded.
+Neither way loops over records in Python while many records have headers. Packing treats all headers of all records as
+one column. Reading goes header by header in lockstep over all records. The few records with very many headers are
+finished one by one. Keys that are not UTF-8 are read as in Java, with U+FFFD for bytes that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ __all__ = ["HEADERS", "pack_headers", "read_headers"]
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
-#: Below so many records in step, numpy's fixed cost per operation is more than that of the plain way.
+#: With fewer records in step, numpy's fixed cost per operation is more than that of a Python loop.
 _LOCKSTEP = 16
-#: Bytes of headers that are joined in one go.
+#: Bytes of headers that are joined at once.
 _STRETCH = 1 << 29
 
 
 def pack_headers(data: Any, label: RowLabel | None = None) -> Column:
-    """For each row of a headers column, the bytes from its header count to the record's end.
+    """Return, for each row of a headers column, the bytes from its header count to the record's end.
 
     A null list has no headers.
     """
@@ -61,8 +60,8 @@ def _are_headers(kind: Any) -> bool:
 
 
 def _stretches(lists: Any, stretch: int = _STRETCH) -> list[tuple[int, int]]:
-    """Ranges of rows whose headers can be joined in one buffer with 32-bit offsets: halves of halves, as headers may be
-    of any sizes.
+    """Return ranges of rows whose headers fit in one buffer with 32-bit offsets. Ranges are halved until they fit,
+    since headers may have any sizes.
     """
     found: list[tuple[int, int]] = []
     left = [(0, len(lists))]
@@ -96,7 +95,7 @@ def _pack(data: Any, row: int, label: RowLabel | None) -> Column:
 
 
 def _joined(counts: Ints, pairs: tuple[Column, Column] | None) -> Column:
-    """Counts and headers are joined apart, then interleaved as views: a count, its headers, the next count."""
+    """Join counts and headers apart, then interleave them as views: a count, its headers, the next count."""
     count, size = pack(zigzag(counts))
     prefixes = Assembly(len(counts))
     prefixes.field(count, size)
@@ -123,9 +122,9 @@ def _rows(data: memoryview, starts: Ints) -> Column:
 
 
 def read_headers(area: NDArray[np.uint8], positions: Ints, counts: Ints, ends: Ints) -> Any:
-    """The headers column of records whose first header stands at ``positions``.
+    """Return the headers column of records whose first header begins at ``positions``.
 
-    :class:`Damaged` if one leaves its record or they do not fill it.
+    Raise :class:`Damaged` if a header leaves its record, or the headers do not fill it.
     """
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     spans = np.zeros((int(first[-1]), 4), np.int64)
@@ -156,7 +155,7 @@ def _text(keys: Any) -> Any:
 
 
 def _step(area: NDArray[np.uint8], at: Ints, ends: Ints, spans: Ints, rows: Ints) -> Ints:
-    """One header of each record; the positions behind them."""
+    """Read one header of each record, and return the positions after them."""
     key_length, key = read(area, at, 5)
     value_length, value = read(area, key + np.maximum(key_length, 0), 5)
     behind = value + np.maximum(value_length, 0)
@@ -167,7 +166,7 @@ def _step(area: NDArray[np.uint8], at: Ints, ends: Ints, spans: Ints, rows: Ints
 
 
 def _finish(data: memoryview, at: int, end: int, spans: Ints) -> None:
-    """The remaining headers of one record."""
+    """Read the remaining headers of one record into ``spans``."""
     for index in range(len(spans)):
         try:
             key_length, key = read_one(data, at, end)

@@ -1,13 +1,14 @@
-"""Where each record of a batch begins and ends.
+"""The bounds of each record of a batch.
 
-A record begins with its own length, so strictly the place of each is known only from the one before. To follow many
-such chains at once, each batch is one, and batches of many records are cut into more: places that look like the
-beginning of a record, and from which several records follow one another, are taken for one. Then all chains take a step
-at a time together, and each must arrive exactly where the next one began. That makes the guesses safe: the first chain
-begins at a true record, so if it arrives where the second one began, that was true as well, and so on. Where one does
-not arrive, the guess that it was to meet is thrown out. Where that does not help (values that hold record batches
-themselves, damage), and where there are too few chains to be worth it, the records are walked one by one, which is
-always right and names what is wrong.
+A record begins with its own length, so the position of each is known only from the one before. Many such chains are
+followed at once. Each batch is a chain, and batches of many records are cut into several. A cut is a guess: a position
+that looks like the beginning of a record, and from which several records follow one another.
+
+All chains take a step at a time together, and each must arrive exactly where the next one began. That makes the guesses
+safe: the first chain begins at a true record, so if it arrives where the second one began, that was true too, and so
+on. If a chain does not arrive, the guess that it should meet is dropped. The records are walked one by one if that does
+not help (values that hold record batches themselves, damage), or if there are too few chains. The walk is always right
+and names the damage.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from semel.records.varint import Ints, read, read_one
 
 __all__ = ["WINDOW", "record_bounds"]
 
-#: Bytes looked at in one go; what is allocated follows from it, not from what a batch says of itself.
+#: Bytes searched at once. Allocations are bounded by it, not by the numbers in a batch.
 WINDOW = 4 * 1024 * 1024
-#: With fewer chains, following them takes longer than the plain way.
+#: With fewer chains, following them takes longer than the walk.
 _FEWEST = 100
-#: With fewer chains still on their way, a step of all of them in numpy takes longer than the plain way.
+#: With fewer chains left, a step of all of them in numpy takes longer than the walk.
 _TOGETHER = 32
-#: Records that must follow a place before it is taken for the beginning of one.
+#: Records that must follow a position before it counts as the beginning of a record.
 _PROOF = 3
-#: How often wrong guesses are thrown out before the records are walked.
+#: Rounds in which wrong guesses are dropped before the records are walked.
 _TRIES = 4
 _LONGEST = 5
 
@@ -40,10 +41,12 @@ _LONGEST = 5
 def record_bounds(
     area: NDArray[np.uint8], begins: Ints, ends: Ints, count: int, *, window: int = WINDOW, fewest: int = _FEWEST
 ) -> Iterator[tuple[Ints, Ints]]:
-    """For stretches of ``area``: the position of each record's attributes byte, and the position behind the record.
+    """Yield, for stretches of ``area``, the position of each record's attributes byte and the position after the
+    record.
 
-    ``begins`` and ``ends`` bound the records of each batch, in order, none empty; the last one ends the area. ``count``
-    is how many they say they are, and only guides the search. :class:`Damaged` where records do not fill their batch.
+    ``begins`` and ``ends`` bound the records of each batch, in order, none empty. The last one ends the area. ``count``
+    is the number of records by the headers, and only guides the search. Raise :class:`Damaged` if records do not fill
+    their batch.
     """
     average = max(SMALLEST_RECORD, int((ends - begins).sum()) // max(count, 1))
     position = int(begins[0])
@@ -65,7 +68,9 @@ def record_bounds(
 def _followed(
     area: NDArray[np.uint8], guesses: Ints, start: int, stop: int, begins: Ints, ends: Ints, fewest: int
 ) -> tuple[Ints, Ints] | None:
-    """All records from ``start`` on, by chains; None where there are too few, or too many guesses are wrong."""
+    """Return all records from ``start`` on, by chains. None if there are too few chains, or too many guesses are
+    wrong.
+    """
     for _ in range(_TRIES):
         starts, targets = _chains(guesses, start, stop, begins, ends)
         if len(starts) < fewest:
@@ -81,9 +86,9 @@ def _followed(
 
 
 def _chains(guesses: Ints, start: int, stop: int, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Where chains begin from ``start`` to before ``stop``, and where each must arrive.
+    """Return where chains begin from ``start`` to before ``stop``, and where each must arrive.
 
-    The last one is left out if it may go beyond ``stop``.
+    The last chain is left out if it may go beyond ``stop``.
     """
     inner = begins[(begins > start) & (begins < stop)]
     starts = np.sort(np.concatenate([[start], inner, guesses]))
@@ -94,14 +99,14 @@ def _chains(guesses: Ints, start: int, stop: int, begins: Ints, ends: Ints) -> t
 
 
 def _chain(size: int, average: int) -> int:
-    """Records that a chain should have: fewer are more guesses, more are more steps, and the least sum grows with the
-    root (measured).
+    """Return the number of records that a chain should have. Fewer mean more guesses, more mean more steps. The least
+    sum grows with the root (measured).
     """
     return max(16, isqrt(size // average) // 4)
 
 
 def _guesses(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends: Ints, average: int) -> Ints:
-    """Beginnings of records, one in every so many bytes, as far as they can be told by their looks."""
+    """Return likely beginnings of records, one for each chain's length of bytes."""
     zone = 2 * average + _LONGEST
     anchors = np.arange(start, min(stop, len(area) - zone), _chain(stop - start, average) * average)[1:]
     if not len(anchors):
@@ -127,8 +132,8 @@ def _guesses(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends:
 
 
 def _follow(area: NDArray[np.uint8], starts: Ints, targets: Ints, fewest: int) -> tuple[Ints, tuple[Ints, Ints] | None]:
-    """The targets that some chains have missed, at which the following chains begin wrongly; or if none has, all
-    records of the chains.
+    """Return the targets that some chains have missed: the chains after them begin at wrong guesses. If none has
+    missed, return all records of the chains.
     """
     attributes: list[Ints] = []
     behind: list[Ints] = []
@@ -161,7 +166,7 @@ def _follow(area: NDArray[np.uint8], starts: Ints, targets: Ints, fewest: int) -
 
 
 def _walk(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """The same, record by record."""
+    """Return the same as :func:`_follow`, record by record."""
     data = area.data
     attributes: list[int] = []
     behind: list[int] = []

@@ -1,7 +1,7 @@
-"""Arrow timestamps of any unit and zone, or whole milliseconds, as the milliseconds since the epoch that Kafka stores.
+"""Arrow timestamps of any unit and zone, or whole milliseconds, as milliseconds since the epoch, as Kafka stores them.
 
-Finer units are cut off downwards. What neither Kafka nor a timestamp in microseconds can hold is refused: before 1970,
-except -1, which is Kafka's "no timestamp", and beyond the year 294246.
+Finer units are rounded down. Times before 1970 are refused, except -1, which is Kafka's "no timestamp". Times after the
+year 294246 are refused too: a timestamp in microseconds cannot hold them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["LATEST", "TimestampOverflow", "milliseconds"]
 #: The latest millisecond that a timestamp in microseconds can hold.
 LATEST = (2**63 - 1) // 1000
 
-#: What a reader does with a timestamp that it cannot hold: stop, or give null in its place.
+#: The reaction of a reader to a timestamp that it cannot hold: stop, or give null instead.
 TimestampOverflow = Literal["fail", "null"]
 
-#: How many units a millisecond has, or how many milliseconds a unit has.
+#: Units in a millisecond, and milliseconds in a unit.
 _FINER = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _COARSER = {"s": 1_000}
 
 
 def milliseconds(data: Any, rows: int, now_ms: int, label: RowLabel | None = None) -> Ints:
-    """One number for each of ``rows`` rows; ``now_ms`` for nulls, and for all without a column."""
+    """Return a number for each of ``rows`` rows. It is ``now_ms`` for nulls, and for all rows if there is no column."""
     if data is None or pa.types.is_null(data.type):
         return np.full(rows, now_ms, np.int64)
     unit = _unit(data.type)
@@ -67,7 +67,7 @@ def _chunk(array: Any, unit: str, now_ms: int) -> Ints:
     raw = numbers(whole)
     if unit in _COARSER:
         factor = _COARSER[unit]
-        # Clipped before it could overflow; still out of range, so still refused.
+        # clip before it could overflow: it stays out of range, so it is still refused
         raw = np.clip(raw, -2, LATEST // factor + 1) * factor
     elif _FINER[unit] > 1:
         raw = raw // _FINER[unit]

@@ -1,9 +1,9 @@
 """Variable-length integers of record batch v2, whole arrays at a time.
 
 Numbers are zigzag-coded, then written in groups of 7 bits, lowest first, with the high bit of each byte but the last
-set. Lengths, counts and offset deltas have at most 5 bytes, timestamp deltas at most 10. What is written here has at
-most 8 (:func:`pack`), since one machine word is what makes it fast; lengths never need more, and :mod:`.encode` refuses
-timestamps that would.
+set. Lengths, counts and offset deltas have at most 5 bytes, timestamp deltas at most 10. Numbers written here have at
+most 8 (:func:`pack`), so that each fits in a machine word, which is fast. Lengths never need more, and :mod:`.encode`
+refuses timestamps that would.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Words = NDArray[np.uint64]
 
 
 def zigzag(values: Ints) -> Words:
-    """Signed numbers as unsigned ones whose size grows with the distance from 0."""
-    # By addition, since numpy's shifts check each amount and do not vectorise.
+    """Return signed numbers as unsigned ones whose size grows with the distance from 0."""
+    # use addition: numpy's shifts check each amount and do not vectorise
     return ((values + values) ^ -(values < 0).astype(np.int64)).view(np.uint64)
 
 
 def sizes(words: Words) -> NDArray[np.uint8]:
-    """How many bytes each zigzagged number takes."""
+    """Return the number of bytes of each zigzagged number."""
     result = np.ones(len(words), np.uint8)
     top = int(words.max(initial=0))
     bound = 1 << 7
@@ -35,14 +35,14 @@ def sizes(words: Words) -> NDArray[np.uint8]:
 
 
 def longest_size(magnitude: int) -> int:
-    """How many bytes a signed number takes at most whose absolute value is not above ``magnitude``."""
+    """Return the most bytes that a signed number takes whose absolute value is at most ``magnitude``."""
     return max(1, -(-(2 * magnitude).bit_length() // 7))
 
 
 def pack(words: Words) -> tuple[Words, NDArray[np.uint8]]:
-    """The bytes of each zigzagged number in one word, the first byte lowest, and how many they are.
+    """Return the bytes of each zigzagged number in one word, the first byte lowest, and the number of bytes.
 
-    Below 2**56 only.
+    Numbers must be below 2**56.
     """
     top = int(words.max(initial=0))
     size = np.ones(len(words), np.uint8)
@@ -60,10 +60,10 @@ def pack(words: Words) -> tuple[Words, NDArray[np.uint8]]:
 
 
 def read(area: NDArray[np.uint8], positions: Ints, longest: int) -> tuple[Ints, Ints]:
-    """The signed numbers that begin at ``positions``, and the positions behind them.
+    """Return the signed numbers that begin at ``positions``, and the positions after them.
 
-    Nothing raises here: beyond the area its last byte is read again, and a number that does not end within ``longest``
-    bytes leaves its position behind the area, so that the caller's check of each record's bounds finds both.
+    Nothing raises here. Beyond the area its last byte is read again. A number that does not end within ``longest``
+    bytes gives a position after the area. The caller's check of each record's bounds finds both.
     """
     byte = area.take(positions, mode="clip")
     more = byte > 0x7F
@@ -91,9 +91,9 @@ def read(area: NDArray[np.uint8], positions: Ints, longest: int) -> tuple[Ints, 
 
 
 def read_one(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
-    """One signed number of at most 5 bytes in ``data`` before ``end``, and the position behind it.
+    """Return one signed number of at most 5 bytes in ``data`` before ``end``, and the position after it.
 
-    ValueError if there is none.
+    Raise ValueError if there is none.
     """
     word = shift = 0
     for index in range(position, min(position + 5, end)):

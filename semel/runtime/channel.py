@@ -1,7 +1,7 @@
-"""The driver's side of the channel: processes connect with the token of their launch, and are given work.
+"""The driver's side of the channel: processes connect with the token of their launch, and get their work.
 
-One WebSocket for each process, JSON texts both ways. A killed process is seen at once, since its connection breaks; a
-frozen one by pings that are not answered. A silent TCP connection holds nobody up: each has a thread of its own.
+Each process has a WebSocket, with JSON texts both ways. A killed process is seen at once, since its connection breaks.
+A frozen one is seen by unanswered pings. A silent TCP connection delays no other: each has its own thread.
 
 From the process: ``hello`` (attempt, host, pid), ``told`` (a message for the owner), ``ask`` (a question to it),
 ``ended`` (how). To the process: ``run`` (version, entry, settings), ``answer``, ``stop`` (end when you can), ``end``
@@ -30,11 +30,11 @@ from semel.errors import SemelError
 
 __all__ = ["Channel", "Ended", "Launch"]
 
-#: Whoever knocks and is not let in would be told with a stack of calls.
+#: without this, a refused connection would be logged with a traceback
 _KNOCKS = logging.getLogger("semel.runtime.websockets")
 _KNOCKS.setLevel(logging.CRITICAL)
 _SCHEME = "Bearer "
-#: Settings of a process travel in one message.
+#: The settings of a process are one message.
 _MAX_BYTES = 16 << 20
 #: The close code of a connection whose pings were not answered.
 _PING_TIMEOUT = 1011
@@ -42,9 +42,9 @@ _PING_TIMEOUT = 1011
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process has ended, in its own words. ``error`` is empty where it ended well.
+    """The end of a process, as it reported it. ``error`` is empty if it ended well.
 
-    With ``again`` the same work, begun anew, may succeed.
+    If ``again`` is True, the same work may succeed from its beginning.
     """
 
     error: str = ""
@@ -54,29 +54,29 @@ class Ended:
 
 @dataclass(eq=False)
 class Launch:
-    """One launch of a process, over all attempts that Spark makes of its task."""
+    """A launch of a process, over all attempts that Spark makes of its task."""
 
     entry: str
     settings: Mapping[str, Any]
     on_change: Callable[[], None]
     on_message: Callable[[Mapping[str, Any]], None]
-    #: Answers what its process asks. It may wait; what it raises is raised there.
+    #: Answers the questions of its process. It may wait; its errors are raised in the process.
     on_ask: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     #: Spark's id of the newest attempt that has connected.
     attempt: int = -1
     #: ``host:pid`` while it is connected.
     where: str = ""
-    #: When it was last heard of, for a process that was connected and is not now.
+    #: The time of the last message, for a process that was connected and is not now.
     silent_since: float | None = None
     ended: Ended | None = None
-    #: Set once nobody wants it any more: who connects from then on is told to end.
+    #: Set once the launch is not wanted any more: a process that connects from then on is ended.
     over: bool = False
     connection: ServerConnection | None = None
 
 
 class Channel:
-    """Listens for processes. ``host`` is where they find it, ``bind`` where it listens."""
+    """A listener for processes. They connect to ``host``; it listens on ``bind``."""
 
     def __init__(self, host: str, bind: str, silent_s: float) -> None:
         self._silent_s = silent_s
@@ -107,7 +107,7 @@ class Channel:
         self._send(launch, "stop")
 
     def discard(self, launch: Launch) -> None:
-        """Tell its process to end now, and every later attempt of it."""
+        """End its process now, and every later attempt of it."""
         with self._lock:
             launch.over = True
         self._send(launch, "end")
@@ -180,7 +180,7 @@ class Channel:
                 self._take(launch, connection, json.loads(connection.recv()))
         except ConnectionClosed as closed:
             silent = closed.sent is not None and closed.sent.code == _PING_TIMEOUT
-        except (ValueError, KeyError, TypeError):  # it speaks nonsense: as good as gone
+        except (ValueError, KeyError, TypeError):  # its messages are not valid: treat it as lost
             connection.close()
         with self._lock:
             if launch.connection is not connection:

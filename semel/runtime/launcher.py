@@ -1,7 +1,7 @@
-"""A Spark job of one partition for each long-running process.
+"""A Spark job with one partition for each long-running process.
 
-Spark schedules and places it, and starts its task again while ``spark.task.maxFailures`` lasts. A process holds a slot
-for its whole life.
+Spark schedules and places it, and restarts its task up to ``spark.task.maxFailures``. A process holds a slot for its
+whole life.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from semel.runtime.process import run_in_task
 
 __all__ = ["DEFAULT_MASTER", "JobFailed", "Launcher", "SparkGone", "spark_session"]
 
-#: Slots for 64 processes that mostly wait; four attempts of a task, as on a cluster, where local mode has one.
+#: Slots for 64 processes that mostly wait. Four attempts of a task, as on a cluster; local mode has one by default.
 DEFAULT_MASTER = "local[64,4]"
 
 
 class JobFailed(Retriable):
-    """The job of a process has failed or was cancelled. What its process did is not known here."""
+    """The job of a process has failed or was cancelled. The work of the process is not known here."""
 
     default_tag = "JOB_FAILED"
 
@@ -39,11 +39,10 @@ class SparkGone(Retriable):
 def spark_session(
     name: str, master: str | None, settings: Mapping[str, str], py_files: Sequence[str] = ()
 ) -> SparkSession:
-    """A classic session for processes.
+    """Return a classic session for processes.
 
-    ``master`` left out is what the environment says, else :data:`DEFAULT_MASTER`. ``py_files`` are sent to executors,
-    and can be imported there. Raises :class:`Unsupported` for Spark
-    Connect.
+    Without ``master`` the environment decides, else :data:`DEFAULT_MASTER`. ``py_files`` are sent to executors, and can
+    be imported there. Raise :class:`Unsupported` for Spark Connect.
     """
     if (master or "").startswith("sc://") or os.environ.get("SPARK_REMOTE"):
         raise Unsupported(
@@ -57,7 +56,7 @@ def spark_session(
         builder = builder.master(master)
     elif "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", "") and "PYSPARK_GATEWAY_PORT" not in os.environ:
         builder = builder.master(DEFAULT_MASTER)
-    # Spark starts "python3" unless told, which in a virtual environment that is not active is another Python
+    # Spark starts "python3" by default, which is another Python if the virtual environment is not active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -69,7 +68,7 @@ def spark_session(
 
 
 class Launcher:
-    """Runs processes as jobs of one Spark session. Raises :class:`ConfigError` for speculation, which would run two."""
+    """Runs processes as jobs of one Spark session. Refuses speculation (:class:`ConfigError`), which would run two."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session, self._context = session, session.sparkContext
@@ -80,12 +79,12 @@ class Launcher:
                 tag="SPECULATION",
             )
         local = str(self._context.master).startswith("local")
-        #: Where executors find the driver, and where it listens for them.
+        #: The address at which executors find the driver, and the one at which it listens.
         self.host = "127.0.0.1" if local else str(conf.get("spark.driver.host"))
         self.bind = "127.0.0.1" if local else str(conf.get("spark.driver.bindAddress", self.host))
 
     def thread(self, work: Callable[[], None], name: str) -> threading.Thread:
-        """A started thread with a job group of its own; the program's end does not wait for it."""
+        """Return a started thread with its own job group. The program's end does not wait for it."""
         thread = InheritableThread(target=work, name=name, daemon=True)
         thread.start()
         return thread
@@ -93,7 +92,7 @@ class Launcher:
     def run(self, group: str, description: str, address: str, token: str) -> None:
         """Run one process, and return when its job has ended well.
 
-        Raises :class:`JobFailed` if it ended otherwise, :class:`SparkGone` if Spark has ended.
+        Raise :class:`JobFailed` if it ended otherwise, :class:`SparkGone` if Spark has ended.
         """
         try:
             self._context.setJobGroup(group, description, interruptOnCancel=True)
@@ -116,8 +115,8 @@ class Launcher:
 
     @property
     def alive(self) -> bool:
-        """Whether Spark still runs."""
+        """True if Spark still runs."""
         try:
             return not self._context._jsc.sc().isStopped()
-        except Exception:  # whatever its gateway says: it does not answer
+        except Exception:  # any error of the gateway means that it does not answer
             return False

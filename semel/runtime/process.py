@@ -1,7 +1,6 @@
-"""The side on the executor: connect to the driver, ask for work, do it, say how it ended.
+"""The side on the executor: connect to the driver, ask for work, do it, report the end.
 
-A process without its driver ends at once, and so does one that is told to: whatever it was doing is settled by whoever
-comes after it.
+A process ends at once if its driver is lost or ends it: its successor settles unfinished work.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from semel.same_version import check_same_version
 __all__ = ["Process", "run_in_task"]
 
 _OPEN_S = 30.0
-#: How long to wait for the driver's word that it has heard how this process ended.
+#: Seconds to wait until the driver confirms the report of the end.
 _FAREWELL_S = 10.0
-#: How long an answer of the driver may take: it may have to ask the cluster.
+#: Seconds for an answer of the driver: it may have to ask the cluster.
 _ANSWER_S = 120.0
 _MAX_BYTES = 16 << 20
 
 
 class Process:
-    """What an entry function is given.
+    """The argument of an entry function.
 
-    ``settings`` are its launch's. Once ``stopping`` is set, it should return soon.
+    ``settings`` are those of its launch. Once ``stopping`` is set, the function should return soon.
     """
 
     def __init__(self, settings: Mapping[str, Any], connection: ClientConnection) -> None:
@@ -48,12 +47,12 @@ class Process:
         self._numbers = count()
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Tell the owner something, as JSON. Does not wait for it to be heard."""
+        """Send the owner a message, as JSON. Do not wait until it arrives."""
         with suppress(ConnectionClosed):  # the process is about to end
             self._connection.send(json.dumps({"type": "told", "message": message}))
 
     def ask(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask the owner something, and wait for its answer. Raises what the owner raised, if it is one of semel's."""
+        """Ask the owner something, and wait for its answer. Raise the owner's error, if it is one of semel's."""
         number = next(self._numbers)
         answers = self._answers[number] = SimpleQueue[Mapping[str, Any]]()
         with suppress(ConnectionClosed):  # the process is about to end
@@ -76,7 +75,7 @@ class Process:
 
 
 def run_in_task(address: str, token: str, _rows: Iterable[object] = ()) -> None:
-    """Be the process of one launch: what a Spark task runs."""
+    """Run the process of one launch, in a Spark task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -84,7 +83,7 @@ def run_in_task(address: str, token: str, _rows: Iterable[object] = ()) -> None:
 
 
 def run(address: str, token: str, attempt: int) -> None:
-    """Connect, and do what the driver says. Ends the whole process if the driver is lost."""
+    """Connect, and do what the driver says. End the whole process if the driver is lost."""
     with connect(
         f"ws://{address}",
         additional_headers={"Authorization": f"Bearer {token}"},
@@ -96,7 +95,7 @@ def run(address: str, token: str, attempt: int) -> None:
         hello = {"type": "hello", "attempt": attempt, "host": socket.gethostname(), "pid": os.getpid()}
         connection.send(json.dumps(hello))
         work = json.loads(connection.recv(_OPEN_S))
-        if work["type"] != "run":  # a later attempt is at work, or nobody wants this launch any more
+        if work["type"] != "run":  # a later attempt is at work, or this launch is not wanted any more
             return
         process = Process(work["settings"], connection)
         finished, heard = threading.Event(), threading.Event()
@@ -119,7 +118,7 @@ def _listen(process: Process, finished: threading.Event, heard: threading.Event)
         if kind == "stop":
             process.stopping.set()
         elif kind == "answer":
-            with suppress(KeyError):  # nobody waits for it any more
+            with suppress(KeyError):  # no call waits for it any more
                 process._answered(message)
     if finished.is_set():
         heard.set()
@@ -131,7 +130,7 @@ def _outcome(work: Mapping[str, Any], process: Process) -> dict[str, Any]:
     try:
         check_same_version(work["version"], "this launch")
         _entry(work["entry"])(process)
-    except BaseException as error:  # whatever it is, the driver is told
+    except BaseException as error:  # report every error to the driver
         # traces of nested causes may be long, and the first lines say the least
         trace = "".join(traceback.format_exception(error))[-100_000:]
         text = str(error) if isinstance(error, SemelError) else f"{type(error).__name__}: {error}"

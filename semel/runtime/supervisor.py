@@ -1,9 +1,9 @@
-"""What runs where: processes are launched, watched, and launched again when they are lost.
+"""The supervision of processes: launch, watch, and launch again when one is lost.
 
-A process whose connection breaks is waited for, since Spark starts its task again; one that stays away for
-``silent_s``, or answers no pings for so long, is lost: its job is cancelled, and after a back-off a new one is
-launched. Spark itself would wait two minutes. A process that says that it failed is not launched again, unless its
-error asks for it (:class:`~semel.errors.Retriable`, :class:`~semel.errors.AbortAndRetry`).
+If a connection breaks, the supervisor waits, since Spark restarts the task. A process that stays away for ``silent_s``,
+or answers no pings for that long, is lost: its job is cancelled, and after a back-off a new one is launched. Spark
+itself would wait two minutes. A process that reports a failure is not launched again, unless its error asks for it
+(:class:`~semel.errors.Retriable`, :class:`~semel.errors.AbortAndRetry`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["State", "Status", "Supervisor"]
 
 _WATCH_S = 0.2
 _FIRST_BACKOFF_S, _LAST_BACKOFF_S = 0.5, 30.0
-#: A process that was connected for so long has recovered: its next back-off is the first one again.
+#: A process that was connected for this long has recovered: its next back-off is the first one again.
 _RECOVERED_S = 60.0
 _NO_SLOT = (
     "no slot of Spark is free for it. It waits, and nothing is lost. Raise the slots (--master local[N,4], more"
@@ -32,7 +32,7 @@ _NO_SLOT = (
 
 
 class State(Enum):
-    """Where a process stands. The names are Kafka Connect's."""
+    """The state of a process. The names are Kafka Connect's."""
 
     UNASSIGNED = "waits for a slot"
     RUNNING = "runs"
@@ -43,7 +43,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is known of a process. ``where`` is ``host:pid``; ``reason`` says why it is not running."""
+    """The known state of a process. ``where`` is ``host:pid``. ``reason`` explains why it is not running."""
 
     name: str
     state: State = State.UNASSIGNED
@@ -63,15 +63,15 @@ class _Supervised:
         self.thread: threading.Thread | None = None
         self.connected_at = 0.0
         self.launched_at = 0.0
-        #: Set once its name is free again: nobody hears of it any more.
+        #: Set once its name is free again: nothing is reported of it any more.
         self.forgotten = False
 
 
 class Supervisor:
-    """Keeps processes running where a launcher puts them.
+    """Keeps processes running on a launcher.
 
-    ``on_change`` hears of each new status, ``on_message`` of what a process tells; both from other threads, and they
-    must not wait. ``on_ask`` answers what a process asks, and may wait.
+    ``on_change`` is called for each new status, ``on_message`` for each message of a process. Both are called in other
+    threads, and must not wait. ``on_ask`` answers the questions of a process, and may wait.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Supervisor:
 
     @property
     def statuses(self) -> list[Status]:
-        """What is known of all of them, in the order of their start."""
+        """The states of all processes, in the order of their start."""
         return [one.status for one in list(self._all.values())]
 
     def stop(self, graceful_s: float, names: Collection[str] | None = None) -> list[str]:
-        """Ask all of them, or those of these names, to end, wait so long, then end them. Returns the names of those
+        """Ask all processes, or those of these names, to end; wait this long; then end them. Return the names of those
         that did not end by themselves.
         """
         chosen = [one for one in list(self._all.values()) if names is None or one.name in names]
@@ -125,7 +125,7 @@ class Supervisor:
         return [one.name for one in ended_by_force]
 
     def forget(self, names: Collection[str]) -> None:
-        """Forget these, which were stopped: their names are free."""
+        """Forget these stopped processes: their names are free."""
         with self._lock:
             for name in names:
                 one = self._all.pop(name, None)
@@ -133,7 +133,9 @@ class Supervisor:
                     one.forgotten = True
 
     def _ends(self, one: _Supervised, end: float) -> bool:
-        """Wait for its end; True if nothing of it was lost on the way. What waits for a slot ends at once."""
+        """Wait for its end. Return True if nothing of it was lost on the way. A process that waits for a slot ends at
+        once.
+        """
         if one.launch is not None and one.launch.attempt < 0:
             self._discard(one)
         assert one.thread is not None
@@ -141,7 +143,7 @@ class Supervisor:
         return not one.thread.is_alive() and one.status.state in (State.STOPPED, State.FAILED)
 
     def close(self) -> None:
-        """End what still runs, and stop listening. Spark stays."""
+        """End the processes that still run, and stop listening. Spark stays."""
         self._closed.set()
         for one in self._all.values():
             one.stopping.set()
@@ -174,11 +176,11 @@ class Supervisor:
             self._change(one, state=State.RESTARTING, where="", reason=reason)
             one.stopping.wait(backoff)
             backoff = min(2 * backoff, _LAST_BACKOFF_S)
-        if one.launch is None or one.launch.attempt < 0:  # it never ran: nothing of it is left anywhere
+        if one.launch is None or one.launch.attempt < 0:  # it never ran, and left nothing
             self._change(one, state=State.STOPPED, where="", reason="")
 
     def _launch(self, one: _Supervised) -> tuple[Ended | None, str]:
-        """One launch, to its end: what the process said of it, and what Spark did."""
+        """Run one launch to its end. Return the process's own report, and Spark's reason."""
         launch = Launch(
             one.entry,
             one.settings,

@@ -1,16 +1,16 @@
 """A real Apache Kafka on this machine, for the demo, development and tests (DESIGN section 9).
 
-- ``java``: finds a Java that is new enough, or says how to get one.
+- ``java``: a search for a Java that is new enough.
 - ``jars``: Kafka's own jars, resolved once by the Ivy jar inside PySpark, kept in the user's cache with their
   checksums.
-- ``ivy``: resolves them from a Maven repository.
+- ``ivy``: the jars from a Maven repository.
 - ``class_archive``: their classes, parsed once, for brokers that start quickly.
 - ``settings``: the properties of one node.
 - ``security``: listeners with TLS, SASL and ACLs beside the plain one.
-- ``ports``: ports that nobody else has.
-- ``watchdog``: the small process that ends a broker when the process that started it is gone, however it went.
-- ``processes``: what the operating system knows of processes.
-- ``readiness``: asks a broker whether it serves, by a Metadata request.
+- ``ports``: free ports.
+- ``watchdog``: the small process that ends a broker when the process that started it is gone, in any case.
+- ``processes``: processes as the operating system knows them.
+- ``readiness``: a check that a broker serves, by a Metadata request.
 - ``node``: one broker process: kill, freeze, thaw, stop, start again.
 - ``cluster``: :class:`Sandbox`, one or more nodes.
 - ``background``: the broker that ``semel broker start`` leaves running.

@@ -1,7 +1,7 @@
-"""``python -m semel.sandbox [VERSION ...]``: have Kafka in the cache, shown while it is fetched. ``make`` runs it
-before the tests.
+"""``python -m semel.sandbox [VERSION ...]``: fetch Kafka into the cache, with progress on the terminal. ``make`` runs
+it before the tests.
 
-Of the version that is meant where none is named, the classes are parsed too, for brokers that start quickly.
+For the default version, the classes are parsed too, for brokers that start quickly.
 """
 
 import sys
@@ -16,7 +16,7 @@ from semel.sandbox import class_archive
 from semel.sandbox.cluster import FAST_JVM, Sandbox
 from semel.sandbox.jars import chosen_version, install_all
 
-#: For a Java that writes its classes down before it ends.
+#: Seconds for a Java that writes its classes down before it ends.
 _PATIENCE_S = 120.0
 
 

@@ -1,6 +1,6 @@
-"""The broker that ``semel broker start`` leaves running: one a user, found again by a file in the cache folder.
+"""The broker that ``semel broker start`` leaves running: one for each user, found again by a file in the cache folder.
 
-It ends by ``semel broker stop`` or with the machine. Its data go with it, unless it was given a directory of its own.
+It ends by ``semel broker stop`` or with the machine. Its data are deleted then, unless it has a directory of its own.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["Background", "start", "status", "stop"]
 
 _PATIENCE_S = 20.0
 _POLL_S = 0.05
-#: Of the file that says what was left running, and of which kind its fields are.
+#: The version of the file that describes the broker, and the types of its fields.
 VERSION = 1
 _KINDS = {"bootstrap_servers": str, "version": str, "pids": list, "since": str, "directory": str, "keeps_data": bool}
 
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """A broker left running. ``running`` is False for one that ended by itself and was not stopped yet."""
+    """A broker left running. ``running`` is False if it ended by itself and was not stopped yet."""
 
     bootstrap_servers: str
     version: str
@@ -47,16 +47,16 @@ class Background:
 
     @property
     def running(self) -> bool:
-        """Whether every node of it runs."""
+        """True if every node of it runs."""
         return all(_is_ours(pid, self.directory) for pid in self.pids)
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """Return it as JSON."""
         return write_object({"v": VERSION, **asdict(self)})
 
     @classmethod
     def decode(cls, text: bytes) -> Background:
-        """From JSON. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for what is none."""
+        """Read it from JSON. Raise ``ValueError``, ``KeyError`` or ``TypeError`` if the text is not one."""
         value = read_object(text)
         if not is_version(value.get("v", VERSION), VERSION):
             raise ValueError("another version of semel wrote it")
@@ -74,7 +74,7 @@ def start(
     directory: Path | None = None,
     two_phase_commit: bool = False,
 ) -> Background:
-    """Start it, on this port and the ones after it, and return when it serves."""
+    """Start the broker on this port and the ones after it, and return when it serves."""
     version = version or chosen_version()
     with _locked() as folder:
         present = _read(folder)
@@ -92,7 +92,7 @@ def start(
             shutil.rmtree(home, ignore_errors=True)
         ports = range(port, port + nodes)
         jvm = (*PLAIN_JVM, f"-XX:ErrorFile={home}/crash.log")
-        # Kafka's own default: what is meant for users should not surprise those who know Kafka.
+        # Kafka's own default: it should not surprise users who know Kafka
         settings = {"auto.create.topics.enable": "true", **(TWO_PHASE_COMMIT if two_phase_commit else {})}
         sandbox = Sandbox.start(
             nodes=nodes, version=version, directory=home, ports=ports, settings=settings, jvm=jvm, keep_running=True
@@ -112,12 +112,12 @@ def start(
 
 
 def status() -> Background | None:
-    """The broker that was left running, or None."""
+    """Return the broker that was left running, or None."""
     return _read(_folder())
 
 
 def stop() -> Background | None:
-    """End it, in order; return what it was, or None where there was none."""
+    """Stop the broker in order. Return what was stopped, or None if there was none."""
     with _locked() as folder:
         present = _read(folder)
         if present is not None:
@@ -140,7 +140,7 @@ def _end(folder: Path, broker: Background) -> None:
 
 
 def _is_ours(pid: int, directory: str) -> bool:
-    """Whether the process is the broker of that directory: process ids are used again."""
+    """Return True if the process is the broker of that directory: process ids are reused."""
     line = command(pid)
     return "kafka.Kafka" in line and directory in line
 

@@ -1,8 +1,8 @@
-"""The classes of Kafka as Java keeps them parsed (class data sharing): a broker that finds them is up in half the time,
-with half the work.
+"""Kafka's classes in Java's parsed form (class data sharing): with them a broker starts in half the time, with half the
+work.
 
-Java writes the archive when a broker ends that was started for it, and ignores one that does not fit Java or jars. It
-is made by ``python -m semel.sandbox``, a few seconds once a version; without it brokers start as they are.
+Java writes the archive when a broker ends that was started for it. Java ignores an archive that does not fit Java or
+jars. ``python -m semel.sandbox`` makes it, a few seconds once a version. Without it brokers start as usual.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ def _path(version: str) -> Path:
 
 
 def exists(version: str) -> bool:
-    """Whether it was made."""
+    """Return True if the archive exists."""
     return _path(version).exists()
 
 
 def reading(version: str) -> Sequence[str]:
-    """The options of a Java that uses it; none where it was not made."""
+    """Return the options of a Java that uses the archive, or none if it does not exist."""
     return (*_SILENT, "-Xshare:auto", f"-XX:SharedArchiveFile={_path(version)}") if exists(version) else ()
 
 
 @contextmanager
 def writing(version: str) -> Iterator[Sequence[str]]:
-    """Give the options of a Java that writes it, which must have ended, in order, with the block."""
+    """Yield the options of a Java that writes the archive. That Java must have ended, in order, within the block."""
     draft = _path(version).with_suffix(f".{os.getpid()}")
     yield (*_SILENT, f"-XX:ArchiveClassesAtExit={draft}")
     if draft.exists():

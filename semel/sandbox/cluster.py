@@ -1,8 +1,8 @@
-"""A Kafka cluster of one or more nodes on this machine, from nothing to ready, and away again.
+"""A Kafka cluster of one or more nodes on this machine: started from nothing, and removed again.
 
-``Sandbox.start()`` fetches Kafka where it is not in the cache yet, formats the directories, starts the nodes on ports
-of 127.0.0.1 and returns when every node answers and knows all the others. Every node ends with the process that started
-it, however that ends, unless ``keep_running`` was asked for.
+``Sandbox.start()`` fetches Kafka if it is not in the cache yet, formats the directories, and starts the nodes on ports
+of 127.0.0.1. It returns when every node answers and knows all the others. Every node ends with the process that started
+it, in any case, unless ``keep_running`` is set.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from semel.sandbox.security import LISTENERS, Secured
 
 __all__ = ["FAST_JVM", "PLAIN_JVM", "Sandbox"]
 
-#: Up soon and small, for tests: no second compiler, one thread that collects garbage.
+#: Small and quickly started, for tests: no second compiler, one thread that collects garbage.
 FAST_JVM = ("-Xms128m", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-#: What a broker runs with that is measured.
+#: Java options of a broker that is measured.
 PLAIN_JVM = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true")
 
 _START_TRIES = 4
@@ -36,7 +36,7 @@ _TAKEN = "Address already in use"
 
 
 class Sandbox:
-    """A running cluster. Made by :meth:`start`; a context manager that stops it."""
+    """A running cluster, made by :meth:`start`. As a context manager it stops at the end."""
 
     def __init__(self, *, directory: Path, cluster_id: str, version: str, ports: Ports) -> None:
         self.nodes: list[Node] = []
@@ -65,12 +65,12 @@ class Sandbox:
     ) -> Sandbox:
         """Start a cluster and wait until it serves.
 
-        ``version`` is Kafka's; without it that of the variable ``SEMEL_KAFKA_VERSION``, else the default. ``directory``
-        keeps the data (a second start finds it); without it they go with the cluster. ``ports`` are the brokers' own,
-        one a node; without them free ones are chosen. ``settings`` are broker properties, ``features`` levels such as
-        ``{"transaction.version": 1}`` for a new directory, ``secured`` adds listeners with TLS and SASL, ``jvm`` are
-        the options of Java, without them those of a quick start. ``keep_running`` leaves the nodes alone when this
-        process ends.
+        ``version`` is Kafka's; the default is the variable ``SEMEL_KAFKA_VERSION``, then the built-in version.
+        ``directory`` keeps the data, and a second start finds them; without it they are deleted with the cluster.
+        ``ports`` are the brokers' own, one a node; without them free ones are chosen. ``settings`` are broker
+        properties. ``features`` are levels such as ``{"transaction.version": 1}`` for a new directory. ``secured`` adds
+        listeners with TLS and SASL. ``jvm`` are the options of Java; the default is a quick start. ``keep_running``
+        leaves the nodes running when this process ends.
         """
         if nodes < 1 or (ports is not None and len(ports) != nodes):
             raise ConfigError(
@@ -101,24 +101,24 @@ class Sandbox:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port,host:port``, of all nodes."""
+        """The plain listeners of all nodes, as ``host:port,host:port``."""
         return self.servers("PLAINTEXT")
 
     def servers(self, protocol: str) -> str:
-        """The same of the listeners with this security protocol, of a cluster that was started ``secured``."""
+        """Return the listeners with this security protocol, for a cluster that was started ``secured``."""
         return ",".join(f"127.0.0.1:{node.ports[protocol]}" for node in self.nodes)
 
     def wait_ready(self, timeout: float = 60.0) -> None:
-        """Return when every node that runs answers and knows all the others that run."""
+        """Wait until every running node answers and knows all other running nodes."""
         deadline = time.monotonic() + timeout
         running = [node for node in self.nodes if node.running]
         for node in running:
             node.wait_ready(max(deadline - time.monotonic(), 1.0), nodes=len(running))
 
     def stop(self, *, now: bool = False) -> None:
-        """End all nodes, in order where their data are kept, by SIGKILL where they go too, or with ``now``.
+        """End all nodes: in order if their data are kept, by SIGKILL if the data are deleted too, or with ``now``.
 
-        A second call does nothing, nor does one in a forked child.
+        A second call, or a call in a forked child, does nothing.
         """
         if os.getpid() != self._owner:
             return
@@ -149,7 +149,7 @@ class Sandbox:
 
 
 class _Plan:
-    """What was asked for, and how it becomes directories and commands."""
+    """The arguments of a start, turned into directories and commands."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class _Plan:
         self._class_path = ""
 
     def prepare(self, *, progress: bool) -> dict[str, bytes]:
-        """Have the jars, and with them what a new directory starts from."""
+        """Fetch the jars, and return the files of a new directory."""
         self._class_path = jars.classpath(self._version, progress=progress)
         return jars.formatted(self._version, self._features)
 
@@ -254,9 +254,9 @@ class _Plan:
             (data / settings.META).write_text(settings.meta_properties(node_id, cluster_id))
 
     def _found_cluster_id(self, directory: Path) -> str | None:
-        """The cluster whose data the directory holds.
+        """Return the id of the cluster whose data the directory holds.
 
-        It must have as many nodes as are asked for: the quorum is fixed.
+        It must have the requested number of nodes: the quorum is fixed.
         """
         found = sorted(directory.glob(f"node-*/data/{settings.META}"))
         if not found:

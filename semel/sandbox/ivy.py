@@ -1,8 +1,8 @@
-"""Resolves Kafka's jars from a Maven repository, by the Ivy jar that PySpark ships (DESIGN section 9).
+"""Kafka's jars from a Maven repository, resolved by the Ivy jar that PySpark ships (DESIGN section 9).
 
 Environment: ``SEMEL_MAVEN``, the root of another Maven repository than Maven Central; ``SEMEL_IVY_SETTINGS``, an Ivy
-settings file, where a mirror wants more than an address; ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, which Java
-does not read by itself; ``JAVA_TOOL_OPTIONS``, which it does. Ivy checks the checksums that the repository gives.
+settings file, for a mirror that needs more than an address; ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, which
+Java does not read by itself; ``JAVA_TOOL_OPTIONS``, which it does. Ivy checks the repository's checksums.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from semel.sandbox.java import find_java
 
 __all__ = ["kept", "resolve", "retrieve", "scratch"]
 
-#: Kafka names log4j's core, but not the piece that leads its own logging there.
+#: Kafka depends on log4j's core, but not on the binding that sends its own logging there.
 _LOG4J = "2.25.4"
 
 
 @contextmanager
 def scratch(beside: Path) -> Iterator[Path]:
-    """A folder on the same file system, so that its content can be renamed into place; gone at the end."""
+    """Make a folder on the same file system, so that its content can be renamed into place. It is removed at the
+    end.
+    """
     beside.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".new-", dir=beside))
     try:
@@ -49,9 +51,9 @@ def resolve(version: str, into: Path, *, cache: Path, progress: bool) -> None:
 
 
 def retrieve(wanted: str, name: str, into: Path, *, cache: Path, progress: bool) -> None:
-    """Put the jars that an Ivy module, given as XML, depends on into the folder.
+    """Put the jars that an Ivy module (XML) depends on into the folder.
 
-    ``name`` is what messages call them.
+    ``name`` is their name in messages.
     """
     cache.mkdir(parents=True, exist_ok=True)
     module, configuration = cache / "semel-ivy.xml", cache / "semel-ivysettings.xml"
@@ -82,8 +84,8 @@ def retrieve(wanted: str, name: str, into: Path, *, cache: Path, progress: bool)
 def kept(
     home: Path, parts: Sequence[tuple[str, str, str]], name: str, *, progress: bool, whole: bool = False
 ) -> list[Path]:
-    """The jars of these modules (organisation, name, version), each without what it depends on, or with ``whole`` all
-    of it, in a folder that is filled the first time.
+    """Return the jars of these modules (organisation, name, version), in a folder that is filled the first time. With
+    ``whole`` their dependencies come too.
     """
     if not home.exists():
         how = 'conf="default->default,runtime"' if whole else 'conf="default->default" transitive="false"'
@@ -123,10 +125,10 @@ def _module(version: str) -> str:
     ]
     exclude = ""
     if tuple(int(part) for part in version.split(".")) >= (4, 4):
-        # 4.4.0 names this module, but nobody published it, nor the tools.
+        # 4.4.0 names this module, but neither it nor the tools are published.
         exclude = '<exclude org="org.apache.kafka" module="kafka-tools-api"/>'
     else:
-        # Without what they depend on: the Connect runtime and a web server, which the tools used here never load.
+        # without dependencies: the Connect runtime and a web server, which the tools used here never load
         wanted += [("org.apache.kafka", name, version, alone) for name in ("kafka-tools", "kafka-tools-api")]
     lines = "".join(f'<dependency org="{org}" name="{name}" rev="{rev}"{conf}/>' for org, name, rev, conf in wanted)
     return (
@@ -143,7 +145,7 @@ def _settings(mirror: str) -> str:
 
 
 def _proxies() -> list[str]:
-    """The proxies of the environment as Java wants them."""
+    """Return the proxies of the environment as Java options."""
     options: list[str] = []
     for scheme in ("http", "https"):
         proxy = urlsplit(os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY") or "")
@@ -186,7 +188,9 @@ def _reasons(lines: deque[str]) -> str:
 
 
 class _Shown:
-    """A bar on a terminal; elsewhere a line now and then. First modules are found, then their jars are downloaded."""
+    """Progress of a download: a bar on a terminal, else a line now and then. First modules are found, then their jars
+    are downloaded.
+    """
 
     def __init__(self, name: str, *, visible: bool) -> None:
         self._console = Console(stderr=True, quiet=not visible)
@@ -206,7 +210,7 @@ class _Shown:
         self._bar.stop()
 
     def saw(self, line: str) -> None:
-        """One line of Ivy's output."""
+        """Take a line of Ivy's output."""
         if re.match(r"\s+found ", line):
             self._found += 1
             self._bar.update(self._task, completed=self._found)

@@ -1,12 +1,12 @@
 """Kafka's own jars, in the user's cache (DESIGN section 9).
 
-They are resolved from Maven Central once per version, by ``ivy``, and used from the cache ever after: no network then.
-Versions that are asked for in one go fetch what they share once. Beside them stands ``manifest.sha256`` (as
-``sha256sum`` writes it), against which every file is checked before each use: what is damaged is named and fetched
-anew. A version appears in the cache by one rename, under a lock, so that any number of processes may fill it at once.
+They are resolved from Maven Central once per version, by ``ivy``, and used from the cache from then on, without a
+network. Versions of one call fetch their common files once. Every file is checked before each use against
+``manifest.sha256`` (as ``sha256sum`` writes it). Damaged files are named and fetched again. A version appears in the
+cache by one rename, under a lock, so any number of processes may fill it at once.
 
-Environment: ``SEMEL_KAFKA_VERSION``, the version where none is named; ``SEMEL_CACHE`` (else ``XDG_CACHE_HOME/semel``,
-else ``~/.cache/semel``); those of ``ivy``.
+Environment: ``SEMEL_KAFKA_VERSION``, the default version; ``SEMEL_CACHE`` (else ``XDG_CACHE_HOME/semel``, else
+``~/.cache/semel``); the variables of ``ivy``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = logging.getLogger("semel.sandbox")
 
 
 def cache_directory() -> Path:
-    """Where semel keeps what it fetched for this user."""
+    """Return the folder of everything that semel fetches for this user."""
     given = os.environ.get("SEMEL_CACHE")
     if given:
         return Path(given).expanduser().absolute()
@@ -55,23 +55,25 @@ def cache_directory() -> Path:
 
 
 def chosen_version() -> str:
-    """The version that is meant where none is named."""
+    """Return the version to use if none is named."""
     return os.environ.get(VERSION_VARIABLE) or DEFAULT_VERSION
 
 
 def classpath(version: str, *, progress: bool = False) -> str:
-    """The class path of one version of Kafka, fetched the first time: the broker, and the tools, which 4.4.0 lacks."""
+    """Return the class path of one version of Kafka, fetched the first time: the broker, and the tools, which 4.4.0
+    lacks.
+    """
     return _joined(install(version, progress=progress))
 
 
 def install(version: str, *, progress: bool = False) -> Path:
-    """The folder of one version in the cache, complete and checked; filled first where it is not there yet."""
+    """Return the folder of one version in the cache, complete and checked. It is filled first if it does not exist."""
     (home,) = install_all([version], progress=progress)
     return home
 
 
 def install_all(versions: Sequence[str], *, progress: bool = False) -> list[Path]:
-    """The folder of each version, as :func:`install` gives it."""
+    """Return the folder of each version, as :func:`install`."""
     wrong = [version for version in versions if not re.fullmatch(r"\d+\.\d+\.\d+", version)]
     if wrong:
         raise ConfigError(
@@ -81,14 +83,13 @@ def install_all(versions: Sequence[str], *, progress: bool = False) -> list[Path
     fetched = [_fetched(home, version, progress=progress) for home, version in zip(homes, versions, strict=True)]
     if any(fetched):
         with _locked(homes[0].parent):
-            # What Ivy keeps beside the jars serves the next version of the same call, and to go on after an
-            # interruption.
+            # Ivy's own cache serves the next version of the same call, and a retry after an interruption
             shutil.rmtree(cache_directory() / "ivy", ignore_errors=True)
     return homes
 
 
 def _fetched(home: Path, version: str, *, progress: bool) -> bool:
-    """Fill the folder unless it is sound; return whether it had to be."""
+    """Fill the folder unless it is complete and undamaged. Return True if it had to be filled."""
     if home.exists() and _damage(home) is None:
         return False
     with _locked(home.parent):
@@ -102,11 +103,10 @@ def _fetched(home: Path, version: str, *, progress: bool) -> bool:
 
 
 def formatted(version: str, features: Mapping[str, int]) -> dict[str, bytes]:
-    """What a freshly formatted node starts from, file by file; ``features`` are the levels that are not to be the
-    newest.
+    """Return the files of a freshly formatted node. ``features`` are the levels that are not the newest.
 
-    It is the same for every node: Kafka's storage tool makes it once a version, since it takes as long as a broker does
-    to start.
+    They are the same for every node. Kafka's storage tool makes them once a version, since it takes as long as the
+    start of a broker.
     """
     home = install(version)
     if not features:
@@ -121,7 +121,7 @@ def _joined(home: Path) -> str:
 
 
 def _damage(home: Path) -> str | None:
-    """The first thing in which the folder differs from its manifest; None when all is well."""
+    """Return the first difference of the folder from its manifest, or None."""
     manifest = home / _MANIFEST
     if not manifest.is_file():
         return f"{_MANIFEST} is missing"
@@ -171,7 +171,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _format(jars: str, folder: Path, features: Mapping[str, int]) -> None:
-    """Let Kafka's storage tool format a directory, and take away what names its node."""
+    """Run Kafka's storage tool to format a directory, and remove the file that names its node."""
     data, properties = folder / _FORMATTED, folder / "server.properties"
     node = settings.server_properties(node_id=1, ports={"PLAINTEXT": 1}, controllers={1: 2}, data=data, settings={})
     properties.write_text(settings.properties_text(node))

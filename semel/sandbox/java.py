@@ -1,6 +1,7 @@
-"""Finds a Java that Kafka and Spark can run on (DESIGN section 9: nothing but Python 3.11+ and Java 17+ is needed).
+"""A search for a Java that Kafka and Spark can run on (DESIGN section 9: nothing but Python 3.11+ and Java 17+ is
+needed).
 
-``JAVA_HOME`` wins over the search path, as it does for Kafka's and Spark's own scripts.
+``JAVA_HOME`` wins over the search path, as in Kafka's and Spark's own scripts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _HOW = (
 
 
 def find_java() -> str:
-    """The path of the ``java`` program; raises :class:`ConfigError` where there is none, or only an older one."""
+    """Return the path of the ``java`` program. Raise :class:`ConfigError` if there is none, or only an older one."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if program is None or not os.access(program, os.X_OK):
@@ -44,7 +45,7 @@ def find_java() -> str:
 
 @lru_cache
 def java_version(program: str) -> int:
-    """The major version of a ``java`` program. Raises :class:`ConfigError` for one that does not answer like Java."""
+    """Return the major version of a ``java`` program. Raise :class:`ConfigError` if it does not answer like Java."""
     done = subprocess.run([program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     text = done.stderr + done.stdout
     found = re.search(r'version "(?:1\.)?(\d+)', text)

@@ -1,4 +1,4 @@
-"""One broker process: started under a watcher, killed, frozen, thawed, stopped, and started again where it was."""
+"""A broker process: started under a watcher, killed, frozen, thawed, stopped, and started again in place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Node:
     """A node of a sandbox: broker and controller. ``id``, ``ports``, ``directory`` and ``log_path`` stay the same over
     restarts.
 
-    ``ports`` are its listeners by their security protocol; ``port`` is the plain one.
+    ``ports`` are its listeners by security protocol; ``port`` is the plain one.
     """
 
     def __init__(
@@ -52,18 +52,20 @@ class Node:
 
     @property
     def pid(self) -> int:
-        """The process id of the broker's Java; raises when it does not run."""
+        """The process id of the broker's Java. Raises if it does not run."""
         if not self.running or self._pid is None:
             raise ConfigError(f"node {self.id} does not run. Start it first.", tag="SANDBOX_STOPPED")
         return self._pid
 
     @property
     def running(self) -> bool:
-        """Whether its process is there, frozen or not."""
+        """True if its process exists, frozen or not."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it, the first time or again: same id, port and directory. Returns at once: see :meth:`wait_ready`."""
+        """Start the node, the first time or again: same id, port and directory. Return at once: see
+        :meth:`wait_ready`.
+        """
         if self.running:
             raise ConfigError(
                 f"node {self.id} runs already, as process {self.pid}. Nothing was started.", tag="SANDBOX_RUNNING"
@@ -83,7 +85,7 @@ class Node:
             self._pid = self._process.pid
 
     def _start_guarded(self) -> None:
-        # A session of its own: Ctrl-C in a terminal is for the tests, which then stop their brokers.
+        # a session of its own: Ctrl-C in a terminal is for the tests, which then stop their brokers
         watcher = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), str(self.log_path), *self._command]
         self._process = subprocess.Popen(watcher, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdout is not None
@@ -97,27 +99,27 @@ class Node:
         self._pid = int(line)
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
+        """Kill the broker (SIGKILL), and return when it is gone."""
         self._signal(signal.SIGKILL)
         self._ended()
 
     def freeze(self) -> None:
-        """SIGSTOP: its connections stay, and nothing is answered once this returns."""
+        """Freeze the broker (SIGSTOP): its connections stay, and nothing is answered after this returns."""
         self._signal(signal.SIGSTOP)
-        while not stopped(self.pid):  # the signal is sent, and its threads may run on until one of them takes it
+        while not stopped(self.pid):  # after the signal its threads may run until one of them takes it
             time.sleep(_POLL_S)
 
     def thaw(self) -> None:
-        """SIGCONT, after :meth:`freeze`."""
+        """Thaw the broker (SIGCONT) after :meth:`freeze`."""
         self._signal(signal.SIGCONT)
 
     def stop(self, timeout: float = 20.0) -> None:
-        """SIGTERM, an orderly end; SIGKILL when that takes longer than the timeout.
+        """Stop the broker in order (SIGTERM), and by SIGKILL after the timeout.
 
-        Does nothing when it does not run.
+        Do nothing if it does not run.
         """
         if self._process is not None and self._pid is not None and self.running:
-            # It may end by itself between any two of these lines.
+            # it may end by itself between any two of these lines
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGTERM)
                 os.kill(self._pid, signal.SIGCONT)
@@ -133,7 +135,7 @@ class Node:
         return answer if answer is not None and answer.cluster_id == self._cluster_id else None
 
     def wait_ready(self, timeout: float = 60.0, *, nodes: int = 1) -> None:
-        """Return when it answers as a registered member of its cluster and knows at least ``nodes`` brokers."""
+        """Wait until the node answers as a registered member of its cluster and knows at least ``nodes`` brokers."""
         deadline = time.monotonic() + timeout
         while True:
             answer = self.answer()
@@ -146,14 +148,14 @@ class Node:
             time.sleep(_POLL_S)
 
     def failure(self, what: str) -> ConfigError:
-        """The error of a node that did not come up, with the end of its log."""
+        """Return the error of a node that did not start, with the end of its log."""
         return ConfigError(
             f"{what}. Nothing can be read from or written to it. What {self.log_path} says:\n{self.log_end()}",
             tag="SANDBOX_FAILED",
         )
 
     def log_end(self, lines: int = 25) -> str:
-        """The telling end of its log since it was last started: from the first fatal line on, where there is one."""
+        """Return the relevant end of its log since the last start: from the first fatal line on, if there is one."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_start)
             text = log.read().decode(errors="replace").splitlines()
@@ -177,7 +179,7 @@ class Node:
             if self._process.stdin is not None:
                 self._process.stdin.close()
             if self._guarded and status < 0 and self._pid is not None and sys.platform != "linux":
-                # The watcher was killed, and only Linux takes the broker with it.
+                # the watcher was killed, and only Linux ends the broker with it
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._pid, signal.SIGKILL)
         self._process = self._pid = None

@@ -1,9 +1,8 @@
 """Ports for brokers, chosen so that neither another sandbox nor a passing connection takes them.
 
-They come from below the range that operating systems hand out for outgoing connections: a node that was killed finds
-its port free when it is started again. Sandboxes of one user keep out of each other's way by a lock file per port,
-which the operating system releases with the process. A stranger may still take a port between the choice and the
-broker's bind; the broker then fails, and the sandbox chooses again.
+They are below the range of outgoing connections: a node that was killed finds its port free when it starts again.
+Sandboxes of one user lock a file per port, and the operating system releases the lock with the process. Another program
+may still take a port between the choice and the broker's bind. The broker then fails, and the sandbox chooses again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _TRIES = 500
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port of the loopback address right now."""
+    """Return True if a server could listen on this port of the loopback address now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -68,7 +67,7 @@ class Ports:
         self.numbers.append(port)
 
     def release(self) -> None:
-        """Let others have them."""
+        """Release the ports for other sandboxes."""
         for lock in self._locks:
             lock.close()
         self._locks.clear()

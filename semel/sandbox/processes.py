@@ -1,6 +1,6 @@
-"""What the operating system knows of processes: who started whom, by which command, alive or stopped.
+"""Processes as the operating system knows them: parent, command, alive or stopped.
 
-Linux by /proc, macOS by ``ps``.
+Linux is read by /proc, macOS by ``ps``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Process:
 
 
 def parents(pid: int) -> list[tuple[int, str]]:
-    """The process's ancestors with their command lines, the nearest first."""
+    """Return the process's ancestors with their command lines, the nearest first."""
     found = []
     here = _process(pid)
     while here is not None and here.parent > 0:
@@ -33,24 +33,24 @@ def parents(pid: int) -> list[tuple[int, str]]:
 
 
 def children(pid: int) -> list[tuple[int, str]]:
-    """The processes that this one started and that are there still, with their command lines."""
+    """Return the living processes that this one started, with their command lines."""
     return [(child, process.command) for child, process in _all().items() if process.parent == pid]
 
 
 def command(pid: int) -> str:
-    """The command line of a process; empty when there is none, or only what is left of it."""
+    """Return the command line of a process. It is empty if the process is gone or a zombie."""
     process = _process(pid)
     return process.command if process is not None else ""
 
 
 def alive(pid: int) -> bool:
-    """Whether the process can still do anything. A dead one that nobody has waited for is not alive."""
+    """Return True if the process can still run. A zombie is not alive."""
     process = _process(pid)
     return process is not None and process.state not in "ZX"
 
 
 def stopped(pid: int) -> bool:
-    """Whether the process is frozen by SIGSTOP."""
+    """Return True if the process is frozen by SIGSTOP."""
     process = _process(pid)
     return process is not None and process.state == "T"
 
@@ -59,7 +59,7 @@ def _process(pid: int) -> _Process | None:
     if sys.platform != "linux":
         return _ps("-p", str(pid)).get(pid)
     try:
-        # the name in brackets may hold anything, brackets and blanks too; what follows it does not
+        # the name in brackets may hold anything, brackets and blanks too, so split after its last bracket
         state, parent = (Path("/proc") / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
         line = (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
-"""Asks a broker whether it serves: one Metadata request (version 5) on a plain socket, 30 bytes.
+"""A check that a broker serves: one Metadata request (version 5) on a plain socket, 30 bytes.
 
-The whole client is ``semel.wire``; the sandbox must not need what is tested against it. Nothing but the question of
-readiness is answered here.
+The whole client is ``semel.wire``, but the sandbox must not need code that is tested against it. Only readiness is
+checked here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the broker knows of its cluster."""
+    """The broker's description of its cluster."""
 
     cluster_id: str | None
     #: node id -> port, of every broker that is registered and alive
@@ -27,7 +27,7 @@ class Answer:
 
 
 def ask(port: int) -> Answer | None:
-    """The broker's answer, or None while nobody answers as Kafka does."""
+    """Return the broker's answer, or None while no Kafka broker answers."""
     header = struct.pack(">hhih", _METADATA, _VERSION, _CORRELATION, len(_CLIENT)) + _CLIENT
     request = header + struct.pack(">i?", 0, False)
     try:

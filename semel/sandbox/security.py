@@ -1,8 +1,8 @@
-"""Listeners with TLS, SASL and ACLs beside the plain one: what a secured cluster is tried with.
+"""Listeners with TLS, SASL and ACLs beside the plain one, to test secured clusters.
 
-The plain listener stays for the brokers themselves and for whoever administers them (``User:ANONYMOUS`` may do
-everything). On the others, who has no right may do nothing. Certificates are made by ``trustme``, of the extra
-``testing``, and are worth nothing elsewhere.
+The plain listener stays for the brokers themselves and for administrators (``User:ANONYMOUS`` may do everything). On
+the others, a user without a right may do nothing. ``trustme``, of the extra ``testing``, makes the certificates. They
+are worth nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LISTENERS", "Secured"]
 
-#: The security protocols, each a listener of its own. The one with TLS alone wants a certificate of its clients.
+#: The security protocols, each with its own listener. The one with TLS alone requires client certificates.
 LISTENERS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _MODULE: Final = "org.apache.kafka.common.security."
@@ -27,11 +27,11 @@ _MODULE: Final = "org.apache.kafka.common.security."
 
 @dataclass(frozen=True)
 class Secured:
-    """Who may come in: a certificate authority, whose files are in ``directory``, and users of the mechanism PLAIN with
-    their passwords.
+    """A secured cluster: a certificate authority, whose files are in ``directory``, and users of the mechanism PLAIN
+    with their passwords.
 
-    Users of SCRAM are made as on any cluster, once it runs. Tokens are believed as they are, unsigned. A login holds
-    for ``reauthenticate_ms``, or for as long as its connection lives.
+    Users of SCRAM are made as on any cluster, once it runs. Tokens are accepted unsigned. A login is valid for
+    ``reauthenticate_ms``, or until its connection ends.
     """
 
     directory: Path
@@ -41,7 +41,7 @@ class Secured:
 
     @classmethod
     def make(cls, directory: Path, users: Mapping[str, str], *, reauthenticate_ms: int = 0) -> Secured:
-        """With a new authority. Raises :class:`ConfigError` where ``trustme`` is not installed."""
+        """Make it with a new authority. Raise :class:`ConfigError` if ``trustme`` is not installed."""
         try:
             import trustme
         except ImportError:
@@ -62,15 +62,15 @@ class Secured:
         return self.directory / "ca.pem"
 
     def certificate(self, name: str, *, password: str | None = None) -> Path:
-        """A private key and the certificate of ``name``, as PEM; on the listener with TLS alone, its holder is
-        ``User:<name>``.
+        """Return a file with a private key and the certificate of ``name``, as PEM. On the listener with TLS alone, its
+        holder is ``User:<name>``.
         """
         from cryptography.hazmat.primitives import serialization as pem
 
         issued = self.authority.issue_cert(name, common_name=name)
         key = pem.load_pem_private_key(issued.private_key_pem.bytes(), None)
         secret = pem.BestAvailableEncryption(password.encode()) if password else pem.NoEncryption()
-        # PKCS #8, which alone Kafka's brokers read
+        # PKCS #8: Kafka's brokers read no other form
         parts = [
             key.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, secret),
             *(chain.bytes() for chain in issued.cert_chain_pems),
@@ -81,7 +81,7 @@ class Secured:
         return path
 
     def broker_settings(self) -> dict[str, str]:
-        """The broker properties of these listeners, but for their ports."""
+        """Return the broker properties of these listeners, without their ports."""
         settings = {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.directory / "127.0.0.1.pem"),

@@ -1,8 +1,8 @@
-"""The properties of one node, and what marks its directory as formatted.
+"""The properties of one node, and the mark of its directory as formatted.
 
-Every node is broker and controller at once; the controllers are a fixed quorum. The defaults suit tests: few partitions
-in the internal topics, no wait when a group starts, topics made by those who want them, a lost node noticed in seconds
-by the others. ``settings`` of the caller win over all of them.
+Every node is broker and controller; the controllers are a fixed quorum. The defaults suit tests: few partitions in the
+internal topics, no wait when a group starts, no automatic topics, a lost node noticed in seconds. ``settings`` of the
+caller win over all of them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = [
     "server_properties",
 ]
 
-#: What brokers need to take transactions that are prepared (KIP-939).
+#: Broker settings that allow prepared transactions (KIP-939).
 TWO_PHASE_COMMIT = {"transaction.two.phase.commit.enable": "true", "unstable.api.versions.enable": "true"}
-#: The file that says whose directory it is.
+#: The file that names the cluster and node of a directory.
 META = "meta.properties"
 
 LOG4J = """\
@@ -43,10 +43,9 @@ logger.config.level=WARN
 def server_properties(
     *, node_id: int, ports: Mapping[str, int], controllers: Mapping[int, int], data: Path, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Kafka's ``server.properties`` of the node ``node_id``.
+    """Return Kafka's ``server.properties`` of the node ``node_id``.
 
-    ``ports`` has one for each security protocol that it listens with, ``controllers`` every node's id and its
-    controller's port.
+    ``ports`` has a port for each security protocol, ``controllers`` every node's id and its controller's port.
     """
     listeners = [f"{protocol}://127.0.0.1:{port}" for protocol, port in ports.items()]
     replicas = min(3, len(controllers))
@@ -77,25 +76,26 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": str(replicas),
         "share.coordinator.state.topic.min.isr": str(in_sync),
         "group.initial.rebalance.delay.ms": "0",
-        # Kafka's week goes by the rows' own time: what a test has dated 1970 went whenever the broker came by
+        # Kafka's default week counts by the rows' own time: rows that a test has dated 1970 could be deleted at any
+        # moment
         "log.retention.ms": "-1",
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
     }
     if len(controllers) > 1:
-        # One node alone keeps Kafka's 9 s: a machine under load must not have it fenced, and nobody waits for another
-        # leader.
+        # a single node keeps Kafka's 9 s: it must not be fenced on a machine under load, and there is no other leader
+        # to wait for
         properties.update({"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "4000"})
     properties.update(settings)
     return properties
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """The text of a Java properties file."""
+    """Return the text of a Java properties file."""
     return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """A properties file of Kafka's own making: one ``name=value`` a line."""
+    """Parse a properties file that Kafka wrote: one ``name=value`` a line."""
     lines = (line.strip() for line in text.splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     return {name.strip(): value.strip() for name, _, value in pairs}
@@ -106,14 +106,14 @@ def _escaped(value: str) -> str:
 
 
 def meta_properties(node_id: int, cluster_id: str) -> str:
-    """What Kafka's storage tool writes into a formatted directory, next to the bootstrap records."""
+    """Return the text that Kafka's storage tool writes into a formatted directory, next to the bootstrap records."""
     return properties_text(
         {"version": "1", "cluster.id": cluster_id, "node.id": str(node_id), "directory.id": new_cluster_id()}
     )
 
 
 def new_cluster_id() -> str:
-    """A random id in Kafka's spelling: 16 bytes in URL-safe base64, which does not look like an option."""
+    """Return a random id in Kafka's spelling: 16 bytes in URL-safe base64, not beginning with a dash like an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):

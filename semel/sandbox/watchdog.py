@@ -1,4 +1,4 @@
-"""The process that ends a broker, or clears up its directory, when the process that started it is gone.
+"""The process that ends a broker, or removes its directory, when the process that started it is gone.
 
 It runs as a program of its own, by its path and with the standard library alone, so that it is up in milliseconds:
 
@@ -7,9 +7,9 @@ It runs as a program of its own, by its path and with the standard library alone
 - ``watch.py PARENT --remove DIRECTORY`` removes the directory when the parent is gone, trying again while killed
   brokers still write into it.
 
-The parent is gone when its end of our standard input is closed, which the operating system does even for SIGKILL, or
-when we have another parent (a forked child of the parent may hold that pipe open). Should the watcher itself be killed,
-Linux takes the broker with it; on macOS it then goes on until it is stopped by hand.
+The parent is gone when its end of our standard input is closed, which the operating system does even for SIGKILL. It is
+also gone when this process has another parent: a forked child of the parent may hold that pipe open. If the watcher
+itself is killed, Linux ends the broker with it. On macOS the broker runs until it is stopped by hand.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PATIENCE_S = 30.0
 
 
 def _tied_to_this_process() -> Callable[[], None] | None:
-    """What the child runs before the command, so that it cannot outlive us.
+    """Return a function that the child runs before the command, so that it cannot outlive this process.
 
-    Our one thread is the one that Linux watches.
+    Linux watches the thread that starts the child, and this program has only one.
     """
     if sys.platform != "linux":
         return None
@@ -49,8 +49,8 @@ def _tied_to_this_process() -> Callable[[], None] | None:
 
 
 def _wait(parent: int, woken: int | None, over: Callable[[], bool]) -> None:
-    """Return when the parent is gone or ``over`` says so; ``woken`` is a descriptor that becomes readable when it may
-    have changed.
+    """Wait until the parent is gone or ``over()`` is true. ``woken`` is a descriptor that becomes readable when that
+    may have changed.
     """
     watched = [0] if woken is None else [0, woken]
     while not over() and os.getppid() == parent:
@@ -68,7 +68,7 @@ def run(parent: int, log: str, command: list[str]) -> int:
     signal.set_wakeup_fd(writing)
 
     def child_changed(number: int, frame: FrameType | None) -> None:
-        """Exists so that the signal is delivered, which wakes the wait."""
+        """Do nothing: the handler exists so that the signal is delivered, which wakes the wait."""
 
     signal.signal(signal.SIGCHLD, child_changed)
     with Path(log).open("ab") as output:
@@ -97,7 +97,7 @@ def remove(parent: int, directory: Path) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """The program."""
+    """Run the program."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = int(arguments[0])
     if arguments[1] == "--remove":

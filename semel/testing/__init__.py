@@ -1,12 +1,12 @@
-"""What tests of semel, and of programs that use it, are made with. Public; ``docs/testing.md`` shows it at work.
+"""Tools for tests of semel, and of programs that use it. Public; ``docs/testing.md`` shows them at work.
 
 - ``fixtures``: pytest fixtures ``kafka`` and ``kafka3``, a real Kafka of one or three nodes, and ``spark_cluster``.
-- ``connector``: whether a connector of Connect keeps its word when its tasks are killed.
-- ``step_log``: a log of all steps, which survives a kill. ``crash``: strikes a process at a named step, beside that
-  log. ``program``: runs programs under such a plan, and starts them again.
+- ``connector``: a test of a Connect connector whose tasks are killed.
+- ``step_log``: a log of all steps, which survives a kill. ``crash``: strikes a process at a named step, and writes
+  that log. ``program``: runs programs under such a plan, and starts them again.
 - ``spark``: a Spark that starts quickly, with executors in processes of their own.
 - ``postgres``: a real PostgreSQL, to be killed and frozen.
-- ``proxy``: a TCP proxy in front of a broker that understands frame headers, and delays, repeats, drops or cuts.
+- ``proxy``: a TCP proxy between clients and a broker. It understands frame headers, and delays, repeats, drops or cuts.
 - ``history``: reports lost, duplicated, reordered, torn. ``records``: reads the topics for it, with an independent
   client.
 

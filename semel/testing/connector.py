@@ -1,9 +1,7 @@
-"""Whether a connector keeps its word: its tasks are killed at each step, and what arrives is compared with what its
-source has.
+"""A test of Connect connectors: its tasks are killed at each step, and the output is compared with the source.
 
-What the source has is read first, in this process, from the beginning: so it must come to an end, and be read alike
-each time. Then a worker reads it into a Kafka of its own, with a task killed by SIGKILL at each step of its start and
-of a transaction.
+The source is read first, in this process, from the beginning. So it must end, and give the same records each time. Then
+a worker reads it into its own Kafka, and a task is killed by SIGKILL at each step of its start and of a transaction.
 """
 
 from __future__ import annotations
@@ -47,13 +45,13 @@ _JSON = {
     "value.converter": "JsonConverter",
     "value.converter.schemas.enable": "false",
 }
-#: The first kill comes behind some polls; each brings a start, in which the next one comes.
+#: The first kill comes after some polls; each leads to a start, in which the next one comes.
 _WRITING = (ConnectStep.POLLED, ConnectStep.RECORDS_SENT, ConnectStep.OFFSETS_SENT, ConnectStep.COMMITTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What arrived, against what the source has. ``unreached`` are steps that the source was too short for."""
+    """The comparison of the output with the source. ``unreached`` are steps for which the source was too short."""
 
     expected: int
     lost: Counter[Record]
@@ -63,12 +61,12 @@ class Findings:
 
     @property
     def exact(self) -> bool:
-        """Whether each record arrived once."""
+        """True if each record arrived once."""
         return not self.lost and not self.doubled
 
 
 def check_connector(properties: Mapping[str, str], say: Callable[[str], None] = lambda _: None) -> Findings:
-    """Read a source with kills. Raises :class:`ConfigError` for wrong properties, or a source without end."""
+    """Read a source with kills. Raise :class:`ConfigError` for wrong properties, or a source without end."""
     given = {"name": "connect-test", **properties}
     worker = {
         "bootstrap.servers": "localhost:9092",
@@ -107,7 +105,7 @@ def check_connector(properties: Mapping[str, str], say: Callable[[str], None] = 
 
 
 def _reference(config: ConnectorConfig) -> Counter[Record]:
-    """What the source has, read by new tasks in turn until none of them has anything for a while."""
+    """Return the records of the source, read by new tasks in turn until none of them has any for a while."""
     shares = config.connector.tasks(config.own, config.max_tasks)
     tasks: list[SourceTask] = [config.connector.task() for _ in shares]
     found: Counter[Record] = Counter()
@@ -153,7 +151,7 @@ def _plan(folder: Path) -> CrashPlan:
 
 
 def _wait(servers: str, names: list[str], wanted: int, plan: CrashPlan, driver: Program) -> None:
-    """Until all has arrived, and nothing more comes for a while."""
+    """Wait until all records have arrived, and no more come for a while."""
     end, last, quiet = time.monotonic() + _PATIENCE_S, -1, time.monotonic()
     while time.monotonic() < end and driver.process.poll() is None:
         now = arrived(servers, *names)

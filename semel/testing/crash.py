@@ -1,19 +1,19 @@
-"""Crash points: end, freeze or hold a real process exactly where it passes a named step (DESIGN section 5).
+"""Crash points: end, freeze or hold a real process at the moment when it passes a named step (DESIGN section 5).
 
-``SEMEL_STEPS=semel.testing.crash:observe`` hooks :mod:`semel.steps`. Two more variables say what is to happen:
+``SEMEL_STEPS=semel.testing.crash:observe`` hooks :mod:`semel.steps`. Two more variables hold the plan:
 
 - ``SEMEL_CRASH``: points separated by commas, each ``STEP[:N][=ACTION]``, such as ``OwnerStep.COMMIT_SENT:2=kill``. A
-  point strikes whoever passes that step the N-th time, counted over all processes and restarts that share the
-  directory. Actions: see :class:`Action`.
+  point strikes the process that passes that step the N-th time, counted over all processes and restarts that share
+  the directory. Actions: see :class:`Action`.
 - ``SEMEL_CRASH_DIR``: the directory where passings are counted and logged. A passing is counted by a file that only one
-  process can create, so that of several that arrive together exactly one is struck, and after a restart a spent point
+  process can create. So exactly one of several simultaneous processes is struck, and after a restart a spent point
   stays spent.
 
 Every passed step is logged in ``steps.jsonl`` of that directory (:mod:`semel.testing.step_log`), the deadly one before
-it strikes. :class:`CrashPlan` builds the variables for a child process or for Spark, waits, and thaws;
+its strike. :class:`CrashPlan` builds the variables for a child process or for Spark, waits, and thaws;
 ``program.run_until_done`` restarts a program until it ends well.
 
-Not promised: in Spark's local mode the executor is the driver's process, so that ``executor`` kills the driver there.
+Be careful: in Spark's local mode the executor is the driver's process, so ``executor`` kills the driver there.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = ["SPARK", "Action", "CrashPlan", "CrashPoint", "Passed", "observe"]
 
 _LOG = "steps.jsonl"
 _POLL_S = 0.01
-#: What the command line of each of Spark's Java processes holds: nothing else that is called java is ever touched.
+#: A text in the command line of each of Spark's Java processes: no other java process is ever touched.
 SPARK = "org.apache.spark"
 
 
 class Action(Enum):
-    """What strikes at a crash point."""
+    """The action at a crash point."""
 
-    KILL = "kill"  # SIGKILL to this process; inside an executor that is the Python worker alone
+    KILL = "kill"  # SIGKILL to this process; inside an executor this is the Python worker alone
     STOP = "stop"  # SIGSTOP to this process; CrashPlan.release sends SIGCONT
     HANG = "hang"  # wait inside the step until CrashPlan.release
     EXECUTOR = "executor"  # SIGKILL to the nearest Java process of Spark above this Python worker, then to the worker
@@ -63,7 +63,7 @@ class CrashPoint:
 
     @property
     def name(self) -> str:
-        """``OwnerStep.COMMIT_SENT``."""
+        """The name of the step: ``OwnerStep.COMMIT_SENT``."""
         return step_name(self.step)
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ def observe(step: Step, detail: str = "") -> None:
 
 
 def _count(directory: Path, name: str, last: int) -> int | None:
-    """The number of this passing over all processes; None beyond ``last``, which nobody counts any more."""
+    """Return the number of this passing over all processes. None after ``last``: later ones are not counted."""
     for number in range(1, last + 1):
         try:
             os.close(os.open(directory / f"{name}.{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
@@ -134,7 +134,7 @@ def _strike(directory: Path, point: CrashPoint) -> None:
 
 
 def _announce(directory: Path, point: CrashPoint, victims: Sequence[int]) -> None:
-    # renamed into place: whoever sees the file sees all of it
+    # rename it into place: a reader sees the whole file or none
     draft = directory / f"{point}.draft"
     draft.write_text(json.dumps(list(victims)))
     draft.rename(directory / f"{point}.struck")
@@ -161,9 +161,9 @@ def _spark_processes(action: Action) -> list[int]:
 
 
 class CrashPlan:
-    """What strikes where in one run of a test.
+    """The crash points of one run of a test.
 
-    The state is in ``directory``: empty, or what an earlier process under this plan left.
+    The state is in ``directory``: empty, or the state that an earlier process under this plan left.
     """
 
     def __init__(self, directory: Path, *points: CrashPoint) -> None:
@@ -174,7 +174,7 @@ class CrashPlan:
         directory.mkdir(parents=True, exist_ok=True)
 
     def environment(self) -> dict[str, str]:
-        """The variables for a child process: add them to its environment."""
+        """Return the variables for a child process: add them to its environment."""
         return {
             "SEMEL_STEPS": "semel.testing.crash:observe",
             "SEMEL_CRASH": ",".join(map(str, self.points)),
@@ -182,7 +182,7 @@ class CrashPlan:
         }
 
     def spark_conf(self) -> dict[str, str]:
-        """Spark settings that hand the variables to the executors' Python workers; the driver takes
+        """Return Spark settings that give the variables to the executors' Python workers. The driver takes
         :meth:`environment`.
         """
         return {f"spark.executorEnv.{name}": value for name, value in self.environment().items()}
@@ -193,17 +193,17 @@ class CrashPlan:
         return self.directory / _LOG
 
     def struck(self, point: CrashPoint) -> bool:
-        """Whether this point has struck."""
+        """Return True if this point has struck."""
         return (self.directory / f"{point}.struck").exists()
 
     def victims(self, point: CrashPoint) -> list[int]:
-        """The process ids that this point struck; the one that passed the step is the last."""
+        """Return the process ids that this point struck. The process that passed the step is the last."""
         return [int(pid) for pid in json.loads((self.directory / f"{point}.struck").read_text())]
 
     def wait(self, point: CrashPoint, timeout: float) -> list[int]:
         """Wait until the point has struck and its victims are dead (stopped, or held), and return them.
 
-        Raises :class:`TimeoutError`.
+        Raise :class:`TimeoutError` if it has not struck in time.
         """
         _wait_until(
             lambda: self.struck(point) and all(_overcome(pid, point.action) for pid in self.victims(point)),
@@ -214,7 +214,7 @@ class CrashPlan:
         return self.victims(point)
 
     def release(self, point: CrashPoint) -> None:
-        """Let a stopped or held process go on."""
+        """Continue a stopped or held process."""
         if point.action is Action.STOP:
             os.kill(self.victims(point)[-1], signal.SIGCONT)
         elif point.action is Action.HANG:
@@ -223,11 +223,11 @@ class CrashPlan:
             raise ValueError(f"crash point {point} kills: there is nothing to release")
 
     def passed(self) -> list[Passed]:
-        """All steps that were passed by all processes, in the order of the log."""
+        """Return all steps that were passed by all processes, in the order of the log."""
         return read(self.log)
 
     def check_all_struck(self) -> None:
-        """Raise :class:`AssertionError` naming the points that never struck: a run without its crash shows nothing."""
+        """Raise :class:`AssertionError` with the points that never struck: a run without its crash proves nothing."""
         missing = [str(point) for point in self.points if not self.struck(point)]
         if missing:
             raise AssertionError(

@@ -1,7 +1,7 @@
 """pytest fixtures: a real Kafka, of one node or of three, and a Spark of separate processes.
 
-Use them with ``pytest_plugins = ["semel.testing.fixtures"]`` in the root conftest. A Kafka is started by the first test
-that asks for it.
+Use them with ``pytest_plugins = ["semel.testing.fixtures"]`` in the root conftest. The first test that uses a Kafka
+starts it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["kafka", "kafka3", "spark_cluster"]
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Sandbox]:
-    """One node, for the whole session.
+    """Start one node for the whole session.
 
-    Tests share it: each takes topic names and ids of its own, and leaves the node running.
+    Tests share it: each uses its own topic names and ids, and leaves the node running.
     """
     with Sandbox.start() as sandbox:
         yield sandbox
@@ -28,15 +28,16 @@ def kafka() -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="module")
 def kafka3() -> Iterator[Sandbox]:
-    """Three nodes, for one module. A test that kills or freezes a node brings it back."""
+    """Start three nodes for one module. A test that kills or freezes a node brings it back."""
     with Sandbox.start(nodes=3) as sandbox:
         yield sandbox
 
 
 @pytest.fixture(scope="session")
 def spark_cluster() -> SparkCluster:
-    """Runs driver programs on ``local-cluster``, with executors in processes of their own, under a crash plan.
+    """Return a runner of driver programs on ``local-cluster``, with executors in processes of their own, under a crash
+    plan.
 
-    It holds nothing that runs.
+    It holds no running process.
     """
     return SparkCluster()

@@ -1,17 +1,17 @@
-"""The history checker: what a read_committed reader sees, compared with what was to be written (DESIGN section 5).
+"""The history checker: the view of a read_committed reader, compared with the expected records (DESIGN section 5).
 
     history = check(servers, "out", source="in", id="json:$.order", batch="header:batch")
-    print(history)                    # a table; what could not be checked says so
+    print(history)                    # a table; it names what could not be checked
     assert history.exact
 
-- *lost*: records that were to be there and are not;
+- *lost*: expected records that are missing;
 - *duplicated*: records too many of an id, beyond the first (beyond as many as the source has);
-- *unexpected*: records whose id nobody wrote;
-- *reordered*: first records of their id that stand behind one that comes after them in the source, for each pair of
-  source partition and output partition: the order that is promised (DESIGN rule 11);
-- *torn*: batches (what carries the same number of a batch or transaction) of which some is there and some is not.
+- *unexpected*: records with an id that is not expected;
+- *reordered*: first records of their id that come after one that is later in the source, for each pair of source
+  partition and output partition: the promised order (DESIGN rule 11);
+- *torn*: batches (records with the same number of a batch or transaction) of which only a part is there.
 
-Ids are compared as text. The comparison is a few passes over arrays; a million records take seconds, most of them for
+Ids are compared as text. The comparison is a few passes over arrays. A million records take seconds, most of them for
 reading.
 """
 
@@ -47,7 +47,7 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What was found. A number is None where there was nothing to compare with: that was not checked."""
+    """The result of a check. A number is None if there was nothing to compare with: that was not checked."""
 
     written: int
     lost: int | None
@@ -59,11 +59,11 @@ class History:
 
     @property
     def exact(self) -> bool:
-        """Whether everything that was checked is as it must be, and losses were checked."""
+        """True if every checked number is 0, and losses were checked."""
         return self.lost is not None and not any(getattr(self, kind) for kind in _MEANING)
 
     def table(self) -> Table:
-        """For people."""
+        """Return a table for people."""
         table = Table(title=f"{self.written:,} records seen by a read_committed reader", title_justify="left")
         table.add_column("damage")
         table.add_column("records", justify="right")
@@ -96,17 +96,17 @@ def check(
     source_cluster: str | Mapping[str, str] | None = None,
     timeout: float = 60,
 ) -> History:
-    """Read ``topics`` and say what is wrong with them.
+    """Read ``topics`` and return their faults.
 
     ``cluster`` is bootstrap servers or properties for confluent-kafka. ``id``, ``batch``, … name a place in a record
-    (``key``, ``value``, ``header:NAME``, ``json:$.field``). What must be there, each once:
+    (``key``, ``value``, ``header:NAME``, ``json:$.field``). The expected records, each once, are given by:
 
-    - ``source``: the ids of these topics (``source_id``, if they stand in another place there); then the order is
-      checked too, and with ``batch``, a batch is what carries the same one in the source;
-    - ``expected``: ids; or batches of ids, ``{batch: [id, …]}``; or what :func:`expect` made;
+    - ``source``: the ids of these topics (``source_id``, if their place differs there); then the order is checked
+      too, and with ``batch``, records with the same one in the source are a batch;
+    - ``expected``: ids; or batches of ids, ``{batch: [id, …]}``; or a table of :func:`expect`;
     - neither: losses are not checked.
 
-    Without either, batches can still be checked if every record carries how many ids its ``batch`` has, in
+    Without either, batches can still be checked if every record carries the number of ids of its ``batch``, in
     ``batch_size``.
     """
     if expected is not None and source is not None:
@@ -127,7 +127,7 @@ def check(
 
 
 def assert_exactly_once(cluster: str | Mapping[str, str], topics: str | Sequence[str], **how: Any) -> History:
-    """As :func:`check`; raises :class:`AssertionError` with the table unless the history is exact.
+    """Check as :func:`check`, and raise :class:`AssertionError` with the table unless the history is exact.
 
     Losses must be checkable.
     """
@@ -143,7 +143,7 @@ def assert_exactly_once(cluster: str | Mapping[str, str], topics: str | Sequence
 
 
 def expect(ids: Iterable[object] | Mapping[object, Iterable[object]]) -> pa.Table:
-    """What must be there, from ids or from batches of ids."""
+    """Return the expected records, from ids or from batches of ids."""
     if not isinstance(ids, Mapping):
         return pa.table({"id": pa.array(map(_text, ids), pa.string())})
     pairs = [(_text(batch), _text(each)) for batch, members in ids.items() for each in members]
@@ -156,8 +156,8 @@ def expect(ids: Iterable[object] | Mapping[object, Iterable[object]]) -> pa.Tabl
 
 
 def compare(seen: pa.Table, expected: pa.Table | None) -> History:
-    """Compare records that were read with what was expected; tables as :func:`semel.testing.records.read` and
-    :func:`expect` make them.
+    """Compare records that were read with the expected ones. The tables are those of :func:`semel.testing.records.read`
+    and :func:`expect`.
     """
     names, codes, wanted = _coded(seen["id"], None if expected is None else expected["id"])
     counts = np.bincount(codes, minlength=len(names))
@@ -183,7 +183,7 @@ def compare(seen: pa.Table, expected: pa.Table | None) -> History:
 
 
 def _coded(seen: pa.ChunkedArray, expected: pa.ChunkedArray | None) -> tuple[pa.Array, _Ints, _Ints | None]:
-    """The distinct ids, and each column as numbers of them."""
+    """Return the distinct ids, and each column as numbers of them."""
     both = pa.chunked_array([*seen.chunks, *(expected.chunks if expected is not None else ())], pa.string())
     names, codes = _encoded(both)
     if expected is None:
@@ -197,9 +197,9 @@ def _encoded(column: pa.ChunkedArray) -> tuple[pa.Array, _Ints]:
 
 
 def _reordered(seen: pa.Table, codes: _Ints, expected: pa.Table, wanted: _Ints, size: int) -> _Ints:
-    """How many records of each id are out of order.
+    """Return, for each id, the number of its records that are out of order.
 
-    Only first records of ids that the source has once: of others the order says nothing.
+    Only first records of ids that occur once in the source count: the order of others proves nothing.
     """
     once = np.bincount(wanted, minlength=size) == 1
     position = np.full(size, -1, np.int64)
@@ -214,7 +214,7 @@ def _reordered(seen: pa.Table, codes: _Ints, expected: pa.Table, wanted: _Ints, 
     code = codes[rows]
     rows_in_pairs = np.lexsort((offset[rows], origin[code], target[rows]))
     rows, code = rows[rows_in_pairs], code[rows_in_pairs]
-    # each pair gets numbers above those of the pair before it, so that one running maximum serves all
+    # each pair gets numbers above those of the pair before it, so one running maximum serves all
     pair = np.cumsum(np.diff(origin[code], prepend=-1).astype(bool) | np.diff(target[rows], prepend=-1).astype(bool))
     height = pair * (int(position.max(initial=0)) + 1) + position[code]
     behind = height < np.maximum.accumulate(height) if len(height) else np.zeros(0, bool)
@@ -238,7 +238,7 @@ def _torn_by_size(seen: pa.Table, codes: _Ints) -> tuple[_Ints, pa.Array]:
 
 
 def _places(table: pa.Table) -> _Ints:
-    """A number for each topic and partition."""
+    """Return a number for each topic and partition."""
     _, topic = _encoded(table["topic"])
     return topic * (1 << 32) + _numbers(table["partition"])
 

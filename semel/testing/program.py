@@ -1,4 +1,4 @@
-"""A program in a process of its own, and one that is started again each time a crash plan has killed it."""
+"""A program in its own process, and a program that is started again each time a crash plan has killed it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _POLL_S = 0.5
 
 
 class Program:
-    """A program that runs. A context manager that ends it with SIGKILL, and with it the Java of Spark that it started.
+    """A running program. As a context manager it ends with SIGKILL, together with the Java of Spark that it started.
 
-    What it prints is appended to ``log``. ``environment`` is the whole environment of the process.
+    Its output is appended to ``log``. ``environment`` is the whole environment of the process.
     """
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
@@ -43,9 +43,9 @@ class Program:
         self.process.wait()
 
     def wait(self, timeout: float) -> int:
-        """Its status when it has ended.
+        """Wait until it has ended, and return its status.
 
-        Raises :class:`AssertionError`, with what it printed, if that takes longer than ``timeout`` seconds.
+        Raise :class:`AssertionError`, with its output, if that takes longer than ``timeout`` seconds.
         """
         try:
             return self.process.wait(timeout)
@@ -53,11 +53,11 @@ class Program:
             raise AssertionError(f"{self.argv} did not end within {timeout} s:\n{self.tail()}") from None
 
     def tail(self) -> str:
-        """What it printed last."""
+        """Return the end of its output."""
         return self.log.read_text(errors="replace")[-6000:]
 
     def said(self, text: str) -> int:
-        """How often it has printed this."""
+        """Return how often this text is in its output."""
         return self.log.read_text(errors="replace").count(text)
 
 
@@ -70,13 +70,13 @@ def run_until(
     environment: Mapping[str, str] | None = None,
     timeout: float = 600,
 ) -> int:
-    """As :func:`run_until_done`, for a program that does not end by itself: until ``condition()`` holds and every point
+    """Run a program that does not end by itself, as :func:`run_until_done`, until ``condition()`` holds and every point
     has struck.
 
-    The condition is asked a few times a second while the program runs, and must not wait. Then the program is ended by
-    SIGKILL, with the Java of its Spark. A condition that can hold before the last crash shows nothing: run it once
-    more, behind that, for what only a started-again program brings. Returns the restarts. Raises
-    :class:`AssertionError` as :func:`run_until_done` does; ``timeout`` is for all runs together.
+    The condition is called a few times a second while the program runs, and must not wait. Then the program is ended by
+    SIGKILL, with the Java of its Spark. A condition that can hold before the last crash proves nothing. Run the program
+    once more after it, and wait for something that only a restarted program does. Return the number of restarts. Raise
+    :class:`AssertionError` as :func:`run_until_done`; ``timeout`` is for all runs together.
     """
     _check_releases(plan)
     end = time.monotonic() + timeout
@@ -104,12 +104,12 @@ def run_until_done(
     environment: Mapping[str, str] | None = None,
     timeout: float = 600,
 ) -> int:
-    """Run a program under a plan, and start it again each time the plan has struck and it ended, until it ends with
-    status 0. Returns the restarts.
+    """Run a program under a plan, and restart it each time the plan has struck and it ended, until it ends with status
+    0. Return the number of restarts.
 
-    Raises :class:`AssertionError`, with what the program printed, when it ends badly though no point has struck in that
-    run, needs more than ``most`` restarts, runs longer than ``timeout`` seconds, or ends well without every point
-    having struck. ``environment`` comes on top of this process's. What each run printed is in ``run-0.log``,
+    Raise :class:`AssertionError`, with the program's output, if it fails although no point has struck in that run. The
+    same is raised if it needs more than ``most`` restarts, runs longer than ``timeout`` seconds, or ends well before
+    every point has struck. ``environment`` is added to this process's. The output of each run is in ``run-0.log``,
     ``run-1.log``, … of the plan's directory.
     """
     _check_releases(plan)
@@ -139,7 +139,7 @@ def _struck(plan: CrashPlan) -> set[str]:
 
 
 def _check_struck(program: Program, before: set[str], plan: CrashPlan) -> None:
-    """Raise unless a point has struck in this run: a program that ends by itself is not started again."""
+    """Raise unless a point has struck in this run: a program that ends by itself is not restarted."""
     if _struck(plan) == before:
         raise AssertionError(
             f"{program.argv} ended with {program.process.returncode}, and not by a crash point:\n{program.tail()}"

@@ -1,8 +1,8 @@
-"""Reads topics with a client that is not ours (confluent-kafka), from the earliest record to the end, as a
-read_committed reader sees them.
+"""Reads of topics by a client that is not semel's (confluent-kafka), from the earliest record to the end,
+read_committed.
 
-The end is what the broker says it is when reading begins, open transactions included: they are waited for, and named
-when they stay. Records become columns of Arrow as they come, so that a million of them take tens of megabytes.
+The end is the broker's end when reading begins, open transactions included: they are waited for, and named if they stay
+open. Records become Arrow columns as they come, so a million of them take tens of megabytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ends = dict[tuple[str, int], int]
 _CHUNK = 10_000
 _POLL_S = 0.05
 _REQUEST_S = 10.0
-#: What brokers answer while a topic is new or a leader changes. The client's own ``retriable()`` does not know them
+#: Answers of brokers while a topic is new or a leader changes. The client's own ``retriable()`` does not cover them
 #: here.
 _PASSING = frozenset(
     {
@@ -48,7 +48,7 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where a value stands in a record: ``key``, ``value``, ``header:NAME``, ``json:$.path.in.value``, ``partition`` or
+    """The place of a value in a record: ``key``, ``value``, ``header:NAME``, ``json:$.path.in.value``, ``partition`` or
     ``offset``.
     """
 
@@ -57,7 +57,7 @@ class Field:
 
     @classmethod
     def parse(cls, text: str) -> Field:
-        """Read the text; raises :class:`ConfigError`."""
+        """Parse the text. Raise :class:`ConfigError` if it names no place."""
         kind, _, rest = text.partition(":")
         if text in ("key", "value", "partition", "offset"):
             return cls(text)
@@ -71,7 +71,9 @@ class Field:
         )
 
     def reader(self) -> Callable[[Any], str | None]:
-        """What takes the value out of a confluent-kafka message, as text; None where the record lacks it."""
+        """Return a function that reads the value from a confluent-kafka message, as text; None if the record lacks
+        it.
+        """
         if self.kind == "header":
             name = self.path[0]
             return lambda message: _text(dict(message.headers() or ()).get(name))
@@ -95,7 +97,7 @@ class Field:
 
 
 def client_properties(cluster: str | Mapping[str, str]) -> dict[str, str]:
-    """Properties for confluent-kafka, from bootstrap servers or from properties."""
+    """Return properties for confluent-kafka, from bootstrap servers or from properties."""
     return {"bootstrap.servers": cluster} if isinstance(cluster, str) else dict(cluster)
 
 
@@ -108,12 +110,12 @@ def read(
     wait_for_open: bool = True,
     missing: str | None = None,
 ) -> pa.Table:
-    """All committed records: columns ``topic``, ``partition``, ``offset``, and one text column for each of ``fields``
-    (name: place).
+    """Return all committed records: columns ``topic``, ``partition``, ``offset``, and a text column for each of
+    ``fields`` (name: place).
 
-    Raises :class:`Retriable` when the end is not reached within ``timeout`` seconds, :class:`ConfigError` for a record
-    without a field, unless ``missing`` is what shall stand there (a tombstone has no value). With
-    ``wait_for_open=False``, what stands behind an open transaction is not waited for, and not read.
+    Raise :class:`Retriable` if the end is not reached within ``timeout`` seconds. Raise :class:`ConfigError` for a
+    record without a field, unless ``missing`` gives its replacement (a tombstone has no value). With
+    ``wait_for_open=False``, records after an open transaction are not waited for, and not read.
     """
     deadline = time.monotonic() + timeout
     properties = client_properties(cluster)
@@ -127,7 +129,9 @@ def read(
 
 
 def arrived(cluster: str | Mapping[str, str], *topics: str) -> int:
-    """How many records a read_committed reader sees of these topics now: what to wait for while a program runs."""
+    """Return the number of records that a read_committed reader sees in these topics now, to wait for a running
+    program.
+    """
     return int(read(cluster, topics, {}, wait_for_open=False).num_rows)
 
 
@@ -206,9 +210,9 @@ def _latest(admin: Any, partitions: Sequence[Any], isolation: Any, deadline: flo
 
 
 def _messages(properties: Mapping[str, str], ends: Ends, deadline: float) -> Iterator[list[Any]]:
-    """Lists of messages below the ends.
+    """Yield lists of messages below the ends.
 
-    A partition is read when a message or the end of what is visible reaches its end.
+    A partition is done when a message or the end of the visible records reaches its end.
     """
     left = {partition: end for partition, end in ends.items() if end > 0}
     consumer = Consumer(

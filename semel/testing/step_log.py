@@ -1,13 +1,12 @@
-"""A log of the steps that processes pass, one line a step, that outlives a process which is killed right behind it.
+"""A log of the steps that processes pass, a line for each step, which survives a kill right after the step.
 
 ``SEMEL_STEPS=semel.testing.step_log:observe`` and ``SEMEL_STEP_LOG=<file>`` log all steps of a process and of those
-that inherit its variables; :mod:`semel.testing.crash` writes the same log beside its kills. Each line is one JSON
-object, written by one ``write`` to a file that is only appended to: it is there, whole, though the process dies at
-once, and lines of several processes do not mix. ``python -m model <file>`` tells whether the protocol allows what is in
-it.
+that inherit its variables; :mod:`semel.testing.crash` writes the same log beside its kills. Each line is a JSON object,
+written by one ``write`` to a file that is only appended to. So the line is complete even if the process dies at once,
+and lines of several processes do not mix. ``python -m model <file>`` checks that the protocol allows the steps in it.
 
-Not promised: anything of a machine that dies, since nothing is forced to disk; and which of two steps came first that
-two threads of one process passed at the same moment.
+Not promised: a log on a machine that dies, since nothing is forced to disk; nor the order of two steps that two threads
+of one process passed at the same moment.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ __all__ = ["Passed", "append", "observe", "read", "step_name", "transactional_id
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """One line.
+    """A line of the log.
 
-    ``owner`` tells the owners of one transactional id in one process apart: it counts how often that id was taken over
-    there (0 for other steps than an owner's); ``sequence`` counts the process's lines; ``time`` is monotonic seconds,
-    the same clock for all processes of a machine, and ``clock`` is the time of day for people.
+    ``owner`` separates the owners of one transactional id in one process: it counts the takeovers of that id there (0
+    for other steps than an owner's). ``sequence`` counts the process's lines. ``time`` is in monotonic seconds, the
+    same clock for all processes of a machine. ``clock`` is the time of day for people.
     """
 
     pid: int
@@ -67,7 +66,7 @@ def observe(step: Step, detail: str = "") -> None:
 
 
 def append(log: Path, step: Step, detail: str) -> None:
-    """Write one line behind those that are there."""
+    """Append one line."""
     global _process
     if _process.pid != os.getpid():
         _process = _Process(os.getpid())
@@ -91,15 +90,15 @@ def append(log: Path, step: Step, detail: str) -> None:
 
 
 def read(log: Path) -> list[Passed]:
-    """All lines, in the order in which they were written; none where there is no log."""
+    """Return all lines in the order in which they were written. Return none if there is no log."""
     return [Passed(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
 
 
 def transactional_id(step: Step | str, detail: str) -> str:
-    """Whose step it was, by the detail of an owner's step: the id, behind which HEALED has the partition."""
+    """Return the transactional id of an owner's step, from its detail: the id, after which HEALED has the partition."""
     return detail.rpartition(" ")[0] or detail if step_name(step) == step_name(OwnerStep.HEALED) else detail
 
 
 def step_name(step: Step | str) -> str:
-    """``OwnerStep.COMMIT_SENT``."""
+    """Return the name of a step: ``OwnerStep.COMMIT_SENT``."""
     return step if isinstance(step, str) else f"{type(step).__name__}.{step.name}"

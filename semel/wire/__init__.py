@@ -1,22 +1,22 @@
 """Requests and answers: the only package that knows kafka-python, whose schemas it uses (DESIGN section 2).
 
 ==================  ==================================================================================================
-``client``          ask a broker, a coordinator, or the leaders, within a deadline
-``target``          whom a request goes to
+``client``          requests to a broker, a coordinator, or the leaders, within a deadline
+``target``          the target of a request: a broker, any broker, a coordinator
 ``connection``      one TCP connection: frames out, frames in
-``responses``       decoding of answers, and what may not be null in them
-``flexible``        the encoding of what is read and written by hand
-``security``        what lies between the socket and the frames: TLS, SASL
+``responses``       decoding of answers, with checks for nulls
+``flexible``        the encoding of frames that are read and written by hand
+``security``        the layers between the socket and the frames: TLS, SASL
 ``oauth``           tokens for SASL's OAUTHBEARER, fetched and kept
-``api_versions``    which versions and features a broker has
+``api_versions``    the API versions and features of a broker
 ``metadata``        brokers, topics, leaders, leader epochs
-``metadata_cache``  the newest of them, and what each broker says where one may be behind
-``pool``            connections: which are open, and who may use them
-``deadline``        how long to repeat, and how long to pause
-``error_codes``     what each error code asks for: one table
+``metadata_cache``  the newest metadata, and each broker's answer if one may lag
+``pool``            the open connections, and their users
+``deadline``        the time limit of repetitions, and the pauses between them
+``error_codes``     the action for each error code: one table
 ``groups``          membership in a consumer group
-``task_assignor``   shares the tasks of streams out among the members, so that they stay where their state is
-``acl_hints``       which right is missing where a broker refuses for lack of one
-``api``             one file for each family of requests
+``task_assignor``   an assignor of streams tasks: tasks stay with their state
+``acl_hints``       the right that is missing when a broker refuses
+``api``             a file for each family of requests
 ==================  ==================================================================================================
 """

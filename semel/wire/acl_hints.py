@@ -1,6 +1,6 @@
-"""Which right a broker missed when it refused: by the request that it refused, and what that was about.
+"""The right that a broker missed when it refused, by the request and its subject.
 
-``docs/security.md`` has them by role.
+``docs/security.md`` lists the rights by role.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Final
 
 __all__ = ["advice"]
 
-#: The code of a refusal, and what may not be used.
+#: The code of a refusal, and its subject.
 _SUBJECTS: Final = {29: "topic", 30: "group", 31: "cluster", 53: "transactional id"}
-#: The operation of Kafka's ACLs that each request asks for. What is not here is Describe, with which everything begins.
+#: The operation of Kafka's ACLs that each request needs. Requests that are not listed need Describe.
 _OPERATIONS: Final = {
     ("Produce", 29): "Write",
     ("Produce", 53): "Write",
@@ -42,7 +42,7 @@ _IMPLIED: Final = {29: "Read and Write imply", 30: "Read implies", 31: "Alter im
 
 
 def advice(api: str, code: int) -> str:
-    """What to grant, to follow "… answered NAME: "; nothing for a code that is not about rights."""
+    """Return the grant to make, to follow "… answered NAME: ". Empty for a code that is not about rights."""
     if code not in _SUBJECTS:
         return ""
     operation = _OPERATIONS.get((api, code), "Describe")

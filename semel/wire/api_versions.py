@@ -1,8 +1,7 @@
-"""Which versions of which API a broker speaks, and which features its cluster has finalised (KIP-584).
+"""The API versions that a broker speaks, and the features that its cluster has finalised (KIP-584).
 
 Shared transactions need a broker of 4.2 or newer with ``transaction.version`` 2 (DESIGN rule 8): 4.0 and 4.1 take a
-late, repeated marker into the next transaction, and WriteTxnMarkers version 2, which is visible here, is the protection
-that they lack.
+late, repeated marker into the next transaction. The protection that they lack shows here as WriteTxnMarkers version 2.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from semel.errors import Unsupported
 
 __all__ = ["Versions"]
 
-#: The newest ``metadata.version`` that a broker supports tells its release, as far as it can be told: not the third
-#: number (measured).
+#: The newest ``metadata.version`` that a broker supports gives its release, without the third number (measured).
 _RELEASES = {25: "4.0", 27: "4.1", 29: "4.2", 30: "4.3", 33: "4.4"}
 
 
@@ -26,7 +24,7 @@ _RELEASES = {25: "4.0", 27: "4.1", 29: "4.2", 30: "4.3", 33: "4.4"}
 class Versions:
     """The answer of one broker to ApiVersions.
 
-    ``features`` are finalised for the cluster, ``supported`` the most that this broker could do.
+    ``features`` are finalised for the cluster, ``supported`` are the highest levels of this broker.
     """
 
     address: str
@@ -36,7 +34,7 @@ class Versions:
 
     @classmethod
     def read(cls, answer: Any, address: str) -> Versions:
-        """From an ApiVersions response."""
+        """Build it from an ApiVersions response."""
         ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         features = {row.name: row.max_version_level for row in answer.finalized_features or ()}
         supported = {row.name: row.max_version for row in answer.supported_features or ()}
@@ -44,21 +42,21 @@ class Versions:
 
     @property
     def release(self) -> str | None:
-        """The broker's release, as ``4.3``; None for one that is not known here."""
+        """The broker's release, as ``4.3``. None if semel does not know it."""
         return _RELEASES.get(self.supported.get("metadata.version", -1))
 
     @property
     def markers(self) -> int:
-        """The newest version of WriteTxnMarkers: 2 tells a late, repeated marker from one that belongs here."""
+        """The newest version of WriteTxnMarkers. Version 2 separates a late, repeated marker from a current one."""
         return self.ranges.get(WriteTxnMarkersRequest.API_KEY, (0, 0))[1]
 
     @property
     def offers_two_phase_commit(self) -> bool:
-        """Whether InitProducerId can ask for a transaction that is never aborted (version 6, KIP-939)."""
+        """True if InitProducerId can ask for a transaction that is never aborted (version 6, KIP-939)."""
         return self.ranges.get(InitProducerIdRequest.API_KEY, (0, 0))[1] >= 6
 
     def pick(self, request_type: Any, lowest: int, highest: int) -> int:
-        """The highest version that both sides speak. Raises :class:`Unsupported` where there is none."""
+        """Return the highest version that both sides speak. Raise :class:`Unsupported` if there is none."""
         low, high = self.ranges.get(request_type.API_KEY, (0, -1))
         version = min(high, highest, int(request_type.max_version))
         if version < max(low, lowest):
@@ -71,8 +69,8 @@ class Versions:
     def check_shared_transactions(self) -> None:
         """Check that this broker can share transactions (DESIGN rule 8).
 
-        Raises :class:`Unsupported` for a level of the feature ``transaction.version`` below 2, and for a broker older
-        than 4.2: it lets a late, repeated marker of one transaction end half of the next one.
+        Raise :class:`Unsupported` for a level of the feature ``transaction.version`` below 2, and for a broker older
+        than 4.2: there a late, repeated marker of one transaction can end half of the next one.
         """
         level = self.features.get("transaction.version", 0)
         if level < 2:

@@ -1,9 +1,9 @@
-"""A client of one cluster: connections, metadata, coordinators, and repeating within a deadline.
+"""A client of one cluster: connections, metadata, coordinators, and repetition within a deadline.
 
-Every request of semel may be repeated: either it only asks, or the broker knows the repetition (a Produce by its
-sequence, an EndTxn by its epoch), or the protocol says what a second one means. So :meth:`Client.ask` repeats after a
-broken connection and after each code that :mod:`semel.wire.error_codes` calls temporary, until the deadline; what it
-returns has been decided by the broker.
+Every request of semel may be repeated. It only asks, or the broker recognises the repetition (a Produce by its
+sequence, an EndTxn by its epoch), or the protocol defines the meaning of a second one. So :meth:`Client.ask` repeats
+after a broken connection and after each code that :mod:`semel.wire.error_codes` calls temporary, until the deadline.
+The broker has decided about the answer that it returns.
 
 Safe to share between threads; not between processes.
 """
@@ -33,7 +33,7 @@ __all__ = ["Client"]
 
 
 class Client(MetadataCache):
-    """Speaks to a cluster. Closed with :meth:`close` or as a context manager."""
+    """A connection to a cluster. Use it as a context manager, or call :meth:`close`."""
 
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config)
@@ -48,7 +48,7 @@ class Client(MetadataCache):
         self.close()
 
     def forget_parent(self) -> None:
-        """In a forked child: let go of the parent's connections."""
+        """Drop the parent's connections in a forked child."""
         super().forget_parent()
         self._pool.forget_parent()
 
@@ -68,11 +68,10 @@ class Client(MetadataCache):
         deadline: Deadline | None = None,
         sent: Callable[[], None] | None = None,
     ) -> Any:
-        """Send ``request`` to ``target`` until it is answered with a code that is not temporary, and return that
-        answer.
+        """Send ``request`` to ``target`` until the answer has a code that is not temporary, and return that answer.
 
-        ``versions`` are the lowest and highest that the caller can read; ``sent`` is called between each sending and
-        its answer. Raises :class:`Retriable` when the deadline passes first.
+        ``versions`` are the lowest and highest that the caller can read. ``sent`` is called between each request and
+        its answer. Raise :class:`Retriable` if the deadline passes first.
         """
         deadline = deadline or self.deadline()
         api = type(request).__name__.removesuffix("Request")
@@ -90,7 +89,7 @@ class Client(MetadataCache):
                 if verdict is Action.COORDINATOR:
                     self.forget(target)
             except Retriable as error:
-                # a last try may have had no time to learn anything
+                # the last try may have had too little time to find a cause
                 problem = problem if problem and deadline.passed else error.message
                 self.forget(target)
             deadline.warn(f"{api}: {problem}")
@@ -106,13 +105,13 @@ class Client(MetadataCache):
         leaders: Leaders | None = None,
         deadline: Deadline | None = None,
     ) -> dict[TopicPartition, Any]:
-        """Ask the leader of each partition, in as few requests as there are leaders. ``rows`` takes an answer apart; a
-        row has an ``error_code``.
+        """Ask the leader of each partition, in as few requests as there are leaders. ``rows`` splits an answer into
+        rows with an ``error_code``.
 
-        Returns one row a partition. Raises the error of a code that repeating does not cure, or :class:`Retriable` at
-        the deadline.
+        Return one row for each partition. Raise the error of a code that is not temporary, or :class:`Retriable` at the
+        deadline.
 
-        With ``leaders`` these brokers are asked and no others, once, and a partition that got no answer is left out.
+        With ``leaders`` only these brokers are asked, once. A partition without an answer is left out.
         """
         deadline = deadline or self.deadline()
         if leaders is not None:
@@ -142,7 +141,7 @@ class Client(MetadataCache):
         versions: tuple[int, int],
         deadline: Deadline,
     ) -> tuple[dict[TopicPartition, Any], str]:
-        """Ask each broker once for its partitions: the rows that came, and the last problem of those that did not."""
+        """Ask each broker once for its partitions. Return the rows that came, and the last problem of the others."""
         found: dict[TopicPartition, Any] = {}
         problem = ""
         for node, partitions in led.items():
@@ -198,9 +197,9 @@ class Client(MetadataCache):
     # ---- where to ask
 
     def connect(self, target: Target, deadline: Deadline | None = None, purpose: str = CONTROL) -> Connection:
-        """An open connection to ``target``.
+        """Return an open connection to ``target``.
 
-        One for short requests is shared by all threads; for each other purpose every thread has its own.
+        All threads share one connection for short requests. For each other purpose every thread has its own.
         """
         deadline = deadline or self.deadline()
         if isinstance(target, Anyone):
@@ -209,9 +208,9 @@ class Client(MetadataCache):
         return self._pool.to_broker(node, purpose, lambda: self.broker(node, deadline))
 
     def versions(self, deadline: Deadline | None = None) -> Versions:
-        """What some broker of the cluster speaks, repeated until one answers.
+        """Return the API versions of a broker of the cluster. Repeat until one answers.
 
-        Raises :class:`Retriable` at the deadline.
+        Raise :class:`Retriable` at the deadline.
         """
         deadline = deadline or self.deadline()
         for _ in deadline.attempts():
@@ -225,7 +224,7 @@ class Client(MetadataCache):
         ) from None
 
     def lease(self, node: int, deadline: Deadline) -> Connection:
-        """A connection that nobody else uses until it is given back: for whoever leaves answers on their way."""
+        """Return a connection for one caller until it is given back: for callers that leave answers on their way."""
         return self._pool.lease(node, lambda: self.broker(node, deadline))
 
     def give_back(self, node: int, connection: Connection) -> None:
@@ -252,7 +251,7 @@ class Client(MetadataCache):
         return int(row.node_id)
 
     def forget(self, target: Target) -> None:
-        """Look it up again before it is asked the next time: what was known of it led nowhere."""
+        """Forget the address of ``target``: it is looked up again before the next request."""
         if isinstance(target, GroupCoordinator | TransactionCoordinator):
             node = self._coordinators.pop(target, None)
             if node is not None:

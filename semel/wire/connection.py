@@ -1,14 +1,14 @@
-"""One TCP connection to one broker: frames out, frames in, in order.
+"""A TCP connection to one broker: frames out, frames in, in order.
 
-Sending is scatter/gather: the record batches of a Produce request go from the buffers that they were encoded in to the
-socket. Receiving reads a whole frame into one buffer of its size. Kafka answers the requests of a connection in the
-order in which they were sent, so that several may be under way (:meth:`Connection.send`, then
-:meth:`Connection.receive` as often).
+Sending is scatter/gather: the record batches of a Produce request go to the socket from the buffers that they were
+encoded in. Receiving reads a whole frame into one buffer of its size. Kafka answers the requests of a connection in the
+order in which they were sent, so several may be under way (:meth:`Connection.send`, then :meth:`Connection.receive` as
+often).
 
-A broker that enforces a quota answers at once, says for how long (``throttle_time_ms``), and reads nothing more from
-this connection until then. So nothing is sent in that time, and it counts for no timeout.
+A broker that enforces a quota answers at once with a pause (``throttle_time_ms``), and reads nothing from this
+connection until the pause ends. So nothing is sent in that time, and it counts for no timeout.
 
-Not thread-safe by itself: whoever shares a connection holds :attr:`Connection.lock` from the first send to the last
+Not thread-safe by itself: threads that share a connection hold :attr:`Connection.lock` from the first send to the last
 receive.
 """
 
@@ -42,31 +42,30 @@ __all__ = ["Buffer", "Connection"]
 
 Buffer = bytes | bytearray | memoryview
 
-#: A frame above this is no Kafka frame (a TLS listener's or a web server's answer read as a length) or nothing we could
-#: hold.
+#: A larger frame is no Kafka frame (the answer of a TLS listener or a web server, read as a length), or cannot be held.
 MAX_FRAME = 1 << 30
-#: Up to here a frame's buffer is made before it is there; it is above what a broker is asked for unless fetch.max.bytes
-#: is raised.
+#: Up to this size a frame's buffer is allocated before the bytes come. Requested sizes are below it unless
+#: fetch.max.bytes is raised.
 _TRUSTED = 64 << 20
-#: Pieces that one ``sendmsg`` takes at most on every platform that we run on.
+#: Pieces that one ``sendmsg`` takes on every platform.
 MAX_PIECES = 512
 _RECEIVE_BUFFER = 1 << 20
 _UNSUPPORTED_VERSION = 35
-#: Of the time for which a broker takes our word, what passes before we give it again.
+#: The part of a login's lifetime after which it is renewed.
 _KNOWN = 0.85
-#: For how long a broker is believed that it reads nothing, at most: a broken answer may say weeks.
+#: Seconds of a broker's pause at most: a broken answer may say weeks.
 _LONGEST_PAUSE = 300.0
-#: How an alert of TLS begins, which a broker sends to whoever does not speak it; as the length of a frame it would be a
+#: The first bytes of a TLS alert, which a broker sends to a client without TLS. As the length of a frame it would be a
 #: third of a gigabyte.
 _TLS_ALERT = b"\x15\x03"
 
-#: Reads an answer: the frame, and where its body starts.
+#: A reader of answers: called with the frame and the position of its body.
 Reader = Callable[[memoryview, int], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """An answer that has not come yet, and the seconds it may take; ``read`` is None where kafka-python reads it."""
+    """An answer that has not come yet, and its timeout in seconds. ``read`` is None if kafka-python reads it."""
 
     correlation: int
     request_type: Any
@@ -76,7 +75,7 @@ class _Due:
 
 
 class Connection:
-    """An open connection, with the versions that the broker at its other end speaks."""
+    """An open connection, with the versions that its broker speaks."""
 
     def __init__(self, host: str, port: int, config: ClientConfig) -> None:
         self.address = f"{host}:{port}"
@@ -91,7 +90,7 @@ class Connection:
         self._socket = self._open(host, port)
         try:
             self.versions = self._negotiate()
-            self._served = False  # a listener that wants SASL tells its versions to everybody
+            self._served = False  # a listener that wants SASL gives its versions to every client
             self._authenticate(again=False)
         except BaseException:
             self.close()
@@ -116,18 +115,18 @@ class Connection:
     def _negotiate(self) -> Versions:
         request = ApiVersionsRequest(client_software_name="semel", client_software_version=__version__)
         answer = self.call(request, 4)
-        # so old that it does not know version 4: it answers in version 0, which lists what it knows
+        # an old broker does not know version 4: it answers in version 0, which lists its versions
         if answer.error_code == _UNSUPPORTED_VERSION:
             answer = self.call(ApiVersionsRequest(), 0)
         return Versions.read(answer, self.address)
 
     @property
     def renewal_due(self) -> bool:
-        """Whether the login is to be renewed by the next request that is sent while no answer is on its way."""
+        """True if the next request must renew the login, once no answer is on its way."""
         return time.monotonic() >= self._known_until
 
     def _authenticate(self, *, again: bool) -> None:
-        """Say who we are; again before the broker would end the connection for it (KIP-368)."""
+        """Log in; ``again`` before the broker would end the connection (KIP-368)."""
         self._known_until = math.inf
         if self._config.security.sasl is not None:
             life = authenticate(self._config.security.sasl, self.address, self.call, again=again)
@@ -138,7 +137,7 @@ class Connection:
     ) -> Any:
         """Send one request and wait for its answer, both as kafka-python's messages.
 
-        ``timeout`` in seconds; ``sent`` is called in between.
+        ``timeout`` is in seconds. ``sent`` is called between request and answer.
         """
         with self.lock:
             try:
@@ -146,14 +145,12 @@ class Connection:
                 if sent is not None:
                     sent()
                 return self.receive()
-            except (
-                BaseException
-            ):  # whatever interrupts it leaves an answer on the way, and the next caller would read that one
+            except BaseException:  # an interruption leaves an answer on its way, and the next caller would read it
                 self.close()
                 raise
 
     def send(self, request: Any, version: int, *, timeout: float | None = None) -> None:
-        """Encode and send one request; its answer is waited for by :meth:`receive`."""
+        """Encode and send one request. :meth:`receive` waits for its answer."""
         self._correlation += 1
         request.with_header(correlation_id=self._correlation, client_id=self._config.client_id)
         frame = request.encode(version=version, header=True, framed=True)
@@ -162,8 +159,8 @@ class Connection:
     def send_raw(self, body: Iterable[Buffer], request_type: Any, version: int, read: Reader | None = None) -> None:
         """Send a request of a flexible version whose body is already encoded, in pieces that are not copied.
 
-        ``read`` takes the place of kafka-python for the answer, which begins with ``throttle_time_ms``: it is given the
-        frame and where its body starts, and raises ``ValueError``, ``IndexError`` or ``struct.error`` for damage.
+        ``read`` replaces kafka-python for the answer, which begins with ``throttle_time_ms``. It is called with the
+        frame and the position of its body, and raises ``ValueError``, ``IndexError`` or ``struct.error`` for damage.
         """
         self._correlation += 1
         pieces = [memoryview(piece).cast("B") for piece in body]
@@ -193,12 +190,12 @@ class Connection:
 
     @property
     def muted(self) -> float:
-        """For how many seconds from now the broker reads nothing from this connection, by its own word."""
+        """The seconds for which the broker reads nothing from this connection, as it announced."""
         return max(0.0, self._muted_until - time.monotonic())
 
     def _take_early(self, left: int) -> bool:
-        """Take the answers that have come already, but for the last ``left`` that are due: one of them may say that the
-        broker reads nothing now.
+        """Take the answers that have come already, except the last ``left`` that are due: one of them may announce a
+        pause. Return True if one was taken.
         """
         taken = False
         while len(self._waiting) > left and _readable(self._socket):
@@ -207,20 +204,20 @@ class Connection:
         return taken
 
     def _go_on(self, due: _Due) -> bool:
-        """Whether a request that does not get out is only throttled, by what is told in the answers before it."""
+        """Return True if a request that does not get out is only throttled, by the answers before it."""
         went_on = self._take_early(1) or self.muted > 0
         if went_on:
             self._socket.settimeout(due.timeout + self.muted)
         return went_on
 
     def receive(self) -> Any:
-        """Wait for the answer to the oldest request that has none yet, and decode it."""
+        """Wait for the answer to the oldest request without one, and decode it."""
         return self._early.popleft() if self._early else self._take()
 
     def _take(self) -> Any:
         try:
             due = self._waiting.popleft()
-        except IndexError:  # another thread closed the connection, and what was under way is gone with it
+        except IndexError:  # another thread closed the connection, with the requests under way
             raise self._broken("waiting for", OSError("it was closed here")) from None
         try:
             self._socket.settimeout(due.timeout + self.muted)
@@ -236,7 +233,7 @@ class Connection:
             (received,) = struct.unpack_from(">i", frame)
             if received != due.correlation:
                 raise ValueError(f"answer {received} came where {due.correlation} was due")
-            # its answer's header is never flexible: the asker may be old
+            # the header of this answer is never flexible: the client may be old
             versions_asked = due.request_type is ApiVersionsRequest
             flexible = not versions_asked and kind.flexible_version_q(version)
             start = Cursor(frame, 4).skip_tags().position if flexible else 4
@@ -264,11 +261,10 @@ class Connection:
         (size,) = struct.unpack(">i", head)
         if not 4 <= size <= MAX_FRAME or head.startswith(_TLS_ALERT):
             raise OSError(f"it announced a frame of {size} bytes: not a Kafka listener of this security.protocol?")
-        # numpy leaves the memory as it is: zeroing megabytes that are about to be overwritten costs as much as reading
-        # them
+        # numpy does not zero the memory: zeroing megabytes before they are overwritten costs as much as reading them
         frame = np.empty(min(size, _TRUSTED), np.uint8)
         _receive_exactly(self._socket, frame.data)
-        while len(frame) < size:  # no more memory is taken on a broker's word than twice what it has sent
+        while len(frame) < size:  # a broker's size alone allocates no more than twice the bytes that came
             more = np.empty(min(size, 2 * len(frame)), np.uint8)
             more[: len(frame)] = frame
             _receive_exactly(self._socket, more.data[len(frame) :])
@@ -291,25 +287,27 @@ class Connection:
 
     @property
     def waiting(self) -> int:
-        """How many requests have no answer yet, or one that nobody has received."""
+        """The number of requests without an answer, or with one that was not received yet."""
         return len(self._waiting) + len(self._early)
 
     @property
     def closed(self) -> bool:
-        """Whether the connection can no longer be used."""
+        """True if the connection can no longer be used."""
         return self._socket.fileno() < 0
 
     def let_go(self) -> None:
-        """Close it in this process alone: a forked child has its parent's, which the parent goes on with."""
+        """Close the socket in this process alone: a forked child has its parent's connections, and the parent still
+        uses them.
+        """
         with suppress(OSError):
             self._socket.close()
         self._waiting.clear()
         self._early.clear()
 
     def close(self) -> None:
-        """Close the socket. What was under way is lost; whether the broker did it is unknown."""
-        with suppress(OSError):  # wakes a thread that waits in it, which closing alone does not
-            # not ssl's own, which takes the encryption away first: a thread that is writing would go on in the clear
+        """Close the socket. Answers under way are lost; it is not known whether the broker did those requests."""
+        with suppress(OSError):  # wake a thread that waits in it: closing alone does not
+            # not ssl's own, which ends the encryption first: a thread that is writing would continue in the clear
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         self._socket.close()
         self._waiting.clear()
@@ -317,12 +315,12 @@ class Connection:
 
 
 def _too_old(frame: memoryview) -> bool:
-    """Whether a broker says that it does not know this version of ApiVersions: it says so in version 0."""
+    """Return True if a broker answers that it does not know this version of ApiVersions. It answers in version 0."""
     return struct.unpack_from(">h", frame, 4) == (_UNSUPPORTED_VERSION,)
 
 
 def _readable(source: socket.socket) -> bool:
-    """Whether something has come that can be read without waiting."""
+    """Return True if bytes can be read without waiting."""
     if source.fileno() < 0:
         return False
     if isinstance(source, ssl.SSLSocket) and source.pending():
@@ -333,7 +331,7 @@ def _readable(source: socket.socket) -> bool:
 
 
 def _send_all(target: socket.socket, pieces: list[Buffer], go_on: Callable[[], bool]) -> None:
-    """Send all of it; where nothing gets out in time, ``go_on`` says whether to try again."""
+    """Send all pieces. If nothing gets out in time, ``go_on`` decides whether to try again."""
     views = [memoryview(piece) for piece in pieces if len(piece)]
     first = 0
     while first < len(views):

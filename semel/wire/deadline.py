@@ -1,4 +1,4 @@
-"""How long to go on repeating, and how long to wait in between. Monotonic time only: a wall clock may jump."""
+"""The time limit of repetitions, and the pauses between them. Monotonic time only: a wall clock may jump."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Deadline"]
 
 log = logging.getLogger("semel.wire")
 
-#: Whoever waits for longer than this many seconds is told what for.
+#: A longer wait, in seconds, logs its reason.
 _QUIET_S = 10.0
 
 
 class Deadline:
-    """A point in time after which nothing is repeated, with Kafka's growing, jittered back-off on the way to it."""
+    """A point in time after which nothing is repeated, with Kafka's growing, jittered back-off until then."""
 
     def __init__(self, timeout_ms: float, *, backoff_ms: float = 100, backoff_max_ms: float = 1_000) -> None:
         self._began = time.monotonic()
@@ -28,12 +28,12 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """Seconds left; never negative."""
+        """The seconds left; never negative."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def passed(self) -> bool:
-        """Whether no time is left."""
+        """True if no time is left."""
         return self.remaining == 0.0
 
     def pause(self) -> None:
@@ -42,14 +42,14 @@ class Deadline:
         self._backoff = min(self._backoff * 2, self._backoff_max)
 
     def warn(self, waiting_for: str) -> None:
-        """Log what is waited for, once, where it has been going on for a while."""
+        """Log the reason of a long wait, once."""
         if not self._told and time.monotonic() - self._began > _QUIET_S:
             self._told = True
             log.warning("still waiting, for at most %.0f s more: %s", self.remaining, waiting_for)
 
     def attempts(self) -> Iterator[None]:
-        """One pass through a loop at once, and one after each back-off until no time is left. What is behind the loop
-        says that it was in vain.
+        """Yield once at once, and once after each back-off until no time is left. The code after the loop reports that
+        no attempt succeeded.
         """
         yield
         while not self.passed:

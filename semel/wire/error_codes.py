@@ -1,9 +1,8 @@
-"""What each error code of a broker asks for: one table, with exceptions by API where a code means different things
-(DESIGN section 6).
+"""The meaning of each error code of a broker: one table, with exceptions by API (DESIGN section 6).
 
-:func:`of` sorts a code, :func:`error` makes the exception that a caller sees when repeating was never an option,
-:func:`given_up` the one for when it is over. Codes that settle nothing by themselves (47, 48, 49, 90 of the transaction
-APIs) are SETTLE: PROTOCOL section 4 says how the owner asks what they meant, and nobody else guesses.
+:func:`of` sorts a code. :func:`error` makes the exception for a code that is not repeated, :func:`given_up` the one for
+a deadline that has passed. Codes 47, 48, 49 and 90 of the transaction APIs decide nothing by themselves: they are
+SETTLE. The owner finds out their meaning by PROTOCOL section 4; no other code guesses.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["Action", "advice", "briefly", "codes", "error", "given_up", "name", 
 
 
 class Action(Enum):
-    """What to do with an answer."""
+    """The reaction to an answer."""
 
     OK = "go on"
     RETRY = "repeat the same request after a back-off"
@@ -32,7 +31,7 @@ class Action(Enum):
 
     @property
     def temporary(self) -> bool:
-        """Whether the same request may be repeated."""
+        """True if the same request may be repeated."""
         return self in (Action.RETRY, Action.REFRESH, Action.COORDINATOR)
 
 
@@ -168,7 +167,7 @@ _TABLE: dict[int, tuple[str, Action]] = {
     127: ("VOTER_NOT_FOUND", Action.CONFIG),
 }
 
-#: Where a code means something else in one API than in the others.
+#: Codes with another meaning in one API.
 _BY_API: dict[tuple[str, int], Action] = {
     ("InitProducerId", 47): Action.FENCED,
     ("InitProducerId", 90): Action.FENCED,
@@ -176,12 +175,11 @@ _BY_API: dict[tuple[str, int], Action] = {
     ("InitProducerId", 49): Action.ABORT,
     ("FindCoordinator", 15): Action.RETRY,  # the internal topic is being created, or its partition has no leader
     ("TxnOffsetCommit", 3): Action.CONFIG,  # the source's topic or partition is gone: repeating does not bring it back
-    # a marker that the partition has no use for, or that another coordinator has come before: what is open there is
-    # looked at anew
+    # the partition does not need this marker, or another coordinator was first: look again at its open transactions
     ("WriteTxnMarkers", 47): Action.REFRESH,
     ("WriteTxnMarkers", 52): Action.REFRESH,
     ("Produce", 2): Action.ABORT,  # the bytes changed on their way: nothing was stored
-    # the group is about to have another generation: who is in it must join again first
+    # the group is about to have another generation: members must join again first
     ("Heartbeat", 27): Action.ABORT,
     ("SyncGroup", 27): Action.ABORT,
     ("Fetch", 100): Action.DATA_LOSS,  # the topic that the offsets belong to is gone
@@ -189,7 +187,7 @@ _BY_API: dict[tuple[str, int], Action] = {
     ("DescribeTransactions", 105): Action.SETTLE,  # the id is not known (any more)
 }
 
-#: What to tell people, where the name of a code does not say it. Written to follow "… answered NAME: ".
+#: Advice for codes whose name does not explain itself. Written to follow "… answered NAME: ".
 _ADVICE = {
     1: "the records there were deleted meanwhile, by the topic's retention or by an operator. Start again: semel then"
     " looks at what is left.",
@@ -206,7 +204,7 @@ _ADVICE = {
 
 
 def name(code: int) -> str:
-    """Kafka's name of a code."""
+    """Return Kafka's name of a code."""
     return _TABLE[code][0] if code in _TABLE else f"error {code}"
 
 
@@ -221,9 +219,9 @@ def advice(code: int) -> str:
 
 
 def of(api: str, code: int) -> Action:
-    """What ``code`` from ``api`` (``"Produce"``, ``"EndTxn"``, …) asks for.
+    """Return the action for ``code`` from ``api`` (``"Produce"``, ``"EndTxn"``, …).
 
-    A code that nobody knows asks for a person.
+    An unknown code needs a person.
     """
     exception = _BY_API.get((api, code))
     if exception is not None:
@@ -245,9 +243,9 @@ _ERRORS: dict[Action, type[SemelError]] = {
 
 
 def error(api: str, code: int, subject: str, meaning: str = "Nothing was committed.") -> SemelError:
-    """The exception for a code that will not be repeated.
+    """Return the exception for a code that will not be repeated.
 
-    ``subject`` says what was asked, ``meaning`` what that means for the data.
+    ``subject`` names the request, ``meaning`` its consequence for the data.
     """
     hint = advice(code) or acl_hints.advice(api, code)
     told = f": {hint}" if hint else "."
@@ -258,22 +256,23 @@ _CHECK = "Check that all brokers run and that bootstrap.servers is right, then s
 
 
 def given_up(subject: str, problem: str, meaning: str, tag: str | None = None) -> Retriable:
-    """The exception for what was repeated until its deadline: the last that users see of a broker that does not answer.
+    """Return the exception for a request that was repeated until its deadline. It is the last that users see of a
+    broker that does not answer.
 
-    ``problem`` is the last thing that was seen: the name of a code, or a message. Where that is one of these itself,
-    the advice is given once.
+    ``problem`` is the last cause: the name of a code, or a message. If that message already has the advice, the advice
+    is given once.
     """
     return Retriable(f"{subject}: {briefly(problem)} {meaning} {_CHECK}", tag=tag)
 
 
 def unanswered(api: str) -> str:
-    """What it means that a request of this kind, sent and repeated, got no answer that settles it."""
+    """Return the consequence of a request of this kind that was repeated and got no answer that settles it."""
     if api.startswith(("Metadata", "List", "Describe", "Find", "Fetch", "OffsetFetch")):
         return "Nothing was read or written by it."
     return "Whether a broker has done it is not known; asking again does no harm."
 
 
 def briefly(problem: str) -> str:
-    """A message of :func:`given_up` without its advice, or the name of a code: what can stand in another message."""
+    """Return a message of :func:`given_up` without its advice, or the name of a code, for use in another message."""
     told = problem.removesuffix(_CHECK).rstrip(" .")
     return told if told.endswith("?") else f"{told}."

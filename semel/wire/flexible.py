@@ -1,4 +1,4 @@
-"""Kafka's flexible encoding (KIP-482), where frames are read and written by hand: Produce, Fetch, and the header of
+"""Kafka's flexible encoding (KIP-482) for frames that are read and written by hand: Produce, Fetch, and the header of
 every answer.
 """
 
@@ -11,27 +11,27 @@ __all__ = ["Cursor", "text", "varint"]
 
 
 class Cursor:
-    """Reads a frame from front to back and never beyond its end."""
+    """A reader of a frame from its beginning, never beyond its end."""
 
     def __init__(self, frame: memoryview, position: int) -> None:
         self.frame = frame
         self.position = position
 
     def take(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Values of a fixed layout."""
+        """Read values of a fixed layout."""
         values = layout.unpack_from(self.frame, self.position)
         self.position += layout.size
         return values
 
     def slice(self, size: int) -> memoryview:
-        """So many bytes, not copied."""
+        """Read this many bytes without a copy."""
         if self.position + size > len(self.frame):
             raise ValueError(f"{size} bytes at {self.position} end beyond the frame's {len(self.frame)}")
         self.position += size
         return self.frame[self.position - size : self.position]
 
     def varint(self) -> int:
-        """An unsigned number of variable length."""
+        """Read an unsigned number of variable length."""
         value = shift = 0
         while True:
             byte = self.frame[self.position]
@@ -44,21 +44,21 @@ class Cursor:
                 raise ValueError(f"the number at {self.position} is longer than 5 bytes")
 
     def count(self) -> int:
-        """How many entries a compact array has; none for a null one."""
+        """Read the number of entries of a compact array; 0 for a null one."""
         return max(self.varint() - 1, 0)
 
     def tags(self) -> dict[int, memoryview]:
-        """The tagged fields that end a structure."""
+        """Read the tagged fields that end a structure."""
         return {self.varint(): self.slice(self.varint()) for _ in range(self.varint())}
 
     def skip_tags(self) -> Cursor:
-        """Pass over tagged fields that nobody needs."""
+        """Skip the tagged fields."""
         self.tags()
         return self
 
 
 def varint(value: int) -> bytes:
-    """An unsigned number of variable length."""
+    """Return an unsigned number of variable length."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -68,7 +68,7 @@ def varint(value: int) -> bytes:
 
 
 def text(value: str | None) -> bytes:
-    """A compact string, or null."""
+    """Return a compact string, or null."""
     if value is None:
         return b"\0"
     encoded = value.encode()

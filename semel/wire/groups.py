@@ -1,12 +1,12 @@
-"""Membership in a consumer group of the classic protocol: kafka-python's consumer joins, keeps the heartbeat and
+"""Membership in a consumer group of the classic protocol. kafka-python's consumer joins, sends heartbeats and
 rebalances. It reads nothing.
 
-Its partitions are paused, and its positions set to something, so that it neither fetches nor looks offsets up. The
-heartbeat runs in a thread of its own while other work is done. A rebalance is noticed at the next
-:meth:`GroupMember.poll`; one that does not come within ``max_poll_interval_ms`` costs the membership.
+Its partitions are paused and have a position, so that it neither fetches nor looks offsets up. The heartbeat runs in
+its own thread. A rebalance is noticed at the next :meth:`GroupMember.poll`. A poll that comes later than
+``max_poll_interval_ms`` costs the membership.
 
-The assignors are range and round-robin, which every client has. Both are eager: whoever takes part in a rebalance gives
-up all of its partitions, and is told of each generation by an assignment.
+The assignors are range and round-robin, which every client has. Both are eager: in a rebalance each member gives up all
+of its partitions, and gets an assignment for each generation.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ log = logging.getLogger("semel.wire")
 
 _HEARTBEAT_MS = 3_000
 _ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
-#: How long one answer about topics is waited for.
+#: The timeout of one answer about topics, in ms.
 _METADATA_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member has got in one generation of its group, and who it is there: what offsets are fenced by
+    """The partitions of a member in one generation of its group, and its identity there, by which offsets are fenced
     (KIP-447).
     """
 
@@ -55,8 +55,8 @@ class Assignment:
 class GroupMember:
     """A member of a group. One thread uses it. :meth:`close` leaves the group, unless the member is static.
 
-    ``on_revoked`` is called when its partitions are taken away, before others get them. That is while :meth:`poll` or
-    :meth:`close` waits, in the consumer's thread, which sends no heartbeat meanwhile.
+    ``on_revoked`` is called when its partitions are revoked, before other members get them. That happens while
+    :meth:`poll` or :meth:`close` waits, in the consumer's thread, which sends no heartbeat meanwhile.
     """
 
     def __init__(
@@ -90,19 +90,19 @@ class GroupMember:
         self._listener = _Listener(on_revoked)
 
     def poll(self) -> Assignment | None:
-        """Take part in the group: join it, or rebalance, until all have joined. What is assigned now; None while
-        that is not known. At once where nothing has changed.
+        """Take part in the group: join it, or rebalance, until all have joined. Return the assignment, or None while it
+        is not known. Return at once if nothing has changed.
 
-        Two answers are equal only if nothing has changed between them. Raises :class:`Fenced` where another member has
-        this instance id now, :class:`ConfigError` where the brokers refuse it, :class:`Retriable` where they stay away.
+        Two results are equal only if nothing has changed between them. Raise :class:`Fenced` if another member has this
+        instance id now, :class:`ConfigError` if the brokers refuse, :class:`Retriable` if they do not answer.
         """
         try:
-            # of its coordinator alone: it returns as soon as the group is joined. The consumer's own poll would wait
-            # out its time, and a join that ends while nobody waits for it is thrown away and begun anew (3.0.12)
+            # poll the coordinator alone: it returns as soon as the group is joined. The consumer's own poll would wait
+            # out its time. A join that ends while no call waits for it is dropped and begins again (3.0.12)
             coordinator = self._open()._coordinator
             coordinator.poll(timeout_ms=self._settings["max_poll_interval_ms"] + 5_000)
-            # its heartbeat ends without a word where another member has the instance id (3.0.12): a member that only
-            # waits would wait for ever
+            # its heartbeat ends silently if another member has the instance id (3.0.12): a member that only waits would
+            # never return
             if not coordinator._heartbeat_enabled and coordinator.stable():
                 raise kafka_errors.FencedInstanceIdError
             return self.current()
@@ -110,17 +110,17 @@ class GroupMember:
             raise self._translated(error) from error
 
     def current(self) -> Assignment | None:
-        """What is assigned by all that is known at this moment, the heartbeat's news included. Asks nobody."""
+        """Return the assignment as known now, the heartbeat's news included. No broker is asked."""
         got = self._listener.assigned
         if got is None or self._consumer is None:
             return None
         now = self._consumer.group_metadata()
-        if now.generation_id < 0 or not now.member_id:  # the heartbeat has found that the group goes on without us
+        if now.generation_id < 0 or not now.member_id:  # the heartbeat found that the group continues without us
             return None
         return Assignment(got, now.group_id, now.generation_id, now.member_id, now.group_instance_id)
 
     def start_again(self) -> None:
-        """Forget the membership: the next :meth:`poll` joins anew."""
+        """Forget the membership: the next :meth:`poll` joins again."""
         self.close()
 
     def close(self) -> None:
@@ -146,10 +146,10 @@ class GroupMember:
         return self._consumer
 
     def _learn_topics(self) -> None:
-        """Wait until the partitions are known: the leader of a group that does not know them assigns none to anybody.
+        """Wait until the partitions are known: a group leader that does not know them assigns none.
 
-        It would see that later and join again, if it lived: where a static member is killed before, the one that
-        follows it is given the assignment of nothing, and nobody looks at it again (measured, 3.0.12).
+        A leader would notice that later and join again. But if a static member is killed before, its successor gets the
+        empty assignment, and no rebalance follows (measured, 3.0.12).
         """
         end = time.monotonic() + self._settings["bootstrap_timeout_ms"] / 1000
         cluster = self._consumer._cluster
@@ -184,7 +184,7 @@ class GroupMember:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python ships no types
-    """Keeps what is assigned, and keeps the consumer from reading it. Called in the consumer's own thread."""
+    """Keeps the assignment, and keeps the consumer from reading it. Called in the consumer's own thread."""
 
     def __init__(self, on_revoked: Callable[[], None], consumer: Any = None) -> None:
         self._on_revoked = on_revoked
@@ -192,20 +192,22 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
         self.assigned: frozenset[TopicPartition] | None = None
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Before the member joins the next generation, and before anybody else gets its partitions."""
+        """Drop the assignment before the member joins the next generation, and before other members get its
+        partitions.
+        """
         self.assigned = None
         self._on_revoked()
 
     def on_partitions_lost(self, lost: Any) -> None:
-        """After a generation that went on without this member."""
+        """Drop the assignment after a generation that continued without this member."""
         self.assigned = None
         self._on_revoked()
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        """In a new generation, also where nothing has changed hands."""
+        """Keep the assignment of a new generation, also if nothing has moved."""
         self._consumer.pause(*assigned)
         for partition in assigned:
-            self._consumer.seek(partition, 0)  # with a position nobody looks one up; nothing is read from it
+            self._consumer.seek(partition, 0)  # with a position none is looked up; nothing is read from it
         self.assigned = frozenset((partition.topic, partition.partition) for partition in assigned)
 
 

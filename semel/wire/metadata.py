@@ -1,6 +1,6 @@
-"""What a cluster says of itself: brokers, topics, who leads which partition, in which leader epoch.
+"""Metadata of a cluster: brokers, topics, the leader of each partition, and its leader epoch.
 
-A snapshot is one broker's word, and a broker may be behind: :mod:`semel.wire.metadata_cache` asks them all.
+A snapshot comes from one broker, which may lag: :mod:`semel.wire.metadata_cache` asks all brokers.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 TopicPartition = tuple[str, int]
-#: Node and leader epoch of the leader of each partition; -1 where there is none.
+#: Node and leader epoch of the leader of each partition; -1 if there is none.
 Leaders = Mapping[TopicPartition, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where a broker listens."""
+    """The address of a broker."""
 
     node: int
     host: str
@@ -42,7 +42,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition. ``leader`` is -1 while it has none."""
+    """A partition. ``leader`` is -1 while it has none."""
 
     index: int
     leader: int
@@ -53,7 +53,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic, or the error code that the cluster gave in its place."""
+    """A topic, or the error code that the cluster gave in its place."""
 
     name: str
     id: uuid.UUID
@@ -64,7 +64,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """One answer to a Metadata request. ``taken`` is monotonic seconds."""
+    """An answer to a Metadata request. ``taken`` is in monotonic seconds."""
 
     cluster: str
     controller: int
@@ -74,17 +74,17 @@ class Metadata:
 
     @classmethod
     def read(cls, answer: Any) -> Metadata:
-        """From a Metadata response."""
+        """Build it from a Metadata response."""
         brokers = {row.node_id: Broker(row.node_id, row.host, row.port) for row in answer.brokers}
         topics = {row.name: _topic(row) for row in answer.topics if row.name is not None}
         return cls(answer.cluster_id or "", answer.controller_id, brokers, topics, time.monotonic())
 
     def merged(self, newer: Metadata) -> Metadata:
-        """This snapshot with what a newer one says laid over it."""
+        """Return this snapshot, updated by a newer one."""
         return Metadata(newer.cluster, newer.controller, newer.brokers, {**self.topics, **newer.topics}, newer.taken)
 
     def without(self, names: Collection[str]) -> Metadata:
-        """This snapshot less some topics."""
+        """Return this snapshot without some topics."""
         return (
             replace(self, topics={name: topic for name, topic in self.topics.items() if name not in names})
             if names
@@ -93,7 +93,7 @@ class Metadata:
 
     @property
     def age(self) -> float:
-        """Seconds since it was taken."""
+        """The seconds since it was taken."""
         return time.monotonic() - self.taken
 
 
@@ -104,12 +104,12 @@ def _topic(row: Any) -> Topic:
         )
         for p in sorted(row.partitions or (), key=lambda p: p.partition_index)
     }
-    topic_id = row.topic_id or uuid.UUID(int=0)  # a topic that is not there has none
+    topic_id = row.topic_id or uuid.UUID(int=0)  # a topic that does not exist has none
     return Topic(row.name, topic_id, partitions, row.is_internal, row.error_code)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions grouped as Kafka's requests want them."""
+    """Return partitions grouped by topic, as Kafka's requests need them."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         grouped.setdefault(topic, []).append(partition)
@@ -117,7 +117,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def by_node(leaders: Leaders, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-    """Partitions grouped by the broker that leads them."""
+    """Return partitions grouped by the broker that leads them."""
     grouped: dict[int, list[TopicPartition]] = {}
     for partition in partitions:
         grouped.setdefault(leaders[partition][0], []).append(partition)
@@ -125,12 +125,14 @@ def by_node(leaders: Leaders, partitions: Iterable[TopicPartition]) -> dict[int,
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions for a message: the first five, and how many more there are."""
+    """Return partitions for a message: the first five, and the number of the others."""
     names = [f"{topic}-{index}" for topic, index in sorted(partitions)]
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def metadata_request(names: Collection[str] | None, *, rights: bool = False) -> Any:
-    """Of these topics, or of all; with what the caller may do with them."""
+    """Return a request for the metadata of these topics, or of all (None). With ``rights``, it asks for the caller's
+    operations on them too.
+    """
     topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)]
     return MetadataRequest(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=rights)

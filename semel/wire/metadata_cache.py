@@ -1,6 +1,6 @@
-"""What is known of a cluster: brokers, topics, leaders, and what each broker says of them where one may be behind.
+"""The known metadata of a cluster: brokers, topics, leaders, and each broker's answer if one may lag.
 
-A broker that was frozen or cut off goes on naming itself as a leader, and has not heard of a topic that is new. So
+A broker that was frozen or cut off still names itself as a leader, and does not know a new topic. So
 :func:`newest_leaders` asks all of them.
 """
 
@@ -26,7 +26,7 @@ _UNKNOWN_TOPIC = 3
 
 
 class MetadataCache(ABC):
-    """The newest metadata of a cluster. Whoever is one can ask brokers. Safe to share between threads."""
+    """The newest metadata of a cluster. Subclasses can ask brokers. Safe to share between threads."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -43,14 +43,14 @@ class MetadataCache(ABC):
         code: Callable[[Any], int] = ...,
         deadline: Deadline | None = None,
     ) -> Any:
-        """Send a request until it is answered with a code that is not temporary."""
+        """Send a request until the answer has a code that is not temporary."""
 
     @abstractmethod
     def connect(self, target: Target, deadline: Deadline | None = None) -> Connection:
-        """An open connection to ``target``."""
+        """Return an open connection to ``target``."""
 
     def deadline(self, timeout_ms: float | None = None) -> Deadline:
-        """A deadline with this client's back-off; ``default.api.timeout.ms`` unless told otherwise."""
+        """Return a deadline with this client's back-off. The default is ``default.api.timeout.ms``."""
         config = self.config
         timeout = config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         return Deadline(timeout, backoff_ms=config.retry_backoff_ms, backoff_max_ms=config.retry_backoff_max_ms)
@@ -61,13 +61,13 @@ class MetadataCache(ABC):
         return (self._metadata or self.refresh(())).cluster
 
     def brokers(self, deadline: Deadline | None = None) -> Collection[int]:
-        """Node ids of the brokers that are in the cluster now."""
+        """Return the node ids of the brokers that are in the cluster now."""
         return self.refresh((), deadline).brokers.keys()
 
     def topics(self, names: Collection[str], deadline: Deadline | None = None) -> dict[str, Topic]:
-        """What is known of these topics, at most ``metadata.max.age.ms`` old.
+        """Return the metadata of these topics, at most ``metadata.max.age.ms`` old.
 
-        Raises :class:`ConfigError` for one that is not there.
+        Raise :class:`ConfigError` for a topic that does not exist.
         """
         metadata = self._metadata
         if (
@@ -81,13 +81,15 @@ class MetadataCache(ABC):
     def leaders(
         self, partitions: Collection[TopicPartition], deadline: Deadline | None = None
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Who leads these partitions, as of what :meth:`topics` knows; those that are not there are left out."""
+        """Return node and leader epoch of each partition's leader, by :meth:`topics`. Partitions that do not exist are
+        left out.
+        """
         known = self.topics({topic for topic, _ in partitions}, deadline)
         there = ((topic, index, known[topic].partitions.get(index)) for topic, index in partitions)
         return {(topic, index): (row.leader, row.leader_epoch) for topic, index, row in there if row is not None}
 
     def existing(self, names: Collection[str], deadline: Deadline | None = None) -> dict[str, Topic]:
-        """Those of these topics that exist now."""
+        """Return the topics of these names that exist now."""
         if not names:
             return {}
         topics = self.refresh(names, deadline, may_miss=True).topics
@@ -98,14 +100,14 @@ class MetadataCache(ABC):
     ) -> Metadata:
         """Ask for metadata of these topics now (None: of all topics), and keep it.
 
-        Raises :class:`ConfigError` for one that is not there, unless it ``may_miss``.
+        Raise :class:`ConfigError` for a topic that does not exist, unless it ``may_miss``.
         """
         deadline = deadline or self.deadline()
         while True:
             newer = Metadata.read(self.ask(ANY, metadata_request(names), (12, 13), code=lambda _: 0, deadline=deadline))
             absent = {topic.name for topic in newer.topics.values() if topic.error == _UNKNOWN_TOPIC}
             if absent and not deadline.passed and _known_to_any(self, absent, newer.brokers.keys(), deadline):
-                deadline.pause()  # the one that was asked has not heard of it yet
+                deadline.pause()  # the broker that was asked does not know it yet
                 continue
             problems = {
                 t.name: t.error
@@ -114,7 +116,7 @@ class MetadataCache(ABC):
             }
             if not problems:
                 with self._metadata_lock:
-                    # an answer about all topics is the whole truth: what is not in it was deleted
+                    # an answer about all topics is complete: a topic that is not in it was deleted
                     known = self._metadata.merged(newer) if self._metadata and names is not None else newer
                     self._metadata = known.without(absent)
                     return self._metadata
@@ -136,7 +138,9 @@ class MetadataCache(ABC):
             deadline.pause()
 
     def broker(self, node: int, deadline: Deadline) -> Broker:
-        """The address of a broker, looked up where it is not known. Raises :class:`Retriable` where it is not there."""
+        """Return the address of a broker, looked up if it is not known. Raise :class:`Retriable` if it is not in the
+        cluster.
+        """
         metadata = self._metadata
         if metadata is None or node not in metadata.brokers:
             metadata = self.refresh((), deadline)
@@ -146,28 +150,28 @@ class MetadataCache(ABC):
 
     @property
     def known_brokers(self) -> Collection[Broker]:
-        """Those that were there the last time, without asking."""
+        """The brokers of the last answer. No broker is asked."""
         return self._metadata.brokers.values() if self._metadata is not None else ()
 
     def forget_broker(self, node: int) -> None:
-        """Look its address up again before it is asked the next time."""
+        """Forget a broker's address: it is looked up again before the next request."""
         with self._metadata_lock:
             if self._metadata is not None:
                 brokers = {known: broker for known, broker in self._metadata.brokers.items() if known != node}
                 self._metadata = replace(self._metadata, brokers=brokers)
 
     def forget_parent(self) -> None:
-        """In a forked child: another thread of the parent may have held the lock."""
+        """Replace the lock in a forked child: another thread of the parent may have held it."""
         self._metadata_lock = threading.RLock()
 
 
 def newest_leaders(
     cache: MetadataCache, partitions: Iterable[TopicPartition], deadline: Deadline | None = None
 ) -> Leaders:
-    """Leader and leader epoch of each partition, by the highest epoch that any broker names (PROTOCOL 5.1).
+    """Return leader and leader epoch of each partition, by the highest epoch that any broker names (PROTOCOL 5.1).
 
-    Raises :class:`Retriable` where no more than half of the brokers answer within the deadline: they may be those that
-    are behind.
+    Raise :class:`Retriable` if no more than half of the brokers answer within the deadline: those may be the ones that
+    lag.
     """
     wanted = set(partitions)
     newest = dict.fromkeys(wanted, (-1, -1))
@@ -195,7 +199,7 @@ def _most(cache: MetadataCache, topics: Collection[str], deadline: Deadline) -> 
 
 
 def _known_to_any(cache: MetadataCache, topics: Collection[str], brokers: Collection[int], deadline: Deadline) -> bool:
-    """Whether one of these brokers has heard of one of the topics."""
+    """Return True if one of these brokers knows one of the topics."""
     return any(
         not topic.error for snapshot in _told(cache, brokers, topics, deadline) for topic in snapshot.topics.values()
     )
@@ -210,6 +214,6 @@ def _told(
             connection = cache.connect(node, deadline)
             request = metadata_request(topics)
             found.append(Metadata.read(connection.call(request, connection.versions.pick(type(request), 12, 13))))
-        except Retriable:  # it is down, and leads nothing: the epochs of the others say so
+        except Retriable:  # it is down, and leads nothing: the epochs of the others show that
             continue
     return found

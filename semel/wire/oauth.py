@@ -1,8 +1,8 @@
 """Tokens for OAUTHBEARER: from a token endpoint by client credentials (KIP-768, RFC 6749 section 4.4), or from a Python
 function.
 
-A token is kept for most of its life, one for all connections of the process, and to the end of it where no other can be
-had. No error made here holds a secret or a token.
+All connections of the process share one token. It is kept for most of its life, and to its end if no new one can be
+had. No error of this module holds a secret or a token.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from semel.strict_json import read_object
 
 __all__ = ["read_answer", "rejected", "token"]
 
-#: Of its life, what a token is used for; the rest is for clocks that differ and connections that are slow.
+#: The part of its life for which a token is used; the rest allows for clock differences and slow connections.
 _USED: Final = 0.8
 #: Answers of an endpoint that another try may change.
 _PASSING: Final = frozenset({408, 425, 429})
-#: Bytes of an answer that are looked at: tokens are some thousands.
+#: Bytes of an answer that are read: tokens have some thousands.
 _LONGEST: Final = 1 << 20
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A token, by this process's clock when to get another and when it ends, and how many logins it was for."""
+    """A token, its times of renewal and end by this process's clock, and the number of logins with it."""
 
     text: str
     renew_at: float
@@ -51,16 +51,16 @@ _locks: defaultdict[Sasl, threading.Lock] = defaultdict(threading.Lock)
 
 
 def _forked() -> None:
-    _locks.clear()  # a thread that is not here may hold one
+    _locks.clear()  # a thread of the parent may hold one
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
 def token(sasl: Sasl) -> str:
-    """A token that holds now.
+    """Return a token that is valid now.
 
-    Raises :class:`ConfigError` when none is given, :class:`Retriable` when nobody could be asked.
+    Raise :class:`ConfigError` if none is given, :class:`Retriable` if the endpoint could not be asked.
     """
     with _locks[sasl]:
         now, kept = time.monotonic(), _kept.get(sasl)
@@ -76,7 +76,9 @@ def token(sasl: Sasl) -> str:
 
 
 def rejected(sasl: Sasl, text: str) -> bool:
-    """Forget a token that a broker did not take. Whether it had served before: then another one is worth a try."""
+    """Forget a token that a broker did not take. Return True if it had served before: then another one is worth a
+    try.
+    """
     with _locks[sasl]:
         kept = _kept.get(sasl)
         if kept is None or kept.text != text:
@@ -91,7 +93,7 @@ def _provided(sasl: Sasl) -> tuple[str, float]:
         if isinstance(provider, str):
             module, _, name = provider.partition(":")
             provider = getattr(importlib.import_module(module), name)
-        given: Any = provider()  # type: ignore[misc]  # what is no function is answered below
+        given: Any = provider()  # type: ignore[misc]  # an object that is no function is refused below
         text, life = (given, 0.0) if isinstance(given, str) else (given[0], float(given[1]) - time.time())
     except SemelError:
         raise
@@ -110,10 +112,10 @@ def _provided(sasl: Sasl) -> tuple[str, float]:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The secret is for the address that was given, and for no other."""
+    """Refuses redirects: the secret is for the given address alone."""
 
     def redirect_request(self, *_: Any) -> None:
-        """None makes an error of it."""
+        """Return None, which urllib turns into an error."""
         return
 
 
@@ -137,9 +139,9 @@ def _asked(sasl: Sasl) -> tuple[str, float]:
 
 
 def read_answer(data: bytes, where: str) -> tuple[str, float]:
-    """The token that an endpoint gave, and the seconds for which it holds: none where it does not say.
+    """Return the token of an endpoint's answer and its lifetime in seconds; 0 if the answer does not say.
 
-    Raises :class:`ConfigError`.
+    Raise :class:`ConfigError` if it holds no token.
     """
     try:
         body = read_object(data)

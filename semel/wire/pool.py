@@ -1,7 +1,7 @@
-"""The connections of a client: which are open, who may use them, and what a forked child does with them.
+"""The connections of a client: the open ones, their users, and their fate in a forked child.
 
-Short requests share one connection to each broker. For each other purpose every thread has its own, and whoever leaves
-answers on their way leases one. Safe to share between threads; not between processes.
+Short requests share one connection to each broker. For each other purpose every thread has its own. Callers that leave
+answers on their way lease one. Safe to share between threads; not between processes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class ConnectionPool:
         self._unreachable = False
 
     def forget_parent(self) -> None:
-        """In a forked child: let go of the parent's connections.
+        """Drop the parent's connections in a forked child.
 
-        Two processes on one would read each other's answers.
+        Two processes on one connection would read each other's answers.
         """
         inherited = (*self._connections.values(), *chain(*self._idle.values()), *self._leased)
         self._lock, self._connections, self._idle, self._leased = threading.RLock(), {}, {}, weakref.WeakSet()
@@ -56,7 +56,7 @@ class ConnectionPool:
             self._idle.clear()
 
     def to_broker(self, node: int, purpose: str, look_up: Callable[[], Broker]) -> Connection:
-        """The connection to a broker for a purpose. ``look_up`` finds its address where none is open."""
+        """Return the connection to a broker for a purpose. ``look_up`` finds its address if none is open."""
         with self._lock:
             kept = self._connections.get((node, _of_thread(purpose)))
             if kept is not None and not kept.closed:
@@ -64,8 +64,8 @@ class ConnectionPool:
         return self._keep((node, _of_thread(purpose)), self._open(look_up()))
 
     def to_any(self, purpose: str, brokers: Iterable[Broker], deadline: Deadline) -> Connection:
-        """A connection to any of these brokers, or of the bootstrap servers. Raises :class:`Retriable` where none can
-        be reached, and warns once.
+        """Return a connection to any of these brokers, or of the bootstrap servers. Raise :class:`Retriable` if none
+        can be reached, and warn once.
         """
         purpose = _of_thread(purpose)
         with self._lock:
@@ -80,13 +80,13 @@ class ConnectionPool:
             except Retriable as error:
                 problems.append(error.message)
         told = "no broker could be reached: " + " ".join(problems[-3:])
-        if not self._unreachable:  # what asks may go on trying for minutes before it says so
+        if not self._unreachable:  # the caller may retry for minutes before it reports this
             self._unreachable = True
             log.warning("%s It is tried again, for up to %g s in all.", told, deadline.timeout_ms / 1000)
         raise Retriable(told, tag="CONNECTION")
 
     def lease(self, node: int, look_up: Callable[[], Broker]) -> Connection:
-        """A connection that nobody else uses until it is given back: for whoever leaves answers on their way."""
+        """Return a connection for one caller until it is given back: for callers that leave answers on their way."""
         with self._lock:
             idle = self._idle.get(node, [])
             while idle:
@@ -101,7 +101,7 @@ class ConnectionPool:
     def give_back(self, node: int, connection: Connection) -> None:
         """End a lease.
 
-        A connection on which an answer is still due serves nobody any more: the next one would read it as its own.
+        A connection on which an answer is still due is closed: the next caller would read that answer as its own.
         """
         with self._lock:
             self._leased.discard(connection)
@@ -116,7 +116,7 @@ class ConnectionPool:
         except Retriable as error:
             if broker.node < 0:
                 raise
-            # a bootstrap server that answers hides what does not: the address that the cluster itself gives
+            # the bootstrap server answers, so the user does not see that the address from the cluster is the problem
             raise Retriable(
                 f"{error.message} Broker {broker.node} advertises that address (advertised.listeners).", tag=error.tag
             ) from None
@@ -133,7 +133,5 @@ class ConnectionPool:
 
 
 def _of_thread(purpose: str) -> str:
-    """The purpose of this thread: a long fetch holds nothing else up, and nobody reads the answers to another's
-    requests.
-    """
+    """Return the purpose of this thread: a long fetch delays no other thread, and no thread reads another's answers."""
     return purpose if purpose == CONTROL else f"{purpose}:{threading.get_ident()}"

@@ -1,9 +1,8 @@
-"""Answers of brokers, taken apart by kafka-python, and refused where they are null in a place that is never null in
-Kafka.
+"""Answers of brokers, decoded by kafka-python, and refused if they are null in a place that is never null in Kafka.
 
-kafka-python takes a null for anything that has a length; whoever reads the answer would then fail anywhere. Not
-noticed: an answer that is cut off in its last text, which kafka-python takes as a shorter one; the frame's length has
-been read in full by then, so no broken connection makes that.
+kafka-python accepts a null for anything that has a length; the code that reads the answer would then fail anywhere. Not
+noticed: an answer that is cut off in its last text, which kafka-python takes as a shorter one. A broken connection
+cannot cause that, since the whole frame was read by then.
 """
 
 from __future__ import annotations
@@ -16,20 +15,22 @@ __all__ = ["decode", "response_type"]
 
 #: Kinds of fields that can be null on the wire. A topic's id can too: kafka-python gives None for the zero id.
 _WITH_LENGTH = ("string", "bytes", "records")
-#: A field's name, whether it may be null, and what must not be null in each of its rows.
+#: A field's name, a flag for nullable, and the fields that must not be null in each of its rows.
 _Field = tuple[str, bool, tuple[Any, ...]]
 
 
 def response_type(request_type: Any) -> Any:
-    """kafka-python's class of the answers to a request."""
+    """Return kafka-python's class of the answers to a request."""
     return getattr(sys.modules[request_type.__module__], request_type.__name__.removesuffix("Request") + "Response")
 
 
 def decode(kind: Any, body: memoryview, version: int) -> Any:
-    """The answer. Raises ``ValueError``, ``IndexError``, ``OverflowError`` or ``struct.error`` for damage."""
+    """Return the decoded answer. Raise ``ValueError``, ``IndexError``, ``OverflowError`` or ``struct.error`` for
+    damage.
+    """
     try:
         answer = kind.decode(body, version=version)
-    except AssertionError as error:  # of kafka-python, about tagged fields
+    except AssertionError as error:  # from kafka-python, about tagged fields
         raise ValueError(f"{str(error) or 'its tagged fields are not in order'}") from None
     _check_no_nulls(answer, _checked(kind, version))
     return answer

@@ -1,11 +1,10 @@
-"""What lies between a TCP socket and Kafka's frames: TLS beneath them, and SASL as the first of them (KIP-368,
-KIP-255).
+"""The layers between a TCP socket and Kafka's frames: TLS below them, and SASL as their first (KIP-368, KIP-255).
 
-:func:`secure` is called once for each new connection, before the first frame, and returns the socket to go on with.
-:func:`authenticate` says who we are, after the versions are known and again before the broker's time for it is up.
-Nothing above notices.
+:func:`secure` is called once for each new connection, before the first frame, and returns the socket to use.
+:func:`authenticate` logs in after the versions are known, and again before the login expires. The layers above do not
+notice.
 
-The mechanisms are kafka-python's. No error made here holds a password, a key or a token.
+The mechanisms are kafka-python's. No error of this module holds a password, a key or a token.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from semel.wire.oauth import rejected, token
 
 __all__ = ["authenticate", "refused", "secure", "send_some", "tls_context"]
 
-#: Pieces below this are joined before they are encrypted: a record of TLS holds 16 KiB, and each costs a call.
+#: Smaller pieces are joined before they are encrypted: a record of TLS holds 16 KiB, and each costs a call.
 _JOINED: Final = 1 << 16
 _UNSUPPORTED_MECHANISM: Final = 33
 _MOST_ROUNDS: Final = 8
-#: What a broker of SCRAM asks for, and the least that RFC 7677 allows.
+#: The iterations that a SCRAM broker asks for, and the least that RFC 7677 allows.
 _ITERATIONS: Final = re.compile(rb"(?:^|,)i=(\d{1,9})(?:,|$)")
 _FEWEST_ITERATIONS: Final = 4096
-#: What a broker says, at whatever moment, of a certificate that it wants and did not get, or does not believe.
+#: A broker's words, at any moment, for a client certificate that is missing or not trusted.
 _OF_OUR_CERTIFICATE: Final = (
     "CERTIFICATE_REQUIRED",
     "BAD_CERTIFICATE",
@@ -58,7 +57,7 @@ _WHICH_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 4711, -1)
 
 log = logging.getLogger("semel.wire")
 
-#: Sends a message of kafka-python in a version, and gives its answer.
+#: A function that sends a message of kafka-python in a version, and returns its answer.
 Call = Callable[[Any, int], Any]
 
 
@@ -66,7 +65,7 @@ Call = Callable[[Any, int], Any]
 
 
 def send_some(target: socket.socket, pieces: Sequence[memoryview]) -> int:
-    """Send as many of the bytes as go out at once, at most those of all pieces; how many went."""
+    """Send as many bytes as go out at once, at most all pieces. Return their number."""
     if not isinstance(target, ssl.SSLSocket):
         return target.sendmsg(pieces)
     joined: list[memoryview] = []
@@ -80,7 +79,7 @@ def send_some(target: socket.socket, pieces: Sequence[memoryview]) -> int:
 
 
 def secure(raw: socket.socket, host: str, address: str, config: ClientConfig) -> socket.socket:
-    """The socket that frames go through. Raises :class:`ConfigError` where the two sides do not believe each other."""
+    """Return the socket for frames. Raise :class:`ConfigError` if the two sides do not trust each other."""
     tls = config.security.tls
     if tls is None:
         return raw
@@ -128,9 +127,9 @@ def _no_tls(address: str, why: str) -> ConfigError:
 
 
 def refused(error: OSError | ValueError, address: str) -> SemelError | None:
-    """The error of a broken connection that repeating does not cure, or None.
+    """Return the error of a broken connection that repeating does not cure, or None.
 
-    With TLS 1.3 a broker refuses us only after the handshake.
+    With TLS 1.3 a broker refuses a client only after the handshake.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConfigError(
@@ -149,12 +148,14 @@ def refused(error: OSError | ValueError, address: str) -> SemelError | None:
     return None
 
 
-#: The context that has worked last for each setting, and when its files had been written.
+#: The last context that worked for each setting, and the times at which its files were written.
 _worked: dict[Tls, tuple[tuple[int, ...], ssl.SSLContext]] = {}
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """By the files as they are now; where one of them is just being replaced, by what was in it before."""
+    """Return the context of the current files. While one of them is being replaced, return the context of its former
+    content.
+    """
     known = _worked.get(tls)
     try:
         changed = tuple(map(_changed, (tls.truststore_location, tls.keystore_location)))
@@ -168,7 +169,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _changed(location: str | None) -> int:
-    """When a file was written last: certificates that are renewed in place are read anew by the next connection."""
+    """Return when a file was written last: the next connection reads renewed certificates again."""
     try:
         return 0 if location is None else Path(location).stat().st_mtime_ns
     except OSError as error:
@@ -204,7 +205,7 @@ def _show(context: ssl.SSLContext, tls: Tls) -> None:
     if tls.keystore_location is None and tls.keystore_key is None:
         return
 
-    def password() -> str:  # OpenSSL asks on the terminal where it is given none
+    def password() -> str:  # without it OpenSSL asks on the terminal
         return tls.key_password or ""
 
     where = tls.keystore_location or "ssl.keystore.key and ssl.keystore.certificate.chain"
@@ -220,7 +221,9 @@ def _show(context: ssl.SSLContext, tls: Tls) -> None:
 
 @contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """OpenSSL reads keys from files alone. This one never is on a disk, where the system can do that."""
+    """Write a text to a file, since OpenSSL reads keys from files alone. If the system can, the file is in memory,
+    never on a disk.
+    """
     in_memory = hasattr(os, "memfd_create")
     handle, path = (os.memfd_create("semel"), "") if in_memory else tempfile.mkstemp(prefix="semel-")
     try:
@@ -245,26 +248,26 @@ def _unreadable(where: str, error: Exception) -> ConfigError:
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python ships no types
-    """What kafka-python asks for a token."""
+    """The source of tokens for kafka-python."""
 
     def __init__(self, text: str, extensions: tuple[tuple[str, str], ...]) -> None:
         self._text = text
         self._extensions = extensions
 
     def token(self) -> str:
-        """The token of this login."""
+        """Return the token of this login."""
         return self._text
 
     def extensions(self) -> dict[str, str]:
-        """What goes along with it."""
+        """Return the SASL extensions of this login."""
         return dict(self._extensions)
 
 
 def authenticate(sasl: Sasl, address: str, call: Call, *, again: bool) -> float | None:
-    """Say who we are, ``again`` on a connection that lives. Returns for how many seconds the broker takes our word,
-    None for as long as that.
+    """Log in, ``again`` on a connection that is in use. Return the seconds for which the broker accepts the login, or
+    None for no limit.
 
-    Raises :class:`ConfigError` when it does not, :class:`Retriable` where another connection may help.
+    Raise :class:`ConfigError` if the broker refuses, :class:`Retriable` if another connection may help.
     """
     text = token(sasl) if sasl.mechanism == "OAUTHBEARER" else ""
     shaken = call(SaslHandshakeRequest(mechanism=sasl.mechanism), 1)
@@ -275,7 +278,7 @@ def authenticate(sasl: Sasl, address: str, call: Call, *, again: bool) -> float 
             " sasl.mechanism to one of these.",
             tag="SASL_MECHANISM",
         )
-    if shaken.error_code and again:  # brokers take no second login within a second
+    if shaken.error_code and again:  # brokers accept no second login within a second
         raise Retriable(
             f"{address} did not take another login on this connection (error {shaken.error_code}).", tag="CONNECTION"
         )
@@ -308,7 +311,7 @@ def _exchange(mechanism: Any, sasl: Sasl, address: str, call: Call) -> float | N
             raise _refusal(sasl, address, answer.error_message or f"error {answer.error_code}")
         said = bytes(answer.auth_bytes)
         rounds = _ITERATIONS.search(said) if sasl.mechanism.startswith("SCRAM") else None
-        if rounds is not None and int(rounds[1]) < _FEWEST_ITERATIONS:  # whoever asks for few is out for the password
+        if rounds is not None and int(rounds[1]) < _FEWEST_ITERATIONS:  # few iterations expose the password
             raise _refusal(
                 sasl,
                 address,
@@ -316,7 +319,7 @@ def _exchange(mechanism: Any, sasl: Sasl, address: str, call: Call) -> float | N
             )
         try:
             mechanism.receive(said)
-        except (ValueError, KeyError) as error:  # SCRAM: who does not know our password cannot sign for it
+        except (ValueError, KeyError) as error:  # SCRAM: a broker that does not know the password cannot sign for it
             raise _refusal(
                 sasl,
                 address,
@@ -328,8 +331,8 @@ def _exchange(mechanism: Any, sasl: Sasl, address: str, call: Call) -> float | N
 
 
 def _name(sasl: Sasl) -> str:
-    """As the mechanism sends it: in SCRAM, two characters have a meaning (RFC 5802), which kafka-python leaves to
-    us.
+    """Return the user name as the mechanism sends it. In SCRAM, two characters have a meaning (RFC 5802), which
+    kafka-python does not escape.
     """
     return (
         sasl.username.replace("=", "=3D").replace(",", "=2C") if sasl.mechanism.startswith("SCRAM") else sasl.username

@@ -1,6 +1,4 @@
-"""Whom a request goes to: a broker by its node id, whichever answers, or the coordinator of a group or of a
-transactional id.
-"""
+"""Targets of requests: a broker by its node id, any broker, or the coordinator of a group or a transactional id."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ class TransactionCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class Anyone:
-    """Whichever broker answers."""
+    """Any broker: the first that answers."""
 
 
 ANY = Anyone()

@@ -1,8 +1,8 @@
-"""Shares tasks out among the members of a group so that they stay where their state is.
+"""An assignor that shares tasks among the members of a group so that tasks stay with their state.
 
-A task is one partition of each topic of a sub-topology. Each member says which tasks it has been working on, and which
-it has state of. Each gets as many as the others, those that it worked on first. All members must offer this assignor:
-it is for the workers of one application of streams.
+A task is one partition of each topic of a sub-topology. Each member reports the tasks that it ran, and those that it
+has state of. All members get equally many tasks, first the ones that they ran. All members must offer this assignor: it
+is for the workers of one streams application.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from semel.strict_json import read_object, write_object
 __all__ = ["TaskAssignor", "share_out"]
 
 Task = tuple[int, int]
-#: Of one member: the tasks that it has been working on, then those that it has state of.
+#: The tasks that a member ran, then those that it has state of.
 Claims = tuple[Sequence[Task], Sequence[Task]]
 
 
 class TaskAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python ships no types
-    """``topics`` are those of each sub-topology; ``held`` tells, at each rebalance, what this member claims."""
+    """An assignor for kafka-python. ``topics`` are those of each sub-topology. ``held()`` returns this member's claims
+    at each rebalance.
+    """
 
     name = "semel-streams"
     version = 0
@@ -34,13 +36,13 @@ class TaskAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         self._held = held
 
     def metadata(self, topics: Collection[str]) -> Any:
-        """What this member says when it joins."""
+        """Return the claims of this member for its join."""
         running, stored = self._held()
         claims = write_object({"v": 1, "running": [list(task) for task in running], "stored": list(map(list, stored))})
         return ConsumerProtocolSubscription(self.version, sorted(topics), claims)
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, Any]:
-        """The partitions of each member. Called in the group's leader."""
+        """Return the partitions of each member. Called in the group's leader."""
         counts = [max(len(cluster.partitions_for_topic(name) or ()) for name in names) for names in self._topics]
         claims = {member.member_id: _read(member.metadata.user_data) for member in members}
         order = [
@@ -61,11 +63,11 @@ class TaskAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         }
 
     def on_assignment(self, assignment: Any, generation: Any) -> None:
-        """Nothing to keep: the tasks say what they are."""
+        """Keep nothing: tasks read their own state."""
 
 
 def share_out(counts: Sequence[int], claims: Mapping[str, Claims]) -> dict[str, list[Task]]:
-    """The tasks of each member: of each sub-topology, none has two more than another."""
+    """Return the tasks of each member. Within a sub-topology the numbers of tasks differ by one at most."""
     found: dict[str, list[Task]] = {member: [] for member in claims}
     for part, count in enumerate(counts):
         least, extra = divmod(count, len(claims))
@@ -91,7 +93,7 @@ def share_out(counts: Sequence[int], claims: Mapping[str, Claims]) -> dict[str, 
 
 
 def _read(data: bytes | None) -> Claims:
-    """What a member claims; nothing where it cannot be read: it then gets what is left."""
+    """Return the claims of a member. If they cannot be read, return none: the member then gets the rest."""
     try:
         row = read_object(bytes(data or b""))
         running, stored = ([(int(part), int(index)) for part, index in row[name]] for name in ("running", "stored"))

@@ -1,4 +1,4 @@
-"""``semel verify``: each id is in a topic once, and all ids of its source are there.
+"""Checks of ``semel verify``: each id is in a topic once, and all ids of its source are there.
 
 =============  =======================================================================================================
 ``compare``    count the ids of both topics, and report what differs

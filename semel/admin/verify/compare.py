@@ -1,13 +1,12 @@
-"""Whether each id is in a topic once, and whether all ids of its source are there, and no others (DESIGN section 3,
+"""Comparison of ids: each is in a topic once, and they are those of its source, no more and no fewer (DESIGN section 3,
 ``semel verify``).
 
-It sees what a read_committed reader sees, up to the last stable offsets at the start. Ids are spilled to disk and
-judged a file at a time (:mod:`semel.admin.verify.spill`), so memory is bounded by ``limit`` and by the examples that
-are kept.
+It reads as a read_committed reader, up to the last stable offsets at the start. Ids are spilled to disk and judged a
+file at a time (:mod:`semel.admin.verify.spill`), so ``limit`` and the kept examples bound memory.
 
-Not promised: anything of rows that have no id (they are counted), of rows behind the last stable offset, or of rows
-that retention or compaction has removed. A loss among records that share one id cannot be seen: with ids that repeat in
-the source, that is counted.
+Not promised: anything about rows without an id (they are counted), rows after the last stable offset, or rows that
+retention or compaction has removed. A loss among records that share one id cannot be seen; if ids repeat in the source,
+they are counted.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from semel.wire.client import Client
 
 __all__ = ["LIMIT", "Example", "Of", "Read", "Verified", "verify"]
 
-#: Bytes of ids that are in memory at once. With what is made of them, some hundred megabytes in all.
+#: Bytes of ids in memory at once. With the tables made of them, some hundred megabytes in all.
 LIMIT = 32 << 20
 _PLACES = 3
 
@@ -43,9 +42,9 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Of:
-    """What to read: a topic, where its ids stand, from where to where.
+    """The input of one side: a topic, the place of its ids, its start and end.
 
-    ``end`` is the last stable offset unless told otherwise.
+    ``end`` is usually the last stable offset.
     """
 
     topic: str
@@ -56,7 +55,9 @@ class Of:
 
 @dataclass(slots=True)
 class Read:
-    """What was read of a topic. ``hidden`` offsets lie behind the last stable ones, in or behind open transactions."""
+    """The result of reading a topic. ``hidden`` offsets are after the last stable ones, in or after open
+    transactions.
+    """
 
     topic: str
     ranges: Sequence[Range]
@@ -68,8 +69,8 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An id, how often it is in the topic and in the source, and the first (partition, offset) of it: of the topic, or
-    of the source for a loss.
+    """An id, its count in the topic and in the source, and its first positions (partition, offset): in the topic, or
+    for a loss in the source.
     """
 
     id: bytes
@@ -80,11 +81,11 @@ class Example:
 
 @dataclass(slots=True)
 class Verified:
-    """What was found. Numbers are ids, ``surplus`` records; ``lost`` and ``strangers`` are None without a source: they
-    were not checked.
+    """The result of a comparison. Numbers count ids; ``surplus`` counts records. ``lost`` and ``strangers`` are None
+    without a source: they were not checked.
 
-    ``repeated`` ids are in the source as often as in the topic, or more often: no duplicates then. ``fewer`` are in the
-    source more often than in the topic: whether rows of them are missing cannot be told by this id.
+    ``repeated`` ids are in the source at least as often as in the topic, so they are no duplicates. ``fewer`` ids are
+    in the source more often than in the topic: this id cannot show whether rows are missing.
     """
 
     topic: Read
@@ -100,7 +101,7 @@ class Verified:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing of what was checked was found, and every record had an id."""
+        """True if no fault was found and every record had an id."""
         without = self.topic.without_id + (self.source.without_id if self.source is not None else 0)
         return not (self.duplicated or self.lost or self.strangers or without)
 
@@ -115,17 +116,17 @@ def verify(
     directory: Path | None = None,
     told: OnProgress = lambda done, of: None,
 ) -> Verified:
-    """Read ``topic``, and ``source`` where there is one, and compare ids.
+    """Read ``topic``, and ``source`` if given, and compare ids.
 
-    ``limit`` bounds memory, ``examples`` how many of each kind are kept, ``directory`` is where ids are spilled (the
-    system's temporary folder), ``told`` is given how many offsets of how many have been read. Raises
-    :class:`ConfigError` for topics and positions that are not there, and for a folder that takes no more,
-    :class:`~semel.errors.DataLoss` for rows that go while they are read, :class:`~semel.errors.Retriable` when nothing
-    comes any more.
+    ``limit`` bounds memory, ``examples`` the number of kept examples of each kind. ``directory`` holds the spilled ids
+    (default: the system's temporary folder). ``told`` is called with the number of offsets read and their total. Raise
+    :class:`ConfigError` for topics and positions that do not exist, and for a full folder. Raise
+    :class:`~semel.errors.DataLoss` for rows that are removed while they are read, :class:`~semel.errors.Retriable` if
+    no more rows come.
     """
     wanted = [topic] if source is None else [topic, source]
-    # the topic's end first: what it holds is then in the source that is read, and what the source has got since is late
-    # and not strange
+    # the topic's end first: its ids are then in the source that is read, and later ids of the source do not count as
+    # strangers
     reads = [_look(client, of) for of in wanted]
     found = Verified(reads[0], reads[1] if source is not None else None)
     if source is not None:
@@ -140,7 +141,7 @@ def verify(
                 _read(client, of, read, spill, partial(_tell, told, before, total))
                 files.append(spill.close())
             _judge_each(found, files, limit, examples, 1)
-    except OSError as error:  # brokers that cannot be reached are errors of ours
+    except OSError as error:  # unreachable brokers raise semel's own errors
         raise ConfigError(
             f"ids could not be kept on disk in {directory or tempfile.gettempdir()} ({error}). Nothing was found out."
             " Make room there, or name another folder by --temporary-directory: it takes the size of the ids, and 20"
@@ -185,7 +186,7 @@ def _read(client: Client, of: Of, read: Read, spill: Spill, told: Callable[[int]
 
 
 def _judge_each(found: Verified, files: Sequence[Mapping[int, Path]], limit: int, examples: int, level: int) -> None:
-    """Files of one number hold the same ids, and no others do."""
+    """Judge each pair of files. Files of one number hold the same ids, and no other files do."""
     for number in sorted(set().union(*files)):
         _judge(found, [of_one.get(number) for of_one in files], limit, examples, level)
 
@@ -215,9 +216,9 @@ def _spread(path: Path | None, limit: int, level: int) -> Mapping[int, Path]:
 
 
 def _counted(path: Path | None, limit: int) -> Any:
-    """A table of each id and how often it is there.
+    """Return a table of each id and its count.
 
-    At the last level a file may be large, by one id that is everywhere.
+    At the last level a file may be large: one id may be everywhere.
     """
     counts = pa.table({"id": pa.array([], pa.binary()), "times": pa.array([], pa.int64())})
     pending: list[Any] = []
@@ -269,7 +270,7 @@ def _count(flags: Any) -> int:
 
 
 def _examples(rows: Sequence[Mapping[str, Any]], path: Path | None) -> Iterator[Example]:
-    """With the first places of each, in the order in which they were read."""
+    """Yield the examples with the first positions of each, in the order in which they were read."""
     wanted: dict[bytes, list[tuple[int, int]]] = {row["id"]: [] for row in rows}
     for batch in rows_of(path) if wanted and path is not None else ():
         for one, places in wanted.items():

@@ -1,12 +1,12 @@
-"""Which id a record has: its key, a header, or a field of its JSON value, for a whole Arrow batch at once.
+"""The id of a record: its key, a header, or a field of its JSON value, for a whole Arrow batch at once.
 
 Ids are compared as bytes: a key or header as it is, a JSON string as its UTF-8, a JSON number as its text, so that the
 number 7 and the key ``7`` are the same id. A record has no id if its key or header is null or missing, if its value is
-no JSON, or if nothing, or neither a string nor a number, is at the path.
+no JSON, or if the path leads to no string or number.
 
-JSON goes through Arrow's own reader, which is several times as fast as Python's. It wants one type for all rows: a
-batch that it does not take as it is (numbers beside strings, an index in the path, a value that is no JSON object) is
-read by Python, value by value, with the same result.
+Arrow's JSON reader is several times as fast as Python's, but needs one type for all rows. Other batches are read by
+Python, value by value, with the same result: numbers beside strings, an index in the path, a value that is no JSON
+object.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["IdPlace"]
 
 _PLAIN_PATH = re.compile(r"\$(?:\.[^\s.\[\]*?@()'\"]+|\[(?:0|[1-9][0-9]*)\])+")
 _STEP = re.compile(r"\.([^.\[]+)|\[([0-9]+)\]")
-#: Largest text that Arrow's JSON reader is given in one block: rows of one batch lie in one.
+#: Largest text for one block of Arrow's JSON reader. All rows of a batch are in one block.
 _MAX_BLOCK = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class IdPlace:
-    """Where the id stands: ``key``, ``header`` with a name, or ``json`` with a path of names and indexes."""
+    """The place of the id: ``key``, ``header`` with a name, or ``json`` with a path of names and indexes."""
 
     kind: str
     path: tuple[str | int, ...] = ()
@@ -42,7 +42,7 @@ class IdPlace:
 
     @classmethod
     def parse(cls, text: str) -> IdPlace:
-        """From ``key``, ``header:NAME`` or ``json:$.path``. Raises :class:`ConfigError` for anything else."""
+        """Parse ``key``, ``header:NAME`` or ``json:$.path``. Raise :class:`ConfigError` for anything else."""
         kind, _, rest = text.partition(":")
         if text == "key":
             return cls("key")
@@ -66,12 +66,12 @@ class IdPlace:
 
     @property
     def in_headers(self) -> bool:
-        """Whether the column ``headers`` is needed."""
+        """True if the column ``headers`` is needed."""
         return self.kind == "header"
 
     def of(self, rows: Any) -> Any:
-        """The ids of a record batch with the columns ``key``, ``value`` and maybe ``headers``: a binary array, null
-        where there is none.
+        """Return the ids of a record batch with the columns ``key``, ``value`` and maybe ``headers``: a binary array,
+        null for no id.
         """
         if self.kind == "key":
             return rows.column("key")
@@ -81,12 +81,12 @@ class IdPlace:
 
 
 def _header(headers: Any, name: str) -> Any:
-    """The last header of that name, as Kafka's ``lastHeader`` gives it."""
+    """Return the last header of that name, as Kafka's ``lastHeader`` does."""
     pairs = headers.flatten()
     found = pc.indices_nonzero(pc.equal(pairs.field("key"), name))
     rows = pc.list_parent_indices(headers).take(found).to_numpy(zero_copy_only=False)
     last = np.full(len(headers), -1, np.int64)
-    last[rows] = found.to_numpy(zero_copy_only=False)  # the last of several wins: they stand in their order
+    last[rows] = found.to_numpy(zero_copy_only=False)  # the last of several wins: they are in order
     return pairs.field("value").take(pa.array(last, mask=last < 0))
 
 
@@ -100,10 +100,10 @@ def _json(values: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _by_arrow(values: Any, path: tuple[str, ...], leaf: Any) -> Any | None:
-    """The field as Arrow reads it; None where it cannot, or where its rows might not be the values one to one.
+    """Return the field as Arrow reads it. None if Arrow cannot, or if its rows may not match the values one to one.
 
-    Each value begins and ends as an object does, so that each gives one row at least and no two are taken for one: as
-    many rows as values means one each.
+    Each value begins and ends as an object, so each gives at least one row, and no two give one. So as many rows as
+    values means one row each.
     """
     if not len(values) or values.null_count or not _objects(values):
         return None
@@ -129,7 +129,7 @@ def _by_arrow(values: Any, path: tuple[str, ...], leaf: Any) -> Any | None:
         for name in path[1:]:
             column = pc.struct_field(column, name)
         found = pa.concat_arrays(column.chunks).cast(pa.string())
-        found.validate(full=True)  # Arrow takes bytes that are no UTF-8
+        found.validate(full=True)  # Arrow accepts bytes that are no UTF-8
     except pa.ArrowInvalid:
         return None
     return found.cast(pa.binary())
@@ -159,4 +159,4 @@ def _follow(found: Any, step: str | int) -> Any:
 
 
 def _no_number(_: str) -> None:
-    """NaN and Infinity, which Python would take."""
+    """Refuse NaN and Infinity, which Python accepts."""

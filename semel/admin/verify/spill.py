@@ -1,12 +1,14 @@
 """Ids on disk, spread over files by their hash, so that memory does not grow with their number.
 
-All rows with one id are in one file, so each file is judged by itself, and a file that is too large for memory is
-spread again, by further bits of the hash. Hash partitions rather than sorted runs: nothing needs the order, a row is
-written once (twice where a file is too large), and both steps are Arrow's, with no loop over rows. A database on disk
-(sqlite3) takes each row from Python, and its index is written all over the disk.
+All rows with one id are in one file, so each file is judged by itself. A file that is too large for memory is spread
+again, by further bits of the hash.
 
-Memory: what :meth:`Spill.add` holds back (a quarter of ``limit``), then one file of at most ``limit`` bytes and what is
-made of it. Disk: the ids, and 16 bytes and a little for each row.
+The files are hash partitions, not sorted runs: nothing needs the order, and a row is written once (twice if a file is
+too large). Both steps are Arrow's, without a loop over rows. A database on disk (sqlite3) would take each row from
+Python, and write its index all over the disk.
+
+Memory: the rows that :meth:`Spill.add` holds back (a quarter of ``limit``), then one file of at most ``limit`` bytes
+and its tables. Disk: the ids, and 16 bytes and a little for each row.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ LEVELS = 5
 
 
 class Spill:
-    """Files of rows (id, partition, offset) in ``directory``. ``level`` says which bits of the hash choose the file."""
+    """Files of rows (id, partition, offset) in ``directory``. ``level`` selects the bits of the hash that choose the
+    file.
+    """
 
     def __init__(self, directory: Path, limit: int, level: int = 0) -> None:
         directory.mkdir()
@@ -42,16 +46,16 @@ class Spill:
         self._size = 0
 
     def add(self, rows: Any) -> None:
-        """Take a record batch of :data:`SCHEMA`, without null ids."""
+        """Add a record batch of :data:`SCHEMA`, without null ids."""
         self._pending.append(rows)
         self._size += rows.get_total_buffer_size()
         if self._size > self._hold_back:
             self._write()
 
     def close(self) -> dict[int, Path]:
-        """The files, by number.
+        """Return the files, by number.
 
-        Rows with one id are in one of them, and a number stands for the same ids in every spill of this level.
+        Rows with one id are in one file, and a number stands for the same ids in every spill of this level.
         """
         self._write()
         for writer in self._writers.values():
@@ -85,6 +89,6 @@ class Spill:
 
 
 def rows_of(path: Path) -> Iterator[Any]:
-    """The record batches of a file, one in memory at a time."""
+    """Yield the record batches of a file, one in memory at a time."""
     with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
         yield from reader

@@ -2,8 +2,8 @@
 
 ===============  =====================================================================================================
 ``fault_proxy``  its connections; ``FaultProxy``
-``faults``       what it does to a request
-``frames``       what it reads of requests
+``faults``       its effects on a request
+``frames``       the parts of requests that it reads
 ``addresses``    the addresses that it replaces in answers
 ===============  =====================================================================================================
 """

@@ -1,10 +1,10 @@
-"""Finds and replaces the addresses of brokers in the answers that clients follow: Metadata (versions 0 to 13) and
+"""Brokers' addresses in the answers that clients follow, found and replaced: Metadata (versions 0 to 13) and
 FindCoordinator (0 to 6).
 
-So a proxy stands in front of any broker, with no listener of its own in the broker's settings. Not touched: the
-endpoints that a broker adds to a NOT_LEADER answer of Produce and Fetch (KIP-951), with which a client that uses them
-leaves the proxy until its next Metadata. An answer that cannot be read is a ``ValueError``: not a broken connection,
-which a proxy passes on and forgets.
+So a proxy works with any broker, without its own listener in the broker's settings. Not touched: the endpoints that a
+broker adds to a NOT_LEADER answer of Produce and Fetch (KIP-951). A client that uses them leaves the proxy until its
+next Metadata. An answer that cannot be read is a ``ValueError``, not a broken connection, which a proxy would pass on
+and forget.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _METADATA, _FIND_COORDINATOR = 3, 10
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """Where host and port stand in an answer, one behind the other."""
+    """The position of host and port in an answer, one after the other."""
 
     start: int
     end: int
@@ -31,12 +31,12 @@ class _Field:
 
 
 def addresses(key: int, version: int, answer: bytes) -> list[Address]:
-    """The addresses that this answer (with its correlation id, without its length) names."""
+    """Return the addresses in this answer (with its correlation id, without its length)."""
     return [field.address for field in _fields(key, version, answer)]
 
 
 def replaced(key: int, version: int, answer: bytes, by: Mapping[Address, Address]) -> bytes:
-    """The answer with each address that is in ``by`` replaced."""
+    """Return the answer with each address that is in ``by`` replaced."""
     pieces = []
     position = 0
     for field in _fields(key, version, answer):
@@ -94,7 +94,7 @@ def _coordinators(version: int, answer: bytes) -> list[_Field]:
 
 
 class _Reader:
-    """Walks through an answer behind its correlation id."""
+    """A reader of an answer after its correlation id."""
 
     def __init__(self, answer: bytes, *, compact: bool) -> None:
         self._answer = answer

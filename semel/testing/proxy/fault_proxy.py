@@ -1,19 +1,19 @@
 """TCP proxy between clients and Kafka that loses, delays, repeats and cuts single requests and answers (DESIGN section
 5).
 
-It understands frames (API, version, correlation id) and matches answers to requests. It stands in front of any cluster:
-it listens once for each broker that it hears of, and in Metadata and FindCoordinator answers it replaces the brokers'
-addresses by its own (:mod:`semel.testing.proxy.addresses` says what that leaves out). It runs in a thread of the test's
+It understands frames (API, version, correlation id) and matches answers to requests. It works with any cluster: it
+listens once for each broker that it finds, and replaces the brokers' addresses by its own in Metadata and
+FindCoordinator answers (:mod:`semel.testing.proxy.addresses` has the limits). It runs in a thread of the test's
 process.
 
     with FaultProxy(kafka.bootstrap_servers) as proxy:
-        lost = proxy.drop_reply("EndTxn")           # the next EndTxn is done, and its client never hears of it
+        lost = proxy.drop_reply("EndTxn")           # the next EndTxn is done, but its answer is lost
         ...                                         # clients connect to proxy.bootstrap_servers
         assert lost.happened.wait(10)
 
-TCP loses nothing in the middle of a stream, so neither does the proxy: whoever loses a frame loses the connection with
-it, and a held frame holds what comes behind it on its connection. A request that its client has sent reaches the broker
-even if the client is gone by then. Not promised: TLS.
+TCP loses nothing in the middle of a stream, so neither does the proxy: a lost frame ends its connection, and a held
+frame holds the following frames of its connection. A request that its client has sent reaches the broker even if the
+client is gone by then. Not promised: TLS.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from semel.testing.proxy.frames import Request, correlation_of, read_frame
 
 __all__ = ["Fault", "FaultProxy", "SeenRequest"]
 
-#: How long a broker may take to answer what a client that is gone has asked.
+#: Seconds for the broker's answers to a client that is gone.
 _LINGER_S = 5.0
 _POLL_S = 0.002
 _F = TypeVar("_F", bound=Fault)
@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 
 
 class SeenRequest(NamedTuple):
-    """A request that came by. Correlation ids are each client connection's own."""
+    """A request that passed. Correlation ids are each client connection's own."""
 
     api: str
     correlation: int
@@ -61,7 +61,7 @@ class FaultProxy:
     """The proxy; a context manager.
 
     In all its methods ``api`` is Kafka's name (``"EndTxn"``), ``n`` counts from now, and ``containing`` narrows to
-    requests with these bytes in them. Of several faults that one request meets, the first to end its connection keeps
+    requests with these bytes in them. If a request meets several faults, the first one that ends its connection keeps
     the others for the next request.
     """
 
@@ -89,7 +89,7 @@ class FaultProxy:
     def stop(self) -> None:
         """Cut all connections and end.
 
-        Raises what went wrong inside the proxy itself, which would make a test's result worthless.
+        Raise an error of the proxy itself: it would make a test's result worthless.
         """
         if self._thread.is_alive():
             self._run(self._end())
@@ -102,7 +102,7 @@ class FaultProxy:
     # ---- faults
 
     def watch(self, api: str, n: int = 1, *, containing: bytes = b"") -> Fault:
-        """Do nothing: ``happened`` when the request has come, ``finished`` when its answer has."""
+        """Do nothing: ``happened`` is set when the request has come, ``finished`` when its answer has."""
         return self._add(Fault(api, n, containing))
 
     def drop_request(self, api: str, n: int = 1, *, containing: bytes = b"") -> Fault:
@@ -144,15 +144,15 @@ class FaultProxy:
     def repeat_request(
         self, api: str, n: int = 1, *, times: int = 1, later: threading.Event | None = None, containing: bytes = b""
     ) -> Fault:
-        """Send the same bytes ``times`` times more; the answers to them are kept from the client.
+        """Send the same bytes ``times`` times more. The answers to them are kept from the client.
 
-        At once and on the same connection; with ``later``, when that event is set (or :meth:`Fault.release`), each on a
-        connection of its own.
+        They are sent at once on the same connection. With ``later``, each is sent on its own connection when that event
+        is set (or by :meth:`Fault.release`).
         """
         return self._add(Repeat(api, n, containing, times, later))
 
     def withdraw(self, fault: Fault) -> None:
-        """What it holds is let go, and what it has not met it will not meet."""
+        """Withdraw a fault: release what it holds, and do not apply it to later requests."""
         fault.release()
         with suppress(ValueError):
             self._faults.remove(fault)
@@ -181,13 +181,13 @@ class FaultProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # the transports that were closed last say goodbye in the loop's next round
+        await asyncio.sleep(0)  # the transports that were closed last end in the loop's next round
 
     def _serve(self, to: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.spawn(_Link(self, reader, writer, to).run())
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the connections, until it ends or the proxy does."""
+        """Run a coroutine beside the connections, until it ends or the proxy does."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._over)
@@ -199,20 +199,20 @@ class FaultProxy:
             self._problems.append(problem)
 
     def meet(self, request: Request) -> list[Fault]:
-        """The faults that this request is for."""
+        """Return the faults that this request is for."""
         self.log.append(SeenRequest(request.api, request.correlation))
         met = [fault for fault in tuple(self._faults) if fault.counts(request)]
-        for fault in met:  # each has one request to meet
+        for fault in met:  # each fault meets one request
             with suppress(ValueError):
                 self._faults.remove(fault)
         return met
 
     def meet_later(self, faults: list[Fault]) -> None:
-        """A connection ends: what has not taken effect is for the next request."""
+        """Keep faults for the next request if their connection ended before they took effect."""
         self._faults[:0] = [fault for fault in faults if fault.missed()]
 
     async def redirected(self, request: Request, answer: bytes) -> bytes:
-        """The answer with the brokers' addresses replaced by the proxy's."""
+        """Return the answer with the brokers' addresses replaced by the proxy's."""
         found = addresses(request.key, request.version, answer)
         if not found:
             return answer
@@ -222,7 +222,9 @@ class FaultProxy:
 
 @dataclass(slots=True)
 class _Exchange:
-    """A request that the broker has not answered yet. ``copy_of``: the client did not send it, and gets no answer."""
+    """A request that the broker has not answered yet. With ``copy_of`` the client did not send it, and gets no
+    answer.
+    """
 
     request: Request
     sent_as: int
@@ -231,7 +233,7 @@ class _Exchange:
 
 
 class _Link:
-    """One connection of a client, and the one to the broker that belongs to it."""
+    """A connection of a client, and its connection to the broker."""
 
     def __init__(
         self, proxy: FaultProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: Address
@@ -245,7 +247,7 @@ class _Link:
     async def run(self) -> None:
         try:
             self._broker, self._to_broker = await asyncio.open_connection(*self._address)
-        except OSError:  # the broker is down: its client sees just that
+        except OSError:  # the broker is down: its client sees the same
             self._to_client.close()
             return
         pumps = [asyncio.ensure_future(self._requests()), asyncio.ensure_future(self._answers())]
@@ -279,9 +281,7 @@ class _Link:
         await self._linger()
 
     async def _linger(self) -> None:
-        """Wait until the broker has answered what came before the end, so that nothing is lost but what was to be
-        lost.
-        """
+        """Wait until the broker has answered the earlier requests, so that nothing else is lost."""
         end = asyncio.get_running_loop().time() + _LINGER_S
         while self._waiting and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(_POLL_S)
@@ -311,9 +311,9 @@ class _Link:
             self._waiting.popleft()
 
     def _oldest(self, correlation: int) -> _Exchange:
-        """The request that was answered.
+        """Return the request that was answered.
 
-        Kafka answers in order: what is older and has no answer yet gets none (acks=0).
+        Kafka answers in order: an older request without an answer gets none (acks=0).
         """
         while self._waiting and self._waiting[0].sent_as != correlation:
             self._waiting.popleft()
@@ -327,7 +327,7 @@ class _Link:
         answer = await self._proxy.redirected(exchange.request, answer)
         try:
             await _send(self._to_client, answer)
-        except ConnectionError:  # the client is gone; what it had asked goes on
+        except ConnectionError:  # the client is gone; its requests continue
             return
 
 

@@ -1,7 +1,7 @@
-"""What a proxy does to a request or its answer, and the handles by which a test waits for it.
+"""Faults that a proxy applies to a request or its answer, and the handles by which a test waits for them.
 
-A fault is chosen when its request arrives: the ``n``-th of its API, counted from when the fault was set up, over all
-connections. Only the event loop of the proxy calls the methods that begin with ``at_``; tests use the rest.
+A fault is chosen when its request arrives: the ``n``-th of its API since the fault was set up, over all connections.
+Only the event loop of the proxy calls the methods that begin with ``at_``; tests use the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Cut", "CutReply", "CutRequest", "DelayReply", "DelayRequest", "DropR
 _POLL_S = 0.002
 
 
-class Cut(Exception):  # a signal between a fault and its connection, no error
+class Cut(Exception):  # a signal between a fault and its connection, not an error
     """The connection must end now, after these bytes of the frame."""
 
     def __init__(self, head: bytes = b"") -> None:
@@ -26,12 +26,12 @@ class Cut(Exception):  # a signal between a fault and its connection, no error
 
 
 class Fault:
-    """One fault at one request. This class itself does nothing but see it.
+    """A fault at one request. This class itself only observes it.
 
     - ``happened`` is set when the fault takes effect: a frame was lost, is held, was repeated;
-    - ``finished`` is set when nothing more will come of it: the broker has answered what was held or repeated. It is
-      not set if the connection broke before;
-    - ``answers``: what the broker answered to the request and to its repetitions, each without the correlation id.
+    - ``finished`` is set when the fault is over: the broker has answered the held or repeated request. It is not set if
+      the connection broke before;
+    - ``answers``: the broker's answers to the request and to its repetitions, each without the correlation id.
     """
 
     def __init__(self, api: str, n: int, containing: bytes = b"") -> None:
@@ -50,29 +50,29 @@ class Fault:
         return self._text
 
     def release(self) -> None:
-        """Let go of what is held."""
+        """Release the held frame."""
         self._released.set()
 
     def counts(self, request: Request) -> bool:
-        """Count the request if it is of this fault's kind, and say whether it is the one."""
+        """Count the request if it is of this fault's kind. Return True if it is the chosen one."""
         if request.key != self._key or self._containing not in request.frame:
             return False
         self._left -= 1
         return self._left == 0
 
     def missed(self) -> bool:
-        """Whether the connection ended before it took effect, and it is still wanted: then it is for the next
-        request.
+        """Return True if the connection ended before the fault took effect, and it is still wanted: then it is for the
+        next request.
         """
         self._left = 1
         return not self.happened.is_set() and not self._released.is_set()
 
     async def at_request(self, frame: bytes) -> None:
-        """Before the request goes to the broker. May wait, or raise :class:`Cut`."""
+        """Act before the request goes to the broker. May wait, or raise :class:`Cut`."""
         self.happened.set()
 
     async def at_reply(self, answer: bytes) -> None:
-        """Before the answer goes to the client. May wait, or raise :class:`Cut`."""
+        """Act before the answer goes to the client. May wait, or raise :class:`Cut`."""
         self.take(answer)
         self.finished.set()
 
@@ -82,7 +82,7 @@ class Fault:
 
 
 class _Held(Fault):
-    """A fault that holds something until a time has passed, an event is set, or it is released."""
+    """A fault that holds a frame until a time has passed, an event is set, or it is released."""
 
     def __init__(
         self, api: str, n: int, containing: bytes, seconds: float | None, until: threading.Event | None
@@ -92,14 +92,14 @@ class _Held(Fault):
         self._until = until
 
     async def hold(self) -> None:
-        """Wait as was asked; for ever if nothing was asked and nobody releases."""
+        """Wait for the given time or event. Without either, wait until the release."""
         end = float("inf") if self._seconds is None else time.monotonic() + self._seconds
         while not self._released.is_set() and not (self._until and self._until.is_set()) and time.monotonic() < end:
             await asyncio.sleep(_POLL_S)
 
 
 class DropRequest(Fault):
-    """The broker never sees the request; the connection ends."""
+    """A lost request: the broker never sees it, and the connection ends."""
 
     async def at_request(self, frame: bytes) -> None:
         """Take effect."""
@@ -109,7 +109,7 @@ class DropRequest(Fault):
 
 
 class DropReply(Fault):
-    """The broker has done and answered it, and the client never hears of it; the connection ends."""
+    """A lost answer: the broker has done the request, the client never sees the answer, and the connection ends."""
 
     async def at_request(self, frame: bytes) -> None:
         """Let it pass."""
@@ -122,7 +122,7 @@ class DropReply(Fault):
 
 
 class CutRequest(Fault):
-    """The connection ends when half of the request has reached the broker."""
+    """A connection that ends when half of the request has reached the broker."""
 
     async def at_request(self, frame: bytes) -> None:
         """Take effect."""
@@ -132,7 +132,7 @@ class CutRequest(Fault):
 
 
 class CutReply(Fault):
-    """The connection ends when half of the answer has reached the client."""
+    """A connection that ends when half of the answer has reached the client."""
 
     async def at_request(self, frame: bytes) -> None:
         """Let it pass."""
@@ -168,7 +168,7 @@ class DelayReply(_Held):
 
 
 class Repeat(_Held):
-    """The broker gets the same bytes again, at once on the same connection, or held back and then on one of its own."""
+    """A request that the broker gets again: at once on the same connection, or later on its own connection."""
 
     def __init__(self, api: str, n: int, containing: bytes, times: int, later: threading.Event | None) -> None:
         super().__init__(api, n, containing, None, later)
@@ -183,7 +183,7 @@ class Repeat(_Held):
         self.take(answer)
 
     def take(self, answer: bytes) -> None:
-        """Keep an answer, which may be the last that is due."""
+        """Keep an answer, which may be the last one."""
         super().take(answer)
         if len(self.answers) == self.times + 1:
             self.finished.set()

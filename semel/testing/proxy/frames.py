@@ -1,6 +1,6 @@
-"""Kafka's frames as a proxy needs them: size, API, version, correlation id; nothing of the bodies.
+"""Kafka's frames as a proxy needs them: size, API, version, correlation id; no bodies.
 
-Known on purpose apart from ``semel.wire``.
+Deliberately independent of ``semel.wire``.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ APIS = {
 }
 
 _HEADER = struct.Struct(">hhi")
-#: Above this it is no Kafka frame: another protocol's bytes read as a length.
+#: A larger frame is no Kafka frame: another protocol's bytes read as a length.
 _MAX_FRAME = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request frame, without its four bytes of length."""
+    """A request frame, without its four bytes of length."""
 
     frame: bytes
     key: int
@@ -81,23 +81,23 @@ class Request:
 
     @classmethod
     def read(cls, frame: bytes) -> Request:
-        """Take the header apart."""
+        """Read the header."""
         if len(frame) < _HEADER.size:
             raise ConnectionError(f"a request of {len(frame)} bytes has no header")
         return cls(frame, *_HEADER.unpack_from(frame))
 
     @property
     def api(self) -> str:
-        """Kafka's name of the API, or its key where this table has no name for it."""
+        """Kafka's name of the API, or its key if this table has no name for it."""
         return APIS.get(self.key, str(self.key))
 
     def renumbered(self, correlation: int) -> bytes:
-        """The same bytes under another correlation id."""
+        """Return the same bytes with another correlation id."""
         return _HEADER.pack(self.key, self.version, correlation) + self.frame[_HEADER.size :]
 
 
 def api_key(name: str) -> int:
-    """The key of an API by Kafka's name of it; raises :class:`ValueError` for another name."""
+    """Return the key of an API by Kafka's name. Raise :class:`ValueError` for another name."""
     keys = {api: key for key, api in APIS.items()}
     if name not in keys:
         raise ValueError(
@@ -107,14 +107,14 @@ def api_key(name: str) -> int:
 
 
 def correlation_of(answer: bytes) -> int:
-    """The correlation id of an answer frame."""
+    """Return the correlation id of an answer frame."""
     if len(answer) < 4:
         raise ConnectionError(f"an answer of {len(answer)} bytes has no header")
     return int.from_bytes(answer[:4], "big", signed=True)
 
 
 async def read_frame(source: asyncio.StreamReader) -> bytes | None:
-    """The next frame; None at the end of the stream, also if that comes in the middle of a frame."""
+    """Read the next frame. Return None at the end of the stream, also in the middle of a frame."""
     try:
         size = int.from_bytes(await source.readexactly(4), "big", signed=True)
         if not 0 <= size <= _MAX_FRAME:

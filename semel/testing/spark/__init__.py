@@ -5,7 +5,7 @@
 ``spark_home``     Spark's classes, parsed once
 ``warm_up``        the query whose classes these are
 ``fork_server``    Python processes that are forked with their imports done
-``fork_client``    the Python that asks for one
-``daemon``         PySpark's daemon of workers, started so
+``fork_client``    the Python that requests such a fork
+``daemon``         PySpark's daemon of workers, with their imports done
 =================  ===================================================================================================
 """

@@ -1,5 +1,5 @@
-"""PySpark's daemon, which forks a Python worker for each task that finds none: here with what all workers import
-imported once, before the forks.
+"""PySpark's daemon, which forks a Python worker for each task without one. Here it imports the workers' modules once,
+before the forks.
 
 ``spark.python.daemon.module=semel.testing.spark.daemon``. The daemons of Spark's planning processes fork once or twice,
 and import nothing ahead.

@@ -1,8 +1,8 @@
-"""The other half of ``fork_server``: started by Spark as its Python, it has the server fork a process, and lives as
-long as that does.
+"""The client of ``fork_server``. Spark starts it as its Python; it makes the server fork a process, and lives as long
+as that process.
 
-Run by its path and without ``site``, since it must start in milliseconds: nothing of semel, and of ``socket`` only the
-part that is written in C, because the other takes as long to import as Python to start.
+It runs by its path and without ``site``, since it must start in milliseconds. So it imports nothing of semel, and only
+the C part of ``socket``: the Python part takes as long to import as Python to start.
 """
 
 import _socket
@@ -11,9 +11,9 @@ import os
 import struct
 import sys
 
-#: Bytes that say how many follow.
+#: Bytes of the length before the body.
 HEAD = 4
-#: The variable that tells what was forked, and what it forks, which process Spark has started for it.
+#: The variable that names the process that Spark has started, for the forked process and its children.
 STARTED_AS = "SEMEL_STARTED_AS"
 
 
@@ -27,7 +27,7 @@ def _main(address: str, arguments: list[str]) -> None:
     connection.sendmsg([len(body).to_bytes(HEAD)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handles)])
     while body:
         body = body[connection.send(body) :]
-    connection.recv(1)  # nothing comes: it returns when the process has ended
+    connection.recv(1)  # no byte comes: it returns when the process has ended
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""A Python that Spark starts quickly: forks of one process that has imported what all of Spark's Python processes
-import.
+"""A Python that Spark starts quickly: forks of a process with the imports that all of Spark's Python processes need.
 
 Spark starts a Python process for each query that reads, for each kind of planning, and as the daemon of its workers.
-Each imports PySpark, numpy, pyarrow and kafka-python, which takes the better part of a second. :func:`python` is an
-executable for ``PYSPARK_PYTHON``: it has a server fork the process (``fork_client`` is its other half), and stays for
-as long as that lives. What Spark does to the one happens to the other.
+Each imports PySpark, numpy, pyarrow and kafka-python, which takes most of a second. :func:`python` is an executable for
+``PYSPARK_PYTHON``: it makes a server fork the process (``fork_client`` is the client), and lives as long as that
+process. If Spark ends the one, the other ends too.
 
-What is semel's own is never imported ahead: each process reads it, and the variables that it looks at, anew.
+Semel's own modules are never imported ahead: each process reads them and their variables again.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ _running: list[subprocess.Popen[bytes]] = []
 
 @cache
 def python() -> str:
-    """The executable.
+    """Return the executable.
 
-    Its server is started by the first call of a process, and ends with that process, however it ends.
+    The first call of a process starts its server, which ends with that process in any case.
     """
     directory = Path(tempfile.mkdtemp(prefix="semel-python-"))
     address, executable = directory / "socket", directory / "python"
@@ -56,7 +55,7 @@ def python() -> str:
     executable.write_text(f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n')
     executable.chmod(0o755)
     argv = [sys.executable, "-m", "semel.testing.spark.fork_server", str(address)]
-    # a session of its own: an interrupt from the terminal is for those who know what they are in the middle of
+    # a session of its own: an interrupt from the terminal must not reach it
     server = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     _running.append(server)
     assert server.stdout is not None
@@ -84,7 +83,7 @@ def _main(address: str) -> None:
 def _await_child(listener: socket.socket) -> socket.socket | None:
     """Fork for each client.
 
-    Returns in each child with its client's connection, and in the server, when its parent is gone, with None.
+    Return in each child with its client's connection. Return None in the server when its parent is gone.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     parent = sys.stdin.fileno()
@@ -99,7 +98,7 @@ def _await_child(listener: socket.socket) -> socket.socket | None:
 
 
 def _become(connection: socket.socket) -> None:
-    """Be the process that the client was started as."""
+    """Become the process that the client was started as."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, handles, _, _ = socket.recv_fds(connection, fork_client.HEAD, 4)
     arguments, environment = marshal.loads(connection.recv(int.from_bytes(head), socket.MSG_WAITALL))

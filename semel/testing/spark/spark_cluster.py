@@ -1,8 +1,8 @@
-"""Spark as tests and the demo run it: quick to start, on separate executor processes, and killed for real.
+"""Spark for tests and the demo: quick to start, on separate executor processes, and killed for real.
 
 A :class:`SparkCluster` runs any program that calls ``SparkSession.builder.getOrCreate()`` in a process of its own under
 a crash plan, by default on ``local-cluster``: a driver, and executors in processes of their own. The pytest fixture
-``spark_cluster`` is one. Never for measuring: the compiler is held back so that Spark starts in half the time.
+``spark_cluster`` is one. Never measure with it: the compiler is limited so that Spark starts in half the time.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ __all__ = ["LOCAL", "LOCAL_CLUSTER", "SparkCluster", "conf"]
 
 #: Two executor processes of one core each.
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
-#: Everything in the driver's process but the Python workers; four attempts of a task, as on a cluster, where local mode
-#: has one.
+#: Everything but the Python workers in the driver's process. Four attempts of a task, as on a cluster; local mode has
+#: one by default.
 LOCAL = "local[2,4]"
-#: Spark's other one asks a program of the system, several times a batch, whether a file of the local disk is a link.
+#: Spark's default one runs a system program several times a batch, to check whether a local file is a link.
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _numbers = count(1)
 
 
 def conf() -> dict[str, str]:
-    """Spark settings for a quick start, with ``SPARK_HOME`` at :func:`semel.testing.spark.spark_home.spark_home`."""
+    """Return Spark settings for a quick start, with ``SPARK_HOME`` at
+    :func:`semel.testing.spark.spark_home.spark_home`.
+    """
     return {
         **dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), java_options()),
         "spark.driver.memory": "1g",
@@ -48,10 +50,10 @@ def conf() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """Where driver programs run: a master, and settings on top of :func:`conf`.
+    """A runner of driver programs: a master, and settings in addition to :func:`conf`.
 
-    ``workers`` is the Python of the executors. Left out, it is one that starts quickly, whose processes are not below
-    Spark's in the tree of processes: whoever wants to find Python workers there gives ``sys.executable``.
+    ``workers`` is the Python of the executors. The default is one that starts quickly, but its processes are not below
+    Spark's in the tree of processes. Give ``sys.executable`` to find Python workers there.
     """
 
     master: str = LOCAL_CLUSTER
@@ -59,20 +61,20 @@ class SparkCluster:
     workers: str = ""
 
     def driver(self, argv: Sequence[str], plan: CrashPlan) -> Program:
-        """Start a driver program under a plan. Use it as a context manager: its end takes Spark's Java with it."""
+        """Start a driver program under a plan. Use it as a context manager: its end kills Spark's Java too."""
         log = plan.directory / f"driver-{next(_numbers)}.log"
         return Program(argv, {**os.environ, **self._environment(plan), **plan.environment()}, log)
 
     def run_until_done(self, argv: Sequence[str], plan: CrashPlan, most: int, *, timeout: float = 600) -> int:
-        """Run a driver program, and start it again each time the plan has killed it, as ``program.run_until_done``
-        does. Returns the restarts.
+        """Run a driver program, and restart it each time the plan has killed it, as ``program.run_until_done``. Return
+        the number of restarts.
         """
         return run_until_done(argv, plan, most, environment=self._environment(plan), timeout=timeout)
 
     def run_until(
         self, argv: Sequence[str], plan: CrashPlan, condition: Callable[[], bool], most: int, *, timeout: float = 600
     ) -> int:
-        """Run a driver program that does not end by itself, as ``program.run_until`` does. Returns the restarts."""
+        """Run a driver program that does not end by itself, as ``program.run_until``. Return the number of restarts."""
         return run_until(argv, plan, condition, most, environment=self._environment(plan), timeout=timeout)
 
     def _environment(self, plan: CrashPlan) -> dict[str, str]:

@@ -1,10 +1,9 @@
-"""A home of Spark that starts quickly: its Java finds its classes parsed, and its Python workers find their modules
-compiled.
+"""A home of Spark that starts quickly: its Java finds parsed classes, and its Python workers find compiled modules.
 
-Spark's workers import PySpark from a zip, which can hold no compiled modules: each of the half dozen processes that a
-query starts compiles PySpark anew. Here the place of the zip is taken by the folder that PySpark is installed in. Java
-reads an archive of parsed classes (class data sharing), which ``warm_up`` is run once for. A driver that is started
-twenty times needs half the time with both.
+Spark's workers import PySpark from a zip, which can hold no compiled modules: each of a query's half dozen processes
+compiles PySpark again. Here the folder of the PySpark installation replaces the zip. Java reads an archive of parsed
+classes (class data sharing), which one run of ``warm_up`` makes. With both, a driver that is started twenty times needs
+half the time.
 
 A home is made once for an installation of PySpark, in the cache; Java itself ignores an archive that does not fit it.
 """
@@ -31,7 +30,7 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynam
 
 
 def spark_home() -> Path:
-    """The folder to set ``SPARK_HOME`` to. Made where it is missing, which takes a start of Spark."""
+    """Return the folder for ``SPARK_HOME``. It is made if missing, which takes a start of Spark."""
     installed = distribution("pyspark")
     site = Path(str(installed.locate_file("")))
     home = cache_directory() / "spark" / f"{installed.version}-{hashlib.sha256(bytes(site)).hexdigest()[:8]}"
@@ -41,7 +40,7 @@ def spark_home() -> Path:
 
 
 def java_options() -> str:
-    """Options for a Java that starts quickly and compiles little."""
+    """Return options for a Java that starts quickly and compiles little."""
     return f"{_QUICK} -Xshare:auto -XX:SharedArchiveFile={spark_home() / 'classes.jsa'}"
 
 

@@ -1,6 +1,6 @@
 """The query whose classes ``spark_home`` archives: small, with a shuffle, Python workers and a callback.
 
-Prints the process id of its Java.
+It prints the process id of its Java.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the caller may do, as brokers tell it of topics, groups and the cluster (KIP-430): asked without writing
-anything.
+"""The operations that the caller may do on topics, groups and the cluster, as brokers report them (KIP-430). Nothing is
+written.
 
-Of a transactional id no broker tells it. A cluster without an authorizer names every operation.
+No broker reports them for a transactional id. A cluster without an authorizer names every operation.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _NO_GROUP, _GROUP_DENIED = 69, 30
 def of_topics(
     client: Client, names: Collection[str], deadline: Deadline | None = None
 ) -> dict[str, frozenset[str] | None]:
-    """The operations on each topic; None for one that is not there.
+    """Return the operations on each topic. None for a topic that does not exist.
 
-    Without Describe they are none, whether it is there or not.
+    Without the right Describe the set is empty, whether the topic exists or not.
     """
     answer = client.ask(ANY, metadata_request(names, rights=True), (12, 13), code=lambda _: 0, deadline=deadline)
     found = {
@@ -54,7 +54,7 @@ def of_topics(
 
 
 def of_group(client: Client, group: str, deadline: Deadline | None = None) -> frozenset[str] | None:
-    """The operations on a group; None where they are not told, since it does not exist yet."""
+    """Return the operations on a group. None if the group does not exist yet: then brokers do not report them."""
     request = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
     answer = client.ask(
         GroupCoordinator(group),
@@ -72,8 +72,8 @@ def of_group(client: Client, group: str, deadline: Deadline | None = None) -> fr
 
 
 def of_cluster(client: Client, deadline: Deadline | None = None) -> frozenset[str] | None:
-    """The operations on the cluster; None without Describe on it, which Alter would imply: the others may be there all
-    the same.
+    """Return the operations on the cluster. None without Describe on it, which Alter would imply. The caller may still
+    have the others.
     """
     answer = client.ask(
         ANY, DescribeClusterRequest(include_cluster_authorized_operations=True), (0, 2), deadline=deadline

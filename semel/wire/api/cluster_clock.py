@@ -1,7 +1,7 @@
-"""The clock of the cluster, against that of this machine.
+"""The clock of the cluster, compared with that of this machine.
 
-The leader of the metadata quorum, asked by DescribeQuorum, names itself as having caught up at this very moment, by its
-own clock (measured). No other request that changes nothing tells a broker's time. Needs Describe on the cluster.
+DescribeQuorum asks the leader of the metadata quorum. It reports itself as caught up at this moment, by its own clock
+(measured). No other request without changes reports a broker's time. It needs Describe on the cluster.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _LOG = "__cluster_metadata"
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """By how many ms the clock of ``node`` is ahead of this machine's (behind, if negative), give or take half the time
-    that the question took.
+    """The lead of ``node``'s clock over this machine's in ms (negative if it is late). ``doubt_ms`` is half the time of
+    the request.
     """
 
     node: int
@@ -34,12 +34,12 @@ class Clock:
 
 
 def controller_clock(client: Client, deadline: Deadline | None = None) -> Clock:
-    """The clock of the active controller. Raises :class:`~semel.errors.ConfigError` without the right to ask."""
+    """Return the clock of the active controller. Raise :class:`~semel.errors.ConfigError` without the right to ask."""
     make = DescribeQuorumRequest.TopicData
     request = DescribeQuorumRequest(topics=[make(topic_name=_LOG, partitions=[make.PartitionData(partition_index=0)])])
-    client.versions(deadline)  # so that no connection has to be made in between
-    # not between the sending and its answer: on a busy machine, the answer may be there before this thread has looked
-    # at its clock
+    client.versions(deadline)  # connect first: the time of that must not count
+    # take the times around the whole call: on a busy machine, the answer may be there before this thread reads its
+    # clock
     asked = time.time()
     answer = client.ask(ANY, request, (1, 2), deadline=deadline)
     received = time.time()

@@ -1,4 +1,4 @@
-"""What coordinators and leaders say of transactions, and the marker that ends one where its coordinator did not."""
+"""Transactions as coordinators and leaders describe them, and the marker that ends one if its coordinator did not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What the coordinator says of one id.
+    """The coordinator's description of one id.
 
     ``state`` is Kafka's word (Ongoing, PrepareCommit, CompleteAbort, …), times are ms since the epoch.
     """
@@ -62,7 +62,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class MarkerToWrite:
-    """The end of a transaction on one partition, as it is to be written there. ``epoch`` is that of the rows."""
+    """The end of a transaction on one partition, ready to be written there. ``epoch`` is that of the rows."""
 
     producer_id: int
     epoch: int
@@ -71,7 +71,7 @@ class MarkerToWrite:
 
 
 def marker_of(opened: OpenTransaction, *, commit: bool) -> MarkerToWrite:
-    """The marker that ends it.
+    """Return the marker that ends it.
 
     The coordinator's epoch is never a higher one than the partition knows: that would fence the coordinator.
     """
@@ -79,7 +79,9 @@ def marker_of(opened: OpenTransaction, *, commit: bool) -> MarkerToWrite:
 
 
 def describe(client: Client, transactional_id: str, deadline: Deadline | None = None) -> TransactionDescription | None:
-    """What the coordinator says of the id; None if it does not know it (never used, or expired)."""
+    """Return the coordinator's description of the id. None if the coordinator does not know it (never used, or
+    expired).
+    """
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     answer = client.ask(
         TransactionCoordinator(transactional_id),
@@ -94,10 +96,10 @@ def describe(client: Client, transactional_id: str, deadline: Deadline | None = 
 def describe_all(
     client: Client, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
 ) -> list[TransactionDescription]:
-    """All ids that the cluster knows, in as few requests as it has brokers: each describes those that it coordinates.
+    """Return all ids that the cluster knows. Each broker lists and describes the ids that it coordinates.
 
-    ``states`` (``Ongoing``, …) and ``producer_ids`` narrow it. Ids that the caller may not describe are left out by the
-    brokers.
+    ``states`` (``Ongoing``, …) and ``producer_ids`` narrow the result. Brokers leave out ids that the caller may not
+    describe.
     """
     found: list[TransactionDescription] = []
     for node in client.brokers():
@@ -110,7 +112,7 @@ def describe_all(
         for row in answer.transaction_states if answer is not None else ():
             moved = error_codes.of(
                 "DescribeTransactions", row.error_code
-            ).temporary  # to another coordinator, since it was listed
+            ).temporary  # moved to another coordinator since the list was made
             told = describe(client, row.transactional_id) if moved else _description(row)
             if told is not None:
                 found.append(told)
@@ -135,9 +137,9 @@ def _description(row: Any) -> TransactionDescription | None:
 
 
 def list_transactions(client: Client, states: Iterable[str] = ()) -> dict[str, str]:
-    """Transactional ids that the cluster knows, with their states, from every broker.
+    """Return the transactional ids that the cluster knows, with their states, from every broker.
 
-    ``states`` narrows it (``Ongoing``, …).
+    ``states`` (``Ongoing``, …) narrows the result.
     """
     return {
         transactional_id: state
@@ -164,8 +166,8 @@ def open_transactions(
     deadline: Deadline | None = None,
     leaders: Leaders | None = None,
 ) -> dict[TopicPartition, list[OpenTransaction]]:
-    """The transactions that are open on each partition, asked of its leader (DescribeProducers; needs Read on the
-    topics).
+    """Return the transactions that are open on each partition, as its leader reports them (DescribeProducers; needs
+    Read on the topics).
 
     With ``leaders`` only these brokers are asked, once; a partition whose leader gave no answer is left out.
     """
@@ -200,11 +202,12 @@ def open_transactions(
 def write_markers(
     client: Client, markers: Mapping[TopicPartition, MarkerToWrite], leaders: Leaders, deadline: Deadline
 ) -> set[TopicPartition]:
-    """Write each partition's marker by its leader, asked once: what a coordinator does at the end of a transaction
-    (needs Alter on the cluster).
+    """Write each partition's marker by its leader, asked once. A coordinator does the same at the end of a transaction.
+    It needs Alter on the cluster.
 
-    Returns the partitions whose leader has written it. Raises :class:`~semel.errors.ConfigError` without the right,
-    :class:`~semel.errors.Unsupported` for brokers before 4.2, which would take it into the next transaction as well.
+    Return the partitions whose leader has written the marker. Raise :class:`~semel.errors.ConfigError` without the
+    right. Raise :class:`~semel.errors.Unsupported` for brokers before 4.2, which would take the marker into the next
+    transaction too.
     """
 
     def build(led: list[TopicPartition]) -> Any:
@@ -217,7 +220,7 @@ def write_markers(
                 make(
                     producer_id=marker.producer_id,
                     producer_epoch=marker.epoch
-                    + 1,  # as the coordinator does since KIP-890: whatever comes late with the rows' epoch is refused
+                    + 1,  # as the coordinator does since KIP-890: late requests with the rows' epoch are refused
                     transaction_result=marker.commit,
                     topics=[
                         make.WritableTxnMarkerTopic(name=topic, partition_indexes=at)

@@ -1,12 +1,11 @@
 """Fetch: record batches from the leaders of partitions, as they came off the wire.
 
-Requests and answers (versions 13 to 17, by topic id) are packed and read here and not by kafka-python: an answer is
-megabytes, and kafka-python copies its records once more. Here they stay slices of the one buffer that the frame was
-received in, which saves a few per cent of the time of reading where an answer has 1 MiB, and a fifth where it has 32
-(measured).
+Requests and answers (versions 13 to 17, by topic id) are packed and read here, not by kafka-python: an answer has
+megabytes, and kafka-python would copy its records once more. Here the records stay slices of the received frame. That
+saves a few per cent of the reading time for answers of 1 MiB, and a fifth for 32 MiB (measured).
 
-One request at a time is under way to each leader, on a connection that a :class:`Fetcher` leases from its client while
-it lives, so that a long wait holds nobody else up and nobody reads another's answers.
+One request at a time is under way to each leader. A :class:`Fetcher` leases a connection for it while it lives. So a
+long wait delays no other request, and no caller reads another's answers.
 
 Not promised: fetch sessions (each request names all its partitions) and fetching from followers.
 """
@@ -29,18 +28,18 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["VERSIONS", "Fetched", "Fetcher", "Position", "fetch", "pack_request", "read_answer"]
 
-#: 13 is the first by topic id.
+#: 13 is the first version with topic ids.
 VERSIONS = (13, 17)
-#: An answer that leaves a partition out was cut short by a quota: ask again.
+#: A quota shortened an answer that leaves a partition out: ask again.
 _THROTTLED = 89
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to fetch one partition from. The topic's id makes sure that it is still the same topic.
+    """The position to fetch one partition from. The topic's id makes sure that it is still the same topic.
 
-    ``leader_epoch`` makes a leader of another epoch refuse. ``last_epoch``, the epoch of the last batch before
-    ``offset``, makes the leader say if the log has another history below ``offset`` than the one that was read.
+    ``leader_epoch`` makes a leader of another epoch refuse. ``last_epoch`` is the epoch of the last batch before
+    ``offset``. With it the leader reports whether its log below ``offset`` differs from the one that was read.
     """
 
     topic_id: UUID
@@ -51,11 +50,10 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one partition answered. ``aborted`` holds (producer id, first offset) of transactions that were aborted in
-    this range.
+    """The answer for one partition. ``aborted`` holds (producer id, first offset) of the aborted transactions in this
+    range.
 
-    ``diverging`` is (epoch, end offset) where the log parted from the history that :attr:`Position.last_epoch` stands
-    for.
+    ``diverging`` is (epoch, end offset): where the log left the history that :attr:`Position.last_epoch` stands for.
     """
 
     code: int
@@ -77,10 +75,10 @@ def fetch(
     max_bytes: int | None = None,
     deadline: Deadline | None = None,
 ) -> dict[TopicPartition, Fetched]:
-    """One Fetch request to one leader.
+    """Send one Fetch request to one leader, and return its answer.
 
-    Codes of single partitions are returned, not raised: the reader knows what they mean. ``max_bytes`` bounds what each
-    partition answers with, but for its first batch, which is always whole; ``max.partition.fetch.bytes`` unless given.
+    Codes of single partitions are returned, not raised: the reader knows their meaning. ``max_bytes`` bounds the answer
+    of each partition; the default is ``max.partition.fetch.bytes``. The first batch always comes whole.
     """
     with Fetcher(client, deadline) as fetcher:
         fetcher.send(node, positions, read_committed=read_committed, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
@@ -90,7 +88,7 @@ def fetch(
 class Fetcher:
     """The Fetch requests of one reader, at most one under way to each leader.
 
-    Closed with :meth:`close` or as a context manager.
+    Use it as a context manager, or call :meth:`close`.
     """
 
     def __init__(self, client: Client, deadline: Deadline | None = None) -> None:
@@ -106,7 +104,7 @@ class Fetcher:
         self.close()
 
     def close(self) -> None:
-        """Give the connections back; those with a request under way are closed instead."""
+        """Give the connections back. Connections with a request under way are closed instead."""
         for node, connection in self._connections.items():
             self._client.give_back(node, connection)
         self._connections.clear()
@@ -114,15 +112,15 @@ class Fetcher:
 
     @property
     def oldest(self) -> int | None:
-        """The leader that has been asked for the longest time without an answer, if there is one."""
+        """The leader whose request has waited longest for an answer, or None."""
         return next(iter(self._asked), None)
 
     def asked(self, node: int) -> bool:
-        """Whether a request to ``node`` is under way."""
+        """Return True if a request to ``node`` is under way."""
         return node in self._asked
 
     def muted(self, node: int) -> bool:
-        """Whether ``node`` reads no request now, because of a quota: :meth:`send` would wait."""
+        """Return True if ``node`` reads no request now because of a quota: :meth:`send` would wait."""
         connection = self._connections.get(node)
         return connection is not None and not connection.closed and connection.muted > 0
 
@@ -135,9 +133,9 @@ class Fetcher:
         max_wait_ms: int | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """Ask one leader for partitions, in this order: where the size limits cut, the first ones are served.
+        """Ask one leader for partitions, in this order: if a size limit is reached, the first ones are served.
 
-        Raises :class:`Retriable`.
+        Raise :class:`Retriable` if the connection fails.
         """
         connection = self._connect(node)
         config = self._client.config
@@ -159,14 +157,14 @@ class Fetcher:
         self._asked[node] = dict(positions)
 
     def receive(self, node: int) -> dict[TopicPartition, Fetched]:
-        """Wait for the answer of ``node`` to what was asked: each partition of the request is in it.
+        """Wait for the answer of ``node``. The result has each partition of the request.
 
-        Raises :class:`Retriable`.
+        Raise :class:`Retriable` if the connection fails.
         """
         asked = self._asked.pop(node)
         try:
             code, found = self._connections[node].receive()
-        except BaseException:  # whatever interrupts it, half an answer may be left on the connection
+        except BaseException:  # after any interruption, half an answer may be left on the connection
             self.forget(node)
             raise
         missing = Fetched(code or _THROTTLED, -1, -1, -1, (), memoryview(b""))
@@ -209,7 +207,7 @@ def pack_request(
     max_bytes: int,
     partition_max_bytes: int,
 ) -> bytes:
-    """The body of a Fetch request without a session."""
+    """Return the body of a Fetch request without a session."""
     grouped: dict[UUID, list[bytes]] = {}
     for (_, index), at in positions.items():
         row = struct.pack(">iiqiqiB", index, at.leader_epoch, at.offset, at.last_epoch, -1, partition_max_bytes, 0)
@@ -224,9 +222,9 @@ def pack_request(
 
 
 def read_answer(frame: memoryview, start: int = 0) -> tuple[int, dict[tuple[UUID, int], Fetched]]:
-    """The code of a whole answer and what each (topic id, partition) in it says.
+    """Return the code of a whole answer, and the answer for each (topic id, partition).
 
-    Raises ``ValueError`` or ``struct.error`` for damage.
+    Raise ``ValueError`` or ``struct.error`` for damage.
     """
     cursor = Cursor(frame, start)
     _, code, _ = cursor.take(_ANSWER)

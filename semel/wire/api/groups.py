@@ -1,4 +1,4 @@
-"""Consumer groups from outside: which there are, all offsets of one, and offsets committed to one without members."""
+"""Consumer groups from outside: their names, all offsets of one, and commits to one without members."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from semel.wire.target import GroupCoordinator
 
 __all__ = ["all_committed", "commit", "list_groups"]
 
-#: Of groups of consumers; those without any have only had offsets committed.
+#: The protocol types of consumer groups. A group with an empty type has only had offsets committed.
 _PROTOCOLS = ("consumer", "")
 
 
 def list_groups(client: Client, deadline: Deadline | None = None) -> set[str]:
-    """The names of all consumer groups. Each broker is asked: it knows those that it coordinates."""
+    """Return the names of all consumer groups. Each broker is asked for the groups that it coordinates."""
     deadline = deadline or client.deadline()
     found: set[str] = set()
     for node in client.brokers(deadline):
@@ -34,7 +34,7 @@ def list_groups(client: Client, deadline: Deadline | None = None) -> set[str]:
 
 
 def all_committed(client: Client, group: str, deadline: Deadline | None = None) -> dict[TopicPartition, int]:
-    """All committed offsets of a group. Those that a transaction has pending may be missing."""
+    """Return all committed offsets of a group. Offsets that a transaction has pending may be missing."""
     request = OffsetFetchRequest(
         groups=[
             OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, member_id=None, member_epoch=-1, topics=None)
@@ -62,7 +62,7 @@ def all_committed(client: Client, group: str, deadline: Deadline | None = None) 
 
 
 def commit(client: Client, group: str, offsets: Mapping[TopicPartition, int], deadline: Deadline | None = None) -> None:
-    """Commit offsets outside of any transaction, as no member. The broker refuses where the group has members."""
+    """Commit offsets outside of any transaction and membership. The broker refuses if the group has members."""
     make = OffsetCommitRequest.OffsetCommitRequestTopic
     request = OffsetCommitRequest(
         group_id=group,

@@ -1,7 +1,7 @@
 """Membership in a group of the classic protocol, of any protocol type: join, share out, heartbeat, leave.
 
-What is shared out is the caller's. A code that means that the group goes on without this member, or is about to change,
-is returned: what to do then depends on what the member holds.
+The caller decides about the assignments. A code for a group that continues without this member, or is about to change,
+is returned: the reaction depends on the member's assignment.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["GONE", "REBALANCING", "Joined", "heartbeat", "join", "leave", "membe
 
 #: The group is about to have another generation: join again.
 REBALANCING = 27
-#: The group goes on without this member, in another generation or at all.
+#: The group continues without this member, or in another generation.
 GONE = (22, 25)
 _MEMBER_ID_REQUIRED = 79
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A generation of a group. ``members`` has what each member said of itself, and is empty unless this one leads."""
+    """A generation of a group. ``members`` has the metadata of each member. It is empty unless this one leads."""
 
     generation: int
     member: str
@@ -38,7 +38,7 @@ class Joined:
 
     @property
     def leads(self) -> bool:
-        """Whether this member shares out."""
+        """True if this member shares out."""
         return self.leader == self.member
 
 
@@ -53,11 +53,13 @@ def join(
     session_timeout_ms: int,
     rebalance_timeout_ms: int,
 ) -> Joined | None:
-    """Join, and wait until all have. None where the group does not know this member any more: join without an id.
+    """Join, and wait until all members have. Return None if the group does not know this member any more: join again
+    without an id.
 
-    ``kind`` is the group's protocol type, ``protocol`` the one that all of its members must have. Holds its connection
-    until then. Raises :class:`~semel.errors.ConfigError` tagged INCONSISTENT_GROUP_PROTOCOL where others are in the
-    group, :class:`~semel.errors.Retriable` where it has not come about in the time of a rebalance.
+    ``kind`` is the group's protocol type, ``protocol`` the one that all of its members must have. The connection is
+    busy until then. Raise :class:`~semel.errors.ConfigError` tagged INCONSISTENT_GROUP_PROTOCOL if members of another
+    protocol are in the group. Raise :class:`~semel.errors.Retriable` if the group was not joined within the time of a
+    rebalance.
     """
     deadline = client.deadline(rebalance_timeout_ms + session_timeout_ms)
     while True:
@@ -86,9 +88,10 @@ def join(
 def sync(
     client: Client, group: str, joined: Joined, assignments: Mapping[str, bytes], *, kind: str, protocol: str
 ) -> bytes | None:
-    """What the group's leader has given this member; the leader gives ``assignments``, all others none.
+    """Return the assignment that the group's leader has given this member. The leader gives ``assignments``, other
+    members give none.
 
-    None where the group is about to have another generation, or goes on without this member.
+    Return None if the group is about to have another generation, or continues without this member.
     """
     make = SyncGroupRequest.SyncGroupRequestAssignment
     request = SyncGroupRequest(
@@ -109,7 +112,7 @@ def sync(
 
 
 def heartbeat(client: Client, group: str, joined: Joined, deadline: Deadline | None = None) -> int:
-    """Say that this member lives. 0, :data:`REBALANCING`, or one of :data:`GONE`; raises any other code."""
+    """Send a heartbeat. Return 0, :data:`REBALANCING`, or one of :data:`GONE`; raise any other code."""
     request = HeartbeatRequest(
         group_id=group, generation_id=joined.generation, member_id=joined.member, group_instance_id=None
     )
@@ -121,7 +124,7 @@ def heartbeat(client: Client, group: str, joined: Joined, deadline: Deadline | N
 
 
 def leave(client: Client, group: str, member: str) -> None:
-    """Have a member leave: the group goes on at once. One that is not there any more is no error."""
+    """Make a member leave: the group continues at once. A member that has left already is no error."""
     identity = LeaveGroupRequest.MemberIdentity(member_id=member, group_instance_id=None, reason=None)
     request = LeaveGroupRequest(group_id=group, members=[identity])
     answer = client.ask(GroupCoordinator(group), request, (4, 5))
@@ -131,7 +134,7 @@ def leave(client: Client, group: str, member: str) -> None:
 
 
 def members(client: Client, group: str, kind: str) -> dict[str, bytes]:
-    """What each member of a group of this protocol type said of itself when it joined, by its id."""
+    """Return the metadata of each member of a group of this protocol type, by member id."""
     answer: Any = client.ask(
         GroupCoordinator(group),
         DescribeGroupsRequest(groups=[group]),

@@ -33,7 +33,7 @@ _GROUP_ID_NOT_FOUND = 69
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An offset that a leader named. For a look-up by time that finds nothing, -1."""
+    """An offset that a leader named. It is -1 for a look-up by time without a result."""
 
     offset: int
     timestamp: int
@@ -48,10 +48,11 @@ def list_offsets(
     leaders: Leaders | None = None,
     deadline: Deadline | None = None,
 ) -> dict[TopicPartition, Listed]:
-    """An offset for each partition: :data:`EARLIEST`, :data:`LATEST`, or the first at or after a timestamp in ms.
+    """Return an offset for each partition: :data:`EARLIEST`, :data:`LATEST`, or the first at or after a timestamp in
+    ms.
 
-    With ``read_committed``, the latest is the last stable offset. With ``leaders`` only these brokers are asked, once,
-    and one that does not lead in that very epoch refuses: a partition whose leader gave no answer is left out.
+    With ``read_committed``, the latest is the last stable offset. With ``leaders`` only these brokers are asked, once.
+    A broker that does not lead in that epoch refuses. A partition whose leader gave no answer is left out.
     """
     make = ListOffsetsRequest.ListOffsetsTopic
     make_partition = make.ListOffsetsPartition
@@ -87,8 +88,8 @@ def list_offsets(
 def end_of_epoch(
     client: Client, epochs: Mapping[TopicPartition, int], deadline: Deadline | None = None
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """For each partition and leader epoch: the largest epoch up to it that the log has, and where that ends. (-1, -1)
-    where it is unknown.
+    """Return, for each partition and leader epoch, the largest epoch up to it that the log has, and its end. (-1, -1)
+    if unknown.
     """
     make = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     make_partition = make.OffsetForLeaderPartition
@@ -123,10 +124,11 @@ def committed(
     require_stable: bool,
     deadline: Deadline | None = None,
 ) -> dict[TopicPartition, int]:
-    """The group's committed offsets; partitions without one are left out.
+    """Return the group's committed offsets. Partitions without one are left out.
 
-    With ``require_stable`` it waits until no transaction is pending on any of them (the partitions are named: with a
-    request for all, pending ones would silently be missing). Raises :class:`~semel.errors.Retriable` at the deadline.
+    With ``require_stable`` it waits until no transaction is pending on any of them. The request names the partitions:
+    in a request for all, pending ones would silently be missing. Raise :class:`~semel.errors.Retriable` at the
+    deadline.
     """
     grouped = by_topic(partitions)
     make = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -153,7 +155,7 @@ def committed(
 
 
 def offset_rows(topic: Any, partition: Any, offsets: Mapping[TopicPartition, int]) -> list[Any]:
-    """The rows of a request that commits offsets; ``topic`` and ``partition`` are its classes for these."""
+    """Return the rows of a request that commits offsets. ``topic`` and ``partition`` are its classes for these."""
     return [
         topic(
             name=name,
@@ -172,8 +174,8 @@ def offset_rows(topic: Any, partition: Any, offsets: Mapping[TopicPartition, int
 
 
 def live_members(client: Client, group: str, deadline: Deadline | None = None) -> list[str]:
-    """Client ids of the group's members; for a group of the newer protocol (KIP-848), which hides them from this
-    request, its state.
+    """Return the client ids of the group's members. A group of the newer protocol (KIP-848) hides them from this
+    request: return its state.
     """
     answer = client.ask(
         GroupCoordinator(group),
@@ -201,9 +203,9 @@ def live_members(client: Client, group: str, deadline: Deadline | None = None) -
 
 
 def delete_group(client: Client, group: str, deadline: Deadline | None = None) -> bool:
-    """Delete a group with its offsets. Returns False if it was not there.
+    """Delete a group with its offsets. Return False if it did not exist.
 
-    Raises :class:`~semel.errors.ConfigError` where it has members.
+    Raise :class:`~semel.errors.ConfigError` if it has members.
     """
     absent = (_GROUP_ID_NOT_FOUND, 0)
 

@@ -1,12 +1,12 @@
 """Produce: encoded record batches to the leaders of their partitions, pipelined, each acknowledged by all in-sync
 replicas.
 
-Up to :data:`IN_FLIGHT` requests are under way on a connection, which is how many batches of one producer id and
-partition a broker recognises when they are repeated. What fails for a reason that may pass is repeated in the order of
-its sequences, one request at a time, after everything else under way has been answered: so no batch can overtake
-another, and the broker answers a repetition that it already has with the offset of the first.
+Up to :data:`IN_FLIGHT` requests are under way on a connection: a broker recognises repetitions of that many batches of
+one producer id and partition. A batch with a temporary failure is repeated in the order of its sequences, one request
+at a time, after all others under way have been answered. So no batch can overtake another. The broker answers a
+repetition that it already has with the offset of the first.
 
-The body is encoded here and not by kafka-python: its encoder would copy every batch twice.
+The body is encoded here, not by kafka-python: its encoder would copy every batch twice.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from semel.wire.metadata import TopicPartition, named
 __all__ = ["IN_FLIGHT", "Acknowledged", "Appender"]
 
 IN_FLIGHT = 5
-#: One request carries one batch of each of many partitions; this bounds it far below the broker's
+#: One request carries one batch for each of many partitions; this bounds it far below the broker's
 #: ``socket.request.max.bytes``.
 _REQUEST_BYTES = 16 << 20
-#: A broker asks the coordinator about a transaction once for each partition. It drops a question of one producer id
-#: where a second one comes in the meantime, and answers NOT_ENOUGH_REPLICAS. The next try mostly succeeds at once.
+#: A broker asks the coordinator about a transaction once for each partition. It drops a question of a producer id if a
+#: second one comes meanwhile, and answers NOT_ENOUGH_REPLICAS. The next try usually succeeds at once.
 _FIRST_PAUSE_MS = 2
 _OUT_OF_ORDER = 45
-#: What a leader answers that has another topic of that name.
+#: The answers of a leader that has another topic of that name.
 _OTHER_TOPIC = ("UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID")
 
 _Wave = dict[TopicPartition, Batch]
@@ -49,7 +49,7 @@ _Wave = dict[TopicPartition, Batch]
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A batch that is in the log of its partition: first and last offset, and what it held."""
+    """A batch that is in the log of its partition: first and last offset, records and bytes."""
 
     first: int
     last: int
@@ -74,10 +74,10 @@ class Appender:
         self.acknowledged: dict[TopicPartition, list[Acknowledged]] = defaultdict(list)
 
     def __del__(self) -> None:
-        self._abandon()  # whoever drops it in the middle leaves answers on the way
+        self._abandon()  # answers may be on their way if it is dropped early
 
     def submit(self, batches: Iterable[tuple[TopicPartition, Batch]]) -> None:
-        """Send batches, in order. Returns when they are sent, not when they are acknowledged: that is :meth:`flush`."""
+        """Send batches in order. Return when they are sent; :meth:`flush` waits for the acknowledgements."""
         deadline = self._deadline()
         with self._abandoned_on_error():
             for node, wave in self._waves(batches, deadline):
@@ -86,10 +86,10 @@ class Appender:
                     self._recover()
 
     def flush(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Wait until everything that was submitted is acknowledged. Raises, if it cannot be; then nothing is known of
-        what is missing.
+        """Wait until all submitted batches are acknowledged. If this raises, it is not known which of the missing
+        batches were written.
 
-        ``meanwhile`` is called first, while answers are under way. What it raises is raised.
+        ``meanwhile`` is called first, while answers are under way. Its exceptions are raised.
         """
         with self._abandoned_on_error():
             meanwhile()
@@ -106,7 +106,7 @@ class Appender:
             raise
 
     def _abandon(self) -> None:
-        """Close the connections on which answers are on their way: nobody else may read them."""
+        """Close the connections on which answers are on their way: no other caller may read them."""
         for connection, _ in self._under_way.values():
             connection.close()
         self._under_way.clear()
@@ -116,7 +116,7 @@ class Appender:
     def _waves(
         self, batches: Iterable[tuple[TopicPartition, Batch]], deadline: Deadline
     ) -> Iterable[tuple[int, _Wave]]:
-        """Requests to come: one batch of a partition in each, in order."""
+        """Yield the requests to send: one batch of a partition in each, in order."""
         waves: dict[int, _Wave] = {}
         sizes: dict[int, int] = defaultdict(int)
         for partition, batch in batches:
@@ -132,7 +132,7 @@ class Appender:
 
     def _leader(self, partition: TopicPartition, deadline: Deadline) -> int:
         topic, index = partition
-        # a topic that was made anew may have fewer partitions: then this one has no leader either
+        # a topic that was created again may have fewer partitions: then this one has no leader either
         while True:
             found = self._client.topics({topic}, deadline)[topic].partitions.get(index)
             if found is not None and found.leader >= 0:
@@ -148,7 +148,7 @@ class Appender:
 
     def _send(self, node: int, wave: _Wave, deadline: Deadline) -> None:
         if node in self._under_way and self._under_way[node][0].renewal_due:
-            self._receive_until(node, 0)  # a login is renewed when no answer is on its way
+            self._receive_until(node, 0)  # a login is renewed while no answer is on its way
         if node not in self._under_way:
             try:
                 self._under_way[node] = (self._client.lease(node, deadline), deque())
@@ -167,7 +167,7 @@ class Appender:
         self._receive_until(node, IN_FLIGHT - 1)
 
     def _receive_all(self) -> None:
-        """Wait for every answer, and give back the connections that have brought them."""
+        """Wait for every answer, and give the connections back."""
         for node in list(self._under_way):
             self._receive_until(node, 0)
         for node, (connection, _) in self._under_way.items():
@@ -186,7 +186,7 @@ class Appender:
             self._sort(waves.popleft(), answer)
 
     def _lost(self, node: int) -> None:
-        """A connection broke: whether the broker took what was on it is unknown, so all of it is sent again."""
+        """Send all batches of a broken connection again: it is not known whether the broker took them."""
         connection, waves = self._under_way.pop(node)
         connection.close()
         for wave in waves:
@@ -206,7 +206,7 @@ class Appender:
                 done = Acknowledged(row.base_offset, row.base_offset + batch.count - 1, batch.count, batch.size)
                 self.acknowledged[partition].append(done)
             elif verdict.temporary or (row.error_code == _OUT_OF_ORDER and self._failed.get(partition)):
-                # 45 behind a batch that failed only says that the failed one is missing
+                # 45 after a failed batch only says that the failed one is missing
                 self._problem = error_codes.name(row.error_code)
                 self._failed[partition].append(batch)
             else:
@@ -227,7 +227,7 @@ class Appender:
         return error_codes.error("Produce", row.error_code, subject, self._meaning)
 
     def _created_again(self, topic: str) -> SemelError:
-        """No broker will ever take its rows by the id that they were to be written by."""
+        """Return the error for a topic that was created again: no broker will take rows by the former id."""
         kind = Retriable if self._transactional_id is None else AbortAndRetry
         return kind(
             f"topic {topic} was deleted and created again, and these records were for the former one. {self._meaning}"
@@ -237,7 +237,7 @@ class Appender:
 
     @property
     def _meaning(self) -> str:
-        """What a failure means for the records that were sent before it, or with it."""
+        """The consequence of a failure for the records that were sent before it, or with it."""
         if self._transactional_id is None:
             return "Some of these records may be in it, and visible."
         return "Nothing of this transaction is visible, and without these records it is not committed."
@@ -259,7 +259,7 @@ class Appender:
             deadline.pause()
             known = self._client.refresh({topic for topic, _ in pending}, deadline).topics
             for topic in {topic for topic, _ in pending}:
-                # by the word of its leader: another broker may be behind, and name what was before
+                # only if its leader says so: another broker may lag and name the former topic
                 if known[topic].id != self._ids[topic] and self._problem in _OTHER_TOPIC:
                     raise self._created_again(topic)
             for partition in list(pending):
@@ -326,7 +326,7 @@ class Appender:
 
 
 def _in_order(batches: Sequence[Batch]) -> list[Batch]:
-    """By their sequences, which wrap at 2**31: what is far apart has wrapped."""
+    """Return the batches by their sequences, which wrap at 2**31: a large distance means that they have wrapped."""
     sequences = [batch.base_sequence for batch in batches]
     shift = 1 << 30 if max(sequences) - min(sequences) > 1 << 30 else 0
     return sorted(batches, key=lambda batch: (batch.base_sequence + shift) % (1 << 31))

@@ -35,7 +35,7 @@ __all__ = [
 
 _TOPIC, _BROKER = 2, 4
 _UNKNOWN_TOPIC = 3
-#: Where a setting comes from: it was set on the topic itself.
+#: The source of a setting: set on the topic itself.
 _OF_THE_TOPIC = 1
 _SET, _DELETE = 0, 1
 
@@ -51,7 +51,7 @@ def create(
 ) -> bool:
     """Create a topic and wait until the cluster shows it.
 
-    Returns False if it was there already. ``replication`` -1 is the broker's default.
+    Return False if it exists already. ``replication`` -1 is the broker's default.
     """
     deadline = deadline or client.deadline()
     make = CreateTopicsRequest.CreatableTopic
@@ -69,13 +69,15 @@ def create(
 
 
 def grow(client: Client, name: str, partitions: int, deadline: Deadline | None = None) -> None:
-    """Have a topic at least that many partitions, and wait until the cluster shows them with leaders."""
+    """Raise a topic's number of partitions to at least ``partitions``, and wait until the cluster shows them with
+    leaders.
+    """
     deadline = deadline or client.deadline()
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=client.config.request_timeout_ms, validate_only=False)
     answer = client.ask(ANY, request, (2, 3), code=lambda answer: int(answer.results[0].error_code), deadline=deadline)
     row = answer.results[0]
-    # an earlier try of this request may have done it, or somebody else
+    # an earlier try of this request may have done it, or another client
     if row.error_code and len(client.refresh({name}, deadline).topics[name].partitions) < partitions:
         subject = f"adding partitions to topic {name!r} ({row.error_message})"
         raise error_codes.error("CreatePartitions", row.error_code, subject, "Nothing was written.")
@@ -83,7 +85,7 @@ def grow(client: Client, name: str, partitions: int, deadline: Deadline | None =
 
 
 def delete(client: Client, name: str, deadline: Deadline | None = None) -> bool:
-    """Delete a topic, and wait until the cluster does not show it any more. Returns False if it was not there."""
+    """Delete a topic, and wait until the cluster does not show it any more. Return False if it did not exist."""
     deadline = deadline or client.deadline()
     topic = DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=None)
     request = DeleteTopicsRequest(topics=[topic], timeout_ms=client.config.request_timeout_ms)
@@ -124,7 +126,7 @@ def delete_records(client: Client, before: Mapping[TopicPartition, int], deadlin
 
 
 def _await_leaders(client: Client, name: str, partitions: int, deadline: Deadline) -> None:
-    """Wait until the cluster shows a topic with so many partitions, each with a leader, or until the deadline has
+    """Wait until the cluster shows a topic with this many partitions, each with a leader, or until the deadline has
     passed.
     """
     for _ in deadline.attempts():
@@ -140,12 +142,12 @@ def _await_leaders(client: Client, name: str, partitions: int, deadline: Deadlin
 def topic_config(
     client: Client, name: str, keys: Collection[str], deadline: Deadline | None = None
 ) -> dict[str, str | None]:
-    """Settings of a topic, the cluster's defaults included."""
+    """Return settings of a topic, the cluster's defaults included."""
     return _describe(client, _TOPIC, name, keys, deadline)
 
 
 def own_config(client: Client, name: str, deadline: Deadline | None = None) -> dict[str, str]:
-    """The settings that were set on a topic itself."""
+    """Return the settings that were set on a topic itself."""
     return {
         entry.name: entry.value
         for entry in _entries(client, _TOPIC, name, None, deadline)
@@ -178,7 +180,7 @@ def alter_config(
 
 
 def broker_config(client: Client, keys: Collection[str], deadline: Deadline | None = None) -> dict[str, str | None]:
-    """Settings of one broker of the cluster: whichever answers."""
+    """Return settings of one broker of the cluster, the first that answers."""
     deadline = deadline or client.deadline()
     for _ in deadline.attempts():
         problem = Retriable("the cluster names no broker at the moment.")
@@ -191,13 +193,13 @@ def broker_config(client: Client, keys: Collection[str], deadline: Deadline | No
                     keys,
                     client.deadline(min(client.config.request_timeout_ms, deadline.remaining * 1000)),
                 )
-            except Retriable as error:  # it is going down, or has gone: the others have the same settings
+            except Retriable as error:  # this broker stops or has stopped: the others have the same settings
                 problem = error
     raise problem
 
 
 def config_of_broker(client: Client, node: int, keys: Collection[str]) -> dict[str, str | None]:
-    """Settings of this very broker."""
+    """Return settings of this broker."""
     return _describe(client, _BROKER, str(node), keys, client.deadline(client.config.request_timeout_ms))
 
 
@@ -208,7 +210,7 @@ def _describe(
 
 
 def _entries(client: Client, kind: int, name: str, keys: list[str] | None, deadline: Deadline | None) -> list[Any]:
-    """The settings of these names, or all."""
+    """Return the settings of these names, or all."""
     make = DescribeConfigsRequest.DescribeConfigsResource
     request = DescribeConfigsRequest(resources=[make(resource_type=kind, resource_name=name, configuration_keys=keys)])
     target = int(name) if kind == _BROKER else ANY

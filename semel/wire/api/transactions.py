@@ -1,8 +1,8 @@
 """The transaction APIs: take an identity, add partitions, commit offsets, end.
 
-These functions send and sort; they decide nothing. Codes that mean something only in the owner's context (SETTLE in
-:mod:`semel.wire.error_codes`) are returned, and PROTOCOL section 4, in :mod:`semel.transaction`, says what to do.
-Everything else raises.
+These functions send requests and sort answers; they decide nothing. Codes with a meaning only in the owner's context
+(SETTLE in :mod:`semel.wire.error_codes`) are returned; :mod:`semel.transaction` treats them by PROTOCOL section 4. All
+other codes raise.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a broker knows a transaction by."""
+    """The identity of a transaction for a broker."""
 
     transactional_id: str
     producer_id: int
@@ -48,16 +48,16 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class EndAnswer:
-    """The answer to EndTxn: a code, and with code 0 the identity to go on with."""
+    """The answer to EndTxn: a code, and with code 0 the identity for the next transaction."""
 
     code: int
     identity: Identity
 
 
 def init_producer_id(client: Client, transactional_id: str, timeout_ms: int, deadline: Deadline) -> Identity:
-    """Take the id: every predecessor is fenced, its open transaction aborted.
+    """Take the id: every predecessor is fenced, and its open transaction aborted.
 
-    Says nothing about markers being written.
+    The answer does not say that markers are written.
     """
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1
@@ -74,9 +74,10 @@ def init_producer_id(client: Client, transactional_id: str, timeout_ms: int, dea
 
 
 def idempotent_producer(client: Client, deadline: Deadline) -> tuple[int, int]:
-    """Producer id and epoch of nobody's: a plain batch that has them is in the log once, however often it is sent.
+    """Return a producer id and epoch without a transactional id. A plain batch that has them is in the log once,
+    however often it is sent.
 
-    It needs Write on some topic.
+    It needs Write on any topic.
     """
     request = InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
@@ -88,13 +89,15 @@ def idempotent_producer(client: Client, deadline: Deadline) -> tuple[int, int]:
 
 
 def fence(client: Client, transactional_id: str, deadline: Deadline | None = None) -> Identity:
-    """Fence whoever owns the id and abort what it has open, without meaning to write (KIP-618's ``fenceProducers``)."""
+    """Fence the owner of the id and abort its open transaction, without a transaction of our own (KIP-618's
+    ``fenceProducers``).
+    """
     return init_producer_id(client, transactional_id, 60_000, deadline or client.deadline())
 
 
 def add_partitions(client: Client, identity: Identity, partitions: Iterable[TopicPartition], deadline: Deadline) -> int:
-    """Add all partitions to the transaction in one request. Returns 0 or a code for PROTOCOL 4."""
-    # version 3 is the clients' last: from 4 on the request is one broker's to another (KIP-890)
+    """Add all partitions to the transaction in one request. Return 0 or a code for PROTOCOL 4."""
+    # version 3 is the last for clients: from 4 on brokers send the request to each other (KIP-890)
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=identity.transactional_id,
         v3_and_below_producer_id=identity.producer_id,
@@ -129,7 +132,7 @@ def add_partitions(client: Client, identity: Identity, partitions: Iterable[Topi
 def commit_offsets(
     client: Client, identity: Identity, group: Any, offsets: Mapping[TopicPartition, int], deadline: Deadline
 ) -> int:
-    """Put offsets of a group into the transaction; the offsets partition is added with them (KIP-890). Returns 0 or a
+    """Put offsets of a group into the transaction. The offsets partition is added with them (KIP-890). Return 0 or a
     code for PROTOCOL 4.
 
     ``group`` has ``id``, ``generation``, ``member`` and ``instance`` (a
@@ -171,9 +174,9 @@ def commit_offsets(
 def end(
     client: Client, identity: Identity, *, commit: bool, deadline: Deadline, sent: Callable[[], None] | None = None
 ) -> EndAnswer:
-    """Ask the coordinator to end the transaction, repeating until it answers.
+    """Ask the coordinator to end the transaction, and repeat until it answers.
 
-    Raises :class:`~semel.errors.Retriable` if it never does.
+    Raise :class:`~semel.errors.Retriable` if it never does.
     """
     request = EndTxnRequest(
         transactional_id=identity.transactional_id,
@@ -198,21 +201,21 @@ def end(
 
 
 def _worst(api: str, codes: Iterable[int]) -> int:
-    """The code that decides about a request of many partitions: one that is final before one that is temporary."""
-    # 55 only says that another partition's code kept the broker from trying this one
+    """Return the code that decides about a request of many partitions: a final code before a temporary one."""
+    # 55 only says that the broker did not try this partition because of another one's code
     wrong = [code for code in codes if code not in (0, 55)]
     return next((code for code in wrong if not error_codes.of(api, code).temporary), wrong[0] if wrong else 0)
 
 
 def _with(codes: Mapping[TopicPartition, int], code: int) -> str:
-    """The partitions that got this code, for a message."""
+    """Return the partitions that got this code, for a message."""
     return named(partition for partition, got in codes.items() if got == code)
 
 
 def _settled(api: str, code: int, subject: Callable[[], str], meaning: str = "Nothing was committed.") -> int:
-    """The code, where PROTOCOL 4 says what to do with it.
+    """Return the code if PROTOCOL 4 treats it, and raise its error if not.
 
-    ``subject`` is asked for what an error says: it names up to a thousand partitions.
+    ``subject`` is only called for an error: it names up to a thousand partitions.
     """
     if error_codes.of(api, code) in (Action.OK, Action.SETTLE, Action.ABORT):
         return code

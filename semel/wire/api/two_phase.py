@@ -1,7 +1,7 @@
 """InitProducerId for an id that may hold a prepared transaction: sent once (DESIGN rule 13).
 
-A request that comes late, after its connection broke, would destroy what was prepared since. So a lost answer is
-raised, and the caller takes another id. A broker that answers "not now" has not done it: then it is asked again.
+A request that arrives late, after its connection broke, would destroy a transaction that was prepared since. So a lost
+answer raises, and the caller takes another id. A broker that answers "not now" has not done it, and is asked again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def init_unit(
 ) -> Identity:
     """Take an id of this process for one transaction. With ``two_phase`` the brokers never abort it.
 
-    Raises :class:`Unsupported` or :class:`ConfigError` for brokers that do not take two-phase commit,
-    :class:`Retriable` tagged ANSWER_LOST where nobody knows whether the request arrived.
+    Raise :class:`Unsupported` or :class:`ConfigError` for brokers that do not take two-phase commit. Raise
+    :class:`Retriable` tagged ANSWER_LOST if it is not known whether the request arrived.
     """
     target = TransactionCoordinator(transactional_id)
     request = InitProducerIdRequest(
