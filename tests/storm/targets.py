@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from semel.sandbox.processes import children
 from semel.testing.crash import SPARK
 
-__all__ = ["driver_of", "executors_of", "frozen", "kill", "workers_of"]
+__all__ = ["SEMEL", "driver_of", "executors_of", "frozen", "kill", "workers_of"]
 
+#: The command, as it is installed.
+SEMEL = [sys.executable, "-c", "from semel.cli import main; main()"]
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _DAEMON = "semel.testing.spark.daemon"
 
