@@ -18,12 +18,16 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.storm import report
+from tests.storm.connect_storm import ConnectStorm
 from tests.storm.mirror_storm import MirrorStorm
+from tests.storm.outbox_storm import OutboxStorm
 from tests.storm.query_storm import QueryStorm
 from tests.storm.storm import Plan, Storm
 from tests.storm.streams_storm import StreamsStorm
 
-SYSTEMS: dict[str, type[Storm]] = {storm.system: storm for storm in (QueryStorm, MirrorStorm, StreamsStorm)}
+SYSTEMS: dict[str, type[Storm]] = {
+    storm.system: storm for storm in (QueryStorm, MirrorStorm, StreamsStorm, ConnectStorm, OutboxStorm)
+}
 
 
 def main() -> int:

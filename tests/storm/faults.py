@@ -103,7 +103,8 @@ def drivers(
     keepers: Sequence[Keeper],
     pause: Pause,
     actions: tuple[str, ...] = _DRIVERS,
-    others: Mapping[str, Callable[[Keeper], None]] = {},
+    others: Mapping[str, Callable[[Keeper], object]] = {},
+    pauses: tuple[float, float] = (8, 35),
 ) -> Striker:
     """Whole programs, with the Java of their Spark if they have one. ``others`` are actions of one system."""
 
@@ -129,7 +130,7 @@ def drivers(
             pause(seconds)
         return action
 
-    return Striker(8, 35, (*actions, *others), strike)
+    return Striker(*pauses, (*actions, *others), strike)
 
 
 def processes(

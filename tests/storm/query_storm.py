@@ -9,7 +9,6 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from semel.testing.program import Program
 from semel.testing.spark import fork_server
 from tests import topics
 from tests.spark.support.topics_and_drivers import source_ends
@@ -34,12 +33,10 @@ class QueryKeeper(Keeper):
     def __init__(self, job: Job, directory: Path) -> None:
         # two drivers of a stateful query write one state, and Spark keeps them apart only at its next commit
         argv = [sys.executable, "-m", "tests.storm.query", str(job)]
-        super().__init__(job.kind, argv, directory, spark=SPARK, replaceable=job.kind in STATELESS)
+        # by a file: Spark's Java would be told by a signal, too
+        stop = Path(job.stop)
+        super().__init__(job.kind, argv, directory, spark=SPARK, replaceable=job.kind in STATELESS, stop=stop)
         self.job = job
-
-    def tell_to_end(self, program: Program) -> None:
-        """By a file: Spark's Java would be told by a signal, too."""
-        Path(self.job.stop).touch()
 
 
 class QueryStorm(Storm):

@@ -116,10 +116,10 @@ class Storm(ABC):
 
     # ---- what they need
 
-    def cluster(self, stack: ExitStack, name: str, **settings: str) -> tuple[str, str]:
+    def cluster(self, stack: ExitStack, name: str, settings: Mapping[str, str] = {}) -> tuple[str, str]:
         """Brokers, and a proxy in front of them: the servers, and those of the proxy."""
         directory = self.outcome.directory / name
-        broker = {**_BROKER, **{key.replace("__", "."): value for key, value in settings.items()}}
+        broker = {**_BROKER, **settings}
         sandbox = stack.enter_context(Sandbox.start(nodes=self.plan.nodes, directory=directory, settings=broker))
         stack.callback(sandbox.stop, now=True)
         proxy = FaultProxy(sandbox.bootstrap_servers)

@@ -70,6 +70,7 @@ class StreamsStorm(Storm):
                 self.pause,
                 ("killed", "killed", "frozen"),
                 {"told to end": _tell_to_end, "robbed of its state": self._rob},
+                (3, 12),
             ),
             "broker": brokers(self.clusters, self.pause),
             "wire": faults_on_the_wire(self.wires),

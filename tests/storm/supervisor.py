@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from semel.errors import ConfigError, DataLoss, Unsupported, from_text
+from semel.steps import OwnerStep, Step
 from semel.testing.crash import CrashPlan
 from semel.testing.program import Program
 from semel.testing.spark.spark_cluster import SparkCluster
+from semel.testing.step_log import step_name
 from tests.storm.targets import driver_of, kill
 
 __all__ = ["SPARK", "Keeper"]
@@ -31,7 +33,6 @@ SPARK = SparkCluster(
 )
 #: What the storm must never bring about: after these a person is asked.
 _NEVER = (ConfigError, DataLoss, Unsupported)
-_TAKEN = b'"OwnerStep.INITIALISED"'
 _POLL_S = 0.2
 _PAUSE_S = 1.0
 _LAST_BYTES = 40_000
@@ -41,7 +42,8 @@ class Keeper:
     """One program, with its successors.
 
     ``argv`` is run under ``spark``, or without one as it is. ``replaceable``: a second one may be started beside it,
-    which takes over. ``starts`` and ``ends`` (by signal, or by the tag of the error) are counted; ``problems`` hold
+    which takes over, as its step ``taken`` says. ``stop`` is a file that asks it to end; without one SIGTERM does.
+    ``starts`` and ``ends`` (by signal, or by the tag of the error) are counted; ``problems`` hold
     what must not be.
     """
 
@@ -53,13 +55,16 @@ class Keeper:
         *,
         spark: SparkCluster | None = None,
         replaceable: bool = True,
+        stop: Path | None = None,
+        taken: Step = OwnerStep.INITIALISED,
     ) -> None:
         self.name, self.replaceable = name, replaceable
         self.plan = CrashPlan(directory)
         self.starts = 0
         self.ends: Counter[str] = Counter()
         self.problems: list[str] = []
-        self._argv, self._spark = list(argv), spark
+        self._argv, self._spark, self._stop = list(argv), spark, stop
+        self._taken = f'"{step_name(taken)}"'.encode()
         self._program: Program | None = None
         self._deposed: list[Program] = []
         self._replace, self._ending, self._abandon = threading.Event(), threading.Event(), threading.Event()
@@ -83,7 +88,7 @@ class Keeper:
     def taken_over(self) -> int:
         """How often an owner has taken the id of this program so far."""
         log = self.plan.directory / "steps.jsonl"
-        return log.read_bytes().count(_TAKEN) if log.exists() else 0
+        return log.read_bytes().count(self._taken) if log.exists() else 0
 
     def replace(self) -> None:
         """Start a successor, and leave the program that runs as it is: whatever it does after that, it has been
@@ -92,7 +97,7 @@ class Keeper:
         self._replace.set()
 
     def ask_to_end(self) -> None:
-        """Have the program end by itself, as SIGTERM does; none is started again."""
+        """Have the program end by itself; none is started again."""
         self._ending.set()
 
     def finish(self, timeout: float) -> None:
@@ -110,9 +115,11 @@ class Keeper:
         for program in self._deposed:
             _end(program)
 
-    def tell_to_end(self, program: Program) -> None:
-        """How a program is asked to end."""
-        program.process.send_signal(signal.SIGTERM)
+    def _tell_to_end(self, program: Program) -> None:
+        if self._stop is not None:
+            self._stop.touch()
+        else:
+            program.process.send_signal(signal.SIGTERM)
 
     def _keep(self) -> None:
         while not (self._abandon.is_set() or self._ending.is_set()):
@@ -143,7 +150,7 @@ class Keeper:
                 _end(program)
                 return True
             if self._ending.is_set() and not told:
-                self.tell_to_end(program)
+                self._tell_to_end(program)
                 told = True
             if self._replace.is_set():
                 self._replace.clear()

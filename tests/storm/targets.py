@@ -30,8 +30,9 @@ def executors_of(pid: int) -> list[int]:
 
 
 def workers_of(pid: int) -> list[int]:
-    """The Python workers of this driver program's executors: what their daemons have forked."""
-    daemons = (child for executor in executors_of(pid) for child, command in children(executor) if _DAEMON in command)
+    """The Python workers of this driver program's executors, or of its own Java: what their daemons have forked."""
+    javas = [*executors_of(pid), *driver_of(pid)[:-1]]
+    daemons = (child for java in javas for child, command in children(java) if _DAEMON in command)
     return sorted(worker for daemon in daemons for worker, _ in children(daemon))
 
 

@@ -12,7 +12,7 @@ from random import Random
 from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.testing.proxy.faults import Fault
 
-__all__ = ["APIS", "FAULTS", "OF_A_GROUP", "Wire"]
+__all__ = ["APIS", "FAULTS", "OF_A_GROUP", "OF_TWO_PHASES", "Wire"]
 
 #: Each with how often it is chosen. Fetch and ListOffsets come all the time, so that a fault of theirs is met at once.
 APIS = {
@@ -32,6 +32,8 @@ APIS = {
 }
 #: With what members of a group ask.
 OF_A_GROUP = {**APIS, "JoinGroup": 3, "SyncGroup": 3, "Heartbeat": 2, "LeaveGroup": 1}
+#: With what recoveries of two-phase commit ask.
+OF_TWO_PHASES = {**APIS, "ListTransactions": 2, "InitProducerId": 6}
 FAULTS = ("drop_request", "drop_reply", "cut", "cut_reply", "delay_request", "delay_reply", "repeat", "repeat_late")
 #: A repeated InitProducerId is another owner who takes the id: the one that lives would be fenced each time.
 _NOT_REPEATED = "InitProducerId"
