@@ -18,6 +18,8 @@ from semel.database import Outbox
 from semel.steps import OutboxStep, reached
 
 ROWS = 5
+#: Short enough that a broker that is frozen is missed.
+_PATIENCE = {"request.timeout.ms": 5_000, "socket.connection.setup.timeout.ms": 3_000}
 
 metadata = sa.MetaData()
 orders = sa.Table(
@@ -36,7 +38,7 @@ def rows(unit: int) -> list[str]:
 def main(servers: str, topic: str, url: str, units: str, order: str, stop: str = "") -> None:
     engine = sa.create_engine(url)
     metadata.create_all(engine)
-    with semel.Cluster({"bootstrap.servers": servers}) as cluster:
+    with semel.Cluster({"bootstrap.servers": servers, **_PATIENCE}) as cluster:
         outbox, naive = Outbox(engine, cluster, topic), cluster.producer(topic)
         if order == "outbox":
             outbox.recover()
