@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -30,7 +31,7 @@ SYSTEMS: dict[str, type[Storm]] = {
 }
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.storm", description=__doc__)
     parser.add_argument("--system", choices=[*SYSTEMS, "all"], default=QueryStorm.system)
     parser.add_argument(
@@ -46,9 +47,9 @@ def main() -> int:
         type=Path,
         help="a new directory for logs, steps, checkpoints and the brokers' data, kept whatever happens",
     )
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
     console = Console(width=max(160, Console().width))
-    plan = Plan(given.seed, given.minutes * 60, given.rows, control=given.control)
+    plan = Plan(given.seed, given.minutes * 60, given.rows, given.nodes, given.control)
     systems = list(SYSTEMS) if given.system == "all" else [given.system]
     lines = [_storm(system, plan, given.kept, console) for system in systems]
     for line, _ in lines:
