@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--minutes", type=float, default=5, help="of storm; starting and reading to the end come on top"
     )
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--nodes", type=int, default=3, help="brokers of each cluster")
     parser.add_argument("--rows", type=int, default=100, help="that arrive in a second")
     parser.add_argument(
         "--control", action="store_true", help="run without the guarantee: it must find something wrong"

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from rich import box
 from rich.table import Table
 
-from semel.steps import OwnerStep
+from semel.steps import OwnerStep, Step, TwoPhaseStep
+from semel.testing.step_log import step_name
 from tests.storm.faults import MISSED
 from tests.storm.storm import Storm
 from tests.storm.supervisor import Keeper
@@ -60,8 +61,13 @@ def _struck(storm: Storm) -> dict[str, Counter[str]]:
 
 def _passed(keeper: Keeper) -> list[int]:
     steps = Counter(passed.step for passed in keeper.plan.passed())
-    asked = (OwnerStep.MARKERS_CHECKED, OwnerStep.COMMIT_ANSWERED, OwnerStep.ABORT_ANSWERED, OwnerStep.HEALED)
-    return [steps[f"OwnerStep.{step.name}"] for step in asked]
+    asked: list[tuple[Step, ...]] = [
+        (OwnerStep.MARKERS_CHECKED,),
+        (OwnerStep.COMMIT_ANSWERED, TwoPhaseStep.COMMIT_ANSWERED),
+        (OwnerStep.ABORT_ANSWERED, TwoPhaseStep.ABORT_ANSWERED),
+        (OwnerStep.HEALED,),
+    ]
+    return [sum(steps[step_name(one)] for one in some) for some in asked]
 
 
 def _listed(counts: Mapping[str, int]) -> str:
