@@ -59,7 +59,7 @@ class MirrorStorm(Storm):
 
     def strikers(self) -> Mapping[str, Striker]:
         return {
-            "driver": drivers(self.keepers, self.pause),
+            "driver": drivers(self.keepers, self.pause, others={"replaced": Keeper.replace}),
             "executor": processes(self.keepers, executors_of, self.pause, 4, 18),
             "worker": processes(self.keepers, workers_of, self.pause, 2, 9),
             "broker": brokers(self.clusters, self.pause),

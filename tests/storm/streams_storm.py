@@ -64,14 +64,12 @@ class StreamsStorm(Storm):
         return Keeper(name, argv, self.outcome.directory / f"{name}-steps", replaceable=False)
 
     def strikers(self) -> Mapping[str, Striker]:
+        others = {"told to end": _tell_to_end, "robbed of its state": self._rob}
+        workers = drivers(self.keepers, self.pause, ("killed", "killed", "frozen"), others, (3, 12))
+        if self.plan.control:  # what is stored too early shows after a kill alone
+            workers = drivers(self.keepers, self.pause, ("killed",), pauses=(1, 4))
         return {
-            "worker": drivers(
-                self.keepers,
-                self.pause,
-                ("killed", "killed", "frozen"),
-                {"told to end": _tell_to_end, "robbed of its state": self._rob},
-                (3, 12),
-            ),
+            "worker": workers,
             "broker": brokers(self.clusters, self.pause),
             "wire": faults_on_the_wire(self.wires),
         }
