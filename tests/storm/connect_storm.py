@@ -52,8 +52,8 @@ class ConnectStorm(Storm):
             "status.storage.topic": "storm-states",
             "exactly.once.source.support": "disabled" if self.plan.control else "enabled",
             "request.timeout.ms": "5000",
-            "session.timeout.ms": "6000",
-            "heartbeat.interval.ms": "1500",
+            "session.timeout.ms": "10000",
+            "heartbeat.interval.ms": "2000",
             **replication,
         }
         home = self.outcome.directory
