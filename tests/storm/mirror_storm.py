@@ -11,6 +11,8 @@ from contextlib import ExitStack
 from confluent_kafka import KafkaException, Producer
 
 from semel.errors import SemelError
+from semel.steps import MirrorStep
+from semel.testing.crash import Action, CrashPoint
 from semel.testing.history import check
 from semel.testing.spark import fork_server
 from tests import topics
@@ -55,7 +57,8 @@ class MirrorStorm(Storm):
             **({"B.exactly.once.source.support": "disabled"} if self.plan.control else {}),
         }
         file = mm2(self.outcome.directory, from_there, to_there, _TOPIC, alias="A", **keys)
-        return [Keeper("mirror", program(file), self.outcome.directory / "steps", spark=SPARK)]
+        points = [CrashPoint(MirrorStep.COPIED, 2, Action.DRIVER)] if self.plan.control else []
+        return [Keeper("mirror", program(file), self.outcome.directory / "steps", spark=SPARK, points=points)]
 
     def strikers(self) -> Mapping[str, Striker]:
         return {

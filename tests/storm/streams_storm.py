@@ -14,11 +14,12 @@ from typing import ClassVar
 from semel.config import ClientConfig
 from semel.errors import SemelError
 from semel.steps import StreamsStep
+from semel.testing.crash import CrashPoint
 from semel.testing.step_log import step_name
 from semel.wire.client import Client
 from tests import topics
 from tests.crash.support.streams_checks import differences, send
-from tests.crash.support.streams_worker import PARTITIONS, StreamsJob, done
+from tests.crash.support.streams_worker import PARTITIONS, ControlStep, StreamsJob, done
 from tests.storm.checks import open_transactions
 from tests.storm.faults import Striker, brokers, drivers, faults_on_the_wire
 from tests.storm.storm import Storm, patient_producer
@@ -61,15 +62,15 @@ class StreamsStorm(Storm):
         file = self.outcome.directory / f"{name}.py"
         file.write_text(_APP.format(job=asdict(job), early=self.plan.control))
         argv = [*SEMEL, "streams", "run", str(file)]
-        return Keeper(name, argv, self.outcome.directory / f"{name}-steps", replaceable=False)
+        points = [CrashPoint(ControlStep.STORED_EARLY, 12)] if self.plan.control else []
+        return Keeper(name, argv, self.outcome.directory / f"{name}-steps", replaceable=False, points=points)
 
     def strikers(self) -> Mapping[str, Striker]:
         others = {"told to end": _tell_to_end, "robbed of its state": self._rob}
-        workers = drivers(self.keepers, self.pause, ("killed", "killed", "frozen"), others, (3, 12))
-        if self.plan.control:  # what is stored too early shows after a kill alone
-            workers = drivers(self.keepers, self.pause, ("killed",), pauses=(1, 4))
+        if self.plan.control:  # the state that is wrong must not be thrown away
+            others = {}
         return {
-            "worker": workers,
+            "worker": drivers(self.keepers, self.pause, ("killed", "killed", "frozen"), others, (3, 12)),
             "broker": brokers(self.clusters, self.pause),
             "wire": faults_on_the_wire(self.wires),
         }

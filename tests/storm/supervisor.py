@@ -16,7 +16,7 @@ from pathlib import Path
 
 from semel.errors import ConfigError, DataLoss, Unsupported, from_text
 from semel.steps import OwnerStep, Step
-from semel.testing.crash import CrashPlan
+from semel.testing.crash import CrashPlan, CrashPoint
 from semel.testing.program import Program
 from semel.testing.spark.spark_cluster import SparkCluster
 from semel.testing.step_log import step_name
@@ -43,6 +43,7 @@ class Keeper:
 
     ``argv`` is run under ``spark``, or without one as it is. ``replaceable``: a second one may be started beside it,
     which takes over, as its step ``taken`` says. ``stop`` is a file that asks it to end; without one SIGTERM does.
+    ``points`` are for controls: they end it where its mistake shows, so that no control is left to chance.
     ``starts`` and ``ends`` (by signal, or by the tag of the error) are counted; ``problems`` hold
     what must not be.
     """
@@ -57,9 +58,10 @@ class Keeper:
         replaceable: bool = True,
         stop: Path | None = None,
         taken: Step = OwnerStep.INITIALISED,
+        points: Sequence[CrashPoint] = (),
     ) -> None:
         self.name, self.replaceable = name, replaceable
-        self.plan = CrashPlan(directory)
+        self.plan = CrashPlan(directory, *points)
         self.starts = 0
         self.ends: Counter[str] = Counter()
         self.problems: list[str] = []
