@@ -50,6 +50,7 @@ class QueryStorm(Storm):
     ) -> None:
         super().__init__(plan, directory, say)
         self._kinds = kinds
+        self._ends: dict[int, int] = {}
 
     def prepare(self, stack: ExitStack) -> Sequence[Keeper]:
         fork_server.python()  # once, before the threads that want it
@@ -99,8 +100,8 @@ class QueryStorm(Storm):
         return all(sum(self._positions(keeper).values()) > 0 for keeper in self.queries)
 
     def caught_up(self) -> bool:
-        ends = source_ends(self.servers, SOURCE)
-        return all(self._positions(keeper) == ends for keeper in self.queries)
+        self._ends = self._ends or source_ends(self.servers, SOURCE)
+        return all(self._positions(keeper) == self._ends for keeper in self.queries)
 
     def where(self) -> str:
         return f"the groups stand at { {keeper.job.kind: self._positions(keeper) for keeper in self.queries} }"
