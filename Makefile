@@ -30,7 +30,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers documents demo connect-demo streams-demo twophase-demo model fuzz storm bench lock clean mirror-demo
+.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers docs documents demo connect-demo streams-demo twophase-demo model fuzz storm bench lock clean mirror-demo
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -75,7 +75,7 @@ test-versions: java setup  ## run tests/kafka, the kills and the rollover on the
 	$(BIN)/python -m semel.sandbox && $(SUITE) $(ON_EACH_VERSION) $(ARGS) || exit 1; \
 	done
 
-check: lint format types layers documents  ## lint, format, types, import rules, code in the documents (with -k: all of them, also after one failed)
+check: lint format types layers docs documents  ## lint, format, types, import rules, the site, code in the documents (with -k: all of them, also after one failed)
 
 lint: setup
 	$(BIN)/ruff check .
@@ -88,6 +88,10 @@ types: setup
 
 layers: setup
 	$(BIN)/lint-imports --no-cache
+
+# Without the notice of the theme about its successor.
+docs: setup  ## build the site of the pages into site/; links and anchors that lead nowhere fail it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # Page by page to whoever is free, in the order of tests/docs.
 documents: warm
@@ -129,5 +133,5 @@ lock: setup  ## pin the newest packages that pyproject.toml allows
 	$(BIN)/uv pip compile $$options --constraint requirements.txt --group setup --output-file requirements-setup.txt
 
 clean:  ## remove .venv and everything that was built; the cache with Kafka stays
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log artifacts
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -25,7 +25,9 @@ from semel.transaction.producer import Producer
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.session import Session
 from semel.transaction.ticket import Ticket
+from semel.transaction.transactional_id import check_prefix
 from semel.transaction.two_phase import completion, recovery
+from semel.transaction.two_phase.metrics import PreparedCollector
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import Mode, TwoPhaseProducer
 from semel.transaction.two_phase.recovery import Recovered
@@ -109,6 +111,13 @@ class Cluster:
         ones listed. ``decide`` returns the decided ones from your store, found or not.
         """
         return recovery.recover(self._client, prefix, decide)
+
+    def prepared_metrics(self, prefix: str) -> PreparedCollector:
+        """A collector for Prometheus: how many transactions of ``prefix`` wait, and the age of the oldest.
+
+        Register it with ``prometheus_client.REGISTRY``. Each scrape asks the cluster, for two seconds at most.
+        """
+        return PreparedCollector(self._client.config, check_prefix(prefix))
 
     def participant(self, ticket: Ticket, attempt: int = 0) -> Participant:
         """Whoever writes with ``ticket``, in any process.

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +15,7 @@ from semel.cli.mirror_resolve import resolve
 from semel.cli.mirror_status import status
 from semel.cli.mirror_translate import translate
 from semel.cli.options import print_table
+from semel.cli.processes import until_asked_to_end
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
@@ -94,7 +92,7 @@ def run(
     spark = spark_session(master, settings)
     server = None if metrics_port is None else _serve(metrics_port)
     try:
-        run_flows(spark, config.flows, _stopped_by_signals(), once=once)
+        run_flows(spark, config.flows, until_asked_to_end(note="the round is ended, then it stops"), once=once)
     finally:
         spark.stop()
         if server is not None:
@@ -175,18 +173,6 @@ def _settings(conf: list[str]) -> dict[str, str]:
         if not equals or not name:
             raise typer.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--conf")
     return found
-
-
-def _stopped_by_signals() -> threading.Event:
-    stop = threading.Event()
-
-    def handle(number: int, _: FrameType | None) -> None:
-        log.info("%s: the round is ended, then it stops", signal.Signals(number).name)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handle)
-    return stop
 
 
 def _not_there(name: str, what: str) -> None:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["Conf", "Master", "PyFiles", "ShownProcesses", "python_files", "spark_settings", "until_asked_to_end"]
+__all__ = [
+    "Conf",
+    "Master",
+    "PyFiles",
+    "ShownProcesses",
+    "on_stop_signal",
+    "python_files",
+    "spark_settings",
+    "until_asked_to_end",
+]
+
+log = logging.getLogger("semel.cli")
 
 Master = Annotated[
     str | None, typer.Option("--master", help="Spark's master, as for spark-submit; local[64,4] unless set.")
@@ -40,13 +54,23 @@ def python_files(given: str | None) -> tuple[list[str], list[str]]:
     return files, places
 
 
-def until_asked_to_end(asked: threading.Event | None = None) -> threading.Event:
+def on_stop_signal(stop: Callable[[], object], note: str) -> None:
+    """Call ``stop`` at Ctrl-C and SIGTERM from now on, which are logged with ``note``."""
+
+    def handle(number: int, _: FrameType | None) -> None:
+        log.info("%s: %s", signal.Signals(number).name, note)
+        stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
+
+
+def until_asked_to_end(asked: threading.Event | None = None, *, note: str = "it stops") -> threading.Event:
     """Set by Ctrl-C and SIGTERM from now on. Call it again, with the same, once Spark has started: it sets a handler of
     its own.
     """
     asked = asked or threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: asked.set())
+    on_stop_signal(asked.set, note)
     return asked
 
 

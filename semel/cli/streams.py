@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import signal
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +16,7 @@ from semel.cli.processes import (
     Master,
     PyFiles,
     ShownProcesses,
+    on_stop_signal,
     python_files,
     spark_settings,
     until_asked_to_end,
@@ -59,13 +58,7 @@ def run(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
     found = _load(file)
-
-    def stop(number: int, _: FrameType | None) -> None:
-        log.info("%s: what is done is committed, then it stops", signal.Signals(number).name)
-        found.stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    on_stop_signal(found.stop, "what is done is committed, then it stops")
     log.info("application %r runs", found.application_id)
     found.run()
 

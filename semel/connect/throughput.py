@@ -1,4 +1,7 @@
-"""How many records the tasks read, from what they tell their worker about once a second. In memory alone."""
+"""How many records the tasks read, and the age of their open transactions, by what they tell their worker each second.
+
+In memory alone.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,24 @@ _WINDOW_S = 5.0
 class _Told(NamedTuple):
     at: float
     records: int
+    open_ms: float | None = None
 
 
 class Throughput:
-    """The records of each task since its process started, and a second. Any thread may use it."""
+    """The records of each task since its process started, and a second, and the age of its open transaction. Any thread
+    may use it.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
         self._told: dict[str, dict[int, deque[_Told]]] = {}
 
     def heard(self, process: str, message: Mapping[str, Any]) -> None:
-        """Take what a task tells: ``records``, counted from the start of its process."""
+        """Take what a task tells: ``records``, counted from the start of its process, and ``open_ms``, the age of its
+        transaction, if one is open.
+        """
         name, _, task = process.rpartition("-")
-        now = _Told(self._clock(), int(message.get("records", 0)))
+        now = _Told(self._clock(), int(message.get("records", 0)), message.get("open_ms"))
         with self._lock:
             told = self._told.setdefault(name, {}).setdefault(int(task), deque())
             if told and told[-1].records > now.records:  # another process, which counts from 0
@@ -39,7 +47,10 @@ class Throughput:
                 told.popleft()
 
     def shown(self, names: Mapping[str, Any]) -> dict[str, dict[int, dict[str, float]]]:
-        """``records`` and ``records_per_second`` of each task of these connectors; the others are forgotten."""
+        """``records``, ``records_per_second`` and ``open_seconds`` (0 while no transaction is open) of each task.
+
+        Connectors that are not among ``names`` are forgotten.
+        """
         now = self._clock()
         with self._lock:
             for gone in self._told.keys() - names.keys():
@@ -53,4 +64,9 @@ def _measured(told: deque[_Told], now: float) -> dict[str, float]:
     first, last = told[0], told[-1]
     passed = last.at - first.at
     quiet = not passed or now - last.at > _WINDOW_S
-    return {"records": last.records, "records_per_second": 0.0 if quiet else (last.records - first.records) / passed}
+    return {
+        "records": last.records,
+        "records_per_second": 0.0 if quiet else (last.records - first.records) / passed,
+        # a task that waits in its connector tells nothing, and its transaction grows old
+        "open_seconds": 0.0 if last.open_ms is None else last.open_ms / 1000 + now - last.at,
+    }

@@ -27,6 +27,10 @@ def print_report(console: Console, outcomes: Sequence[DemoResult]) -> None:
             " orders doubled."
         )
     console.print(
+        "Most of the seconds are starts of Spark. When an executor is lost, semel runs the batch again in the same"
+        " start; the control's query ends, and Spark starts once more."
+    )
+    console.print(
         "The control is the same pipeline with delivery=at_least_once, killed at the same steps. The code of both:"
     )
     if console.is_terminal:

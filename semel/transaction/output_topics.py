@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from semel.errors import ConfigError
 from semel.transaction.ticket import Ticket, TicketTopic
@@ -30,17 +31,35 @@ class OutputTopics:
         self._known: dict[str, TicketTopic] = {}
         self._retention: dict[str, int | None] = {}
         self._warned: set[str] = set()
-        self._until = 0.0
+        self._described = -math.inf
 
-    def describe(self, name: str, deadline: Deadline) -> TicketTopic:
-        """What :func:`describe_output_topics` says, or has said a while ago."""
-        if time.monotonic() >= self._until:
+    def describe(
+        self,
+        names: Collection[str],
+        deadline: Deadline,
+        *,
+        renew: bool = True,
+        create: Callable[[set[str]], None] | None = None,
+    ) -> Mapping[str, TicketTopic]:
+        """What :func:`describe_output_topics` says, or has said a while ago. ``create`` makes those that are missing.
+
+        Without ``renew`` nothing changes that was known: a transaction is open, and has its tickets by it.
+        """
+        if renew and self.age_s >= self._client.config.metadata_max_age_ms / 1000:
             self._known.clear()
             self._retention.clear()
-            self._until = time.monotonic() + self._client.config.metadata_max_age_ms / 1000
-        if name not in self._known:
-            self._known |= describe_output_topics(self._client, {name}, deadline)
-        return self._known[name]
+            self._described = time.monotonic()
+        unknown = set(names) - self._known.keys()
+        if unknown:
+            if create is not None:
+                create(unknown)
+            self._known |= describe_output_topics(self._client, unknown, deadline)
+        return self._known
+
+    @property
+    def age_s(self) -> float:
+        """How long ago this was looked at, in seconds."""
+        return time.monotonic() - self._described
 
     def retention_ms(self, name: str, deadline: Deadline) -> int | None:
         """How long the topic keeps rows, by their timestamps; None where it keeps them for ever, or does not tell."""
@@ -62,7 +81,7 @@ class OutputTopics:
 
     def forget(self) -> None:
         """Look again: something that was believed may not hold."""
-        self._until = 0.0
+        self._described = -math.inf
 
 
 def describe_output_topics(client: Client, names: Collection[str], deadline: Deadline) -> dict[str, TicketTopic]:

@@ -124,18 +124,29 @@ def test_an_explicit_add_takes_all_partitions_at_once_and_writers_need_no_coordi
     assert raw.end(identity, commit=True)[0] == 0
 
 
-def test_without_an_explicit_add_writers_that_start_at_once_are_sent_back(raw: Raw) -> None:
+@pytest.mark.parametrize("added", [False, True], ids=["not-added", "added"])
+def test_writers_that_start_at_once_are_sent_back(raw: Raw, added: bool) -> None:
+    """The broker asks the coordinator about one request of a transaction at a time, also where all was added before.
+    The next try is taken.
+    """
     identity = raw.init()
     seen: set[int] = set()
     with ThreadPoolExecutor(4) as pool:
         for _ in range(RACES):
+            if added:
+                assert raw.add(identity, 0, 1, 2, 3) == 0
             start = threading.Barrier(4)
 
             def first(index: int, identity: Identity = identity, start: threading.Barrier = start) -> int:
                 start.wait()
                 return raw.produce(identity, ["x"], index=index)[0]
 
-            seen.update(pool.map(first, range(4)))
+            answers = list(pool.map(first, range(4)))
+            seen.update(answers)
+            for index, code in enumerate(answers):
+                while code == 19:
+                    code = raw.produce(identity, ["x"], index=index)[0]
+                assert code == 0
             _, identity = raw.end(identity, commit=False)
             if 19 in seen:
                 break

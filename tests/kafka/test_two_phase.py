@@ -11,11 +11,14 @@ from itertools import count
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
+from prometheus_client import CollectorRegistry
 
 import semel
 from semel.sandbox import Sandbox
 from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.testing.records import read
+from semel.transaction.two_phase import producer as two_phase_producer
+from semel.transaction.two_phase.metrics import NAMES
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import TwoPhaseProducer
 from semel.wire.api.describe_transactions import TransactionDescription, describe, list_transactions
@@ -161,6 +164,50 @@ def test_that_retention_can_reach_it_is_said(
         warned = [record.getMessage() for record in caplog.records]
         assert len(warned) == len(said), warned
         assert all(text in one for text, one in zip(said, warned, strict=True)), warned
+
+
+def test_what_waits_for_its_end_is_counted_and_warned_of(
+    brokers: Sandbox,
+    cluster: semel.Cluster,
+    topic: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry = CollectorRegistry()
+    registry.register(cluster.prepared_metrics(topic))
+
+    def metrics() -> tuple[float | None, float | None]:
+        count, oldest = (registry.get_sample_value(name, {"prefix": topic}) for name in NAMES)
+        return count, oldest
+
+    assert metrics() == (0, 0)
+    with cluster.producer(topic, two_phase=True) as producer:
+        for ended in (False, True):
+            with producer.transaction() as txn:
+                txn.send(topic, ROWS)
+                prepared = txn.prepare()
+            if ended:
+                cluster.commit(prepared)
+        count, oldest = metrics()
+        assert count == 1
+        assert oldest is not None
+        assert 0 < oldest < 120
+        monkeypatch.setattr(two_phase_producer, "_LONG_PREPARED_S", 0.0)
+        caplog.clear()
+        for _ in range(2):  # it is warned of once, and not of the one that was committed
+            producer.transaction().abort()
+        (warning,) = [one.getMessage() for one in caplog.records if "still open" in one.getMessage()]
+        assert f"Readers of {topic}-" in warning
+    cluster.recover(topic, lambda found: [])
+    assert metrics() == (0, 0)
+
+
+def test_metrics_of_brokers_that_do_not_answer_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    with semel.Cluster({"bootstrap.servers": "127.0.0.1:1"}) as nowhere:
+        registry = CollectorRegistry()
+        registry.register(nowhere.prepared_metrics("orders"))
+        assert registry.get_sample_value(next(iter(NAMES)), {"prefix": "orders"}) is None
+    assert "could not be asked" in caplog.text
 
 
 def test_the_id_stays_with_the_process_that_began_it(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:

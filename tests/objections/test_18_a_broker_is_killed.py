@@ -4,20 +4,34 @@ doubled.
 
 from __future__ import annotations
 
+import pytest
+
 from semel.sandbox import Sandbox
+from semel.steps import OwnerStep, Step
 from semel.wire.target import TransactionCoordinator
 from tests.crash.support.broker_faults import STEPS, finish, live, node_of, striking, wait_whole
 from tests.crash.support.pipeline_checks import assert_whole, new_job
 
+#: One of each part of a transaction: its beginning, its rows, its end, and its markers.
+_SAMPLE: list[Step] = [
+    OwnerStep.PARTITIONS_ADDED,
+    OwnerStep.PROGRESS_WRITTEN,
+    OwnerStep.COMMIT_SENT,
+    OwnerStep.COMMIT_ANSWERED,
+]
 
-def test_the_coordinator_is_killed_at_every_step(kafka3: Sandbox) -> None:
+
+@pytest.mark.parametrize(
+    "steps", [pytest.param(_SAMPLE, id="sample"), pytest.param(STEPS, id="all", marks=pytest.mark.exhaustive)]
+)
+def test_the_coordinator_is_killed_at_every_step(kafka3: Sandbox, steps: list[Step]) -> None:
     """It leads an output partition too, each node leads one; and in its turn it is the leader of progress and of the
     group.
     """
-    job = new_job(kafka3, "killed", chunks=len(STEPS) + 2)
+    job = new_job(kafka3, f"killed-{len(steps)}", chunks=len(steps) + 2)
     live(job)
     killed = set()
-    for step in STEPS:
+    for step in steps:
         victim = node_of(kafka3, TransactionCoordinator(job.prefix))
         with striking(step, victim.kill) as struck:
             try:

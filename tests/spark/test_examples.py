@@ -70,7 +70,11 @@ def test_plain_python(kafka: Sandbox, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "printed"),
     [
-        (["--orders", "10000"], 0, ["what an independent", "trigger(availableNow=True).start().awaitTermination()\n"]),
+        (
+            ["--orders", "10000"],
+            0,
+            ["what an independent", "starts of Spark", "trigger(availableNow=True).start().awaitTermination()\n"],
+        ),
         (["--orders", "10"], 2, ["1000"]),
     ],
 )

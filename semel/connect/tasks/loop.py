@@ -149,4 +149,4 @@ class _Loop:
         if now or self._topics - self._told_topics or time.monotonic() - self._told >= _TELL_S:
             self._told, self._told_topics = time.monotonic(), set(self._topics)
             told = {"records": self._records, "polls": self._polls, "commits": self._boundary.commits}
-            self._process.tell({**told, "topics": sorted(self._topics)})
+            self._process.tell({**told, "open_ms": self._writer.open_ms, "topics": sorted(self._topics)})

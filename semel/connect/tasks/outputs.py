@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import random
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,7 +16,7 @@ from semel.connect.topic_creation import TopicCreation
 from semel.errors import ConfigError
 from semel.records.codecs import Codec
 from semel.records.encode import check_rows
-from semel.transaction.output_topics import describe_output_topics
+from semel.transaction.output_topics import OutputTopics
 from semel.transaction.routing import targets, with_partitions
 from semel.transaction.ticket import TicketTopic
 from semel.wire.client import Client
@@ -49,8 +47,8 @@ class Outputs:
 
     def __init__(self, client: Client, store: Offsets, creation: TopicCreation | None = None) -> None:
         self._client, self._store, self._creation = client, store, creation
-        self.topics: dict[str, TicketTopic] = {}
-        self._described = 0.0
+        self.topics: Mapping[str, TicketTopic] = {}
+        self._known = OutputTopics(client)
         #: While a transaction is open: it has its tickets for the partitions that topics had.
         self.fixed = False
         self._codec = Codec.parse(client.config.compression_type)
@@ -77,8 +75,8 @@ class Outputs:
         """Why this topic would not take one of the rows, such as one that is too large; None where it takes them."""
         self._describe({topic})
         found = self._refusal(topic, table)
-        if found is not None and time.monotonic() - self._described > _RECENT_S:
-            self._described = -math.inf  # its limit may have been raised
+        if found is not None and self._known.age_s > _RECENT_S:
+            self._known.forget()  # its limit may have been raised
             self._describe({topic})
             found = self._refusal(topic, table)
         return found
@@ -99,15 +97,11 @@ class Outputs:
                 " another topic.",
                 tag="OFFSETS_TOPIC",
             )
-        now = time.monotonic()
-        if (
-            not self.fixed and now - self._described > self._client.config.metadata_max_age_ms / 1000
-        ):  # topics may have grown
-            self.topics, self._described = {}, now
-        wanted = {*names, self._store.topic} - self.topics.keys()
-        if not wanted:
-            return
-        deadline = self._client.deadline()
-        if self._creation is not None:
-            self._creation.create_missing(self._client, wanted & names)
-        self.topics.update(describe_output_topics(self._client, wanted, deadline))
+        creation = self._creation
+
+        def create(missing: set[str]) -> None:
+            if creation is not None:
+                creation.create_missing(self._client, missing & names)
+
+        wanted = {*names, self._store.topic}
+        self.topics = self._known.describe(wanted, self._client.deadline(), renew=not self.fixed, create=create)

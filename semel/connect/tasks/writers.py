@@ -32,6 +32,10 @@ __all__ = ["AtLeastOnce", "ExactlyOnce", "Writer"]
 class Writer(Protocol):
     """Writes what a task polled."""
 
+    @property
+    def open_ms(self) -> float | None:
+        """How long its transaction has been open, in milliseconds; None while none is."""
+
     def start(self) -> None:
         """Stop every predecessor from writing, where that can be done."""
 
@@ -73,6 +77,11 @@ class ExactlyOnce:
     def start(self) -> None:
         """Take the id over: who had it is fenced, and what it left open is aborted."""
         self._producer.take_over({self._store.topic})
+
+    @property
+    def open_ms(self) -> float | None:
+        """How long its transaction has been open, in milliseconds; None while none is."""
+        return self._producer.age_ms
 
     def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
         """Why the topic would not take one of these rows."""
@@ -138,7 +147,9 @@ class _Open:
 
     def __init__(self, client: Client, transaction: Transaction) -> None:
         self._client, self.transaction = client, transaction
-        self._writers: list[tuple[str, NDArray[np.int64], Participant]] = []
+        self._participants: list[Participant] = []
+        #: By topic, the partitions that each of them has a ticket for.
+        self._writers: dict[str, list[tuple[NDArray[np.int64], Participant]]] = {}
 
     def write(
         self,
@@ -151,16 +162,11 @@ class _Open:
         written ``soon``: a small transaction is then a request shorter.
         """
         wanted = [*((part.topic, part.indexes) for part in parts), *soon]
-        new = [(topic, sorted(set(indexes) - self._seen(topic))) for topic, indexes in wanted]
-        shares = [[(topic, index) for index in indexes] for topic, indexes in new if indexes]
-        if shares:
-            for share, ticket in zip(shares, self.transaction.tickets(shares, topics=topics), strict=True):
-                indexes = np.array([index for _, index in share], np.int64)
-                self._writers.append((share[0][0], indexes, Participant(self._client, ticket)))
+        self._add({topic: set(indexes) - self._seen(topic) for topic, indexes in wanted}, topics)
         for part in parts:
-            owners = [(indexes, writer) for topic, indexes, writer in self._writers if topic == part.topic]
-            for indexes, writer in owners:
-                if len(owners) == 1:
+            writers = self._writers[part.topic]
+            for indexes, writer in writers:
+                if len(writers) == 1:
                     writer.write(part.topic, part.table)
                     continue
                 targets = numbers(part.table.column("partition").combine_chunks().cast(pa.int64()))
@@ -170,11 +176,25 @@ class _Open:
 
     def commit(self) -> None:
         """Wait until all is acknowledged, and commit."""
-        self.transaction.accept([writer.receipt for _, _, writer in self._writers])
+        self.transaction.accept([participant.receipt for participant in self._participants])
         self.transaction.commit()
 
+    def _add(self, new: Mapping[str, set[int]], topics: Mapping[str, TicketTopic]) -> None:
+        """Add partitions, with one ticket for all of them. Two writers at once would be in each other's way: a broker
+        asks the coordinator about one request of a transaction at a time, and has the other one repeated.
+        """
+        share = [(topic, index) for topic, indexes in new.items() for index in indexes]
+        if not share:
+            return
+        (ticket,) = self.transaction.tickets([share], topics=topics)
+        participant = Participant(self._client, ticket)
+        self._participants.append(participant)
+        for topic, indexes in new.items():
+            if indexes:
+                self._writers.setdefault(topic, []).append((np.array(sorted(indexes), np.int64), participant))
+
     def _seen(self, topic: str) -> set[int]:
-        return {int(index) for name, indexes, _ in self._writers if name == topic for index in indexes}
+        return {int(index) for indexes, _ in self._writers.get(topic, ()) for index in indexes}
 
 
 class AtLeastOnce:
@@ -189,6 +209,10 @@ class AtLeastOnce:
 
     def start(self) -> None:
         """Nobody can be stopped without a transactional id."""
+
+    @property
+    def open_ms(self) -> None:
+        """There is no transaction."""
 
     def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
         """Why the topic would not take one of these rows."""

@@ -67,7 +67,8 @@ export class Card {
     this.offsets = element("div", { className: "wide" });
     this.topics = element("p", { className: "quiet" });
     this.settings = element("div", { className: "wide" });
-    const heads = { Task: "", State: "", Records: "number", "a second": "number", Worker: "worker", "": "" };
+    const numbers = { Records: "number", "a second": "number", "open for": "number" };
+    const heads = { Task: "", State: "", ...numbers, Worker: "worker", "": "" };
     const head = Object.entries(heads).map(([text, className]) => element("th", { className }, text));
     const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), this.tasks);
     return element(
@@ -121,6 +122,7 @@ export class Card {
       setState(row.state, task.state);
       setText(row.records, found ? number.format(found.records) : "");
       setText(row.rate, found ? number.format(found.records_per_second) : "");
+      setText(row.age, found?.open_seconds ? `${number.format(found.open_seconds)} s` : "");
       setText(row.worker, task.worker_id);
       row.traced.hidden = !task.trace;
       setText(row.trace, task.trace ?? "");
@@ -130,8 +132,8 @@ export class Card {
   }
 
   addRow(id) {
-    const [state, records, rate, worker] = ["span", "td", "td", "td"].map((tag) => element(tag));
-    records.className = rate.className = "number";
+    const [state, records, rate, age, worker] = ["span", "td", "td", "td", "td"].map((tag) => element(tag));
+    records.className = rate.className = age.className = "number";
     worker.className = "worker";
     const restart = this.button("Restart", () => this.does.post(this.name, `/tasks/${id}/restart`));
     restart.setAttribute("aria-label", `Restart task ${id} of ${this.name}`);
@@ -144,12 +146,13 @@ export class Card {
       element("td", {}, state),
       records,
       rate,
+      age,
       worker,
       element("td", {}, restart),
     );
-    const traced = element("tr", { className: "trace", hidden: true }, element("td", { colSpan: 6 }, open));
+    const traced = element("tr", { className: "trace", hidden: true }, element("td", { colSpan: 7 }, open));
     this.tasks.append(node, traced);
-    this.rows.set(id, { node, traced, state, records, rate, worker, trace, open, seen: false });
+    this.rows.set(id, { node, traced, state, records, rate, age, worker, trace, open, seen: false });
   }
 
   /** Ask for what only the open details show. Offsets are read from their topic, so not each second. */

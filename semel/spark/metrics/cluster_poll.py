@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from semel.admin.lag import held_back, lags
@@ -76,7 +76,7 @@ class ClusterPoller:
     def _ask(self, asked: list[Meter]) -> list[PrefixLag]:
         by_cluster: dict[ClientConfig, list[Meter]] = {}
         for one in asked:
-            by_cluster.setdefault(self._quick(one.config), []).append(one)
+            by_cluster.setdefault(one.config.for_metrics(self._within_ms), []).append(one)
         self._keep_clients(set(by_cluster))
         problems: list[SemelError] = []
         with ThreadPoolExecutor(_CLUSTERS_AT_ONCE) as pool:  # one that does not answer delays none of the others
@@ -102,18 +102,6 @@ class ClusterPoller:
         except Retriable as error:  # nobody answers: it would be so with the next prefix too
             problems.append(error)
         return found
-
-    def _quick(self, config: ClientConfig) -> ClientConfig:
-        """These settings with little patience, and a name by which brokers tell its requests from the query's."""
-        most = self._within_ms
-        return replace(
-            config,
-            client_id=f"{config.client_id}-metrics",
-            request_timeout_ms=min(most, config.request_timeout_ms),
-            delivery_timeout_ms=min(most, config.delivery_timeout_ms),
-            default_api_timeout_ms=min(most, config.default_api_timeout_ms),
-            connection_setup_timeout_ms=min(most, config.connection_setup_timeout_ms),
-        )
 
     def _keep_clients(self, wanted: set[ClientConfig]) -> None:
         for config in self._clients.keys() - wanted:

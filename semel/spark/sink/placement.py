@@ -63,12 +63,12 @@ def place(
     """Place the rows of ``df`` on tasks.
 
     ``topics`` are all that may be written, ``topic`` the one that all rows go to, if there is one; ``batch`` turns the
-    tickets of free rows. ``one_task`` says that one task computes all rows.
+    tickets of free rows. ``one_task`` says that ``df`` has one partition.
     """
     names = sorted(topics)
     every = [(name, index) for name in names for index in range(topics[name].partitions)]
     if one_task:
-        return Placement(df.coalesce(1), [every], topics, topic, keys=not any_partition, turn=batch)
+        return Placement(df, [every], topics, topic, keys=not any_partition, turn=batch)
     tasks = max(1, min(len(every), df.sparkSession.sparkContext.defaultParallelism))
     shares = [every[task::tasks] for task in range(tasks)]
     if topic is not None and "partition" not in df.columns and ("key" not in df.columns or any_partition):

@@ -9,7 +9,6 @@ and names the partition.
 
 from __future__ import annotations
 
-import logging
 import shlex
 import time
 from collections.abc import Collection, Mapping
@@ -37,10 +36,6 @@ __all__ = [
     "wait_for_markers",
 ]
 
-log = logging.getLogger("semel.transaction")
-
-#: A wait of this many seconds is told.
-_QUIET_S = 5.0
 #: Before the second look: markers come within milliseconds of the answer to EndTxn, not of retry.backoff.ms.
 _FIRST_PAUSE_MS = 2.0
 
@@ -113,7 +108,7 @@ def wait_for_markers(
         deadline.remaining * 1000, backoff_ms=_FIRST_PAUSE_MS, backoff_max_ms=client.config.retry_backoff_max_ms
     )
     look, silence = _Look(set(), {}, set(), {}), None
-    began, told = time.monotonic(), False
+    began = time.monotonic()
     while left:
         # the last round has its time too: what it finds is said, and not that the time was up in the middle of it
         once = client.deadline(max(client.config.request_timeout_ms, 1_000))
@@ -129,14 +124,8 @@ def wait_for_markers(
             raise _given_up(left, look, silence, deadline) from silence
         if look.ours and time.monotonic() - began >= heal.patience_s:
             heal(look.ours, leaders)
-        if left and not told and time.monotonic() - began > _QUIET_S:
-            log.warning(
-                "waiting until the last transaction of %r is seen to have ended on %s",
-                identity.transactional_id,
-                named(left),
-            )
-            told = True
         if left:
+            pace.warn(f"the last transaction of {identity.transactional_id!r} to end on {named(left)}")
             pace.pause()
     return others
 

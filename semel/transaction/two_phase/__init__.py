@@ -6,5 +6,6 @@
 ``prepared``    ``Prepared``: what is written down with the decision, and all that is needed to end it
 ``completion``  commit or abort what is prepared, from any process, as often as needed
 ``recovery``    commit what was decided, abort the rest: the first call of the next start
+``metrics``     what waits for a decision, and how long, for Prometheus
 ==============  ======================================================================================================
 """

@@ -8,6 +8,7 @@ the names are new ones.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import uuid
@@ -17,6 +18,7 @@ from typing import Literal
 
 from semel.errors import ConfigError, Retriable
 from semel.steps import TwoPhaseStep, reached
+from semel.transaction.data_loss import still_open
 from semel.transaction.output_topics import OutputTopics
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS, longest_timeout_ms, protocol_deadline
 from semel.transaction.takeover import check_brokers
@@ -29,9 +31,11 @@ from semel.wire.api.transactions import Identity
 from semel.wire.api.two_phase import ANSWER_LOST, init_unit
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import TopicPartition
+from semel.wire.metadata import TopicPartition, named
 
 __all__ = ["Mode", "TwoPhaseProducer"]
+
+log = logging.getLogger("semel.transaction")
 
 Mode = Literal[True, "bounded"]
 
@@ -40,19 +44,22 @@ _ENDED = ("CompleteCommit", "CompleteAbort", "Empty")
 _LOOKS = 2
 #: An identity is gone on with for so long: brokers forget ids that rest, after a week unless told otherwise.
 _RESTED_S = 3_600.0
+#: What is prepared and not ended for so long holds readers up: it was forgotten, or whoever decides is stuck.
+_LONG_PREPARED_S = 60.0
 #: What prepare() has just seen need not be looked at again: no longer than asking itself may take.
 _JUST_NOW_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """An id whose last transaction was prepared, or aborted before. Its rows were there at ``looked`` (monotonic
+    """An id whose last transaction was ``prepared``, or aborted before. Its rows were there at ``looked`` (monotonic
     seconds).
     """
 
     identity: Identity
     partitions: frozenset[TopicPartition]
     looked: float
+    prepared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,7 @@ class TwoPhaseProducer:
         self._used: deque[_Used] = deque()
         self._ready: deque[_Ready] = deque()
         self._outputs = OutputTopics(client)
+        self._late: set[Identity] = set()
         #: Of the transactions; None until the brokers were asked what they take.
         self._timeout_ms: int | None = None
 
@@ -93,7 +101,9 @@ class TwoPhaseProducer:
             self._process, self._uuid, self._next = os.getpid(), str(uuid.uuid4()), 0
             self._used.clear()
             self._ready.clear()
+            self._late.clear()
         deadline = self._deadline()
+        self._warn_of_waiting(deadline)
         if self._timeout_ms is None:
             check_brokers(self._client, deadline)
             self._timeout_ms = self._find_timeout_ms(deadline)
@@ -102,7 +112,7 @@ class TwoPhaseProducer:
         identity = self._next_identity() or self._new_identity(timeout_ms, deadline)
 
         def ended(partitions: set[TopicPartition], prepared: Prepared | None, looked: float) -> None:
-            self._used.append(_Used(identity, frozenset(partitions), looked))
+            self._used.append(_Used(identity, frozenset(partitions), looked, prepared is not None))
             if prepared is None:
                 self._outputs.forget()
 
@@ -122,6 +132,22 @@ class TwoPhaseProducer:
         transaction.
         """
         self._keep(self._find(prepared), completion.abort(self._client, prepared))
+
+    def _warn_of_waiting(self, deadline: Deadline) -> None:
+        """Warn, once, of what was prepared a while ago and is open still. The coordinator is asked about each once."""
+        now = time.monotonic()
+        for one in self._used:
+            late = one.prepared and one.partitions and now - one.looked > _LONG_PREPARED_S
+            if late and one.identity not in self._late:
+                self._late.add(one.identity)
+                if still_open(self._client, one.identity, deadline):
+                    log.warning(
+                        "the transaction %r was prepared %.0f s ago and is still open. Readers of %s wait for it."
+                        " Commit or abort it; `semel txn list --prepared` shows all of them.",
+                        one.identity.transactional_id,
+                        now - one.looked,
+                        named(one.partitions),
+                    )
 
     def _find(self, prepared: Prepared) -> _Used | None:
         if self._process != os.getpid():  # the ids are those of the process that was forked

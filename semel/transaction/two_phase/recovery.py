@@ -19,7 +19,7 @@ from semel.wire.api.describe_transactions import TransactionDescription, describ
 from semel.wire.api.transactions import Identity, end
 from semel.wire.client import Client
 
-__all__ = ["Recovered", "recover"]
+__all__ = ["Recovered", "open_units", "recover"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,7 @@ def recover(
     one raises is raised once all others are ended, a :class:`DataLoss` before the rest.
     """
     check_prefix(prefix)
-    found = [
-        told
-        for told in describe_all(client, states=("Ongoing",))
-        if (name := parse(told.transactional_id)).prefix == prefix and name.kind is IdKind.UNIT
-    ]
+    found = open_units(client, prefix)
     reached(TwoPhaseStep.LISTED, prefix)
     decided = list(decide(found))
     for prepared in decided:
@@ -74,6 +70,15 @@ def recover(
             gravest.add_note(f"Another one could not be ended either: {other}")
         raise gravest
     return Recovered(decided, sorted(aborted))
+
+
+def open_units(client: Client, prefix: str) -> list[TransactionDescription]:
+    """The transactions of ``prefix`` that are prepared, or may still be."""
+    return [
+        told
+        for told in describe_all(client, states=("Ongoing",))
+        if (name := parse(told.transactional_id)).prefix == prefix and name.kind is IdKind.UNIT
+    ]
 
 
 def _identity(told: TransactionDescription) -> Identity:

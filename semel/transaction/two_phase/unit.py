@@ -117,7 +117,7 @@ class Unit:
 
     def _writer(self, topic: str) -> Participant:
         if topic not in self._writers:
-            self._topics[topic] = self._known.describe(topic, self._deadline())
+            self._topics[topic] = self._known.describe({topic}, self._deadline())[topic]
             share = tuple((topic, index) for index in range(self._topics[topic].partitions))
             self._writers[topic] = Participant(
                 self._client, self._tickets.issue(self._identity, share, {topic: self._topics[topic]})

@@ -37,6 +37,9 @@ IN_FLIGHT = 5
 #: One request carries one batch of each of many partitions; this bounds it far below the broker's
 #: ``socket.request.max.bytes``.
 _REQUEST_BYTES = 16 << 20
+#: A broker asks the coordinator about a transaction once for each partition. It drops a question of one producer id
+#: where a second one comes in the meantime, and answers NOT_ENOUGH_REPLICAS. The next try mostly succeeds at once.
+_FIRST_PAUSE_MS = 2
 _OUT_OF_ORDER = 45
 #: What a leader answers that has another topic of that name.
 _OTHER_TOPIC = ("UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID")
@@ -243,7 +246,7 @@ class Appender:
 
     def _recover(self) -> None:
         self._receive_all()
-        deadline = self._deadline()
+        deadline = self._deadline(first_pause_ms=_FIRST_PAUSE_MS)
         pending = {partition: deque(_in_order(batches)) for partition, batches in self._failed.items()}
         self._failed.clear()
         while pending:
@@ -292,8 +295,10 @@ class Appender:
 
     # ---- bytes
 
-    def _deadline(self) -> Deadline:
-        return self._client.deadline(self._client.config.delivery_timeout_ms)
+    def _deadline(self, first_pause_ms: float = float("inf")) -> Deadline:
+        config = self._client.config
+        pause_ms = min(first_pause_ms, config.retry_backoff_ms)
+        return Deadline(config.delivery_timeout_ms, backoff_ms=pause_ms, backoff_max_ms=config.retry_backoff_max_ms)
 
     def _version(self, connection: Connection) -> int:
         return connection.versions.pick(ProduceRequest, 12, 13)

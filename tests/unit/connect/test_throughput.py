@@ -39,6 +39,15 @@ def test_another_process_counts_from_the_beginning() -> None:
     assert _shown(throughput) == (40, 30.0)
 
 
+def test_an_open_transaction_grows_older_while_its_task_tells_nothing() -> None:
+    clock = _Clock()
+    throughput = Throughput(clock)
+    for open_ms, open_seconds in ((None, 0.0), (500.0, 3.5), (None, 0.0)):
+        throughput.heard("lines-0", {"records": 1, "open_ms": open_ms})
+        clock.now += 3
+        assert throughput.shown({"lines": None})["lines"][0]["open_seconds"] == open_seconds
+
+
 def test_a_deleted_connector_is_forgotten() -> None:
     throughput = Throughput()
     throughput.heard("lines-0", {"records": 1})
