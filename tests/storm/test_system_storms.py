@@ -13,7 +13,7 @@ from tests.storm.query_storm import QueryStorm
 from tests.storm.storm import Outcome, Plan
 
 #: In the first 5 s of an outbox's storm a program, PostgreSQL and the broker are killed.
-SOON = 14204
+SOON = 64991
 SECONDS, CONTROL_SECONDS = 30.0, 45.0
 NEW = [name for name in SYSTEMS if name != QueryStorm.system]
 
