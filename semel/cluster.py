@@ -68,7 +68,7 @@ class Cluster:
     def producer(
         self, transactional_id: str, *, two_phase: bool | str = False, progress_topic: str = DEFAULT_TOPIC
     ) -> Producer | TwoPhaseProducer:
-        """The owner of ``transactional_id``. Its first transaction fences whoever owned the id before (PROTOCOL 2).
+        """Return the owner of ``transactional_id``. Its first transaction fences the owner before it (PROTOCOL 2).
 
         With ``two_phase`` its transactions are prepared, and end by a decision of yours: ``True`` needs two settings of
         the brokers, which then never abort them; ``"bounded"`` needs none, and the brokers abort them after
@@ -120,7 +120,7 @@ class Cluster:
         return PreparedCollector(self._client.config, check_prefix(prefix))
 
     def participant(self, ticket: Ticket, attempt: int = 0) -> Participant:
-        """Whoever writes with ``ticket``, in any process.
+        """Return the participant that writes with ``ticket``, in any process.
 
         Sends nothing. Raises :class:`~semel.errors.AbortAndRetry` for an ``attempt`` above 0 (DESIGN rule 2),
         :class:`~semel.errors.ConfigError` for a ticket that another version of semel has made.

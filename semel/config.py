@@ -18,7 +18,7 @@ from typing import Any
 from semel.errors import ConfigError
 from semel.security import OF_THE_JVM, PLAINTEXT, PROTOCOLS, SECURITY, Security, only_in_java
 
-__all__ = ["MEANINGLESS", "ClientConfig", "is_property", "nearest", "parse_servers"]
+__all__ = ["MEANINGLESS", "ClientConfig", "is_property", "known_properties", "nearest", "parse_servers"]
 
 log = logging.getLogger("semel")
 
@@ -70,8 +70,8 @@ class ClientConfig:
     max_partition_fetch_bytes: int = 1_048_576
 
     @classmethod
-    def parse(cls, properties: Mapping[str, object]) -> ClientConfig:
-        """Read Kafka properties.
+    def parse(cls, properties: Mapping[str, object], prefix: str = "") -> ClientConfig:
+        """Read Kafka properties. ``prefix`` is what the user writes before each name, for messages.
 
         Raises :class:`ConfigError` for what is unknown, malformed or contradictory, :class:`Unsupported` for what only
         a JVM can do.
@@ -91,7 +91,7 @@ class ClientConfig:
                 _check_forced(name, str(value))
                 ignored.append(name)
             elif name not in SECURITY:
-                raise only_in_java(name) or _unknown(name)
+                raise only_in_java(name) or _unknown(name, prefix)
         if ignored:
             _warn_once(tuple(sorted(ignored)))
         config = cls(**values, security=Security.parse(properties))
@@ -142,6 +142,11 @@ def is_property(name: str) -> bool:
     return name in _PROPERTIES
 
 
+def known_properties() -> list[str]:
+    """Return the names of Kafka that :class:`ClientConfig` takes, also those that change nothing."""
+    return [*_PROPERTIES, *SECURITY, *MEANINGLESS]
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The words that point to the nearest known name, or none."""
     if len(name) > _LONGEST_NAME:  # comparing takes the square of its length
@@ -150,10 +155,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _unknown(name: str) -> ConfigError:
-    hint = nearest(name, [*_PROPERTIES, *SECURITY, *MEANINGLESS]) or "."
+def _unknown(name: str, prefix: str) -> ConfigError:
+    if name == "transactional.id":
+        return ConfigError(
+            f"{prefix}{name} is given by semel, one for each owner. Nothing was read or written. Remove it, and name"
+            " your query or program: transactionalIdPrefix of a sink, cluster.producer(name) in plain Python.",
+            tag="UNKNOWN_OPTION",
+        )
+    hint = nearest(f"{prefix}{name}", [f"{prefix}{known}" for known in known_properties()]) or "."
     return ConfigError(
-        f"{name:.200} is not a known property{hint} Nothing was read or written. Correct or remove it.",
+        f"{prefix}{name:.200} is not a known property{hint} Nothing was read or written. Correct or remove it.",
         tag="UNKNOWN_OPTION",
     )
 

@@ -80,7 +80,8 @@ class Unsupported(SemelError):
 
 
 _CLASSES: tuple[type[SemelError], ...] = (Retriable, AbortAndRetry, Fenced, ConfigError, DataLoss, Unsupported)
-_TEXT = re.compile(r"semel\.errors\.(\w+): \[SEMEL_([A-Z0-9_]+)\] ([^\n]*)")
+#: A message of several lines has each further one indented by four blanks; what Spark puts after it is not.
+_TEXT = re.compile(r"semel\.errors\.(\w+): \[SEMEL_([A-Z0-9_]+)\] ([^\n]*(?:\n {4}[^\n]+)*)")
 
 
 def _rebuild(cls: type[SemelError], message: str, tag: str) -> SemelError:

@@ -76,7 +76,7 @@ def parse_jaas(text: str, mechanism: str) -> Login:
             tag="SASL_LOGIN",
         )
     if flag.lower() not in _FLAGS:
-        raise _malformed(f"behind the class there must be one of {', '.join(_FLAGS)}")
+        raise _malformed(f"after the class there must be one of {', '.join(_FLAGS)}")
     names, equals, values = body[0::3], body[1::3], body[2::3]
     if len(body) % 3 or any(token != ("=", True) for token in equals) or any(mark for _, mark in (*names, *values)):
         raise _malformed('options must be name="value"; it may hold one module only')

@@ -110,7 +110,7 @@ class Security:
         unused = [name for name in given if name.startswith(_UNUSED[protocol])]
         if unused:
             raise ConfigError(
-                f"{unused[0]} was given, and security.protocol={protocol} makes no use of it: the connection would be"
+                f"{unused[0]} was given, and security.protocol={protocol} does not use it: the connection would be"
                 " less safe than what was asked for. Nothing was sent. Set security.protocol to one of"
                 f" {', '.join(PROTOCOLS)}, or remove it.",
                 tag="SECURITY_UNUSED",

@@ -87,7 +87,7 @@ class SinkStep(Step):
 
 
 class TwoPhaseStep(Step):
-    """Steps of a prepared transaction: of the process that prepares it, and of whoever ends it."""
+    """Steps of a prepared transaction: of the process that prepares it, and of the one that ends it."""
 
     INITIALISED = "initialised"
     SENT = "sent"
@@ -216,7 +216,7 @@ _stopwatch: ContextVar[_Stopwatch | None] = ContextVar("semel_stopwatch", defaul
 
 @contextmanager
 def timed(on_step: Callable[[Step, float], None]) -> Iterator[None]:
-    """Have ``told`` hear of each step that this thread's work passes, and of the seconds since the one before, or since
+    """Call ``on_step`` with each step that this thread's work passes, and the seconds since the one before, or since
     the beginning.
 
     It also hears of what the work leaves to other threads by :func:`keep_timing_in_thread`, from those threads.

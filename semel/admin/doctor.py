@@ -153,7 +153,7 @@ def _no_progress_topic(client: Client, subject: str, name: str) -> Check:
     able = authorized_operations.of_cluster(client)
     if able is not None and "Create" in able:
         return Check(subject, "is not there, and this login may create it", Result.OK, "The first query creates it.")
-    why = "is not there; whether this login may create it is not told"
+    why = "is not there; it is not known whether this login may create it"
     advice = (
         "The first query creates it where its login has Create on the topic; else its refusal prints the"
         f" command that does. Name: {name}."
@@ -208,9 +208,7 @@ def _group(client: Client, group: str) -> Iterator[Check]:
             " another kafka.group.id.",
         )
     elif able is None:
-        yield Check(
-            subject, "has no members; as long as it does not exist, no broker tells who may read it", Result.UNCHECKED
-        )
+        yield Check(subject, "has no members; no broker says who may read it before it exists", Result.UNCHECKED)
     else:
         yield Check(subject, "has no members, and this login may read it", Result.OK)
 
@@ -228,7 +226,7 @@ def _prefix(client: Client, prefix: str, progress_topic: str) -> Iterator[Check]
         yield Check(subject, "no transaction is open", Result.OK)
     yield Check(
         f"Write on {subject}",
-        "no broker tells it without being written to",
+        "no broker says so before something is written",
         Result.UNCHECKED,
         "The first start finds out, and names it.",
     )

@@ -78,7 +78,7 @@ def _two_phase_commit(client: Client) -> Check:
 def _lost_markers(client: Client) -> Check:
     found = (
         "4.3.0 to 4.4.0 lose the marker of a partition that has no leader while a transaction ends: its rows stay"
-        " open, and readers wait there. Whether this is one of them cannot be told"
+        " open, and readers wait there. It is not known whether this is one of them"
     )
     able = authorized_operations.of_cluster(client) or frozenset()
     if "Alter" in able:
@@ -93,5 +93,5 @@ def _lost_markers(client: Client) -> Check:
         found,
         Result.WARNING,
         "semel writes a lost marker itself where its login has Alter on the cluster, which this one has not: then the"
-        " query stops and names the partition, for somebody who has that right.",
+        " query stops and names the partition, for an administrator.",
     )

@@ -28,13 +28,14 @@ _SCOPES = ("batch", "mirror", "producer", "query")
 @dataclass(frozen=True, slots=True)
 class PrefixProgress:
     """A prefix in one scope: its newest committed progress, None where nothing was ever committed, and whether a
-    transaction of it is open.
+    transaction of it is open. ``committed_ms`` is the time of that commit, by the brokers' clock; -1 without one.
     """
 
     prefix: str
     scope: str
     progress: Progress | None
     open: bool
+    committed_ms: int = -1
 
 
 def list_progress(client: Client, *, progress_topic: str = DEFAULT_TOPIC) -> list[PrefixProgress]:
@@ -63,7 +64,8 @@ def list_progress(client: Client, *, progress_topic: str = DEFAULT_TOPIC) -> lis
                 newest = settled.newest
                 if settled.forgotten and not settled.open:
                     continue
-                found.append(PrefixProgress(*name, newest.progress if newest is not None else None, bool(settled.open)))
+                progress, ended = (newest.progress, newest.ended_ms) if newest is not None else (None, -1)
+                found.append(PrefixProgress(*name, progress, bool(settled.open), ended))
     return sorted(found, key=lambda one: (one.prefix, one.scope))
 
 

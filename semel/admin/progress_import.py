@@ -74,8 +74,8 @@ def read(location: str) -> KafkaCheckpoint:
     committed = commits[-1] if commits else None
     if committed is not None and committed not in offsets:
         raise _refused(
-            f"batch {committed} of {location} is committed, and offsets/{committed} is gone: nobody can tell where it"
-            " ended.",
+            f"batch {committed} of {location} is committed, and offsets/{committed} is gone, so it is not"
+            " known where it ended.",
             "NO_OFFSETS",
         )
     ends = _logged(folder, committed) if committed is not None else {}
@@ -148,8 +148,8 @@ def _first(folder: Path, key: str) -> str:
         there = False
     if not there:
         raise _refused(
-            f"source {key} of {folder} has no committed batch, and sources/{key}/0 is not there: nobody can tell"
-            " where it stands.",
+            f"source {key} of {folder} has no committed batch, and sources/{key}/0 is not there, so"
+            " it is not known where it stands.",
             "NO_OFFSETS",
         )
     return "".join(_lines(path)[1:])

@@ -113,8 +113,8 @@ def write_marker(
     deadline = deadline or client.deadline(client.config.delivery_timeout_ms)
     if shown.committed is not None and shown.committed is not commit:
         raise ConfigError(
-            f"that transaction was {'committed' if shown.committed else 'aborted'}, by what is written down of it:"
-            " ended otherwise here, it would be torn. Nothing was changed. Heal it with --as"
+            f"the record of that transaction says that it was {'committed' if shown.committed else 'aborted'}. Nothing"
+            " was changed: ended otherwise here, it would be torn. Heal it with --as"
             f" {'commit' if shown.committed else 'abort'}.",
             tag="DECISION_KNOWN",
         )
@@ -128,7 +128,7 @@ def write_marker(
     )
     if (now.opened, now.transactional_id, now.committed) != (shown.opened, shown.transactional_id, shown.committed):
         raise ConfigError(
-            "what was shown is not what stands open there now. Nothing was changed. Look again.", tag="NOTHING_TO_HEAL"
+            "the open rows have changed since they were shown. Nothing was changed. Look again.", tag="NOTHING_TO_HEAL"
         )
     if shown.committed is None and shown.transactional_id is not None:
         _write_down(
@@ -153,10 +153,9 @@ def _write_down(client: Client, shown: OpenRows, topic: ProgressTopic, deadline:
         return
     word = "abort" if commit else "commit"
     raise ConfigError(
-        "somebody else has decided about that transaction at the same time, and was first: it is written down to be"
-        f" ended as {word}, on every partition that lacks its marker. Ended as {'commit' if commit else 'abort'}"
-        " here, it would be torn, so no marker was written here. Where its rows stand open still, heal them with"
-        f" --as {word}, or start the query again, which does it.",
+        f"another operator, or the query, has recorded first that this transaction ends as {word}. No marker was"
+        f" written here: {'commit' if commit else 'abort'} would tear it. Heal its open rows with --as {word}, or start"
+        " the query again, which does it.",
         tag="DECISION_KNOWN",
     )
 
@@ -186,10 +185,9 @@ def _check_no_other_end(client: Client, shown: OpenRows, deadline: Deadline, *, 
     if aborted is None or aborted is not commit:
         return
     raise ConfigError(
-        f"somebody else has ended these rows of {shown.partition[0]}-{shown.partition[1]} at the same time, and was"
-        f" first: they are {'aborted' if commit else 'committed'}, and stay so. The marker that was written here"
-        " changes nothing. Agree who heals, and how, before other partitions of that transaction are ended otherwise"
-        " than this one: it would be torn.",
+        f"another marker came first on {shown.partition[0]}-{shown.partition[1]}: these rows are"
+        f" {'aborted' if commit else 'committed'}, and stay so. The marker that was written here changes nothing. Agree"
+        " on one outcome before you heal other partitions of this transaction: with two it would be torn.",
         tag="DECISION_KNOWN",
     )
 
@@ -200,9 +198,9 @@ def _opened(client: Client, partition: TopicPartition, producer_id: int) -> Open
     if found is None:
         others = ", ".join(str(one.producer_id) for one in there)
         raise ConfigError(
-            f"nothing of producer id {producer_id} stands open on {partition[0]}-{partition[1]}"
-            + (f"; of these something does: {others}. " if others else ", nor of any other. ")
-            + "Nothing was changed. What holds readers back elsewhere, `semel txn list` shows.",
+            f"{partition[0]}-{partition[1]} has no open rows of producer id {producer_id}"
+            + (f", but of these: {others}. " if others else ", nor of any other. ")
+            + "Nothing was changed. `semel txn list` shows what holds readers back elsewhere.",
             tag="NOTHING_TO_HEAL",
         )
     return found

@@ -167,7 +167,7 @@ class _Shown(ShownProcesses):
         self._told: dict[str, tuple[float, int]] = {}
 
     def changed(self, name: str) -> None:
-        """Its count begins anew."""
+        """Start its count again."""
         self._told.pop(name, None)
 
     def message(self, name: str, message: Mapping[str, Any]) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
+from rich.text import Text
 
 from semel.admin.check import Check, Result
 from semel.admin.doctor import QueryPlan, run_checks
@@ -19,6 +20,8 @@ from semel.transaction.progress.topic import DEFAULT_TOPIC
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False)
+#: Of the longest verdict, with a gap.
+_WIDTH = max(len(result.value) for result in Result) + 2
 _STYLES = {Result.OK: "green", Result.WARNING: "yellow", Result.REFUSED: "bold red", Result.UNCHECKED: "dim"}
 
 
@@ -67,13 +70,15 @@ def look(
 
 
 def _show(console: Console, findings: Sequence[Check], silence: SemelError | None, *, refused: bool) -> None:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("looked at", "found", "", "what to do"):
-        table.add_column(title, overflow="fold")
     for finding in findings:
-        style = _STYLES[finding.verdict]
-        table.add_row(finding.subject, finding.found, f"[{style}]{finding.verdict.value}[/]", finding.advice)
-    console.print(table)
+        verdict = (f"{finding.verdict.value:<{_WIDTH}}", _STYLES[finding.verdict])
+        if finding.verdict is Result.OK:
+            line = Text.assemble(verdict, finding.subject, ": ", finding.found)
+            console.print(line, no_wrap=True, overflow="ellipsis")
+        else:
+            console.print(Text.assemble(verdict, (finding.subject, "bold")))
+            for text in filter(None, (finding.found, finding.advice)):
+                console.print(Padding(Text(text, overflow="fold"), (0, 0, 0, _WIDTH), expand=False))
     console.print()
     if silence is not None:
         print_error(silence)

@@ -1,9 +1,12 @@
 """What this machine has of what semel needs: Java, Python, and the packages that it declares, in the versions that it
-declares.
+declares; and the Python that Spark would start.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
@@ -12,11 +15,23 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from semel._version import __version__
 from semel.admin.check import Check, Result
 from semel.errors import ConfigError
 from semel.sandbox.java import OLDEST, find_java, java_version
+from semel.spark.interpreter import workers_python
 
-__all__ = ["machine", "packages"]
+__all__ = ["machine", "packages", "sparks_python"]
+
+_PATIENCE_S = 60
+_ASK = """
+import json, sys
+try:
+    from semel._version import __version__ as semel
+except ImportError:
+    semel = None
+print(json.dumps([list(sys.version_info[:3]), semel]))
+"""
 
 
 def machine() -> Iterator[Check]:
@@ -32,6 +47,43 @@ def machine() -> Iterator[Check]:
     wanted = metadata.metadata("semel")["Requires-Python"] or ""
     yield _compared("Python", ".".join(map(str, sys.version_info[:3])), SpecifierSet(wanted))
     yield from packages(metadata.requires("semel") or (), _installed)
+    if _installed("pyspark") is not None:
+        yield from sparks_python()
+
+
+def sparks_python() -> Iterator[Check]:
+    """Check the Python that Spark would start here for a program that names none: as long as ``semel.spark``, imported
+    before the session, gives Spark its own, a wrong one is a warning.
+    """
+    subject = "Spark's Python"
+    name, path = workers_python()
+    wrong = Result.REFUSED if os.environ.get("PYSPARK_PYTHON") else Result.WARNING
+    advice = f"Set PYSPARK_PYTHON={sys.executable} before Spark starts, or another Python with this semel."
+    told = _ask(path) if path is not None else None
+    if told is None:
+        yield Check(subject, f"{name} does not start", wrong, advice)
+        return
+    version, semel = told
+    found = f"{'.'.join(map(str, version))}, with {f'semel {semel}' if semel else 'no semel'} ({path}, {name})"
+    if version[:2] != list(sys.version_info[:2]):
+        yield Check(subject, f"{found}; this is {sys.version_info[0]}.{sys.version_info[1]}", wrong, advice)
+    elif semel != __version__:
+        yield Check(subject, found if semel is None else f"{found}; this is {__version__}", wrong, advice)
+    else:
+        yield Check(subject, found, Result.OK)
+    if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        what = "is set: each Python process that Spark starts compiles PySpark again, and a query takes a minute longer"
+        yield Check("PYTHONDONTWRITEBYTECODE", what, Result.WARNING, "Unset it where Spark runs.")
+
+
+def _ask(path: str) -> tuple[list[int], str | None] | None:
+    """Ask a Python for its version, and that of its semel. None where it does not answer."""
+    try:
+        done = subprocess.run([path, "-c", _ASK], cwd="/", capture_output=True, text=True, timeout=_PATIENCE_S)
+        version, semel = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return version, semel
 
 
 def packages(requirements: Iterable[str], installed: Callable[[str], str | None]) -> Iterator[Check]:

@@ -1,4 +1,4 @@
-"""``semel mirror resolve``: how a flow goes on after a loss."""
+"""``semel mirror resolve``: how a flow resumes after a loss."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def resolve(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Decide how a flow goes on after a loss. It shows what it will do, and asks.
+    """Decide how a flow resumes after a loss. It shows what it will do, and asks.
 
     A mirror that runs this flow ends with Fenced; start it again afterwards.
     """

@@ -99,9 +99,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 @contextmanager
 def exit_1_on_no(console: Console, otherwise: str) -> Iterator[None]:
-    """For what asks somebody: no, no answer at all, or Ctrl-C ends the command with status 1, and says what stands
-    ``otherwise``.
-    """
+    """Ask the user. No, no answer at all, or Ctrl-C ends the command with status 1, and says what is ``otherwise``."""
     try:
         yield
     except typer.Abort:
@@ -117,7 +115,7 @@ def confirm(console: Console, question: str, otherwise: str, *, yes: bool) -> No
 
 
 def check_can_ask(*, as_json: bool, asks: bool, instead: str = "--yes") -> None:
-    """Raise the error of a command line that wants a document, and would get a question in front of it."""
+    """Raise the error of a command line that wants a document, and would get a question before it."""
     if as_json and asks:
         raise typer.BadParameter(f"it asks, and what it asks is no JSON: give {instead} too", param_hint="--json")
 

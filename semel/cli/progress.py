@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any
 
@@ -66,7 +67,8 @@ def list_all(
     if not found:
         console.print(f"{progress_topic} holds no progress")
         return
-    table = Table("prefix", "of a", "batch", "reads", "writes", "lag", box=None, header_style="bold", padding=(0, 2))
+    titles = ("prefix", "of a", "batch", "committed", "reads", "writes", "lag")
+    table = Table(*titles, box=None, header_style="bold", padding=(0, 2))
     for one, lag in zip(found, behind, strict=True):
         reads = ", ".join(sorted({topic for topic, _ in lag})) or "-"
         total = _sum(lag)
@@ -74,6 +76,7 @@ def list_all(
             one.prefix,
             one.scope,
             _batch(one),
+            _committed(one) or "-",
             reads,
             ", ".join(_wrote(one)) or "-",
             f"{total:,}" if total is not None else "-",
@@ -143,7 +146,7 @@ def reset(
             raise _unknown(
                 prefix,
                 progress_topic,
-                "What starts under it begins anew as it is; --to-offsets has it begin elsewhere. ",
+                "A query that starts under it starts over; set another start with --to-offsets. ",
             )
         before = PrefixProgress(prefix, whose, None, open=False)
         # taking it over leaves a trace, and by that the next start would go on without: so all is decided before
@@ -217,8 +220,8 @@ def _meaning(scope: str, *, forgotten: bool) -> str:
         )
     if scope == "mirror":
         return (
-            "Where a mirror has come to is then not known: it begins anew, and only at partitions that show no"
-            " rows on this cluster."
+            "The position of a mirror is then not known: it starts over, and only at partitions that have no rows on"
+            " this cluster."
         )
     if scope == "producer" and not forgotten:
         return (
@@ -233,18 +236,18 @@ def _meaning(scope: str, *, forgotten: bool) -> str:
     checkpoint = (
         "Started with its old checkpoint, the query is then refused at its next batch: until there are new rows it"
         " does nothing (one that is still in its very first batch is not refused, and writes that"
-        f" again{'' if forgotten else '; and one that stands just where this sets it goes on'})."
+        f" again{'' if forgotten else '; and one that is exactly there continues'})."
     )
-    effect = "what it had written from there on, it writes again, and what it had not read before that, it misses."
+    effect = "Rows after this point are written again, and unread rows before it are skipped."
     if forgotten:
         return (
             f"{checkpoint} With a new, empty checkpoint (one that was refused is none: it holds the refused batch) it"
-            f" begins by its startingOffsets: {effect} What a stateful query keeps begins with nothing: its sums are"
+            f" begins by its startingOffsets. {effect} What a stateful query keeps begins with nothing: its sums are"
             " right again only if it reads all rows once more (earliest)."
         )
     return (
         f"{checkpoint} A stateless one with a new, empty checkpoint, startingOffsets=committed and this"
-        f" transactionalIdPrefix at its source begins there: {effect}"
+        f" transactionalIdPrefix at its source begins there. {effect}"
     )
 
 
@@ -275,7 +278,7 @@ def _of_a_mirror(prefix: str) -> ConfigError:
 
 def _no_longer_lost(prefix: str) -> ConfigError:
     return ConfigError(
-        f"{prefix!r} has progress: somebody has set it, or gone on, since it was found lost. Nothing was changed; who"
+        f"{prefix!r} has progress: another run has set it since it was found lost. Nothing was changed; who"
         " ran under this prefix was fenced: start it again. `semel progress describe` shows what it has.",
         tag="NO_LONGER_LOST",
     )
@@ -286,6 +289,8 @@ def _show(console: Console, one: PrefixProgress, lag: Mapping[TopicPartition, in
     facts.add_row("prefix", one.prefix)
     facts.add_row("of a", one.scope)
     facts.add_row("last batch", _batch(one))
+    if committed := _committed(one):
+        facts.add_row("committed", committed)
     if one.progress is not None and one.progress.query is not None:
         facts.add_row("query, run", f"{one.progress.query}, {one.progress.run}")
     facts.add_row("at work", "a transaction of it is open" if one.open else "nothing of it is open")
@@ -324,6 +329,13 @@ def _batch(one: PrefixProgress) -> str:
     )
 
 
+def _committed(one: PrefixProgress) -> str | None:
+    """When, in UTC: brokers and people are in several zones."""
+    if one.committed_ms < 0:
+        return None
+    return datetime.fromtimestamp(one.committed_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
 def _wrote(one: PrefixProgress) -> Mapping[str, Mapping[int, tuple[int, int]]]:
     return one.progress.wrote if one.progress is not None else {}
 
@@ -341,6 +353,7 @@ def _value(one: PrefixProgress, lag: Mapping[TopicPartition, int]) -> dict[str, 
         "query": progress.query if progress is not None else None,
         "run": progress.run if progress is not None else None,
         "batch": progress.batch if progress is not None else None,
+        "committed_at": _committed(one),
         "moved": progress.moved if progress is not None else None,
         "lag": _sum(lag),
         "reads": [

@@ -39,11 +39,11 @@ def carry(
     ],
     command_config: Configured = None,
     progress_topic: Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")] = DEFAULT_TOPIC,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, write nothing, fence nobody.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it. Write nothing, and fence no owner.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Carry over where a query with Spark's own Kafka source stands, so that a query of semel's goes on exactly there.
+    """Carry over the offsets of a query with Spark's own Kafka source, so that a query of semel resumes exactly there.
 
     Stop the old query first. Reads the newest batch that its checkpoint has as committed, and writes these offsets as
     the progress of PREFIX, which must have none yet. Nothing is skipped; what an at-least-once sink may have written of
@@ -66,7 +66,7 @@ def carry(
                 set_to(owner, progress)
     if as_json:
         print_json(_value(found, starting, written=not dry_run))
-    console.print("nothing was written" if dry_run else f"carried over: {prefix} goes on there")
+    console.print("nothing was written" if dry_run else f"carried over: {prefix} resumes there")
     console.print(
         "\nnext: start the new query with a new, empty checkpoint"
         + (

@@ -41,9 +41,9 @@ def rename_prefix(
                 " list` shows all prefixes.",
                 tag="NO_PROGRESS",
             )
-        question = f"Whoever runs under {old} or {new} is fenced. Rename?"
+        question = f"A query that runs under {old} or {new} is fenced. Rename?"
         confirm(console, question, "Nothing was changed.", yes=yes)
         progress = rename(client, old, new, scope=whose, progress_topic=progress_topic)
     at = f" at batch {progress.batch}" if progress.batch is not None else ""
-    console.print(f"renamed: {new} goes on{at} where {old} stood")
+    console.print(f"renamed: {new} resumes{at} where {old} stood")
     console.print(f"\nnext: set transactionalIdPrefix={new}, and start with the same checkpoint")

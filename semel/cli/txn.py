@@ -1,5 +1,5 @@
-"""``semel txn list | describe | abort | commit | sweep | heal``: transactions that stand open, whose they are, who
-waits behind them, and their end.
+"""``semel txn list | describe | abort | commit | sweep | heal``: open transactions, whose they are, how many records
+they hold back, and their end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from semel.cli.txn_show import age, json_value, show, timeout, whose
 __all__ = ["app"]
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Transactions: what stands open, and holds readers back."
+    no_args_is_help=True,
+    add_completion=False,
+    help="Transactions: list the open ones, which hold readers back, and end them.",
 )
 app.command()(commit)
 app.command()(sweep)
@@ -75,7 +77,7 @@ def list_all(
     if any(one.open for one in found):
         console.print("\nmore of one: semel txn describe ID; end one whose owner is gone: semel txn abort ID")
     if any(one.prepared for one in found):
-        console.print("prepared, and decided in somebody's store: semel txn sweep PREFIX, or start its program again")
+        console.print("prepared, and decided in a program's store: semel txn sweep PREFIX, or start its program again")
 
 
 @app.command()
@@ -114,9 +116,9 @@ def abort(
         show(console, found)
         if found.transaction.state == "Ongoing":
             console.print(
-                "\nIts rows will never be visible, the offsets of its groups go back, and readers go on behind it."
+                "\nIts rows will never be visible, the offsets of its groups go back, and readers go on after it."
             )
-            confirm(console, "Abort it?", "Nothing was changed: it is still open, and readers wait behind it.", yes=yes)
+            confirm(console, "Abort it?", "Nothing was changed: it is still open, and readers wait before it.", yes=yes)
         abort_transaction(client, found)
     if as_json:
         print_json({**json_value(found), "aborted": True})

@@ -1,4 +1,4 @@
-"""``semel txn heal``: the marker that a broker has lost, written as its transaction had ended, or as somebody
+"""``semel txn heal``: write the marker that a broker has lost, as its transaction had ended, or as the operator
 decides.
 """
 
@@ -30,7 +30,10 @@ def heal(
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
     bootstrap_server: Servers,
     producer_id: Annotated[
-        int, typer.Option("--producer-id", help="Whose rows stand open: the message that named this command says it.")
+        int,
+        typer.Option(
+            "--producer-id", help="The producer of the open rows: the message that named this command says it."
+        ),
     ],
     command_config: Configured = None,
     transactional_id: Annotated[
@@ -71,13 +74,13 @@ def heal(
             owner_gone=owner_gone,
         )
         _show(console, found, progress_topic)
-        with exit_1_on_no(console, "Nothing was changed: it is still open, and readers wait behind it."):
+        with exit_1_on_no(console, "Nothing was changed: it is still open, and readers wait before it."):
             commit = _choose(console, found, end, yes=yes)
         write_marker(client, found, commit=commit, progress_topic=progress_topic)
     if as_json:
         print_json({**_value(found), "healed_as": "commit" if commit else "abort"})
     else:
-        console.print(f"{'committed' if commit else 'aborted'}: the marker is written, and readers go on behind it")
+        console.print(f"{'committed' if commit else 'aborted'}: the marker is written, and readers go on after it")
         console.print(
             "other partitions of that transaction may lack theirs as well: start the query again, and it heals or"
             " names them"
@@ -94,7 +97,7 @@ def _choose(console: Console, found: OpenRows, end: Outcome | None, *, yes: bool
         )
     if end is None:
         console.print(
-            "\nNothing is written down of how it had ended. Look whether the same rows were written again behind"
+            "\nNothing is written down of how it had ended. Look whether the same rows were written again after"
             " these (then abort), or are missing otherwise (then commit): a wrong answer doubles or loses them."
         )
         end = typer.prompt("End it as (commit, abort)", type=Outcome, show_choices=False)

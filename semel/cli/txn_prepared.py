@@ -44,7 +44,7 @@ def commit(
         if found.prepared:
             console.print("\nIts rows become visible, and cannot be taken back. Commit it only if it was decided so.")
             confirm(
-                console, "Commit it?", "Nothing was changed: it is still open, and readers wait behind it.", yes=yes
+                console, "Commit it?", "Nothing was changed: it is still open, and readers wait before it.", yes=yes
             )
         commit_transaction(client, found)
     if as_json:

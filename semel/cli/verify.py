@@ -123,9 +123,7 @@ def _whole(offset: object) -> int:
 
 @contextmanager
 def _bar(*, quiet: bool) -> Iterator[OnProgress]:
-    """What is told of progress, on a terminal alone: it goes where errors go, so that what is printed stays what it
-    is.
-    """
+    """Report progress, on a terminal alone. It goes where errors go, so that the output stays what it is."""
     console = Console(stderr=True)
     columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
@@ -168,7 +166,7 @@ def _what_was_read(read: Read) -> str:
     offsets = ", ".join(f"{one.partition}: {one.start} to {one.end - 1}" for one in read.ranges)
     text = f"{read.topic}: {_records(read.records)} read (offsets by partition: {offsets or 'none'})"
     if read.hidden:
-        text += f"\n  offsets behind an open transaction that were not read: {read.hidden:,}; `semel txn list` names it"
+        text += f"\n  offsets after an open transaction that were not read: {read.hidden:,}; `semel txn list` names it"
     if read.without_id:
         text += (
             f"\n  {_records(read.without_id)} without an id, of which nothing can be said:"

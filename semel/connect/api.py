@@ -172,13 +172,15 @@ class SourceTask:
 
 
 class SourceConnector:
-    """Says what a connector can be told, and makes its tasks."""
+    """Source connector: names its settings, and makes its tasks."""
 
     #: Names and kinds of its own settings: a type for one that must be given, or a :class:`Setting`.
     config: ClassVar[Mapping[str, type | Setting]] = {}
 
     def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
-        """The configuration of each task, at most ``max_tasks`` of them. A single task with all of it, unless told."""
+        """Return the configuration of each task, at most ``max_tasks`` of them. By default it is a single task with all
+        of it.
+        """
         return [config]
 
     def task(self) -> SourceTask:
@@ -190,7 +192,7 @@ class SourceConnector:
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
     def alter_offsets(self, config: Mapping[str, Any], offsets: Sequence[tuple[Partition, Offset]]) -> bool:
-        """Check offsets that somebody wants to set, each with its source partition; None removes one.
+        """Check offsets that a user wants to set, each with its source partition; None removes one.
 
         Raise ``ValueError`` for what is none of this connector's. Return True if nothing else keeps offsets; False,
         which is the default, lets REST say that what is kept elsewhere is to be changed there.

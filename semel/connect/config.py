@@ -204,7 +204,7 @@ def _listed(own: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def _listeners(own: Mapping[str, str]) -> tuple[Listener, ...]:
-    """A worker of files alone opens no port unless it is told one."""
+    """Return the listeners of REST. A worker of files alone opens no port by default."""
     default = _DEFAULT_LISTENER if own.get("config.storage.topic") else ""
     return tuple(_listener(text.strip()) for text in own.get("listeners", default).split(",") if text.strip())
 

@@ -52,7 +52,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorConfig:
-    """What a connector was told. ``own`` are the settings of its class, with their defaults."""
+    """Configuration of a connector. ``own`` are the settings of its class, with their defaults."""
 
     name: str
     class_name: str

@@ -1,4 +1,4 @@
-"""What a connector can be told beside the settings of its class: Kafka Connect's names, types, defaults and groups.
+"""Settings of a connector beside those of its class: Kafka Connect's names, types, defaults and groups.
 
 REST shows them, and they say what is a known property.
 """

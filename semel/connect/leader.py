@@ -86,7 +86,7 @@ class Leader:
             raise
 
     def _recover(self) -> None:
-        """Take over once more after an end that nobody told, unless another worker has come since."""
+        """Take over once more after an end that was not seen, unless another worker has come since."""
         told = describe(self._client, leader_id(self._group))
         if told is None or (told.producer_id, told.epoch) not in self._producer.next_identities:
             raise Fenced("the id has another owner", tag="NOT_LEADER")

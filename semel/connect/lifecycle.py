@@ -301,7 +301,7 @@ def _own_part(config: ConnectorConfig, task: Mapping[str, Any]) -> tuple[list[st
 
 
 def _sent(config: ConnectorConfig, task: Mapping[str, Any]) -> dict[str, Any]:
-    """What its process is told: what it takes from the connector's configuration is read where it runs."""
+    """Return the arguments of its process. What it takes from the connector's configuration is read where it runs."""
     shared, own = _own_part(config, task)
     return {"shared": shared, "own": own}
 

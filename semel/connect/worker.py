@@ -112,8 +112,8 @@ class Worker:
         on_change: Callable[[Status], None] = lambda _: None,
         on_message: Callable[[str, Mapping[str, Any]], None] = lambda _name, _message: None,
     ) -> None:
-        """As the leader, start all tasks, and serve REST. What becomes of tasks is told as
-        :class:`~semel.runtime.supervisor.Supervisor` tells it.
+        """Start all tasks as the leader, and serve REST. The callbacks are those of
+        :class:`~semel.runtime.supervisor.Supervisor`.
 
         Raises :class:`Fenced` where another worker has come in between, and :class:`Retriable` where the topics cannot
         be read or written now: this one joins again then, so that another may lead.

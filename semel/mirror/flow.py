@@ -91,7 +91,7 @@ def run_flows(spark: SparkSession, flows: Sequence[FlowConfig], stop: threading.
 
 
 def spark_session(master: str, settings: Mapping[str, str]) -> SparkSession:
-    """What the jobs run in: as spark-submit was told, where that has started this program.
+    """Return the session that jobs run in: that of spark-submit, where it has started this program.
 
     On this machine its Python workers are of this Python, unless somebody has said of which: that of the PATH may lack
     semel.

@@ -31,7 +31,7 @@ __all__ = [
 def advice(policy: ReplicationPolicy) -> str:
     """What can be done where rows of the source are gone."""
     return (
-        "nothing more is copied by this flow. (1) To go on without them: `semel mirror resolve FILE --source"
+        "Nothing more is copied by this flow. (1) To resume without them: `semel mirror resolve FILE --source"
         f" {policy.source} --target {policy.target} --topic TOPIC --skip`. (2) To copy a topic again: delete its target"
         " topic, then give --restart. (3) To leave it out: topics.exclude"
     )
@@ -40,7 +40,7 @@ def advice(policy: ReplicationPolicy) -> str:
 def _ways_out(policy: ReplicationPolicy, topic: str) -> str:
     command = f"`semel mirror resolve FILE --source {policy.source} --target {policy.target} --topic {topic}"
     return (
-        f"Nothing more is copied. (1) To copy all of it again: {command} --restart`. (2) To go on with what is new:"
+        f"Nothing more is copied. (1) To copy all of it again: {command} --restart`. (2) To resume with what is new:"
         f" {command} --skip`. (3) To leave it out: topics.exclude."
     )
 

@@ -1,4 +1,4 @@
-"""How a flow goes on after a loss: what an operator has decided with ``semel mirror resolve``.
+"""Decide how a flow resumes after a loss, as an operator has chosen with ``semel mirror resolve``.
 
 It is done as the owner of the flow: a mirror that runs is fenced first, so that the positions stay as they are seen.
 The new ones are one transaction. A crash before its commit leaves all as it was, one after it is of no account.
@@ -116,8 +116,8 @@ def _decide(
     at = {index: one for (name, index), one in sorted(positions.at.items()) if name == topic}
     for loss, start in _losses(source, positions, {(topic, index): one for index, one in at.items()}):
         at[loss.partition] = OffsetAndEpoch(start)
-        lines.append(f"{topic}-{loss.partition} goes on at offset {start}; {loss}")
-    return Resolution(tuple(lines or [f"nothing is lost of {topic}: it goes on where it is"]), now, at)
+        lines.append(f"{topic}-{loss.partition} resumes at offset {start}; {loss}")
+    return Resolution(tuple(lines or [f"nothing is lost of {topic}: it resumes where it is"]), now, at)
 
 
 def _target_lines(target: Client, positions: Positions, topic: str) -> list[str]:
@@ -131,7 +131,7 @@ def _target_lines(target: Client, positions: Positions, topic: str) -> list[str]
 def _losses(
     source: Client, positions: Positions, at: Mapping[TopicPartition, OffsetAndEpoch]
 ) -> list[tuple[Loss, int]]:
-    """What is gone of the source, each with where the partition goes on."""
+    """Return the losses of the source, each with the offset where the partition resumes."""
     ranges = [Range(t, positions.ids[t], i, one.offset, NO_END, one.epoch) for (t, i), one in sorted(at.items())]
     checked = compare_ranges(source, ranges)
     starts = {one.topic_partition: one.start for one in checked.ranges}

@@ -37,14 +37,14 @@ def check_rights(source: Client, target: Client, config: FlowConfig, group: str)
     if missing:
         more = f", and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise ConfigError(
-            f"the logins of {config.title} lack rights: {'; '.join(missing[:5])}{more}. Nothing was written, and nobody"
-            " was fenced. Grant them, give other logins, or leave topics out (topics.exclude).",
+            f"the logins of {config.title} lack rights: {'; '.join(missing[:5])}{more}. Nothing was written, and no"
+            " owner was fenced. Grant them, give other logins, or leave topics out (topics.exclude).",
             tag="MISSING_RIGHTS",
         )
 
 
 def _of_topics(client: Client, alias: str, names: Collection[str], wanted: Collection[str]) -> Iterator[str]:
-    """Of topics that are there, or are not told of."""
+    """List the rights that are missing on topics that exist, or of which the brokers say nothing."""
     if not names:
         return
     for name, able in authorized_operations.of_topics(client, names).items():

@@ -22,7 +22,7 @@ class Tries:
         self._failed = 0
 
     def succeeded(self) -> None:
-        """Begin to count anew."""
+        """Start to count again."""
         self._failed = 0
 
     def failed(self, error: AbortAndRetry | Retriable | DataLoss) -> None:

@@ -32,7 +32,7 @@ __all__ = ["Checked", "Loss", "check_ranges", "compare_ranges", "ends_of_epochs"
 
 log = logging.getLogger("semel.read")
 
-_PASS_OVER = "failOnDataLoss=false goes on without them"
+_PASS_OVER = "failOnDataLoss=false resumes without them"
 
 #: So often is a topic looked for before it counts as gone: a broker that has just come back may not have heard of it
 #: yet.
@@ -114,7 +114,7 @@ def report(lost: Sequence[Loss], *, fail_on_data_loss: bool, advice: str = "") -
         shown = "; ".join(str(loss) for loss in lost[:5]) + (f"; and {len(lost) - 5} more" if len(lost) > 5 else "")
         raise DataLoss(
             f"offsets that were to be read are gone: {shown}. Their rows, if they were not read before, are lost for"
-            " this reader. Find out what removed them;"
+            " this reader. Find out what removed them."
             f" {advice or (_PASS_OVER if anew is None else _from_the_beginning(anew))}.",
             tag="OFFSETS_GONE",
         )
@@ -126,12 +126,10 @@ def _from_the_beginning(topic: str) -> str:
     """Of this topic alone: whoever forgets all progress reads the others again as well."""
     offsets = f'{{"{topic}": {{"0": -2, …}}}}'
     return (
-        "to read the new topic from its beginning with a query that writes with semel: where its progress (`semel"
-        " progress describe PREFIX`) is of the old one, set this topic alone (`semel progress reset PREFIX"
-        f" --to-offsets '{offsets}'`, with each of its partitions); then, or where the progress is of the new one"
-        " already, start with a new, empty checkpoint and startingOffsets=committed (a query with state has to begin"
-        " anew, and writes again what it reads again). Or with failOnDataLoss=false and the checkpoint that it has:"
-        " its sink asks for a token first"
+        "(1) To read the new topic from its beginning: set this topic in the progress of the query, unless `semel"
+        f" progress describe PREFIX` shows the new one already: `semel progress reset PREFIX --to-offsets '{offsets}'`."
+        " Then start with a new, empty checkpoint and startingOffsets=committed. A query with state has to start over."
+        " (2) Keep the checkpoint, and set failOnDataLoss=false: the sink then asks for a token first"
     )
 
 
@@ -173,7 +171,7 @@ def _check(
     if epoch_end is not None and epoch_end < min(end, _reached(one)):
         end, reason = (
             max(epoch_end, earliest),
-            f"the log was cut at {epoch_end} and written anew: there are other rows now than those that it had",
+            f"the log was cut at {epoch_end} and written again: there are other rows now than before",
         )
     if _reached(one) > end:
         left = max(first, end)

@@ -8,7 +8,7 @@ reading on until the end is reached waits it out.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from semel.errors import Retriable
 from semel.records.control import marker
@@ -45,12 +45,15 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class EndMarker:
-    """The marker that ended a transaction of ``producer_id`` on this partition."""
+    """The marker that ended a transaction of ``producer_id`` on this partition. ``time_ms`` is when, by its leader's
+    clock; -1 where nobody says.
+    """
 
     offset: int
     producer_id: int
     epoch: int
     commit: bool
+    time_ms: int = field(default=-1, compare=False)
 
 
 def read_raw(
@@ -184,7 +187,8 @@ def _events(
     if header.control:
         found = marker(buffer, header)
         if found is not None:
-            yield EndMarker(header.base_offset, header.producer_id, header.producer_epoch, found.committed)
+            writer = (header.producer_id, header.producer_epoch)
+            yield EndMarker(header.base_offset, *writer, found.committed, header.max_timestamp)
         return
     for rows, _ in portions(
         buffer, [header], start=start, where=f"{partition[0]}-{partition[1]}", timestamp_overflow="null"

@@ -296,7 +296,7 @@ class Reader:
         Going on, this range passes over what replaced those rows.
         """
         reason = (
-            f"the log was cut and written anew: leader epoch {epoch} ends at {end}, and later offsets hold other"
+            f"the log was cut and written again: leader epoch {epoch} ends at {end}, and later offsets hold other"
             " rows than those that were read"
         )
         loss = Loss(part.range.topic, part.range.partition, min(end, part.position), part.position, reason)

@@ -5,8 +5,8 @@ lie, :mod:`.timestamps` makes milliseconds of any Arrow timestamp, :mod:`.assemb
 :mod:`.codecs` compresses, :mod:`.header` packs the 61 bytes and the CRC. And in: :mod:`.header` scans a fetched buffer,
 :mod:`.bodies` checks and decompresses, :mod:`.starts` finds where each record begins, :mod:`.decode` makes columns of
 them, :mod:`.gather` copies scattered bytes into one. Both ways use :mod:`.varint` and :mod:`.record_headers`, and
-:mod:`.arrays` between numpy and Arrow. :mod:`.control` reads the markers that end transactions, :mod:`.partitioner`
-places keys as Java does.
+:mod:`.arrays` between numpy and Arrow. :mod:`.row_label` names a row that is refused. :mod:`.control` reads the markers
+that end transactions, :mod:`.partitioner` places keys as Java does.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def body(buffer: memoryview, header: BatchHeader, limit: int, where: str) -> byt
     except TooMuch as error:
         raise Unsupported(
             f"the record batch at offset {header.base_offset}{' of ' + where if where else ''} cannot be held:"
-            f" {error}, from {len(raw)} bytes. Nothing of this batch was read. Start behind it, or have its producer"
+            f" {error}, from {len(raw)} bytes. Nothing of this batch was read. Start after it, or have its producer"
             " write smaller batches (its max.request.size).",
             tag="BATCH_TOO_LARGE",
         ) from None

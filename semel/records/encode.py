@@ -25,6 +25,7 @@ from semel.records.codecs import Codec, compress
 from semel.records.columns import Column, absent, column
 from semel.records.header import HEADER_SIZE, SMALLEST_RECORD, BatchHeader, pack
 from semel.records.record_headers import pack_headers
+from semel.records.row_label import RowLabel
 from semel.records.timestamps import milliseconds
 from semel.records.varint import Ints, longest_size, sizes, zigzag
 from semel.records.varint import pack as pack_varints
@@ -58,7 +59,7 @@ class _Limits:
     batch: int
     record: int
     codec: Codec
-    where: str
+    label: RowLabel
 
     @property
     def rows(self) -> int:
@@ -70,7 +71,7 @@ class _Limits:
         return self._refuse(
             row,
             f"takes {size} bytes as a record batch before compression, and max.request.size allows {self.record}",
-            "max.request.size",
+            "max.request.size (of a sink: kafka.max.request.size)",
         )
 
     def refuse_batch(self, row: int, size: int) -> ConfigError:
@@ -83,9 +84,8 @@ class _Limits:
         )
 
     def _refuse(self, row: int, what: str, limit: str) -> ConfigError:
-        place = f" of those for {self.where} (the first is 0)" if self.where else ""
         return ConfigError(
-            f"row {row}{place} {what}. Nothing of these rows was written. Make the row smaller, or raise {limit}.",
+            f"{self.label(row)} {what}. Nothing of these rows was written. Make the row smaller, or raise {limit}.",
             tag="RECORD_TOO_LARGE",
         )
 
@@ -147,8 +147,8 @@ def encode(
     """
     if not rows.num_rows:
         return []
-    limits = _limits(max_bytes, max_record, codec, where)
-    columns = _columns(rows, limits.rows, int(time.time() * 1000) if now_ms is None else now_ms)
+    limits = _limits(max_bytes, max_record, codec, RowLabel(rows, where))
+    columns = _columns(rows, limits, int(time.time() * 1000) if now_ms is None else now_ms)
     bounds = _bounds(columns)
     cuts = _cuts(columns, bounds, limits)
     batches: list[Batch] = []
@@ -186,8 +186,8 @@ def check_rows(rows: Any, *, codec: Codec, max_bytes: int, max_record: int, wher
     """Raise what :func:`encode` would raise. Bytes are made only of rows that may be too large by themselves."""
     if not rows.num_rows:
         return
-    limits = _limits(max_bytes, max_record, codec, where)
-    columns = _columns(rows, limits.rows, 0)
+    limits = _limits(max_bytes, max_record, codec, RowLabel(rows, where))
+    columns = _columns(rows, limits, 0)
     bounds = _bounds(columns)
     for first, behind in pairwise(_cuts(columns, bounds, limits)):
         if bounds[behind] - bounds[first] > limits.rows:  # a row alone, which may fit once it is compressed
@@ -196,11 +196,11 @@ def check_rows(rows: Any, *, codec: Codec, max_bytes: int, max_record: int, wher
                 raise limits.refuse_batch(first, HEADER_SIZE + len(body.data))
 
 
-def _limits(max_bytes: int, max_record: int | None, codec: Codec, where: str) -> _Limits:
-    return _Limits(max_bytes, _LARGEST_BATCH if max_record is None else min(max_record, _LARGEST_BATCH), codec, where)
+def _limits(max_bytes: int, max_record: int | None, codec: Codec, label: RowLabel) -> _Limits:
+    return _Limits(max_bytes, _LARGEST_BATCH if max_record is None else min(max_record, _LARGEST_BATCH), codec, label)
 
 
-def _columns(rows: Any, limit: int, now_ms: int) -> _RowColumns:
+def _columns(rows: Any, limits: _Limits, now_ms: int) -> _RowColumns:
     names = rows.schema.names
     if "value" not in names:
         raise ConfigError(
@@ -209,10 +209,11 @@ def _columns(rows: Any, limit: int, now_ms: int) -> _RowColumns:
         )
     value = column(rows.column("value"), "value")
     key = column(rows.column("key"), "key") if "key" in names else absent(rows.num_rows)
-    headers = pack_headers(rows.column("headers")) if "headers" in names else None
-    timestamps = milliseconds(rows.column("timestamp") if "timestamp" in names else None, rows.num_rows, now_ms)
+    headers = pack_headers(rows.column("headers"), limits.label) if "headers" in names else None
+    times = rows.column("timestamp") if "timestamp" in names else None
+    timestamps = milliseconds(times, rows.num_rows, now_ms, limits.label)
     span = int(timestamps.max()) - int(timestamps.min())
-    most = min(rows.num_rows, max(limit, 0) // SMALLEST_RECORD)
+    most = min(rows.num_rows, max(limits.rows, 0) // SMALLEST_RECORD)
     return _RowColumns(key, value, headers, timestamps, longest_size(span), longest_size(most))
 
 

@@ -81,7 +81,7 @@ def corrupt(where: str, offset: int, what: str) -> DataLoss:
     """The error for bytes that cannot be what a producer wrote."""
     place = f" of {where}" if where else ""
     return DataLoss(
-        f"the record batch at offset {offset}{place} is damaged: {what}. No row behind the damage was handed on. Read"
+        f"the record batch at offset {offset}{place} is damaged: {what}. No row after the damage was read. Read"
         " the partition again, from another replica if it stays: a damaged disk or network is the usual cause.",
         tag="CORRUPT_RECORDS",
     )
@@ -113,7 +113,7 @@ def _check_front(buffer: memoryview, position: int, length: int, where: str) -> 
         raise Unsupported(
             f"offset {base_offset}{' of ' + where if where else ''} is stored in message format {magic}, from before"
             " Kafka 0.11; semel reads format 2 only. Nothing was read. Copy the topic with a client of that time, or"
-            " start behind it.",
+            " start after it.",
             tag="OLD_MESSAGE_FORMAT",
         )
     if magic != _MAGIC:

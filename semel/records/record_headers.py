@@ -20,6 +20,7 @@ from semel.records.assembly import Assembly
 from semel.records.codecs import Damaged
 from semel.records.columns import Column, chunks_of, column, concatenated
 from semel.records.gather import gather
+from semel.records.row_label import RowLabel
 from semel.records.varint import Ints, pack, read, read_one, zigzag
 
 __all__ = ["HEADERS", "pack_headers", "read_headers"]
@@ -32,7 +33,7 @@ _LOCKSTEP = 16
 _STRETCH = 1 << 29
 
 
-def pack_headers(data: Any) -> Column:
+def pack_headers(data: Any, label: RowLabel | None = None) -> Column:
     """For each row of a headers column, the bytes from its header count to the record's end.
 
     A null list has no headers.
@@ -48,7 +49,7 @@ def pack_headers(data: Any) -> Column:
     row = 0
     for chunk in chunks_of(data):
         for start, stop in _stretches(chunk):
-            parts.append(_pack(chunk.slice(start, stop - start), row + start))
+            parts.append(_pack(chunk.slice(start, stop - start), row + start, label))
         row += len(chunk)
     return concatenated(parts)
 
@@ -75,7 +76,7 @@ def _stretches(lists: Any, stretch: int = _STRETCH) -> list[tuple[int, int]]:
     return found
 
 
-def _pack(data: Any, row: int) -> Column:
+def _pack(data: Any, row: int, label: RowLabel | None) -> Column:
     if pa.types.is_null(data.type):
         return _joined(np.zeros(len(data), np.int64), None)
     lengths = data.value_lengths().cast(pa.int64())
@@ -85,8 +86,9 @@ def _pack(data: Any, row: int) -> Column:
     if keys.null_count:
         first = int(np.flatnonzero(nulls(keys))[0])
         row += int(np.searchsorted(np.cumsum(counts), first, side="right"))
+        named = label or "row {}".format
         raise ConfigError(
-            f"row {row} has a header without a key, which Kafka does not allow. Nothing of these rows was written."
+            f"{named(row)} has a header without a key, which Kafka does not allow. Nothing of these rows was written."
             " Give it a key, or drop it.",
             tag="HEADER_KEY",
         )

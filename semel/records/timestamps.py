@@ -14,6 +14,7 @@ import pyarrow as pa
 from semel.errors import ConfigError
 from semel.records.arrays import nulls, numbers
 from semel.records.columns import chunks_of
+from semel.records.row_label import RowLabel
 from semel.records.varint import Ints
 
 __all__ = ["LATEST", "TimestampOverflow", "milliseconds"]
@@ -29,7 +30,7 @@ _FINER = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _COARSER = {"s": 1_000}
 
 
-def milliseconds(data: Any, rows: int, now_ms: int) -> Ints:
+def milliseconds(data: Any, rows: int, now_ms: int, label: RowLabel | None = None) -> Ints:
     """One number for each of ``rows`` rows; ``now_ms`` for nulls, and for all without a column."""
     if data is None or pa.types.is_null(data.type):
         return np.full(rows, now_ms, np.int64)
@@ -39,8 +40,9 @@ def milliseconds(data: Any, rows: int, now_ms: int) -> Ints:
     wrong = (result < -1) | (result > LATEST)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
+        named = label or "row {}".format
         raise ConfigError(
-            f"the timestamp of row {row} is {int(result[row])} ms since the epoch; Kafka takes none before 1970, and"
+            f"the timestamp of {named(row)} is {int(result[row])} ms since the epoch; Kafka takes none before 1970, and"
             f" semel none beyond {LATEST}. Nothing was written. Correct it, or leave it null for the current time.",
             tag="TIMESTAMP_RANGE",
         )

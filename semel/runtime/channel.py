@@ -113,7 +113,7 @@ class Channel:
         self._send(launch, "end")
 
     def forget(self, launch: Launch) -> None:
-        """Refuse whoever still comes with its token."""
+        """Refuse a process that still comes with its token."""
         self.discard(launch)
         with self._lock:
             self._launches.pop(launch.token, None)
@@ -158,7 +158,7 @@ class Channel:
             self._serve(launch, connection)
 
     def _admit(self, launch: Launch, connection: ServerConnection, attempt: int, where: str) -> bool:
-        """Take it for the process of its launch, unless a later attempt is there. An earlier one is told to end."""
+        """Take it for the process of its launch, unless a later attempt is there. An earlier one has to end."""
         with self._lock:
             if launch.over or launch.ended is not None or attempt < launch.attempt:
                 return False

@@ -128,7 +128,7 @@ class Node:
         self._ended()
 
     def answer(self) -> Answer | None:
-        """What it says of its cluster; None while it does not serve, or when somebody else answers on its port."""
+        """Return the cluster that it names; None while it does not serve, or when another one answers on its port."""
         answer = ask(self.port)
         return answer if answer is not None and answer.cluster_id == self._cluster_id else None
 

@@ -52,7 +52,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 def _parse(body: bytes) -> Answer:
     correlation, _throttle, count = struct.unpack_from(">iii", body)
     if correlation != _CORRELATION:
-        raise ConnectionError("an answer to somebody else")
+        raise ConnectionError("an answer to another request")
     position = 12
     brokers: dict[int, int] = {}
     for _ in range(count):

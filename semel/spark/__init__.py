@@ -12,6 +12,7 @@ Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`; for metrics :cl
 ``options``        options that source and sink share
 ``source_offset``  the JSON in Spark's offset log
 ``errors``         semel's errors, given back from Spark's text
+``interpreter``    the Python that Spark starts its workers with
 ``restarts``       run a query, and start it again after errors that ask for it
 ``task_result``    what a task hands back to the driver
 ``version_guard``  pickles that only the same version of semel opens
@@ -23,6 +24,8 @@ from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING
+
+from semel.spark import interpreter
 
 if TYPE_CHECKING:
     from semel.spark.errors import error
@@ -47,4 +50,5 @@ def __getattr__(name: str) -> object:
     # what a task needs must not cost it the driver's imports: executors load one module of this package, not all
     if name not in _HOME:
         raise AttributeError(f"module 'semel.spark' has no attribute {name!r}")
+    interpreter.settle()
     return getattr(importlib.import_module(_HOME[name]), name)

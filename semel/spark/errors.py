@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from semel.errors import SemelError, from_text
+from semel.spark.interpreter import wrong_python
 
 __all__ = ["QueryStopped", "error", "first_sentence"]
 
@@ -22,13 +23,18 @@ _AS_SPARK_SEES_IT = "py4j.protocol.Py4JJavaError: An error occurred while callin
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?P<what>\S.*)")
 
 
+#: Spark looks for ``format("semel")`` with the Python that it starts, and it is not there, or not all of it.
+_NOT_FOUND = re.compile(r"\[DATA_SOURCE_NOT_FOUND\].*\bsemel\b|\[SEMEL_WRONG_PYTHON\]")
+
+
 def error(exception: BaseException) -> SemelError | None:
-    """Our error in ``exception``, which Spark raised (``awaitTermination``, ``query.exception()``); None where there is
-    none of ours.
+    """Our error in ``exception``, which Spark raised (``awaitTermination``, ``query.exception()``, ``load``); None
+    where there is none of ours.
     """
     if isinstance(exception, SemelError):
         return exception
-    return from_text(str(exception))
+    text = str(exception)
+    return from_text(text) or (wrong_python() if _NOT_FOUND.search(text) else None)
 
 
 def first_sentence(exception: BaseException) -> str:

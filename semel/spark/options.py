@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from semel.config import nearest
+from semel.config import known_properties, nearest
 from semel.errors import ConfigError
 
 __all__ = ["group_of", "kafka_properties", "known_names", "number", "one_of", "truth"]
 
 #: Of a number: none that means anything has more, and Python reads no more than some thousand.
 _DIGITS = 19
+_SERVERS = "kafka.bootstrap.servers"
 
 
 def kafka_properties(given: Mapping[str, object]) -> dict[str, str]:
@@ -26,13 +27,18 @@ def kafka_properties(given: Mapping[str, object]) -> dict[str, str]:
         if name.lower().startswith("kafka.") and value is not None
     }
     if not found.get("bootstrap.servers"):
-        alike = (name for name in given if name.lower().replace("_", ".").endswith("bootstrap.servers"))
-        near = next((name for name in alike if name.lower() != "kafka.bootstrap.servers"), None)
+        near = next((name for name in given if _is_servers(name)), None)
         hint = f" {near!r} was given: did you mean kafka.bootstrap.servers?" if near else ""
         raise ConfigError(
             f"kafka.bootstrap.servers is missing. Nothing was read or written. Give it as host:port[,host:port].{hint}"
         )
     return found
+
+
+def _is_servers(name: str) -> bool:
+    """Whether a name is another spelling of ``kafka.bootstrap.servers``."""
+    plain = name.lower().replace("_", ".").removeprefix("kafka.")
+    return name.lower() != _SERVERS and bool(nearest(plain, ["bootstrap.servers"]))
 
 
 def known_names(given: Mapping[str, object], known: tuple[str, ...]) -> dict[str, str]:
@@ -43,7 +49,7 @@ def known_names(given: Mapping[str, object], known: tuple[str, ...]) -> dict[str
         if name.lower().startswith("kafka."):
             continue
         if name.lower() not in canonical:
-            hint = nearest(name, known) or "."
+            hint = _hint(name, known)
             raise ConfigError(
                 f"{name:.200} is not a known option{hint} Nothing was read or written. Correct or remove it.",
                 tag="UNKNOWN_OPTION",
@@ -51,6 +57,13 @@ def known_names(given: Mapping[str, object], known: tuple[str, ...]) -> dict[str
         if value is not None:
             found[canonical[name.lower()]] = str(value)
     return found
+
+
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    kafka = ["group.id", *known_properties()]
+    if name.lower().replace("_", ".") in kafka:
+        return f"; did you mean kafka.{name.lower().replace('_', '.')}?"
+    return nearest(name, known) or nearest(f"kafka.{name}", [f"kafka.{each}" for each in kafka]) or "."
 
 
 def group_of(properties: dict[str, str]) -> str | None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.errors import AbortAndRetry, Retriable
@@ -58,7 +58,7 @@ def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event |
         while not stop.is_set():
             began = time.monotonic()
             log.info("the query is being started: the first line of its own comes with its first batch")
-            query = start()
+            query = _started(start)
             try:
                 _await_end(query, stop)
             except StreamingQueryException as raised:
@@ -76,6 +76,17 @@ def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event |
                 return
             else:
                 return
+
+
+def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start the query. Raises our error where Spark's has one in it: of a Python without semel, for example."""
+    try:
+        return start()
+    except PySparkException as raised:
+        found = error(raised)
+        if found is None:
+            raise
+        raise found from raised
 
 
 def _await_end(query: StreamingQuery, stop: threading.Event) -> None:

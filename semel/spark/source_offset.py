@@ -168,8 +168,8 @@ def _checked(offset: SourceOffset, where: str) -> SourceOffset:
 
 def _damaged(where: str, what: str) -> SemelError:
     return DataLoss(
-        f"the source offset in {where} is not one that semel writes: {what}. Nothing was read or written, and from"
-        " here nobody can tell which rows were read. Restore the checkpoint from a backup, or start with a new one"
+        f"the source offset in {where} is not one that semel writes: {what}. Nothing was read or written: it is"
+        " not known which rows were read. Restore the checkpoint from a backup, or start with a new one"
         " and startingOffsets=committed.",
         tag="OFFSETS_DAMAGED",
     )

@@ -185,6 +185,6 @@ def _check_co_partitioned(part: SubTopology, topology: Topology, counts: Mapping
         shown = ", ".join(f"{topic} has {count}" for topic, count in sorted(found.items()))
         raise ConfigError(
             f"the topics of sub-topology {part.number} must have equally many partitions, and {shown}. Nothing was"
-            " read. Put repartition() behind one of the streams, or make the topics alike.",
+            " read. Put repartition() after one of the streams, or make the topics alike.",
             tag="NOT_CO_PARTITIONED",
         )

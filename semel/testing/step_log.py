@@ -45,7 +45,7 @@ class Passed:
 
 
 class _Process:
-    """What one process counts. A fork begins anew."""
+    """Counts of one process. A fork starts with none."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

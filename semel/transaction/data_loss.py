@@ -119,9 +119,9 @@ def _verified_by_new_leaders(
     # asked last: rows of a transaction that has ended are not open anywhere
     if cut and still_open(client, identity, deadline):
         raise DataLoss(
-            f"rows of this transaction on {named(cut)} were acknowledged and are not there any more: the log was cut"
-            " when its leader changed (unclean election, or a broker that lost what it had not written to its disk"
-            f" yet). {meaning} What else was lost there is for you to find out; then run it again.",
+            f"the brokers lost acknowledged rows of this transaction on {named(cut)}: the log was truncated when its"
+            f" leader changed (unclean election, or a broker that lost its disk cache). {meaning} Find out what else"
+            " was lost there, then run it again.",
             tag="ROWS_GONE",
         )
     return seen

@@ -174,14 +174,14 @@ def _fenced(own: Ownership, identity: Identity | None = None, *, asked: bool = F
     return Fenced(
         f"another owner has taken over transactional id {identity.transactional_id!r}. The last transaction of this"
         f" one (epoch {identity.epoch}) {_how_it_ended(own, identity, asked=asked)}. Stop one of the two: each prefix"
-        " belongs to one query at a time. Nothing is lost: the one that goes on runs what is not committed. If the"
-        " other one was `semel progress reset` or `import`, start this one again."
+        " belongs to one query at a time. Nothing is lost: the one that stays runs what is not committed. If the other"
+        " one was `semel progress reset` or `import`, start this one again."
     )
 
 
 def written_by_successor(identity: Identity, before: ProgressLog, now: ProgressLog) -> bool:
-    """Whether somebody else has written progress since it was read ``before``: of a key, compaction keeps the newest
-    record alone.
+    """Return whether another owner has written progress since it was read ``before``: of a key, compaction keeps the
+    newest record alone.
     """
     known = max((record.offset for record in before.everything), default=-1)
     return any(
@@ -199,7 +199,7 @@ def _how_it_ended(own: Ownership, identity: Identity, *, asked: bool) -> str:
             settled = read_everything(own.progress, deadline)
             if not any((r.producer_id, r.epoch) == (identity.producer_id, identity.epoch) for r in settled.records):
                 if asked and written_by_successor(identity, own.progress_log, settled):
-                    return "cannot be told any more: newer progress is there, and it drops what is older"
+                    return "is not known any more: newer progress has replaced its record"
                 return "was not committed: it left no progress, and nothing of it is visible"
             ended = settled.outcome_of(identity.producer_id, identity.epoch)
             if ended is not None:

@@ -202,8 +202,8 @@ class Participant:
         if os.getpid() != self._process:
             raise ConfigError(
                 f"the participant of ticket {self._ticket.number} was made in process {self._process}, and this is a"
-                " fork of it: both would write under the same sequences, and rows of one of them would vanish. None"
-                " of these was sent. Hand the ticket to that process, and make the participant there.",
+                " fork of it. None of these rows was sent: both would use the same sequences, and rows of one would be"
+                " lost. Hand the ticket to that process, and make the participant there.",
                 tag="FORKED",
             )
 

@@ -287,9 +287,7 @@ def _where(record: ProgressRecord | None) -> tuple[int, int, int] | None:
 
 
 class _Background:
-    """A wait in a thread of its own, which never keeps the process alive: whoever comes next sees the markers for
-    itself.
-    """
+    """Wait in a thread of its own, which never keeps the process alive: the next owner sees the markers for itself."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work

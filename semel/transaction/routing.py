@@ -72,7 +72,7 @@ def check_columns(rows: pa.Table | pa.RecordBatch) -> None:
     extra = sorted(set(rows.schema.names) - _COLUMNS)
     if extra:
         raise ConfigError(
-            f"column {extra[0]!r} has no place in a record. None of these rows was sent. The columns are"
+            f"column {extra[0]!r} is not a Kafka record field. None of these rows was sent. The columns are"
             f" {', '.join(sorted(_COLUMNS))}: rename or drop the other.",
             tag="EXTRA_COLUMN",
         )

@@ -162,7 +162,7 @@ class SessionProducer:
                 end_txn.abort(self._own)
 
     def close(self) -> None:
-        """Abort what is open, see the last markers, and let go. Whoever has fenced this owner has done so already."""
+        """Abort what is open, see the last markers, and let go. A successor has fenced this owner already."""
         try:
             if not self._own.states.forked and self._own.states.now in (State.OPEN, State.READY):
                 with suppress(Fenced):
@@ -206,8 +206,8 @@ class SessionProducer:
         reached(OwnerStep.PARTITIONS_ADDED, own.transactional_id)
 
     def _taken_over_again(self, code: int) -> bool:
-        """Whether the id had expired unused (PROTOCOL 4, row 49), and is taken over again: ask once more. Whoever had
-        come between is the group's member now, so that the group refuses what this one commits.
+        """Return whether the id had expired unused (PROTOCOL 4, row 49), and is taken over again: ask once more. An
+        owner that came in between is the group's member now, so that the group refuses what this one commits.
         """
         own = self._own
         if code != _ID_UNKNOWN or self._added or describe(own.client, own.transactional_id, own.deadline()):

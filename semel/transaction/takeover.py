@@ -118,8 +118,8 @@ def _find_progress(own: Ownership, deadline: Deadline) -> None:
 def progress_presence(
     client: Client, transactional_id: str, progress: ProgressTopic, deadline: Deadline, *, used: bool = False
 ) -> Presence:
-    """What is left of an id's progress: lost, too, where nothing is, and the coordinator knows the id, or whoever asks
-    has ``used`` it.
+    """Return what is left of an id's progress. It is lost, too, where nothing is left and the coordinator knows the id,
+    or the caller has ``used`` it.
 
     Beginning anew, what is committed would be written again. Asked before the topic is created and before anything is
     claimed in it, so that a second start is refused as the first was.
@@ -134,22 +134,21 @@ def progress_presence(
 
 
 def _lost(own: Ownership) -> DataLoss:
-    anew = (
+    reset = (
         f"semel progress reset {shlex.quote(own.transactional_id)} --scope {own.scope} --progress-topic"
         f" {shlex.quote(own.progress.name)}"
     )
     ways = (
-        "find out by the output where this prefix stood (its checkpoint knows all but perhaps the last batch), and"
-        f" set it there (`{anew} --to-offsets …`), or begin anew on purpose (`{anew}`)"
+        f"(2) Deleted: find its offsets in the output or the checkpoint, and set them: `{reset} --to-offsets …`."
+        f" (3) Start over, which writes again: `{reset}`."
         if own.scope == "query"
-        else f"find out by the output what it has written, and begin anew on purpose (`{anew}`)"
+        else f"(2) Deleted: find out from the output what it has written, then start over: `{reset}`."
     )
     return DataLoss(
-        f"transactions of {own.transactional_id!r} are remembered (by the cluster, by this owner, or by what is left"
-        f" in the progress topic), and there is no progress of its {own.scope} in {own.progress.name!r}: going on"
-        " without would write again what may be committed. Nothing was written. If its progress is kept in another"
-        " topic, name that one (progress_topic, in Spark progressTopic). If the topic, or records of it, were"
-        f" deleted, {ways}. If another program has used this id, choose another one.",
+        f"the progress of {own.transactional_id!r} (a {own.scope}) is missing from topic {own.progress.name!r}, but it"
+        " was used before. Nothing was written: starting without it could write committed rows again. (1) Another"
+        f" topic has it: set progressTopic (progress_topic). {ways} Or did another program use this id? Choose another"
+        " one.",
         tag="PROGRESS_LOST",
     )
 

@@ -213,9 +213,9 @@ class Transaction:
         out = [ticket.number for ticket in self._tickets.outstanding]
         if out:
             raise AbortAndRetry(
-                f"tickets {out[:5]} are still out, so somebody could still write. The transaction was aborted:"
-                " nothing of it is visible. Accept the receipt of every ticket or withdraw it, then commit: run the"
-                " same work again.",
+                f"tickets {out[:5]} are still out, so a participant could still write. The transaction was aborted:"
+                " nothing of it is visible. Accept or withdraw every ticket before you commit, and run the same work"
+                " again.",
                 tag="TICKETS_OUT",
             )
         if not self._added and not self._offsets and progress is None:

@@ -13,7 +13,7 @@ from enum import Enum
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError, Unsupported
 from semel.wire import acl_hints
 
-__all__ = ["Action", "briefly", "error", "given_up", "name", "of", "unanswered"]
+__all__ = ["Action", "advice", "briefly", "codes", "error", "given_up", "name", "of", "unanswered"]
 
 
 class Action(Enum):
@@ -191,12 +191,12 @@ _BY_API: dict[tuple[str, int], Action] = {
 
 #: What to tell people, where the name of a code does not say it. Written to follow "… answered NAME: ".
 _ADVICE = {
-    1: "the records there were deleted meanwhile, by the topic's retention or by somebody. Start again: what is left"
-    " is looked at anew.",
+    1: "the records there were deleted meanwhile, by the topic's retention or by an operator. Start again: semel then"
+    " looks at what is left.",
     10: "a record or batch is larger than the topic's max.message.bytes. Make rows smaller, or raise"
     " max.message.bytes.",
     17: "the topic's name is not allowed. Name it with at most 249 letters, digits, dots, underscores and hyphens.",
-    18: "a batch is larger than the topic's segment.bytes. Lower max.request.size.",
+    18: "a batch is larger than the topic's segment.bytes. Lower max.request.size (of a sink: kafka.max.request.size).",
     50: "transaction.timeout.ms is above the broker's transaction.max.timeout.ms. Lower the first or raise the second.",
     87: "the broker refused a record (a null key in a compacted topic, or a timestamp outside the topic's bounds)."
     " Correct the row, or have the query write such rows to another topic (docs/recipes.md).",
@@ -208,6 +208,16 @@ _ADVICE = {
 def name(code: int) -> str:
     """Kafka's name of a code."""
     return _TABLE[code][0] if code in _TABLE else f"error {code}"
+
+
+def codes() -> list[int]:
+    """Return the codes that stand for an error, in Kafka's order."""
+    return [code for code, (_, action) in _TABLE.items() if action is not Action.OK]
+
+
+def advice(code: int) -> str:
+    """Return what to tell people of a code, or nothing where its name says it."""
+    return _ADVICE.get(code, "")
 
 
 def of(api: str, code: int) -> Action:
@@ -239,8 +249,8 @@ def error(api: str, code: int, subject: str, meaning: str = "Nothing was committ
 
     ``subject`` says what was asked, ``meaning`` what that means for the data.
     """
-    advice = _ADVICE.get(code) or acl_hints.advice(api, code)
-    told = f": {advice}" if advice else "."
+    hint = advice(code) or acl_hints.advice(api, code)
+    told = f": {hint}" if hint else "."
     return _ERRORS[of(api, code)](f"{subject}: the broker answered {name(code)}{told} {meaning}", tag=name(code))
 
 

@@ -156,7 +156,7 @@ class GroupMember:
         while not all(cluster.partitions_for_topic(topic) for topic in self._topics):
             if time.monotonic() > end:
                 raise Retriable(
-                    f"the partitions of {', '.join(self._topics)} were not told in"
+                    f"no broker named the partitions of {', '.join(self._topics)} within"
                     f" {self._settings['bootstrap_timeout_ms']} ms, so group {self._settings['group_id']!r} was not"
                     " joined. Nothing was committed. Check that the brokers run, then start again.",
                     tag="TIMEOUT",

@@ -15,6 +15,7 @@ import os
 import re
 import socket
 import ssl
+import struct
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,9 @@ _OF_OUR_CERTIFICATE: Final = (
     "HANDSHAKE_FAIL",
 )
 
+#: ApiVersions in version 0, without a client id: length, API, version, correlation id, and an absent text.
+_WHICH_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 4711, -1)
+
 log = logging.getLogger("semel.wire")
 
 #: Sends a message of kafka-python in a version, and gives its answer.
@@ -80,26 +84,47 @@ def secure(raw: socket.socket, host: str, address: str, config: ClientConfig) ->
     tls = config.security.tls
     if tls is None:
         return raw
+    raw_address = raw.getpeername()[:2]
     try:
         raw.settimeout(config.connection_setup_timeout_ms / 1000)
         return tls_context(tls).wrap_socket(raw, server_hostname=host)
     except (OSError, SemelError) as error:
         raw.close()
-        raise _broken_off(error, address) if isinstance(error, OSError) else error from None
+        if not isinstance(error, OSError):
+            raise
+        if _speaks_plain(raw_address, config):
+            raise _no_tls(address, "it answers without") from None
+        raise _broken_off(error, address) from None
+
+
+def _speaks_plain(address: tuple[str, int], config: ClientConfig) -> bool:
+    """Ask whether a listener that broke the handshake off is one without TLS: such a broker takes what TLS begins with
+    for a length, and hangs up, as one that is being stopped does. No login goes with the question.
+    """
+    try:
+        with socket.create_connection(address, timeout=config.connection_setup_timeout_ms / 1000) as plain:
+            plain.sendall(_WHICH_VERSIONS)
+            return plain.recv(8)[4:] == _WHICH_VERSIONS[8:12]
+    except OSError:
+        return False
 
 
 def _broken_off(error: OSError, address: str) -> SemelError:
     reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
     if "WRONG_VERSION_NUMBER" in reason or "PROTOCOL" in reason:
-        return ConfigError(
-            f"{address} does not speak TLS as it is asked for here: {reason}. Nothing was sent. Correct"
-            " security.protocol.",
-            tag="TLS",
-        )
+        return _no_tls(address, reason)
     retriable = Retriable(
         f"the connection to {address} broke in the TLS handshake: {error}. Is that a TLS listener?", tag="CONNECTION"
     )
     return refused(error, address) or retriable
+
+
+def _no_tls(address: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"{address} does not speak TLS as it is asked for here: {why}. Nothing was sent. Correct security.protocol, or"
+        " the port.",
+        tag="TLS",
+    )
 
 
 def refused(error: OSError | ValueError, address: str) -> SemelError | None:

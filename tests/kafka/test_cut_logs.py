@@ -70,7 +70,8 @@ def test_a_log_that_lost_the_progress_record(fragile: Sandbox, monkeypatch: pyte
             txn.send(topic, pa.table({"value": ["first"]}))
             monkeypatch.setattr(semel.steps, "_observer", strike)
             with pytest.raises(
-                semel.DataLoss, match=r"ROWS_GONE.*semel-progress.*acknowledged and are not there any more.*aborted"
+                semel.DataLoss,
+                match=r"ROWS_GONE.*lost acknowledged rows of this .* on semel-progress.*aborted",
             ):
                 txn.commit()
         with cluster.producer(topic) as producer:
@@ -152,7 +153,7 @@ def _refused(sandbox: Sandbox, topic: str, cut: Callable[[], None]) -> None:
             txn.send(topic, pa.table({"value": [f"row {number}"]}))
         cut()
         with pytest.raises(
-            semel.DataLoss, match=rf"ROWS_GONE.*{topic}-0 were acknowledged and are not there any more.*aborted"
+            semel.DataLoss, match=rf"ROWS_GONE.*lost acknowledged rows of this transaction on {topic}-0.*aborted"
         ):
             txn.commit()
 

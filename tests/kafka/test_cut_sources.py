@@ -21,7 +21,7 @@ from tests.kafka.support.truncate_log import cut_log
 from tests.topics import create
 
 _numbers = count()
-LOST = r"\[20, 30\): the log was cut at 20 and written anew"
+LOST = r"\[20, 30\): the log was cut at 20 and written again"
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_cut_and_shorter_than_what_was_read(fragile: Sandbox, topic: str, run: S
     assert numbers(query.batch()) == texts(0, 30)
     cut_log(fragile, (topic, 0), batches=2)
     add(fragile.bootstrap_servers, topic, 100, 105)
-    with pytest.raises(DataLoss, match=r"\[10, 30\): the log was cut at 10 and written anew"):
+    with pytest.raises(DataLoss, match=r"\[10, 30\): the log was cut at 10 and written again"):
         run(list(query.log)).plan()
     easy = run(list(query.log), failOnDataLoss=False)
     assert numbers(easy.rest()) == texts(100, 105), "what is in front of its end, too"
@@ -138,7 +138,7 @@ def test_a_partition_that_had_nothing_to_read(fragile: Sandbox, run: Start, topi
     assert numbers(query.batch()) == texts(40, 41)
     cut_log(fragile, (two, 1), batches=1)
     produce(fragile.bootstrap_servers, two, [{"value": b"v100", "partition": 1}] * 20)
-    with pytest.raises(DataLoss, match=r"-two-1 \[10, 20\): the log was cut at 10 and written anew"):
+    with pytest.raises(DataLoss, match=r"-two-1 \[10, 20\): the log was cut at 10 and written again"):
         run(list(query.log), subscribe=two).plan()
 
 
@@ -153,7 +153,7 @@ def test_between_its_plan_and_its_tasks(fragile: Sandbox, topic: str, run: Start
     for query in (easy, hard):
         assert query.plan()
     cut_and_filled(fragile, topic)
-    with pytest.raises(DataLoss, match=r"\[30, 40\): the log was cut at 30 and written anew"):
+    with pytest.raises(DataLoss, match=r"\[30, 40\): the log was cut at 30 and written again"):
         hard.read()
     assert numbers(easy.read()) == []
     assert numbers(easy.rest()) == texts(100, 140)
@@ -171,7 +171,7 @@ def test_a_second_cut_behind_a_start_that_went_on(fragile: Sandbox, topic: str, 
     assert numbers(easy.batch()) == []
     cut_log(fragile, (topic, 0), batches=2 if filled else 1)
     add(fragile.bootstrap_servers, topic, 100, 140)
-    with pytest.raises(DataLoss, match=r"\[10, 20\): the log was cut at 10 and written anew"):
+    with pytest.raises(DataLoss, match=r"\[10, 20\): the log was cut at 10 and written again"):
         run(list(easy.log)).plan()
 
 

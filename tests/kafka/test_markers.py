@@ -249,7 +249,7 @@ def test_acknowledged_rows_that_are_gone_behind_their_commit_stop_the_owner(
         monkeypatch.setattr(semel.steps, "_observer", again)
         with producer.transaction() as txn:
             txn.send(raw.topic, ROWS)
-        with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*not there any more"):
+        with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*lost acknowledged rows"):
             producer.wait_visible()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -68,6 +69,7 @@ def worker(kafka: Sandbox) -> Any:
 
 def test_the_last_committed_batch_and_how_far_the_source_is_ahead(worker: Worker) -> None:
     worker.read_to(1, 6)
+    began = datetime.now(UTC).replace(microsecond=0)
     worker.read_to(3, 7)
     worker.read_to(5, 8, commit=False)
     found = worker.value()
@@ -79,6 +81,8 @@ def test_the_last_committed_batch_and_how_far_the_source_is_ahead(worker: Worker
         False,
     )
     assert found["lag"] == 2
+    committed = datetime.fromisoformat(found["committed_at"])
+    assert began <= committed <= datetime.now(UTC)
     assert found["reads"] == [
         {"topic": worker.source, "partition": 0, "next_offset": 3, "lag": 2},
         {"topic": worker.source, "partition": 1, "next_offset": 5, "lag": 0},
@@ -94,6 +98,8 @@ def test_the_last_committed_batch_and_how_far_the_source_is_ahead(worker: Worker
 def test_for_people(worker: Worker) -> None:
     worker.read_to(3, 7)
     (line,) = [line.split() for line in worker.shown("list").splitlines() if worker.prefix in line]
+    committed = line.pop(3)
+    assert committed == worker.value()["committed_at"]
     assert line == [worker.prefix, "producer", "7", worker.source, worker.target, "2"]
     described = worker.shown("describe", worker.prefix)
     for told in (

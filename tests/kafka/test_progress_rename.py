@@ -70,7 +70,7 @@ def test_the_new_prefix_goes_on_and_the_old_one_is_refused(raw: Raw, cluster: se
     new = f"{raw.id}-new"
     done = run(raw, raw.id, new, answer="y\n")
     assert done.exit_code == 0, done.output
-    assert f"renamed: {new} goes on at batch 0 where {raw.id} stood" in done.output
+    assert f"renamed: {new} resumes at batch 0 where {raw.id} stood" in done.output
     assert reached_batch(cluster, new) == 0
     go_on(cluster, new, raw)
     with pytest.raises(semel.ConfigError, match=rf"PREFIX_MOVED.*was renamed to '{new}'"):

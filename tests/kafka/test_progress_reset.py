@@ -114,7 +114,7 @@ def test_it_shows_asks_and_forgets(worker: Worker) -> None:
     assert not [line for line in listed.splitlines() if worker.prefix in line.split()]
     refused = worker.refused()
     assert refused.tag == "UNKNOWN_PREFIX"
-    assert "begins anew as it is" in refused.message
+    assert "starts over" in refused.message
     worker.commit(0)
     assert worker.progress() == Progress(**{**_fields(worker.at(0)), "wrote": {worker.target: {0: (2, 2)}}})
     assert values(worker.servers, worker.target) == ["one", "one"], "what was written stays"

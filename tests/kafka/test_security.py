@@ -9,7 +9,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain, repeat
 from pathlib import Path
@@ -377,7 +378,26 @@ def test_a_listener_without_tls_is_spoken_to_with(cluster: SecuredKafka, protoco
     refused = refusal(
         {**cluster.login("PLAIN", "alice", PASSWORD), "bootstrap.servers": cluster.kafka.servers(protocol), **QUICK}
     )
-    assert "TLS" in refused.message
+    assert isinstance(refused, ConfigError), "it is told at once, and not when the time for repeating is used up"
+    assert "does not speak TLS as it is asked for here: it answers without. Nothing was sent." in refused.message
+    assert refused.message.endswith("Correct security.protocol, or the port.")
+
+
+def test_a_listener_that_breaks_the_handshake_off_is_asked_again(cluster: SecuredKafka) -> None:
+    """A broker that is being stopped does that too: it may have TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as other:
+        ending = other.submit(_hang_up, server)
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        refused = refusal({**cluster.login("PLAIN", "alice", PASSWORD), "bootstrap.servers": address, **QUICK})
+        server.shutdown(socket.SHUT_RDWR)
+        ending.result()
+    assert isinstance(refused, Retriable)
+
+
+def _hang_up(server: socket.socket) -> None:
+    with suppress(OSError):
+        while True:
+            server.accept()[0].close()
 
 
 def test_a_listener_that_wants_sasl_is_spoken_to_without(cluster: SecuredKafka) -> None:

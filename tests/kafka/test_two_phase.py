@@ -426,7 +426,7 @@ def test_a_log_that_was_cut_before_the_commit_is_missed(brokers: Sandbox, cluste
             txn.send(topic, ROWS)
         prepared = txn.prepare()
     cut_log(brokers, (topic, 0), batches=1)
-    with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*acknowledged and are not there any more.*still prepared"):
+    with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*lost acknowledged rows.*still prepared"):
         cluster.commit(prepared)
     assert values_to_stable(brokers, topic) == []
     cluster.abort(prepared)

@@ -240,7 +240,7 @@ def test_of_two_who_decide_at_once_the_first_counts(scene: Scene, monkeypatch: p
     if late == "commit":
         assert isinstance(second.exception, semel.ConfigError)
         assert second.exception.tag == "DECISION_KNOWN"
-        assert "was first: it is written down to be ended as abort" in str(second.exception)
+        assert "has recorded first that this transaction ends as abort" in str(second.exception)
         assert not scene.nothing_is_open(names), "the second writes no marker"
     else:
         assert second.exit_code == 0, second.output
@@ -264,7 +264,7 @@ def test_of_two_on_one_partition_who_can_write_nothing_down_the_second_is_told(
     second = heal(scene, names, "--as", "commit", *nowhere)
     assert done[0].exit_code == 0, done[0].output
     assert isinstance(second.exception, semel.ConfigError)
-    assert "was first: they are aborted, and stay so" in str(second.exception)
+    assert "these rows are aborted, and stay so" in str(second.exception)
     assert scene.values(names) == ["before-0"]
 
 
@@ -301,7 +301,7 @@ def test_an_owner_that_wakes_behind_another_decision_writes_no_marker(scene: Sce
     for _ in range(2):
         with pytest.raises(
             semel.DataLoss,
-            match=rf"DECISION_CONTRADICTED.*{names.id}.* was committed.*written down before this owner.*as aborted",
+            match=rf"DECISION_CONTRADICTED.*{names.id}.* was committed.*an operator recorded it as aborted",
         ):
             producer.wait_visible()
     scene.take_over(names)
@@ -403,6 +403,6 @@ def test_rows_of_others_that_nobody_ends_are_named_and_those_at_work_are_not(sce
         everywhere = open_transactions(scene.frail.client, [(names.topic, 0), (working.topic, 1)])
         assert all(everywhere.values())
         (named,) = hanging_transactions(scene.frail.client, everywhere, (time.time() + 60) * 1000)
-        assert f"semel txn heal {names.topic} 0 --producer-id {whose(scene, names)[0]} shows it" in named
+        assert f"semel txn heal {names.topic} 0 --producer-id {whose(scene, names)[0]}" in named
         assert hanging_transactions(scene.frail.client, everywhere, (time.time() - 900) * 1000) == []
         txn.abort()

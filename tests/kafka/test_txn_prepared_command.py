@@ -79,7 +79,7 @@ def test_prepared_ones_are_listed_and_described(store: Store) -> None:
         )
         text = store.run("list", "--prepared").output
         assert "never" in text
-        assert "decided in somebody's store: semel txn sweep PREFIX" in text
+        assert "decided in a program's store: semel txn sweep PREFIX" in text
         assert f"{store.topic}-owner" not in text, "an owner's transaction is open, and not prepared"
         assert "the decision is in its program's store" in store.run("describe", prepared.transactional_id).output
         refused = store.run("commit", f"{store.topic}-owner", "--yes")

@@ -57,7 +57,7 @@ def test_deleted_rows_are_skipped(a: Sandbox, b: Sandbox, spark: SparkSession, t
     copy_once(spark, file)
     rows_deleted(a, b, topic, target)
     stopped(spark, file, "OFFSETS_GONE")
-    assert f"{topic}-0 goes on at offset 13; {topic}-0 [10, 13): the log starts at 13" in resolve(file, topic, "--skip")
+    assert f"{topic}-0 resumes at offset 13; {topic}-0 [10, 13): the log starts at 13" in resolve(file, topic, "--skip")
     copy_once(spark, file)
     assert values(b, target) == [f"{i}" for i in range(10)] + ["more"] * 2
 
@@ -115,7 +115,7 @@ def test_a_target_topic_is_written_again(
     ("filled", "reason"),
     [
         pytest.param(0, "the log ends at 10", marks=pytest.mark.exhaustive),
-        (30, "the log was cut at 10 and written anew"),
+        (30, "the log was cut at 10 and written again"),
     ],
 )
 def test_a_log_that_was_cut(
@@ -130,7 +130,7 @@ def test_a_log_that_was_cut(
         produce(a, topic, [{"value": "other"}] * filled)
     with pytest.raises(DataLoss, match=r"OFFSETS_GONE.*\[10, 15\): the log (ends|was cut)"):
         copy_once(spark, file)
-    assert f"goes on at offset 10; {topic}-0 [10, 15): {reason}" in resolve(file, topic, "--skip")
+    assert f"resumes at offset 10; {topic}-0 [10, 15): {reason}" in resolve(file, topic, "--skip")
     produce(a, topic, [{"value": "new"}])
     copy_once(spark, file)
     assert values(b, target) == [f"{i}" for i in range(15)] + ["other"] * filled + ["new"]
@@ -156,7 +156,7 @@ def test_a_question_that_is_not_answered_changes_nothing(
     where = ["--source", alias_of(file), "--target", "B", "--topic", topic]
     shown = CliRunner().invoke(cli.app, ["mirror", "resolve", str(file), *where, "--skip"], input="n\n")
     assert shown.exit_code == 1
-    assert f"nothing is lost of {topic}: it goes on where it is" in shown.output
+    assert f"nothing is lost of {topic}: it resumes where it is" in shown.output
     for options in ([], ["--skip", "--restart"]):
         assert CliRunner().invoke(cli.app, ["mirror", "resolve", str(file), *where, *options]).exit_code == 2
     assert len(values(b, target)) == 10

@@ -87,7 +87,7 @@ def test_state_that_the_first_one_has_made(
         plan.release(held)
         assert first.wait(PATIENCE_S) != 0, "it ended as if nothing had happened"
         assert "SEMEL_FENCED" in first.tail(), first.tail()
-        assert ("state that the other one has committed" in first.tail()) is not stays
+        assert ("overwritten state of the other one" in first.tail()) is not stays
     produce(kafka, source, _KEYS)
     _run_to_its_end(cluster, argv, plan)
     written = values(kafka.bootstrap_servers, target)

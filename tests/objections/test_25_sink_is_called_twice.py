@@ -56,7 +56,7 @@ def test_a_second_try_after_a_call_that_failed(line: Line, caplog: pytest.LogCap
 
         return callback
 
-    with pytest.raises(ConfigError, match=r"whose first call failed.*next start runs the batch again") as refused:
+    with pytest.raises(ConfigError, match=r"after its first call failed.*next start runs the batch again") as refused:
         line.run(around=again)
     assert refused.value.tag == "SECOND_CALL"
     assert everything(line.kafka.bootstrap_servers, line.target) == []
@@ -113,7 +113,7 @@ def test_what_the_second_call_was_to_write_comes_by_a_sink_of_its_own(line: Line
 
     with pytest.raises(
         ConfigError,
-        match=r"a restart skips the batch: what was not written of it will be missing. To write it, give that a sink",
+        match=r"a restart skips this batch\. Rows that only the second call would write are missing: give them a sink",
     ):
         line.run(around=with_second(None))
     line.run(around=with_second(own))

@@ -5,12 +5,16 @@ aborted transaction.
 from __future__ import annotations
 
 import logging
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.errors import StreamingQueryException
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -87,6 +91,48 @@ def test_columns(kafka: Sandbox, topic: str, rows: DataFrame, columns: str, opti
         sink(kafka, **{"topic": topic, **options}).write(rows.selectExpr(*columns.split(", ")), version=1)
     assert refused.value.tag == tag
     assert_nothing(kafka, topic)
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        (
+            "value as vaule, key",
+            "no column value among vaule, key. Nothing was written. .*; rename 'vaule', if that is it",
+        ),
+        ("value, 1 as partiton", "column partiton would be lost; did you mean partition: a Kafka record has"),
+    ],
+)
+def test_columns_that_are_misspelt(kafka: Sandbox, topic: str, rows: DataFrame, columns: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        sink(kafka, topic=topic).write(rows.selectExpr(*columns.split(", ")), version=1)
+
+
+def test_a_function_that_raises_is_told_in_one_line(
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = Line.new(spark, kafka, tmp_path, "raises")
+    produce(kafka, line.source, range(10))
+
+    def price(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise ValueError("no price in row 7")
+
+    rows = line.rows().select("key", "value")
+    with pytest.raises(StreamingQueryException), caplog.at_level(logging.ERROR, "semel"):
+        line.run(rows=rows.mapInArrow(price, rows.schema))
+    (said,) = (record.getMessage() for record in caplog.records if record.name.startswith("semel"))
+    assert (
+        said == f"batch 0 of '{line.prefix}' was aborted: your code raised ValueError: no price in row 7."
+        " Nothing of it is visible."
+    )
+    assert_nothing(kafka, line.target)
+
+
+def test_a_sink_stays_in_the_driver(kafka: Sandbox) -> None:
+    """Spark Connect pickles the function of foreachBatch as here."""
+    mine, serializer = sink(kafka, topic="a"), cast("Any", CloudPickleSerializer)
+    with pytest.raises(pickle.PicklingError, match=r"\[SEMEL_SPARK_CONNECT\] a KafkaSink stays in the driver"):
+        serializer().dumps(lambda df, number: mine(df, number))
 
 
 def test_partition_that_is_not_there(kafka: Sandbox, topic: str, rows: DataFrame) -> None:
@@ -224,7 +270,7 @@ def test_query_that_writes_to_what_it_reads(
     produce(kafka, line.source, range(10))
     with caplog.at_level(logging.WARNING, "semel"):
         line.run()
-        assert "writes to what it reads" not in caplog.text
+        assert "reads the topic it writes" not in caplog.text
         back = KafkaSink(topic=line.source, transactionalIdPrefix=line.source, **line.kafka_options)
         writer = (
             line.rows()
@@ -233,7 +279,7 @@ def test_query_that_writes_to_what_it_reads(
             .option("checkpointLocation", str(tmp_path / "back"))
         )
         writer.trigger(availableNow=True).start().awaitTermination()
-    assert f"the query writes to what it reads ({line.source})" in caplog.text
+    assert f"the query reads the topic it writes ({line.source})" in caplog.text
 
 
 def test_rows_that_still_have_the_columns_of_the_source(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:

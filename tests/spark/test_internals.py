@@ -237,6 +237,15 @@ def test_every_trigger_has_the_name_of_a_class_of_spark(spark: SparkSession) -> 
         jvm.java.lang.Class.forName(f"org.apache.spark.sql.execution.streaming.{trigger.value}")
 
 
+def test_sources_in_python_cannot_report_lag_as_spark_names_it(spark: SparkSession) -> None:
+    """docs/metrics.md says so. Where this fails, semel can give ``avgOffsetsBehindLatest`` and its likes."""
+    jvm: Any = spark._jvm
+    python = "org.apache.spark.sql.execution.datasources.v2.python"
+    reports = jvm.java.lang.Class.forName("org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics")
+    for name in ("PythonMicroBatchStreamWithAdmissionControl", "PythonMicroBatchStreamWithTriggerAvailableNow"):
+        assert not reports.isAssignableFrom(jvm.java.lang.Class.forName(f"{python}.{name}"))
+
+
 def test_asynchronous_progress_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Its offset log is written behind the batches.
 

@@ -194,7 +194,7 @@ def test_source_topic_is_created_again(line: Line, way: str) -> None:
         line.run(reading={"failOnDataLoss": "false"})
     else:
         with pytest.raises(
-            DataLoss, match=r"the progress is of the new one: this checkpoint is older.*would repeat rows"
+            DataLoss, match=r"(?s)the progress is of the new one: this checkpoint is older.*would repeat rows"
         ) as refused:
             line.run(reading={"failOnDataLoss": "false"})
         assert "with nothing repeated or missed" in refused.value.message
@@ -220,7 +220,7 @@ def test_input_is_cut_and_written_anew(spark: SparkSession, tmp_path: Path) -> N
         produce(fragile, line.source, range(200, 500))
         for _ in range(2):
             with pytest.raises(
-                DataLoss, match=r"OFFSETS_GONE.*-0 \[\d+, 100\): the log was cut at \d+ and written anew"
+                DataLoss, match=r"OFFSETS_GONE.*-0 \[\d+, 100\): the log was cut at \d+ and written again"
             ):
                 line.run()
         line.run(reading={"failOnDataLoss": "false"})

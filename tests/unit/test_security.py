@@ -140,11 +140,11 @@ def test_tokens_by_client_credentials() -> None:
         ({"security.protocol": "SASL_SSL"}, Unsupported, "GSSAPI (Kafka's default"),
         ({**SASL, "sasl.mechanism": "GSSAPI"}, Unsupported, "GSSAPI is not spoken"),
         ({**SASL, "sasl.mechanism": "AWS_MSK_IAM"}, Unsupported, "AWS_MSK_IAM is not spoken"),
-        ({"sasl.username": "alice"}, ConfigError, "security.protocol=PLAINTEXT makes no use of it"),
+        ({"sasl.username": "alice"}, ConfigError, "security.protocol=PLAINTEXT does not use it"),
         (
             {"security.protocol": "SSL", "sasl.mechanism": "PLAIN"},
             ConfigError,
-            "security.protocol=SSL makes no use of it",
+            "security.protocol=SSL does not use it",
         ),
         (
             {"security.protocol": "SASL_PLAINTEXT", "ssl.keystore.type": "PEM"},

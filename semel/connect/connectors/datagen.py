@@ -1,4 +1,4 @@
-"""``DatagenSource``: numbered records, as many and as fast as it is told. For trying things, and for tests.
+"""``DatagenSource``: numbered records, as many and as fast as the settings say. For trying things, and for tests.
 
 Record ``n`` of a task is the same whenever it is made: its source partition is ``{"task": t}``, its offset
 ``{"next": n}``.

@@ -44,7 +44,7 @@ class FileStreamSource(SourceConnector):
         return FileStreamSourceTask()
 
     def task_class_name(self) -> str:
-        """Kafka Connect's own, which goes on where this one stopped."""
+        """Kafka Connect's own, which resumes where this one stopped."""
         return "org.apache.kafka.connect.file.FileStreamSourceTask"
 
     def alter_offsets(self, config: Mapping[str, Any], offsets: Sequence[tuple[Partition, Offset]]) -> bool:

@@ -5,7 +5,7 @@ are committed together, and after a crash the tap is started with the last commi
 so it is kept as text: the source partition is ``{"tap": program}``, its offset ``{"state": JSON}``.
 
 A tap that ends is started again after ``poll.interval.ms``. One that was killed has its task start again; one that ends
-with an error fails it. Records behind the last STATE of a run belong to nothing and are refused: the tap would give
+with an error fails it. Records after the last STATE of a run belong to nothing and are refused: the tap would give
 them again in each run. Only programs that the worker's file names in ``semel.programs.allowed`` are run.
 
 Not promised: that a tap gives only what comes after its STATE. Many compare with "at least", and give the records of
@@ -68,7 +68,7 @@ class SingerSource(SourceConnector):
     }
 
     def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
-        """One; what the tap is told must be JSON."""
+        """Return one task; the settings of the tap must be JSON."""
         for setting in ("tap.config", "tap.catalog"):
             _json_text(setting, config[setting])
         return [config]
@@ -106,7 +106,7 @@ class SingerSourceTask(SourceTask):
         self._tap: Tap | None = None
         self._due = 0.0
         self._keys: dict[str, list[str]] = {}
-        #: Records behind the last STATE, and in front of it: those are about to be given.
+        #: Records after the last STATE, and in front of it: those are about to be given.
         self._open: list[SourceRecord] = []
         self._whole: list[SourceRecord] = []
 
@@ -154,7 +154,7 @@ class SingerSourceTask(SourceTask):
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"tap {self._config['tap']} wrote a line that is no message of Singer ({type(error).__name__}). Its"
-                " records behind the last STATE are not written. Does it print something else to its output?",
+                " records after the last STATE are not written. Does it print something else to its output?",
                 tag="TAP_MESSAGE",
             ) from error
         if len(self._open) > self._config["state.max.rows"]:
@@ -180,19 +180,19 @@ class SingerSourceTask(SourceTask):
         name = self._config["tap"]
         if status < 0:
             raise Retriable(
-                f"tap {name} was killed by signal {-status}. Its records behind the last STATE are not written. The"
+                f"tap {name} was killed by signal {-status}. Its records after the last STATE are not written. The"
                 " task starts again from its committed STATE.",
                 tag="TAP_KILLED",
             )
         if status:
             raise ConfigError(
-                f"tap {name} ended with status {status}. Its records behind the last STATE are not written. Correct"
+                f"tap {name} ended with status {status}. Its records after the last STATE are not written. Correct"
                 f" what it says, and restart the task. Its last words: {said}",
                 tag="TAP_FAILED",
             )
         if left:
             raise ConfigError(
-                f"tap {name} ended with {left} records behind its last STATE. They are not written: it would give them"
+                f"tap {name} ended with {left} records after its last STATE. They are not written: it would give them"
                 " again in each run. Use a tap that writes a STATE at its end.",
                 tag="TAP_NO_STATE",
             )
@@ -205,7 +205,7 @@ def _exact(text: str) -> float:
     if not math.isfinite(number) or Decimal(text) != Decimal(repr(number)):
         raise ConfigError(
             f"the tap wrote the number {text:.60}, which has more digits than a float. It would be written as"
-            f" {number!r}: nothing behind the last STATE is written. Have the tap write it as text (use_singer_decimal,"
+            f" {number!r}: nothing after the last STATE is written. Have the tap write it as text (use_singer_decimal,"
             " for example).",
             tag="TAP_NUMBER",
         )

@@ -61,8 +61,8 @@ class SqlSource(SourceConnector):
             engine.dispose()
         if not all(seen):
             log.warning(
-                "rows of %s that are committed late, with a lower %s than others before them, are not seen: the"
-                " database does not say who is about to write them",
+                "%s does not report who is about to write: rows that are committed late, with a lower %s than rows that"
+                " were read, are missed",
                 engine.dialect.name,
                 "id" if counted else "time",
             )

@@ -71,7 +71,7 @@ def make_app(config: WorkerConfig, worker: Answering) -> Starlette:
 
 
 def _known(host: str, names: set[str]) -> bool:
-    """A name can be made to lead here by whoever owns it; an address cannot."""
+    """Return whether a request may name this host. The owner of a name can make it lead here, but not an address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

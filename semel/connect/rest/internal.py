@@ -20,7 +20,7 @@ def _fence(call: Call) -> Answer:
 
 
 def _tasks(call: Call) -> Answer:
-    """The leader's own view of a connector's tasks counts, so what is told has it look again."""
+    """Have the leader look again. Its own view of a connector's tasks counts."""
     given = call.json("List")
     if not isinstance(given, list):
         raise BadBody("Cannot deserialize value of type `List` from the body")

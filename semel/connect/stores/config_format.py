@@ -51,7 +51,7 @@ def commit_record(name: str, tasks: int) -> Record:
 
 
 def target_record(name: str, state: str | None) -> Record:
-    """What somebody wants the connector to be. Older workers know no STOPPED, and read PAUSED."""
+    """Return the record of the state that the user wants. Older workers know no STOPPED, and read PAUSED."""
     old = PAUSED if state == STOPPED else state
     return f"target-state-{name}".encode(), None if state is None else as_json({"state": old, "state.v2": state})
 

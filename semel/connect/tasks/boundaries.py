@@ -15,7 +15,7 @@ __all__ = ["Boundary", "boundary_of"]
 
 
 def boundary_of(config: ConnectorConfig, writer: Writer, task: SourceTask) -> Boundary:
-    """The boundary that a connector was told."""
+    """Make the boundary that a connector's configuration names."""
     if config.boundary == "interval":
         return _Interval(config, writer, task)
     return _Connector(config, writer, task) if config.boundary == "connector" else Boundary(config, writer, task)

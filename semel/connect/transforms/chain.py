@@ -1,4 +1,4 @@
-"""What a connector was told of transformations and predicates: read, checked, and applied in order."""
+"""Transformations and predicates of a connector: read from its configuration, checked, and applied in order."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class _Reading:
         if kind is None:
             return None
         if kind.sided is not bool(side) or (kind is routing.Filter and not predicate):
-            what = "$Key or $Value behind its name" if kind.sided else "no side"
+            what = "$Key or $Value after its name" if kind.sided else "no side"
             what = "a predicate" if kind is routing.Filter else what
             self.found.append(Found(f"{prefix}type", f"{kind.__name__} needs {what}."))
             self.read |= {key for key in self._given if key.startswith(prefix)}

@@ -20,7 +20,7 @@ def checkpoints_topic(source: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a group goes on: its next offset on the source, and the one on the target that stands for it.
+    """Offset of a group: the next one on the source, and the one on the target that stands for it.
 
     ``topic`` is the target's.
     """

@@ -134,7 +134,7 @@ class Segments:
     def forward(
         self, positions: Positions, partition: TopicPartition, offset: int, earliest: Mapping[TopicPartition, int]
     ) -> Translated | None:
-        """Where a group that reads a source partition goes on, on the target. None where it is not mirrored.
+        """Return where a group of a source partition resumes on the target. None where it is not mirrored.
 
         ``earliest`` has the first offset of each target partition.
         """
@@ -149,7 +149,7 @@ class Segments:
     def backward(
         self, positions: Positions, target: TopicPartition, offset: int, earliest: Mapping[TopicPartition, int]
     ) -> Translated | None:
-        """Where a group that reads a target partition goes on, on the source.
+        """Return where a group of a target partition resumes on the source.
 
         None where nothing was copied there. ``earliest`` has the first offset of each source partition.
         """

@@ -307,7 +307,7 @@ def _true(text: str | None) -> bool:
 
 
 def stopping(execution: Execution) -> bool:
-    """Whether the query was told to stop: Spark marks it so before it interrupts the callback."""
+    """Return whether the query has to stop: Spark marks it so before it interrupts the callback."""
     with pinned("whether a query is active"):
         return not execution.jvm_execution.isActive()
 

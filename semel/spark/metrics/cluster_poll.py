@@ -1,5 +1,4 @@
-"""What only the cluster knows, asked when somebody wants to know: how far queries are behind, and what holds their
-readers back.
+"""Poll the cluster for lag and for records held back by open transactions.
 
 It never holds a query up: it has connections of its own, asks with a short deadline, and no more often than every few
 seconds, whoever asks. What could not be asked is left out, counted, and said once. Not promised: the lag behind sources

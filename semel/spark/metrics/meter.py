@@ -1,4 +1,4 @@
-"""What happened to the batches of this process's sinks, in numbers: where they are born, and kept for whoever asks.
+"""Count what happened to the batches of this process's sinks, and keep the numbers for metrics.
 
 A sink has one :class:`Meter`, by its prefix and cluster; a sink that is made anew for them goes on with it. A call of
 the sink is one :class:`BatchMetrics`: rows and bytes from the receipts, re-runs and skips from where they are decided,

@@ -9,6 +9,7 @@
 ``planned_batch``      the batch in positions of its sources
 ``differences``        what keeps it from going on from the progress
 ``query_checks``       what is refused in a query before its first batch
+``output_ids``         output topics that were created again since the batch before
 ``rebuild``            the state of a batch that is committed
 ``progress_mismatch``  what such a refusal says, and the ways out
 ``batch_writer``       one DataFrame in one transaction

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
@@ -19,6 +19,7 @@ from semel.spark.metrics.meter import Meter, TopicTotals
 from semel.spark.sink import write_stage
 from semel.spark.sink.job_timeout import cancel_jobs_after
 from semel.spark.sink.options import SinkOptions
+from semel.spark.sink.output_ids import OutputCheck, output_ids
 from semel.spark.sink.placement import Placement, place
 from semel.spark.sink.schema import check_columns
 from semel.spark.sink.stage_retries import FORGOTTEN, STALE, Proof
@@ -63,7 +64,7 @@ class Work:
     """One batch: its rows, and what its transaction says besides them.
 
     ``offsets`` are committed to ``group``, if there is one; ``again`` is whether the batch may be run again in this
-    call.
+    call. ``check`` compares the output topics with the batch before.
     """
 
     df: DataFrame
@@ -72,6 +73,7 @@ class Work:
     again: bool
     group: str | None = None
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    check: OutputCheck | None = None
 
 
 def write_with_retries(
@@ -113,6 +115,9 @@ def _write_once(
     client: Client, producer: Producer, options: SinkOptions, work: Work, proof: Proof
 ) -> dict[str, TopicTotals]:
     placement = _placed(client, options, work)
+    if work.check is not None:
+        work.check.check(placement.topics)
+    work = replace(work, progress=replace(work.progress, outputs=output_ids(placement.topics)))
     with producer.transaction() as txn:
         tickets = txn.tickets(placement.shares, placement.topics)
         with cancel_jobs_after(work.df.sparkSession, producer.timeout_ms - txn.age_ms, proof.tag):

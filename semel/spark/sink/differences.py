@@ -67,8 +67,8 @@ def ranges_text(ranges: Sequence[Rows]) -> str:
 def other_finding(label: str, start: str, recorded: str) -> Difference:
     """A source that is not semel's stands elsewhere."""
     return Difference(
-        f"{label} (not semel's) starts at {start} and the progress ends at {recorded}: which rows lie between cannot"
-        " be told"
+        f"{label} (not semel's) starts at {start} and the progress ends at {recorded}: it is not"
+        " known which rows lie between"
     )
 
 
@@ -94,18 +94,16 @@ def cluster_finding(label: str, found: str, recorded: str) -> Difference:
 
 def added_finding(label: str) -> Difference:
     """The progress knows nothing of a source."""
-    return Difference(f"{label} is not in the progress, so which of its rows were written cannot be told")
+    return Difference(f"{label} is not in the progress, so it is not known which of its rows were written")
 
 
 def behind_finding(label: str, rows: Sequence[Rows]) -> Difference:
-    """Without progress, nothing says what became of the rows in front of a batch."""
-    return Difference(
-        f"{label} of the batch begins behind {ranges_text(rows)}, and nothing says that they were written"
-    )
+    """Without progress, nothing says what became of the rows before a batch."""
+    return Difference(f"{label} of the batch begins after {ranges_text(rows)}, and nothing says that they were written")
 
 
 def began_finding(label: str, topic: str, partition: int, now: int, before: int) -> Difference:
-    """A query begins in front of where it once began."""
+    """A query begins before the place where it once began."""
     return Difference(
         f"{label}: {topic}-{partition} begins at {now} now and began at {before}: this query has never read the rows"
         " between"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
+from typing import NoReturn
 
 from pyspark.sql import DataFrame
 
@@ -27,8 +28,9 @@ from semel.spark.sink import prefix_registry
 from semel.spark.sink.batch_writer import BatchResult, Work, write_plain, write_with_retries
 from semel.spark.sink.micro_batch import MicroBatch, Query, observe
 from semel.spark.sink.options import SinkOptions
+from semel.spark.sink.output_ids import OutputCheck, check_job_outputs
 from semel.spark.sink.progress_mismatch import Mismatch
-from semel.spark.sink.query_checks import check_query, check_settings
+from semel.spark.sink.query_checks import check_query, check_settings, warn_of_source_columns
 from semel.spark.sink.rebuild import rebuild_state
 from semel.spark.sink.reconcile import Rebuild, Run, Skip, reconcile
 from semel.spark.sink.stage_retries import sink_made
@@ -90,6 +92,14 @@ class KafkaSink:
     def __repr__(self) -> str:
         return f"KafkaSink(topic={self._options.topic!r}, transactionalIdPrefix={self._options.prefix!r})"
 
+    def __reduce__(self) -> NoReturn:
+        # Spark Connect pickles the function of foreachBatch, to run it on its server
+        raise Unsupported(
+            "a KafkaSink stays in the driver, and was to be sent to another process: by Spark Connect, or inside of a"
+            " function that tasks run. Nothing was written. Give it to foreachBatch of a classic Spark session.",
+            tag="SPARK_CONNECT",
+        )
+
     # ---- streaming
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -120,17 +130,22 @@ class KafkaSink:
         again = isinstance(raised, SemelError) and raised.tag == "SECOND_CALL"
         if self._run is not None and self._run.last == number and not again:
             self._run.failed = number
-        whose = self._options.prefix or self._options.topic
-        log.error("batch %d of %r ended with an error: %s", number, whose, first_sentence(raised))
+        whose, why = self._options.prefix or self._options.topic, first_sentence(raised)
+        if isinstance(raised, SemelError) or not self._options.exactly_once:
+            log.error("batch %d of %r ended with an error: %s", number, whose, why)
+        else:  # Spark's, or of the user's code: before the commit, which alone makes rows visible
+            log.error("batch %d of %r was aborted: %s. Nothing of it is visible.", number, whose, why)
 
     def _micro_batch(self, df: DataFrame, batch: MicroBatch, measured: BatchMetrics) -> None:
-        run, query = self._enter(batch), batch.query
-        work = self._work(df, batch)
+        run, query = self._enter(df, batch), batch.query
+        work = self._work(df, batch, run.producer.progress if run.producer is not None else None)
         if run.producer is None:
             self._note(measured, write_plain(self._client, self._options, work))
             return
         decision = self._decide(batch, run.producer)
         reached(SinkStep.DECIDED, f"{batch.number} {type(decision).__name__}")
+        if work.check is not None and not isinstance(decision, Run):  # a run compares what it looks at anyway
+            work.check.check(self._client.existing(self._options.outputs))
         if isinstance(decision, Skip):
             log.info("batch %d of %r is committed already: skipped", batch.number, self._options.prefix)
             measured.outcome = BatchOutcome.SKIPPED
@@ -166,25 +181,25 @@ class KafkaSink:
             self._expired += aborted.tag == "EXPIRED"
             if aborted.tag == "EXPIRED" and (work.again or self._expired > self._options.retries):
                 raise ConfigError(
-                    f"batch {work.number} does not fit into transaction.timeout.ms={producer.timeout_ms}, and would"
-                    f" not the next time. Nothing of it is visible. {aborted.message}",
+                    f"batch {work.number} does not fit into transaction.timeout.ms={producer.timeout_ms}, also"
+                    f" when it runs again. Nothing of it is visible. {aborted.message}",
                     tag="BATCH_TOO_LONG",
                 ) from None
             raise
         self._expired = 0
         return totals
 
-    def _enter(self, batch: MicroBatch) -> _Run:
+    def _enter(self, df: DataFrame, batch: MicroBatch) -> _Run:
         """The state of this run; a new run takes over. A second call for a batch is refused (DESIGN rule 2)."""
         with self._lock:
             run = self._run
             if run is None or run.query.run != batch.query.run:
-                run = self._run = self._start(batch)
+                run = self._run = self._start(df, batch)
             if batch.number == run.last == run.failed:
                 raise ConfigError(
-                    f"the sink was called again for batch {batch.number}, whose first call failed. Nothing was written"
-                    " by this call; what the first one has raised says what became of the batch. Let it leave your"
-                    " function: the query ends then, and its next start runs the batch again.",
+                    f"the sink was called again for batch {batch.number} after its first call failed. Nothing of this"
+                    " call was written; the first error says what became of the batch. Let that error leave your"
+                    " function: the query then ends, and its next start runs the batch again.",
                     tag="SECOND_CALL",
                 )
             if batch.number == run.last:
@@ -197,8 +212,9 @@ class KafkaSink:
             run.last = batch.number
             return run
 
-    def _start(self, batch: MicroBatch) -> _Run:
+    def _start(self, df: DataFrame, batch: MicroBatch) -> _Run:
         query = batch.query
+        warn_of_source_columns(df, query)
         if not self._options.exactly_once:
             return _Run(query, None)
         check_query(query)
@@ -207,7 +223,7 @@ class KafkaSink:
         prefix_registry.register(cluster, self._options.prefix, self, query)
         if circle := batch.reads(cluster) & set(self._options.outputs):
             log.warning(
-                "the query writes to what it reads (%s): it meets its own rows, and goes on with them for ever",
+                "the query reads the topic it writes (%s): it will process its own output for ever",
                 ", ".join(sorted(circle)),
             )
         producer = self._producer("query")
@@ -250,12 +266,13 @@ class KafkaSink:
             raise decision.error()
         return decision
 
-    def _work(self, df: DataFrame, batch: MicroBatch) -> Work:
+    def _work(self, df: DataFrame, batch: MicroBatch, before: Progress | None) -> Work:
         query = batch.query
         progress = Progress(query=query.id, run=query.run, batch=batch.number, sources=batch.planned.ends)
         group = self._group(query)
         offsets = group_view(progress, self._client) if group is not None else {}
-        return Work(df, batch.number, progress, again=not query.stateful, group=group, offsets=offsets)
+        check = OutputCheck(batch.planned, before, self._options.prefix, self._options.override)
+        return Work(df, batch.number, progress, again=not query.stateful, group=group, offsets=offsets, check=check)
 
     # ---- what others ask of it
 
@@ -291,10 +308,9 @@ class KafkaSink:
             )
         if streaming_query.callback(df) is not None or streaming_query.belongs_to_query(df):
             raise ConfigError(
-                "write() was called in the function of a streaming query, of whose offsets it knows nothing: with a"
-                " new or an older checkpoint, a version that is committed would be skipped though other rows come"
-                " with it, and without a version a batch that runs again would be written again. Nothing was written."
-                " Call the sink itself there: sink(df, batch_id).",
+                "write() was called in the function of a streaming query, and it does not know the query's offsets:"
+                " after a restart it would skip or repeat rows. Nothing was written. Call the sink itself there:"
+                " sink(df, batch_id).",
                 tag="WRITE_IN_QUERY",
             )
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
@@ -324,6 +340,7 @@ class KafkaSink:
                 log.warning("no version was given: if this job is run again, its rows are written again")
             elif done is not None and version <= done:
                 self._already_done(version, done)
+                check_job_outputs(before, self._client.existing(self._options.outputs), self._options.prefix, version)
                 measured.outcome = BatchOutcome.SKIPPED
                 return None
             work = Work(df, version or 0, Progress(batch=version if version is not None else done), again=True)
@@ -359,10 +376,8 @@ def _with_its_state(fenced: Fenced) -> Fenced:
     broker keeps it from that.
     """
     return Fenced(
-        f"{fenced.message} But the query keeps state, in files of format 1, and this driver may have put its own in"
-        " the place of the state that the other one has committed. They are alike unless your functions answer"
-        " otherwise each time, or the two run different code: then begin anew (`semel progress reset`, a new"
-        " checkpoint, new output topics). With RocksDB, spark.sql.streaming.stateStore.checkpointFormatVersion=2"
-        " keeps them apart.",
+        f"{fenced.message} This driver may also have overwritten state of the other one in the checkpoint (format 1)."
+        " If your code is not deterministic, or the two differ, start over: `semel progress reset`, a new checkpoint,"
+        " new output topics. RocksDB with spark.sql.streaming.stateStore.checkpointFormatVersion=2 prevents it.",
         tag=fenced.tag,
     )

@@ -71,7 +71,7 @@ class Query:
 
     @property
     def stateful(self) -> bool:
-        """Whether batches build on state. What cannot be told stateless counts as stateful."""
+        """Return whether batches build on state. A plan that is not known to be stateless counts as stateful."""
         return self.plan.statefulness is not Statefulness.STATELESS
 
 

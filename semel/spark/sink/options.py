@@ -28,7 +28,7 @@ _MISMATCH = "checkpoint:"
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a sink was told. ``properties`` are Kafka's, without their prefix, checked."""
+    """Options of a sink. ``properties`` are Kafka's, without their prefix, checked."""
 
     properties: Mapping[str, str] = field(repr=False)
     topic: str | None
@@ -70,7 +70,7 @@ class SinkOptions:
                 tag="PROGRESS_TOPIC",
             )
         group = group_of(properties)
-        ClientConfig.parse(properties)
+        ClientConfig.parse(properties, "kafka.")
         return cls(
             properties=properties,
             topic=options.get("topic"),

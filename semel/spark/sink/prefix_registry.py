@@ -23,10 +23,9 @@ log = logging.getLogger("semel.spark")
 
 #: A refusal does not take back what is committed.
 PARTIAL_BATCH_HINT = (
-    "what the first one has written of this batch stays, and a restart skips the batch: what was not written of it"
-    " will be missing. To write it, give that a sink with a transactionalIdPrefix of its own (which is refused once"
-    " where the query has run before, with a token that has it begin here), or begin anew (`semel progress reset`, a"
-    " new checkpoint, new output topics)."
+    "the first call is committed, so a restart skips this batch. Rows that only the second call would write are"
+    " missing: give them a sink with a transactionalIdPrefix of its own, or start over (`semel progress reset`, a new"
+    " checkpoint, new output topics)."
 )
 
 
@@ -69,10 +68,10 @@ def check_free(cluster: str, prefix: str, sink: object, query: Query | None) -> 
         return
     if query is not None and held.sink is not sink and held.query.run == query.run:
         raise ConfigError(
-            f"this query has made a second sink with transactionalIdPrefix {prefix!r}: its first one holds what was"
-            " committed. Nothing of the second was written. Make the sink once, outside of the function that"
-            " foreachBatch is given, and call it there. Several outputs are one DataFrame with a topic column, or"
-            f" sinks with a prefix each. Where the first one was called for this batch as well: {PARTIAL_BATCH_HINT}",
+            f"this query has made a second sink with transactionalIdPrefix {prefix!r}. Nothing of the second was"
+            " written. Make the sink once, outside of the foreachBatch function. For several outputs, write one"
+            " DataFrame with a topic column, or use one sink and prefix each. If the first sink was called for this"
+            f" batch: {PARTIAL_BATCH_HINT}",
             tag="PREFIX_IN_USE",
         )
     if held.sink is not sink or query is None or held.query.run != query.run:

@@ -1,6 +1,6 @@
 """What a refusal of PROTOCOL 6 says: what was found where, which rows would be repeated or missed, the ways out.
 
-All in one line: Spark gives an exception back as text, and ours ends at the first line break. The token of the way out
+A block of lines, indented as :func:`semel.errors.from_text` reads them back from Spark's text. The token of the way out
 is a digest of the progress and of the batch at hand, so it is spent as soon as either moves. Not promised: the ranges
 where offsets cannot be compared (another cluster, a topic that was created again, sources that are not semel's); the
 text says so.
@@ -21,6 +21,8 @@ from semel.transaction.progress.record import KafkaSource, Progress, Source
 
 __all__ = ["Mismatch"]
 
+#: What stands before each further line.
+_LINE = "\n    "
 #: What there is to do where the progress is right, and where there is none.
 _GO_ON = "start with another, empty checkpoint (this one holds the refused batch), and give"
 _AS_WRITTEN = "to go on from the progress, with nothing repeated or missed,"
@@ -74,27 +76,44 @@ class Mismatch:
 
     @property
     def reason(self) -> str:
-        """What was found, and what running the batch as it is would do."""
-        found = (
-            f"batch {self.planned.batch} of query {self.planned.query} does not go on from the progress of"
-            f" transactionalIdPrefix {self.prefix!r}: {self._found()}{_listed(self.differences)}."
-            f" {_effect(self.repeated, self.missed)}"
-        )
-        if self.planned.stateful and self.progress is not None and not self._has_its_state:
-            found += (
-                " What the query keeps (sums, windows, rows of a join) would go on from what this checkpoint has of"
-                " it: a new one has nothing, so that each sum begins at 0, and is written in the place of the right"
-                " one."
-            )
-        return found
+        """What was found, and what running the batch as it is would do, in one line."""
+        effects = ". ".join(_effects(self.repeated, self.missed))
+        return f"{self._head}{_listed(self.differences)}. {effects}.{' ' + self._state if self._state else ''}"
 
     @property
     def message(self) -> str:
-        """What is said where the batch is not run."""
+        """What is said where the batch is not run: what was found, what would be repeated and missed, the ways out."""
         spent = ""
         if self.override is not None and self.override != self.token:
             spent = f" The token that was given, {self.override!r}, is for another batch or another progress record."
-        return f"{self.reason} Nothing was written.{spent} Ways out: {'; '.join(self.ways_out)}."
+        more = [f"and {len(self.differences) - NAMED} more"] if len(self.differences) > NAMED else []
+        return _LINE.join(
+            [
+                f"{self._head}. Nothing was written.{spent}",
+                *(finding.text for finding in self.differences[:NAMED]),
+                *more,
+                *_effects(self.repeated, self.missed),
+                *([self._state] if self._state else []),
+                "Ways out:",
+                *(f"({number}) {way}." for number, way in enumerate(self.ways_out, 1)),
+            ]
+        )
+
+    @property
+    def _head(self) -> str:
+        return (
+            f"batch {self.planned.batch} of query {self.planned.query} does not go on from the progress of"
+            f" transactionalIdPrefix {self.prefix!r}: {self._found()}"
+        )
+
+    @property
+    def _state(self) -> str:
+        if not self.planned.stateful or self.progress is None or self._has_its_state:
+            return ""
+        return (
+            "What the query keeps (sums, windows, rows of a join) would go on from what this checkpoint has of it: a"
+            " new one has nothing, so that each sum begins at 0, and is written in the place of the right one."
+        )
 
     def error(self) -> DataLoss:
         """The exception that says it."""
@@ -208,15 +227,12 @@ def _listed(findings: Sequence[Difference]) -> str:
     return "".join(f"; {finding.text}" for finding in findings[:NAMED]) + more
 
 
-def _effect(repeated: Sequence[Rows], missed: Sequence[Rows]) -> str:
+def _effects(repeated: Sequence[Rows], missed: Sequence[Rows]) -> list[str]:
+    """Return what going on from this checkpoint would do, a line each."""
     if not repeated and not missed:
-        return "Which rows going on from this checkpoint would repeat or miss cannot be told from offsets alone."
-    parts = [_rows("repeat", repeated), _rows("miss", missed)]
-    return f"Going on from this checkpoint would {' and '.join(part for part in parts if part)}."
-
-
-def _rows(verb: str, ranges: Sequence[Rows]) -> str:
-    return f"{verb} {ranges_text(ranges)}" if ranges else ""
+        return ["Which rows it would repeat or miss cannot be told from offsets alone"]
+    effects = {"repeat": repeated, "miss": missed}
+    return [f"It would {verb} {ranges_text(ranges) if ranges else 'no rows'}" for verb, ranges in effects.items()]
 
 
 def _by_hand_does(repeated: Sequence[Rows], missed: Sequence[Rows]) -> str:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+
+from pyspark.sql import DataFrame
+
 from semel.errors import ConfigError, Unsupported
+from semel.spark.jvm.passed_on import columns_of_source
 from semel.spark.jvm.values import Settings, Trigger
 from semel.spark.sink.micro_batch import Query
 
-__all__ = ["check_query", "check_settings"]
+__all__ = ["check_query", "check_settings", "warn_of_source_columns"]
+
+log = logging.getLogger("semel.spark")
 
 _LEAST_KEPT = 100
+#: What a column of the source does to the output where it is written on.
+_EFFECTS = {
+    "partition": "each row goes to the partition number it was read from, whatever its key",
+    "timestamp": "each row keeps its time, by which the output's retention counts",
+}
 
 
 def check_query(query: Query) -> None:
-    """Refuse a query whose batches could not be told apart over a restart."""
+    """Refuse a query whose batches cannot be recognised after a restart."""
     if query.temporary:
         raise ConfigError(
             "the query has a temporary checkpoint, which Spark deletes: exactly-once across a restart is impossible"
@@ -46,5 +58,14 @@ def check_settings(settings: Settings) -> None:
             raise ConfigError(
                 f"spark.ui.retained{what}={kept} is below {_LEAST_KEPT}: Spark could forget what it has run before it"
                 " has confirmed it. Nothing was written. Raise it.",
-                tag=f"RETAINED_{what.upper()}",
+                tag="RETAINED_STAGES" if what == "Stages" else "RETAINED_JOBS",
             )
+
+
+def warn_of_source_columns(df: DataFrame, query: Query) -> None:
+    """Warn where the source's own ``partition`` or ``timestamp`` is written on: seldom is that what was meant."""
+    found = sorted(columns_of_source(df, query.execution, _EFFECTS))
+    if found:
+        effects = "; ".join(f"{name}: {_EFFECTS[name]}" for name in found)
+        names = ", ".join(repr(name) for name in found)
+        log.warning("the query writes columns of its source on. %s. Otherwise: drop(%s).", effects, names)

@@ -145,7 +145,7 @@ def _allowed_by_table(
 
 
 def _behind(source: SourceBatch, index: int) -> list[Difference]:
-    """What a source has read in front of the batch, where no progress says what became of it."""
+    """Find what a source has read before the batch, where no progress says what became of it."""
     if not isinstance(source.start, KafkaSource) or source.began is None:
         return []
     began = source.began.topics
@@ -213,8 +213,8 @@ def _places(source: Source | None) -> dict[tuple[str, str, str, int], int]:
 
 
 def _begins_earlier(source: SourceBatch, index: int, recorded: Source) -> list[Difference]:
-    """What a source would read in front of where the query once began, as after the loss of an offset log: no progress
-    speaks of those rows.
+    """Find what a source would read before the place where the query once began, as after the loss of an offset log: no
+    progress speaks of those rows.
     """
     if source.began is None or not isinstance(recorded, KafkaSource):
         return []

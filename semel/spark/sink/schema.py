@@ -8,9 +8,12 @@ silently be lost.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
+from semel.config import nearest
 from semel.errors import ConfigError
 
 __all__ = ["check_columns"]
@@ -34,17 +37,21 @@ def check_columns(df: DataFrame, topic: str | None, topics: tuple[str, ...]) -> 
     """
     schema = df.schema
     extra = [field.name for field in schema if field.name not in (*_TAKES, *_DROPPED)]
-    if extra:
-        raise ConfigError(
-            f"column {', '.join(extra)} would be lost: a Kafka record has key, value, topic, partition, timestamp and"
-            " headers. Nothing was written. Put it into value (to_json(struct(*))), or drop it.",
-            tag="EXTRA_COLUMN",
-        )
     if "value" not in schema.names:
+        (near,) = get_close_matches("value", extra, n=1) or ("",)
+        hint = f"; rename {near!r}, if that is it" if near else ""
         raise ConfigError(
             f"there is no column value among {', '.join(schema.names)}. Nothing was written. Give one that name, such"
-            " as to_json(struct(*)).",
+            f" as to_json(struct(*)){hint}.",
             tag="VALUE_MISSING",
+        )
+    if extra:
+        hint = nearest(extra[0], [name for name in _TAKES if name not in schema.names])
+        raise ConfigError(
+            f"column {', '.join(extra)} would be lost{hint.rstrip('?')}: a Kafka record has key, value, topic,"
+            " partition, timestamp and headers. Nothing was written. Put it into value (to_json(struct(*))), or drop"
+            " it.",
+            tag="EXTRA_COLUMN",
         )
     for field in schema:
         if field.name in _TAKES:

@@ -91,8 +91,8 @@ class Proof:
         self._persisted = max(self._persisted, lineage.newest_persisted(self._df))
 
     def prove(self, receipts: Sequence[Receipt]) -> None:
-        """Raise :class:`AbortAndRetry` unless Spark confirms that the writing stage ran once, and that nothing in front
-        of it was computed twice.
+        """Raise :class:`AbortAndRetry` unless Spark confirms that the writing stage ran once, and that nothing before
+        it was computed twice.
 
         The receipts are counted as well: an attempt that Spark killed is in none of its columns. Without any, no task
         was needed, and no stage wrote: that there are no rows may be what is torn.
@@ -146,8 +146,8 @@ class Proof:
         return _unproven(reason, "Spark is late with what it keeps of its jobs: its driver has too much to do.")
 
     def _newest_kept(self) -> int:
-        """Also what was persisted when a try began: its plan reads the blocks, and somebody may have let go of them
-        since.
+        """Find the newest, also of what was persisted when a try began: its plan reads the blocks, and the user may
+        have let go of them since.
         """
         return max(lineage.newest_checkpoint(self._df), lineage.newest_persisted(self._df), self._persisted)
 
@@ -171,7 +171,9 @@ class Proof:
         return any(job.running and _carries(job, self._call) for job in jobs)
 
     def _jobs(self) -> Iterator[Job]:
-        """Those of this call and those in front of it, for a micro-batch back to the call before, the newest first."""
+        """Return the jobs of this call and those before it, for a micro-batch back to the call before, the newest
+        first.
+        """
         self._met_the_call_before, in_front = False, 0
         for id in status_store.job_ids(self._spark, self._run):
             job = self._ended.get(id) or status_store.job(self._spark, id)
@@ -187,8 +189,8 @@ class Proof:
             yield job
 
     def _told(self, jobs: Sequence[Job]) -> list[JobWithStages]:
-        """With the stages of each. What Spark has forgotten first are those that were found done: of them only the ids
-        are told.
+        """Return the jobs with their stages. Spark forgets first the stages that were found done: of them only the ids
+        are left.
 
         In front of a batch job, the look ends where more is forgotten.
         """
@@ -211,7 +213,7 @@ class Proof:
 
 
 def prove_tasks(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
-    """As :meth:`Proof.prove`, for a job of one stage that reads nothing of Spark's: nothing is in front of it.
+    """Prove as :meth:`Proof.prove` a job of one stage that reads nothing of Spark's: nothing is before it.
 
     It must be alone in the job group of this thread.
     """
@@ -265,18 +267,15 @@ def check_computed_once(told: Sequence[JobWithStages], tag: str, *, micro_batch:
     used = _used(told, tag, micro_batch=micro_batch, kept=newest)
     if again := _torn([(job, stages) for job, stages in told if tag not in job.tags], used, tag, newest):
         raise AbortAndRetry(
-            f"stage {again[0].id} has computed anew what had been lost with an executor, and what was read before of"
-            " the first is used, too: the rows could be of two computations. That was so before this try, and Spark"
-            " keeps it (shuffles that it has made before it called the sink, or of RDDs, a checkpoint, or what was"
-            " cached). The transaction is aborted; nothing of it is visible. Start a new run of the query, as"
-            " semel.spark.keep_running does; for a batch job make its DataFrame anew, with the RDDs and checkpoints"
-            " that it is made from, and nothing of it cached, in a job group of its own"
-            " (spark.sparkContext.setJobGroup), and write it again.",
+            f"an executor was lost, and stage {again[0].id} computed again what other stages had read before: rows"
+            " could be missing or doubled. Nothing of this batch is visible. (1) Streaming: restart the query"
+            " (keep_running does). (2) Batch job: rebuild the DataFrame, its RDDs and checkpoints, with nothing cached,"
+            " in a job group of its own (spark.sparkContext.setJobGroup), and write it again.",
             tag=STALE,
         )
     for stage in (stage for job, stages in told if tag in job.tags for stage in stages):
         if stage.attempt:
-            raise _unproven(f"stage {stage.id} in front of the writing one ran again")
+            raise _unproven(f"stage {stage.id}, before the writing one, ran again")
     if again := _torn(told, used, tag, newest):
         raise _unproven(f"stage {again[0].id} has computed again what had been read before")
 
@@ -375,7 +374,7 @@ def _check_written_once(stage: Stage, receipts: Sequence[Receipt]) -> None:
 
 def _unproven(reason: str, therefore: str = "An executor was probably lost.", tag: str = "UNPROVEN") -> AbortAndRetry:
     return AbortAndRetry(
-        f"it is not proven that every task wrote exactly once: {reason}. {therefore} The transaction is aborted;"
+        f"it cannot be shown that every task wrote exactly once: {reason}. {therefore} The transaction is aborted;"
         " nothing of it is visible. Run the batch again.",
         tag=tag,
     )

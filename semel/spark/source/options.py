@@ -53,7 +53,7 @@ _KNOWN = (
 )
 _REFUSED = {
     "auto.offset.reset": "where to start is startingOffsets (earliest, latest, committed or offsets), and a restarted"
-    " query goes on where it was",
+    " query resumes where it was",
     "enable.auto.commit": "offsets are committed by KafkaSink, in its transaction, to kafka.group.id",
     "key.deserializer": "keys come as binary: cast them in the DataFrame",
     "value.deserializer": "values come as binary: cast them in the DataFrame",
@@ -94,7 +94,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a source was told.
+    """Options of a source.
 
     ``starting`` and ``ending`` are None where nothing was: see :meth:`for_stream` and :meth:`for_batch`.
     """
@@ -133,7 +133,7 @@ class SourceOptions:
         properties.setdefault("max.partition.fetch.bytes", str(_FETCH_BYTES))
         progress_topic = options.get("progressTopic", DEFAULT_TOPIC)
         return cls(
-            config=ClientConfig.parse(properties),
+            config=ClientConfig.parse(properties, "kafka."),
             group=group,
             selection=selection_of(options),
             starting=_starting(options, group, progress_topic),
@@ -169,7 +169,7 @@ class SourceOptions:
         end = self.ending if self.ending is not None else Latest()
         if isinstance(start, Latest) or (isinstance(start, AtOffsets) and _LATEST in _numbers(start.offsets)):
             raise ConfigError(
-                "a batch query cannot start at the latest offset: there is nothing behind it. Nothing was read."
+                "a batch query cannot start at the latest offset: nothing comes after it. Nothing was read."
                 " Change startingOffsets."
             )
         if isinstance(start, AtOffsets) and isinstance(end, AtOffsets):
@@ -231,8 +231,8 @@ def _starting(options: Mapping[str, str], group: str | None, progress_topic: str
 def _resume(prefix: str | None, progress_topic: str, group: str | None) -> Resume:
     if prefix is None and group is None:
         raise ConfigError(
-            "startingOffsets=committed was given without transactionalIdPrefix or kafka.group.id, so nobody's"
-            " progress is meant. Nothing was read. Name the prefix of the sink, or the group."
+            "startingOffsets=committed needs transactionalIdPrefix or kafka.group.id. Nothing was read. Name the prefix"
+            " of the sink, or the group."
         )
     return Resume(check_prefix(prefix) if prefix is not None else None, progress_topic, group)
 
@@ -302,7 +302,7 @@ def _check_pair(start: Mapping[str, Mapping[int, int]], end: Mapping[str, Mappin
             named = f"{topic}-{index} starts" if topic else "reading starts"
             raise ConfigError(
                 f"{named} at {what} {first} and ends before that, at {ends[topic, index]}. Nothing was read. Give an"
-                " end behind the start."
+                " end after the start."
             )
 
 

@@ -186,7 +186,7 @@ class StreamPlan:
     def _looked_at_again(
         self, doubtful: Mapping[TopicPartition, PartitionPlan], seen: Mapping[TopicPartition, LatestOffset]
     ) -> dict[TopicPartition, PartitionPlan]:
-        """What is left of partitions that seem to be gone, created anew, or shorter than they were."""
+        """Return what is left of partitions that seem to be gone, created again, or shorter than they were."""
         asked = [Range(p[0], part.topic_id, p[1], part.position, NO_END, part.epoch) for p, part in doubtful.items()]
         kept: dict[TopicPartition, PartitionPlan] = {}
         for left in check_ranges(self._client, asked, fail_on_data_loss=self._options.fail_on_data_loss).ranges:
@@ -260,10 +260,9 @@ def _check_begun_before(initial: SourceOffset, end: SourceOffset) -> None:
     if missed:
         one = min(missed)
         raise ConfigError(
-            f"the first batch of this checkpoint was planned before, from offset {planned[one].began} of"
-            f" {one[0]}-{one[1]}, and the source's options begin at {starts[one].position} now:"
-            f" {sum(missed.values())} offsets in between would be in no batch. Nothing was read. To begin where the"
-            " options say, start with another, empty checkpoint; to begin where the batch was planned, give"
-            " startingOffsets as it was then.",
+            f"the first batch of this checkpoint starts at offset {planned[one].began} of {one[0]}-{one[1]}, and the"
+            f" source's options start at {starts[one].position} now: {sum(missed.values())} offsets in between would be"
+            " in no batch. Nothing was read. (1) To start where the options say, use a new, empty checkpoint. (2) To"
+            " start where the batch was planned, restore the former startingOffsets.",
             tag="BEGUN_LATER",
         )

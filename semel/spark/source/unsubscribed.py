@@ -25,15 +25,15 @@ def drop_unsubscribed(ends: Mapping[TopicPartition, int], *, fail_on_data_loss: 
     """
     if ends and fail_on_data_loss:
         raise DataLoss(
-            f"the options no longer include what this query was reading: {_places(ends)}. Nothing was read. (1) If that"
-            " is a mistake, correct subscribe, assign or subscribePattern; where topics were moved between the sources"
-            " of a query, move them back. (2) To leave them out on purpose, start once with failOnDataLoss=false: they"
-            " are dropped, and named again they are read from their beginning.",
+            f"the options no longer include what this query was reading: {_places(ends)}. Nothing was read. (1) By"
+            " mistake: correct subscribe, assign or subscribePattern, and move topics back that went to another source"
+            " of the query. (2) On purpose: start once with failOnDataLoss=false. They are dropped; if you add them"
+            " again, they are read from their beginning.",
             tag="LEFT_OUT",
         )
     if ends:
         log.warning(
-            "dropped, since the options no longer include it: %s. Named again, it is read from its beginning",
+            "dropped, since the options no longer include it: %s. If you add it again, it is read from its beginning",
             _places(ends),
         )
 

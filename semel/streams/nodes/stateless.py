@@ -168,7 +168,7 @@ def made_rows(
     made: tuple[Serde, Serde],
     time: list[int] | None = None,
 ) -> Any:
-    """Rows that a function has made of those at ``parents``, with their time and origin. ``time`` gives it anew."""
+    """Rows that a function has made of those at ``parents``, with their time and origin. ``time`` gives another one."""
     columns = {"key": _column(keys, made[0], name), "value": _column(values, made[1], name)}
     taken = pa.array(parents, pa.int64())
     for column in ("timestamp", *ORIGIN):

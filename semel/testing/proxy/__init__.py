@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a broker, which loses, delays, repeats or cuts single requests and answers.
+"""TCP proxy between clients and a broker, which loses, delays, repeats or cuts single requests and answers.
 
 ===============  =====================================================================================================
 ``fault_proxy``  its connections; ``FaultProxy``

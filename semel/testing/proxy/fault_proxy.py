@@ -1,4 +1,5 @@
-"""A TCP proxy in front of Kafka that loses, delays, repeats and cuts single requests and answers (DESIGN section 5).
+"""TCP proxy between clients and Kafka that loses, delays, repeats and cuts single requests and answers (DESIGN section
+5).
 
 It understands frames (API, version, correlation id) and matches answers to requests. It stands in front of any cluster:
 it listens once for each broker that it hears of, and in Metadata and FindCoordinator answers it replaces the brokers'

@@ -145,7 +145,7 @@ class CutReply(Fault):
 
 
 class DelayRequest(_Held):
-    """The request waits in front of the broker, also when its client has given up by then."""
+    """The request waits before the broker, also when its client has given up by then."""
 
     async def at_request(self, frame: bytes) -> None:
         """Take effect."""
@@ -154,7 +154,7 @@ class DelayRequest(_Held):
 
 
 class DelayReply(_Held):
-    """The broker has done it, and the answer waits in front of the client."""
+    """The broker has done it, and the answer waits before the client."""
 
     async def at_request(self, frame: bytes) -> None:
         """Let it pass."""

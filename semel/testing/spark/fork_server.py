@@ -119,12 +119,12 @@ def _become(connection: socket.socket) -> None:
 
 def _end_with(connection: socket.socket) -> None:
     """Let the kernel end this process when its client has ended: the signal of input that is not waited for does,
-    unless somebody handles it.
+    unless a handler is set.
     """
     fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([connection], [], [], 0)[0]:
-        sys.exit("whoever had this process started has ended already")
+        sys.exit("the program that started this process has ended already")
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ class MarkerHealer:
         now = describe(own.client, own.transactional_id, own.deadline())
         if now is not None and now.producer_id == own.identity.producer_id:
             return
-        has = "nobody has it now" if now is None else f"another owner has it now (producer id {now.producer_id})"
+        has = "no owner has it now" if now is None else f"another owner has it now (producer id {now.producer_id})"
         raise Fenced(
             f"transactional id {own.transactional_id!r} has expired at its coordinator"
             f" (transactional.id.expiration.ms) since this owner took it over, and {has}. Nothing new was written,"
@@ -147,16 +147,16 @@ class MarkerHealer:
             command = f"{self._command(lost)} --as {'commit' if commits[min(lost)] else 'abort'}"
             raise ConfigError(
                 f"the brokers have lost the marker that ends a transaction of {self._own.transactional_id!r}"
-                f" (KAFKA-20734): {rows}. Its rows are whole and open: readers wait in front of them. Nothing new was"
-                f" written. {refused.message} Or let somebody who has it run, for each of them: {command}",
+                f" (KAFKA-20734): {rows}. Its rows are all there, and readers wait before them. Nothing new was"
+                f" written. {refused.message} Or have an administrator run, for each of them: {command}",
                 tag="MARKER_LOST",
             ) from None
         for topic, index in sorted(written):
             reached(OwnerStep.HEALED, f"{self._own.transactional_id} {topic}-{index}")
 
     def _write_down(self) -> None:
-        """Before the first marker: whoever comes when this process has died in the middle of it must end the rest as
-        this one does.
+        """Record the outcome before the first marker: if this process dies in between, its successor must end the rest
+        alike.
 
         An operator may have come first, who knew less, and said otherwise: partitions may be ended so already, and all
         others will be.
@@ -174,15 +174,12 @@ class MarkerHealer:
             reached(OwnerStep.DECISION_WRITTEN, self._own.transactional_id)
 
     def _stop_contradicted(self, *, committed: bool) -> NoReturn:
-        told, follows = _word(not committed), "writes its rows again" if committed else "takes its rows for written"
+        recorded, follows = _word(not committed), "doubled" if committed else "missing"
         raise DataLoss(
-            f"the last transaction of {self._own.transactional_id!r} was {_word(committed)}, and the brokers have"
-            " lost a marker of it (KAFKA-20734); but somebody has written down before this owner could that it was"
-            f" {told} (`semel txn heal`), and that holds for every partition that lacks its marker. Nothing new was"
-            f" written, and no marker. The next start ends it as {told}, and {follows}: on partitions that had got"
-            f" their marker they are {'doubled' if committed else 'missing'} then; a streaming query whose checkpoint"
-            " knows better is refused first, with its ways on. Compare output and source (`semel verify`) before"
-            " anything starts.",
+            f"the last transaction of {self._own.transactional_id!r} was {_word(committed)}, but an operator recorded"
+            f" it as {recorded} (`semel txn heal`) when a marker was lost (KAFKA-20734). No marker was written. The"
+            f" next start ends it as {recorded}, so rows on partitions that have their marker would be {follows}."
+            " Compare output and source with `semel verify` before you restart.",
             tag="DECISION_CONTRADICTED",
         )
 
@@ -196,11 +193,10 @@ class MarkerHealer:
             )
         rows = "; ".join(describe_open_rows(partition, opened) for partition, opened in sorted(unknown.items())[:5])
         raise DataLoss(
-            f"the brokers have lost the marker that ends a transaction of {own.transactional_id!r} (KAFKA-20734), and"
-            f" nothing says any more whether it was committed: {rows}. Its rows are open: readers wait in front of"
-            " them, and whether they belong to the output is not known. Nothing new was written. Look whether the"
-            " same rows were written again behind them, or are missing, and let somebody who may write markers"
-            f" decide: {self._command(unknown)} shows both outcomes and asks.",
+            f"the brokers have lost the marker that ends a transaction of {own.transactional_id!r} (KAFKA-20734):"
+            f" {rows}. It is not known whether it was committed, and readers wait before its rows. Nothing new was"
+            " written. Look whether the same rows were written again after them. Then have an administrator decide:"
+            f" {self._command(unknown)}",
             tag="DECISION_UNKNOWN",
         )
 

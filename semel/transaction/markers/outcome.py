@@ -52,7 +52,7 @@ def outcome_of_open_rows(
     current: int | None,
     deadline: Deadline,
 ) -> bool | None:
-    """The same of rows that stand open on a partition.
+    """Return the same of rows that are open on a partition.
 
     The leader tells the epoch of the last ones; where the first have another, nothing tells.
     """

@@ -168,8 +168,7 @@ def _ask_leaders(
 def hanging_transactions(
     client: Client, others: Mapping[TopicPartition, Collection[OpenTransaction]], older_than_ms: float
 ) -> list[str]:
-    """A sentence about each transaction of somebody else that nobody seems to end any more: it holds readers back
-    (PROTOCOL 5.6).
+    """Return a sentence about each hanging transaction of other producers: it holds readers back (PROTOCOL 5.6).
 
     ``older_than_ms`` is a moment: newer rows are passed over. Rows mostly carry the time of their source, so
     coordinators are asked too; those that do not answer in time, and ids that the caller may not describe, leave it at
@@ -184,10 +183,10 @@ def hanging_transactions(
             else set()
         )
     return [
-        f"{topic}-{index} holds open rows of producer id {one.producer_id}, by their timestamps older than the"
-        " brokers let a transaction be open, and no coordinator that may be asked has it under way. read_committed"
-        f" readers wait in front of offset {one.start_offset}, and see nothing behind it, ours neither. It is not"
-        f" touched here: semel txn heal {topic} {index} --producer-id {one.producer_id} shows it, and ends it."
+        f"{topic}-{index} seems to have a hanging transaction (producer id {one.producer_id}): its rows are older than"
+        " transaction.max.timeout.ms, and no coordinator reports it. read_committed readers stop at offset"
+        f" {one.start_offset}, also for rows of this query. Inspect and end it: semel txn heal {topic} {index}"
+        f" --producer-id {one.producer_id}"
         for (topic, index), one in old
         if one.producer_id not in at_work
     ]
@@ -222,11 +221,10 @@ def _given_up(
         )
     if look.gone:
         return DataLoss(
-            f"rows that the leader of {named(look.gone)} had acknowledged are not there any more: its log ends before"
-            " them. The topic was created again, or its log was cut (unclean leader election). The rest of their"
-            " transaction is committed, and nothing new was written. Find out what happened to these partitions."
-            " Rows of an output must be written again from the source; where it is the progress that was lost, the"
-            " next start would run this work again: set it (`semel progress reset`) before anything starts.",
+            f"the brokers lost acknowledged rows of a committed transaction on {named(look.gone)}: the log now ends"
+            " before them. The rest of it is committed, and nothing new was written. (1) Output topic: write these rows"
+            " again from the source. (2) Progress topic: set the progress with `semel progress reset` before anything"
+            " starts, or this work runs again.",
             tag="ROWS_GONE",
         )
     rows = "; ".join(describe_open_rows(partition, opened) for partition, opened in sorted(look.ours.items())[:5])

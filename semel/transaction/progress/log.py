@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from semel.errors import ConfigError
 from semel.read.raw_log import EndMarker, LogRecord
@@ -16,13 +16,17 @@ __all__ = ["ProgressLog", "ProgressRecord", "check_not_moved", "complete", "pars
 
 @dataclass(frozen=True, slots=True)
 class ProgressRecord:
-    """A progress record, with who wrote it and where. ``committed`` is None while it is open."""
+    """A progress record, with who wrote it and where. ``committed`` is None while it is open.
+
+    ``ended_ms`` is the time of the marker, by its leader's clock; -1 where none was seen.
+    """
 
     offset: int
     producer_id: int
     epoch: int
     progress: Progress
     committed: bool | None
+    ended_ms: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,8 @@ class ProgressLog:
         )
 
     def decided_of(self, producer_id: int, epoch: int) -> bool | None:
-        """How the transaction of this identity was ended, by what was written down first: whoever comes later and says
-        otherwise does not count.
+        """Return how the transaction of this identity was ended, by the first record: a later one that says otherwise
+        does not count.
         """
         return next((d.committed for d in self.decided if (d.producer_id, d.epoch) == (producer_id, epoch)), None)
 
@@ -129,7 +133,7 @@ def parse_progress_log(events: Iterable[LogRecord | EndMarker], key: bytes, wher
     for event in events:
         if isinstance(event, EndMarker):
             for index in waiting.pop(event.producer_id, ()):
-                records[index] = replace(records[index], committed=event.commit)
+                records[index] = replace(records[index], committed=event.commit, ended_ms=event.time_ms)
         elif (
             event.key is None
             or not event.key.startswith(head)

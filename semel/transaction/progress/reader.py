@@ -1,5 +1,5 @@
-"""What was committed under a transactional id, for somebody who does not own it (PROTOCOL 6,
-``startingOffsets=committed``), and which topics keep progress.
+"""Read what was committed under a transactional id without owning it (PROTOCOL 6, ``startingOffsets=committed``), and
+find topics that keep progress.
 
 Nothing is fenced: a look is a plain record that any process may write. Its offset bounds the read, and the answer is
 given only when every record of that id below it is settled. Not promised: that the answer is still the newest when it
@@ -45,10 +45,9 @@ def committed_progress(
         if not settled.open:
             return settled.newest.progress if settled.newest is not None else None
     raise Retriable(
-        f"a transaction of {transactional_id!r} is still open after {deadline.timeout_ms:.0f} ms, so where it"
-        " has got to is not settled. Nothing was read. Its owner may be at work: stop it. What one that has"
-        " died left open, the broker ends after that owner's transaction.timeout.ms: start again then. If it"
-        " stays for longer, its marker was lost: the next start of its owner heals that.",
+        f"{transactional_id!r} still has an open transaction after {deadline.timeout_ms:.0f} ms, so its progress is not"
+        " final. Nothing was read. (1) Stop the query that uses it, or wait for its transaction.timeout.ms. (2) If it"
+        " stays open, its marker was lost: start that query again, which heals it.",
         tag="PROGRESS_OPEN",
     )
 
@@ -67,7 +66,7 @@ def snapshot(client: Client, progress: ProgressTopic, deadline: Deadline) -> Pro
 def holds_progress(
     client: Client, topic: Topic, looked: dict[int, int], deadline: Deadline | None = None
 ) -> bool | None:
-    """Whether a topic keeps progress, whatever its name: told by its first record. None where it never had one.
+    """Return whether a topic keeps progress, whatever its name: its first record shows it. None where it never had one.
 
     A log that is empty and does not begin at 0 had rows, which retention took: a progress topic is compacted, and keeps
     its beginning. ``looked`` is kept from look to look: up to where each partition holds markers alone, which are not

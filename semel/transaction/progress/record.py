@@ -1,5 +1,5 @@
-"""The progress record: what a transaction has done, written as its last record, read by whoever comes next (PROTOCOL 1
-and 2).
+"""The progress record: what a transaction has done. It is its last record, and the next owner reads it (PROTOCOL 1 and
+2).
 
 It lives in a compacted topic, in the transaction that it speaks of: if a reader sees it committed, all of that
 transaction is committed, and if not, none. This module knows its form,
@@ -79,8 +79,9 @@ class Progress:
     """What one transaction did: which batch of which query, how far its sources were read, where its rows lie.
 
     ``wrote`` holds first and last offset by topic and partition, ``groups`` the partitions of each group whose offsets
-    it commits. ``moved`` names the prefix that has taken over this one. ``extra`` are keys that this version does not
-    know: they are kept. With ``forgotten`` it is none at all: what was there before no longer counts. Such a record has
+    it commits. ``outputs`` are the ids of the topics that the batch was to be written to, also of those that got no
+    row. ``moved`` names the prefix that has taken over this one. ``extra`` are keys that this version does not know:
+    they are kept. With ``forgotten`` it is none at all: what was there before no longer counts. Such a record has
     no value (a tombstone, which compaction removes in time, with all that it made obsolete).
     """
 
@@ -90,6 +91,7 @@ class Progress:
     sources: tuple[Source, ...] = ()
     wrote: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
     moved: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     forgotten: bool = False
@@ -123,6 +125,8 @@ class Progress:
             value["groups"] = {
                 group: {t: list(indexes) for t, indexes in parts.items()} for group, parts in self.groups.items()
             }
+        if self.outputs:
+            value["outputs"] = dict(self.outputs)
         return write_object(value)
 
     @classmethod
@@ -143,10 +147,11 @@ class Progress:
                 group: {t: _indexes(row) for t, row in parts.items()}
                 for group, parts in value.pop("groups", {}).items()
             }
+            outputs = {topic: of_kind(str, id) for topic, id in value.pop("outputs", {}).items()}
             known = {name: _maybe(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _damaged(where, error) from None
-        return cls(**known, sources=sources, wrote=wrote, groups=groups, extra=value)
+        return cls(**known, sources=sources, wrote=wrote, groups=groups, outputs=outputs, extra=value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +295,8 @@ LOOK = write_object({"v": VERSION})
 
 
 def look_key(prefix: str) -> bytes:
-    """The key of what bounds a read as a claim does, written by somebody who does not know whether all of the prefix's
-    progress is there.
+    """Return the key of a record that bounds a read as a claim does, for a reader that does not know whether all of the
+    prefix's progress is there.
     """
     return progress_key(prefix, "look")
 

@@ -139,7 +139,7 @@ class ProgressTopic:
             servers = ",".join(f"{host}:{port}" for host, port in self._client.config.bootstrap_servers)
             raise ConfigError(
                 f"the progress topic {self.name!r} is missing and could not be created ({error.message}). Nothing was"
-                f" written. Let somebody who may create it run: bin/kafka-topics.sh --bootstrap-server {servers}"
+                f" written. Have an administrator run: bin/kafka-topics.sh --bootstrap-server {servers}"
                 f" --create --topic {self.name} --partitions {PARTITIONS} --replication-factor {wanted} {settings}",
                 tag="PROGRESS_TOPIC",
             ) from None
@@ -189,7 +189,7 @@ class ProgressTopic:
 
     def record_outcome(self, decided: RecordedOutcome, deadline: Deadline) -> bool:
         """Write how a transaction was ended, and return how it counts as ended: as the first such record says, which
-        may be somebody else's.
+        may be another one's.
 
         Two may decide at once, and each look before the other has written. So all that was written up to this record is
         read back: who finds another answer in front of its own must write no marker. Nobody finds another one later:
@@ -201,9 +201,9 @@ class ProgressTopic:
         counts = self.read(wrote.last + 1, deadline).decided_of(decided.producer_id, decided.epoch)
         if counts is None:
             raise DataLoss(
-                f"what was written down in the progress topic {self.name!r} of how a transaction of {self._prefix!r}"
-                " was ended is not there any more: its log was cut. No marker was written, and its rows stand open"
-                " still. Find out who deletes records there, then start again.",
+                f"the progress topic {self.name!r} has lost the record of how a transaction of {self._prefix!r} was"
+                " ended: its log was truncated. No marker was written, and readers still wait before its rows. Find"
+                " out who deletes records there, then start again.",
                 tag="PROGRESS_LOST",
             )
         return counts

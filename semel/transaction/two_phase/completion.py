@@ -56,7 +56,7 @@ def commit(client: Client, prepared: Prepared, *, checked: bool = False) -> Iden
         raise DataLoss(
             f"the prepared transaction {prepared.transactional_id!r} was aborted, and it had been decided to commit it:"
             f" {sum(count for _, count in prepared.rows.values())} rows on {named(prepared.rows)} are lost (producer id"
-            f" {prepared.producer_id}). It expired (bounded), or somebody aborted it. Write these rows again.",
+            f" {prepared.producer_id}). It expired (bounded), or another program aborted it. Write these rows again.",
             tag="PREPARED_LOST",
         )
     last = {p: first + count - 1 for p, (first, count) in prepared.rows.items()}
@@ -123,7 +123,7 @@ def _end(client: Client, prepared: Prepared, deadline: Deadline, *, commit: bool
         if deadline.passed:
             raise Retriable(
                 f"the prepared transaction {prepared.transactional_id!r} has ended (the coordinator answers"
-                f" {name(answer.code)}), and no marker has come behind its rows within {deadline.timeout_ms:.0f} ms. It"
+                f" {name(answer.code)}), and no marker has come after its rows within {deadline.timeout_ms:.0f} ms. It"
                 f" is not known whether it was committed. Look at {named(prepared.rows)} (`semel txn heal`), then call"
                 " again.",
                 tag="OUTCOME_UNKNOWN",
@@ -149,7 +149,7 @@ def _by_markers(client: Client, prepared: Prepared, deadline: Deadline, answered
         return None
     found = "some of its partitions say committed, others aborted" if ends else "its rows and markers are deleted"
     raise DataLoss(
-        f"nobody can tell how the prepared transaction {prepared.transactional_id!r} ended: {found}, and the"
+        f"it is not known how the prepared transaction {prepared.transactional_id!r} ended: {found}, and the"
         f" coordinator answers {answered}. Its rows on {named(prepared.rows)} may be lost. Look whether readers"
         " have had them, then remove its text from your store.",
         tag="OUTCOME_UNKNOWN",

@@ -85,8 +85,8 @@ class Unit:
         if raised is None:
             self.abort()
             raise ConfigError(
-                f"the transaction {self._identity.transactional_id!r} was left without prepare(), so nobody could have"
-                " decided it. It is aborted, and nothing of it is visible. Call prepare(), write the decision down,"
+                f"the transaction {self._identity.transactional_id!r} was left without prepare(), so no decision can"
+                " be stored for it. It is aborted, and nothing of it is visible. Call prepare(), store the decision,"
                 " then commit.",
                 tag="NOT_PREPARED",
             )

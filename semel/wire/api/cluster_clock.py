@@ -50,5 +50,5 @@ def controller_clock(client: Client, deadline: Deadline | None = None) -> Clock:
     (row,) = answer.topics[0].partitions
     told = [voter.last_caught_up_timestamp for voter in row.current_voters if voter.replica_id == row.leader_id]
     if row.error_code or not told or told[0] <= 0:
-        raise Unsupported("the controller does not tell its time. Nothing was changed.", tag="NO_CLOCK")
+        raise Unsupported("the controller does not report its time. Nothing was changed.", tag="NO_CLOCK")
     return Clock(row.leader_id, told[0] - (asked + received) * 500, (received - asked) * 500)

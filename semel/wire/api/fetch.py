@@ -238,7 +238,7 @@ def read_answer(frame: memoryview, start: int = 0) -> tuple[int, dict[tuple[UUID
             found[topic_id, index] = fetched
         cursor.skip_tags()
     if cursor.skip_tags().position != len(frame):
-        raise ValueError(f"it goes on for {len(frame) - cursor.position} bytes behind its end")
+        raise ValueError(f"it has {len(frame) - cursor.position} bytes after its end")
     return code, found
 
 

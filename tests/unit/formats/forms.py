@@ -112,6 +112,7 @@ PROGRESS = Progress(
     extra={"from a later version": {"kept": [1, None]}},
 )
 WITH_GROUPS = Progress(batch=41, groups={"orders": {"in": (0, 10), "ä": (3,)}, "other": {"in": (1,)}})
+WITH_OUTPUTS = Progress(batch=41, outputs={"out": TOPIC_ID, "ä": "AbCdEfGhIjKlMnOpQrStUw"})
 DECIDED = RecordedOutcome(4001, 7, True)
 OFFSET_1 = SourceOffset(
     CLUSTER,
@@ -189,6 +190,13 @@ FORMS = [
         WITH_GROUPS.encode,
         partial(Progress.decode, where="semel-progress-3 offset 7"),
         {1: WITH_GROUPS},
+    ),
+    Form(
+        "progress-outputs",
+        record.VERSION,
+        WITH_OUTPUTS.encode,
+        partial(Progress.decode, where="semel-progress-3 offset 7"),
+        {1: WITH_OUTPUTS},
     ),
     Form(
         "progress-key",

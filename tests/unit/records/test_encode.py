@@ -184,6 +184,24 @@ def test_a_row_that_fits_when_it_is_compressed(codec: Codec, keyed: bool) -> Non
     ]
 
 
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_a_row_with_a_key_is_named_by_it(chunks: int) -> None:
+    """Of Spark's rows nobody knows which was the third of a task; without a key it is named by its number."""
+    part = pa.table({"key": [b"k0", b"k\xff1"], "value": [b"x", b"x" * 5_000]})
+    source = pa.concat_tables([part] * chunks)[-2:]
+    with pytest.raises(ConfigError, match=r"the row with key 'k\\\\xff1' of those for out-0 takes") as refused:
+        encode(source, max_bytes=4_000, max_record=4_000, where="out-0")
+    assert "raise max.request.size (of a sink: kafka.max.request.size)" in refused.value.message
+    with pytest.raises(ConfigError, match=r"row 1 of those for out-0 \(the first is 0\) takes"):
+        encode(source.drop_columns(["key"]), max_bytes=4_000, where="out-0")
+    late = source.append_column("timestamp", pa.array([0, -9], pa.int64()))
+    with pytest.raises(ConfigError, match=r"the timestamp of the row with key 'k\\\\xff1' of those for out-0 is -9 ms"):
+        encode(late, where="out-0")
+    nameless = pa.array([None, [{"key": None, "value": b"v"}]], HEADERS)
+    with pytest.raises(ConfigError, match=r"the row with key 'k\\\\xff1' has a header without a key"):
+        encode(source.append_column("headers", nameless))
+
+
 def test_which_limit_refuses_a_row() -> None:
     chance = random.Random(1)
     source = pa.table({"value": [b"x", chance.randbytes(5_000), b"x" * 9_000]})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from semel.errors import ConfigError
 from semel.records import Codec, decode, encode, scan
+from semel.records.row_label import RowLabel
 from tests.unit.records.peer import Row, appended, read, rows_of, table, written
 
 data = st.one_of(
@@ -107,7 +110,8 @@ def test_a_row_is_refused_by_its_own_size_or_by_that_of_its_batch(
     packed = [encode(row, codec=codec)[0].size for row in alone]
     beyond = [i for i in range(len(alone)) if plain[i] > record or packed[i] > batch]
     if beyond:
-        with pytest.raises(ConfigError, match="|".join(f"row {i} " for i in beyond)):
+        named = RowLabel(source)
+        with pytest.raises(ConfigError, match="|".join(re.escape(f"{named(i)} ") for i in beyond)):
             encode(source, codec=codec, max_bytes=batch, max_record=record)
         return
     batches = encode(source, codec=codec, max_bytes=batch, max_record=record)

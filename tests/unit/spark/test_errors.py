@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
@@ -31,6 +32,27 @@ def test_class_tag_and_message_come_back_from_the_text(raised: SemelError) -> No
     assert type(found) is type(raised)
     assert found is not None
     assert (found.tag, found.message) == (raised.tag, raised.message)
+
+
+def test_a_message_of_several_lines_comes_back_whole() -> None:
+    raised = DataLoss("it does not go on. Nothing was written.\n    It would miss no rows\n    (1) start anew")
+    text = SPARK_TEXT.format(line=f"semel.errors.DataLoss: {raised}")
+    assert getattr(error(RuntimeError(text)), "message", None) == raised.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: semel. Make sure the provider name is correct",
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to create: Traceback:\nImportError: [SEMEL_WRONG_PYTHON] Spark runs its",
+    ],
+)
+def test_a_python_without_semel_is_named(text: str) -> None:
+    found = error(RuntimeError(text))
+    assert isinstance(found, ConfigError)
+    assert found.tag == "WRONG_PYTHON"
+    assert f"this one is {sys.executable}." in found.message
+    assert error(RuntimeError(text.replace("semel", "delta").replace("SEMEL", "DELTA"))) is None
 
 
 def test_our_own_error_is_itself() -> None:

@@ -77,3 +77,39 @@ def test_a_sink_without_names_for_its_options_is_refused() -> None:
     for values in (("topic", "prefix"), (object(), 0)):
         with pytest.raises(ConfigError, match=r"UNNAMED_OPTIONS.*Nothing was written.*foreachBatch\(sink\)"):
             KafkaSink(*values)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("max.request.size", "max.request.size is not a known option; did you mean kafka.max.request.size?"),
+        ("max_request_size", "did you mean kafka.max.request.size?"),
+        ("security.protocol", "did you mean kafka.security.protocol?"),
+        ("linger.ms", "did you mean kafka.linger.ms?"),
+        ("compresion.type", "did you mean kafka.compression.type?"),
+        (
+            "kafka.max.request.sise",
+            "kafka.max.request.sise is not a known property; did you mean kafka.max.request.size?",
+        ),
+        ("kafka.transactional.id", "kafka.transactional.id is given by semel, one for each owner."),
+        ("group.id", "did you mean kafka.group.id?"),
+    ],
+)
+def test_names_of_kafka_without_their_prefix_or_misspelt(name: str, said: str) -> None:
+    for parse, given in ((SinkOptions.parse, {"topic": "out", "transactionalIdPrefix": "p"}), (_source, {})):
+        with pytest.raises(ConfigError) as refused:
+            parse({**SERVERS, **given, name: "1"})
+        assert refused.value.tag == "UNKNOWN_OPTION"
+        assert said in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "name", ["kafka.bootstrap.server", "kafka_bootstrap_servers", "bootstrap.servers", "bootstrap.server"]
+)
+def test_other_spellings_of_the_servers(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}' was given: did you mean kafka.bootstrap.servers"):
+        _source({name: "localhost:9092"})
+
+
+def _source(given: dict[str, str]) -> SourceOptions:
+    return SourceOptions.parse({**given, "subscribe": "in"})

@@ -77,7 +77,7 @@ def test_a_receipt_of_another_version_is_refused() -> None:
         ("out", {"value": ["x"], "partition": [4]}, "out-4", "UNKNOWN_PARTITION"),
         ("out", {"value": ["x"], "partition": [-1]}, "out--1", "UNKNOWN_PARTITION"),
         ("out", {"value": ["x"], "partition": [2**40]}, f"out-{2**40}", "UNKNOWN_PARTITION"),
-        ("out", {"value": ["x"], "header": ["h"]}, "column 'header' has no place in a record", "EXTRA_COLUMN"),
+        ("out", {"value": ["x"], "header": ["h"]}, "column 'header' is not a Kafka record field", "EXTRA_COLUMN"),
     ],
 )
 def test_rows_outside_the_ticket_are_refused_before_anything_is_sent(

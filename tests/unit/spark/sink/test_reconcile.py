@@ -460,10 +460,21 @@ def test_token_is_not_asked_where_the_table_decides() -> None:
     assert reconcile(simple(42, 100, 110), P41, override="0" * 16) == Run()
 
 
-def test_message_is_one_line_that_says_what_is_where_and_the_ways_out() -> None:
+def test_message_is_a_block_that_says_what_is_where_and_the_ways_out() -> None:
     found = refused(reconcile(simple(0, 7, 9, query="other"), P41))
     error = found.error()
-    assert "\n" not in str(error)
+    first, *further = str(error).split("\n")
+    assert first.endswith(". Nothing was written.")
+    assert all(line.startswith("    ") for line in further)
+    said = [line.strip() for line in further]
+    assert said[:4] == [
+        "source 0: in-0 starts at 7 and is committed up to 100",
+        "It would repeat rows in-0 7 to 99 (93 offsets)",
+        "It would miss no rows",
+        "Ways out:",
+    ]
+    assert [line[:4] for line in said[4:]] == ["(1) ", "(2) ", "(3) "]
+    assert "\n" not in found.reason
     assert str(error).startswith("[SEMEL_PROGRESS_MISMATCH] ")
     for word in (
         "batch 0 of query other",
@@ -510,7 +521,7 @@ def test_message_without_progress_names_the_former_prefix() -> None:
 def test_message_without_progress_says_what_stands_in_front_and_when_each_way_is_right() -> None:
     message = refused(reconcile(plan(7, part(at({0: 5, 1: 3}), at({0: 9, 1: 3}), at({0: 2, 1: 3}))), None)).message
     assert (
-        "source 0 of the batch begins behind rows in-0 2 to 4 (3 offsets), and nothing says that they were written"
+        "source 0 of the batch begins after rows in-0 2 to 4 (3 offsets), and nothing says that they were written"
         in message
     )
     assert "right where all in front of it was written" in message
@@ -521,9 +532,9 @@ def test_message_without_progress_says_what_stands_in_front_and_when_each_way_is
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        (simple(42, 90, 130), "as the checkpoint has it, which writes the rows to repeat once more;"),
-        (simple(42, 110, 130), "as the checkpoint has it, which leaves the rows to miss out for good;"),
-        (simple(40, 100, 130, stateful=True), "as the checkpoint has it, whatever that repeats or misses;"),
+        (simple(42, 90, 130), "as the checkpoint has it, which writes the rows to repeat once more."),
+        (simple(42, 110, 130), "as the checkpoint has it, which leaves the rows to miss out for good."),
+        (simple(40, 100, 130, stateful=True), "as the checkpoint has it, whatever that repeats or misses."),
     ],
 )
 def test_message_says_what_the_token_does_to_the_rows(batch: PlannedBatch, said: str) -> None:

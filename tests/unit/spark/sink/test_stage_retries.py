@@ -91,7 +91,7 @@ def test_cached_rows_that_two_jobs_look_at() -> None:
 
 
 def test_a_second_attempt_of_any_stage() -> None:
-    assert "stage 1 in front of the writing one ran again" in refused(
+    assert "stage 1, before the writing one, ran again" in refused(
         [job(0, ran(0, BASE), ran(1, LEFT, attempt=1), ran(2, LAST))]
     )
 
@@ -144,7 +144,7 @@ TWICE = [*ADAPTIVE[:2], job(2, ran(3, BASE, tasks=2), ran(4, RIGHT))]
 def test_what_was_of_two_computations_before_the_attempt(front: list[JobWithStages]) -> None:
     message = refused([*front, READS])
     assert STALE in message
-    assert "Start a new run" in message
+    assert "restart the query (keep_running does)" in message
 
 
 #: What another attempt of a sink has read is used by nobody, and neither is what it made of it.

@@ -108,7 +108,7 @@ def test_committed_needs_somebody_whose_progress_is_meant() -> None:
         startingOffsets="committed", progressTopic="mine", transactionalIdPrefix="p", **group
     ).starting == Resume("p", "mine", "g")
     assert parse(startingOffsets="committed", **group).for_batch() == (Resume(None, "semel-progress", "g"), Latest())
-    refused("nobody's progress is meant", {"subscribe": "in", "startingOffsets": "committed"})
+    refused("committed needs transactionalIdPrefix", {"subscribe": "in", "startingOffsets": "committed"})
     refused("blanks around it", {"subscribe": "in", "startingOffsets": "committed", "transactionalIdPrefix": " p"})
 
 
@@ -152,7 +152,7 @@ def test_malformed_offsets(text: str) -> None:
         ({"timestampOverflow": "0"}, "none of fail, null"),
         ({"path": "in"}, "not a known option"),
         ({"startingOffset": "latest"}, "did you mean startingOffsets"),
-        ({"kafka.max.partition.fetch.byte": "1"}, "did you mean max.partition.fetch.bytes"),
+        ({"kafka.max.partition.fetch.byte": "1"}, "did you mean kafka.max.partition.fetch.bytes"),
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets"),
         ({"kafka.enable.auto.commit": "true"}, "committed by KafkaSink"),
         ({"kafka.key.deserializer": "x"}, "cast them"),
