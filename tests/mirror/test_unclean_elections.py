@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def test_it_stops_and_names_what_is_gone(three: Sandbox, b: Sandbox, spark: Spar
     for refused in (*flows.failed, again.value):
         assert isinstance(refused, DataLoss)
         assert refused.tag == "OFFSETS_GONE"
-        assert f"{topic}-0 [10, 15): the log was cut" in refused.message
+        # it ends at 10 for whoever looks before the others are written
+        assert re.search(rf"{topic}-0 \[10, 15\): the log (ends at 10|was cut)", refused.message), refused.message
         assert "semel mirror resolve" in refused.message
     where = ["--source", alias_of(file), "--target", "B", "--topic", topic]
     done = CliRunner().invoke(cli.app, ["mirror", "resolve", str(file), *where, "--skip", "--yes"])
