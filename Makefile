@@ -118,7 +118,7 @@ model: setup  ## check the protocol itself: every order of events, and deliberat
 fuzz: setup  ## feed every parser with spoilt inputs, a minute each (ARGS: --target records --minutes 10 --seed 1)
 	@$(BIN)/python -m tests.fuzz --minutes 1 $(ARGS)
 
-storm: kafka  ## strike queries, brokers and the wire at random for 5 minutes, and see whether all is exact (ARGS: --minutes 30 --seed 7); then the model
+storm: kafka  ## strike programs, brokers and the wire at random for 5 minutes, and see whether all is exact (ARGS: --system mirror --minutes 30 --seed 7); then the model
 	@$(BIN)/python -m tests.storm $(ARGS)
 	@$(BIN)/python -m model --minutes $(MODEL_MINUTES)
 

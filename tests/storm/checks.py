@@ -1,4 +1,4 @@
-"""What must be true when a storm is over, seen by a client that is not ours and goes around the proxy.
+"""What must be true of Spark queries when a storm is over, seen by a client that is not ours and goes around the proxy.
 
 Each check gives what is wrong, in words.
 """
@@ -6,6 +6,7 @@ Each check gives what is wrong, in words.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from model.replay import Refused, replay
 from semel.admin.txn import list_transactions
@@ -16,19 +17,22 @@ from semel.testing.records import read
 from semel.wire.client import Client
 from tests.spark.support.topics_and_drivers import group_offsets, progress, source_ends
 from tests.storm.job import Job, wrong_counts
-from tests.storm.supervisor import Keeper
 from tests.waiting import wait_for
 
-__all__ = ["verdict"]
+if TYPE_CHECKING:
+    from tests.storm.query_storm import QueryKeeper
+    from tests.storm.supervisor import Keeper
+
+__all__ = ["open_transactions", "steps_refused", "verdict"]
 
 _SHOWN = 10
 _READING_S = 120.0
 _ENDING_S = 60.0
 
 
-def verdict(servers: str, keepers: Sequence[Keeper]) -> list[str]:
+def verdict(servers: str, keepers: Sequence[QueryKeeper]) -> list[str]:
     """Everything that is wrong; nothing if all is as it must be."""
-    problems = list(_open_transactions(servers))
+    problems = list(open_transactions(servers))
     for keeper in keepers:
         try:
             problems += [
@@ -37,7 +41,7 @@ def verdict(servers: str, keepers: Sequence[Keeper]) -> list[str]:
             ]
         except SemelError as error:  # an open transaction hides what is behind it
             problems.append(f"{keeper.job.kind}: it could not be checked: {error}")
-        problems += [f"{keeper.job.kind}: {wrong}" for wrong in _steps(keeper)]
+        problems += [f"{keeper.job.kind}: {wrong}" for wrong in steps_refused(keeper)]
     return problems
 
 
@@ -63,7 +67,7 @@ def _output(servers: str, job: Job) -> Iterator[str]:
         yield f"not exactly once\n{history}"
 
 
-def _open_transactions(servers: str) -> Iterator[str]:
+def open_transactions(servers: str) -> Iterator[str]:
     """None that is open; one that is being ended gets its time."""
     with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
         try:
@@ -83,7 +87,7 @@ def _positions(servers: str, job: Job) -> Iterator[str]:
         yield f"the progress says {recorded}, the group {shown}, and the source ends at {ends}"
 
 
-def _steps(keeper: Keeper) -> Iterator[str]:
+def steps_refused(keeper: Keeper) -> Iterator[str]:
     """Each step of all its processes is one that the model allows, in the order of the log."""
     passed = keeper.plan.passed()
     if not passed:

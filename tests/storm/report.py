@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from rich import box
 from rich.table import Table
 
-from semel.steps import OwnerStep
+from semel.steps import OwnerStep, Step, TwoPhaseStep
+from semel.testing.step_log import step_name
+from tests.storm.faults import MISSED
 from tests.storm.storm import Storm
 from tests.storm.supervisor import Keeper
 
-__all__ = ["queries", "strikes"]
+__all__ = ["line", "programs", "strikes"]
 
 
 def strikes(storm: Storm) -> Table:
@@ -21,35 +23,51 @@ def strikes(storm: Storm) -> Table:
     table.add_column("struck")
     table.add_column("times", justify="right")
     table.add_column("how")
-    for kind, counts in storm.strikers.counts.items():
-        happened = (
-            storm.wire.happened
-            if kind == "wire"
-            else Counter({action: n for action, n in counts.items() if action != "found nobody"})
-        )
+    for kind, happened in _struck(storm).items():
         table.add_row(kind, str(happened.total()), _listed(happened))
-    table.add_row("of the wire", "", _listed(storm.wire.by_api))
+    table.add_row("of the wire", "", _listed(storm.by_api))
     return table
 
 
-def queries(storm: Storm) -> Table:
-    """What became of each query."""
-    phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in storm.outcome.seconds.items())
-    table = Table(
-        title=f"{storm.outcome.rows:,} rows in the source; {phases}", title_justify="left", box=box.SIMPLE_HEAD
+def line(storm: Storm) -> str:
+    """What was struck, and the verdict, on one line."""
+    struck = ", ".join(f"{kind} {happened.total()}" for kind, happened in _struck(storm).items())
+    wrong = len(storm.outcome.problems)
+    return (
+        f"{storm.system}, seed {storm.plan.seed}: {storm.outcome.seconds.get('rage', 0):.0f} s,"
+        f" {storm.outcome.rows:,} records, struck: {struck}; {f'{wrong} PROBLEMS' if wrong else storm.promise}"
     )
-    for column in ("query", "starts", "transactions taken over", "committed", "aborted", "markers healed"):
-        table.add_column(column, justify="left" if column == "query" else "right")
-    table.add_column("drivers ended by")
+
+
+def programs(storm: Storm) -> Table:
+    """What became of each program."""
+    phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in storm.outcome.seconds.items())
+    table = Table(title=f"{storm.outcome.rows:,} records; {phases}", title_justify="left", box=box.SIMPLE_HEAD)
+    for column in ("program", "starts", "transactions taken over", "committed", "aborted", "markers healed"):
+        table.add_column(column, justify="left" if column == "program" else "right")
+    table.add_column("ended by")
     for keeper in storm.keepers:
-        table.add_row(keeper.job.kind, str(keeper.starts), *map(str, _passed(keeper)), _listed(keeper.ends))
+        table.add_row(keeper.name, str(keeper.starts), *map(str, _passed(keeper)), _listed(keeper.ends))
     return table
+
+
+def _struck(storm: Storm) -> dict[str, Counter[str]]:
+    counts = {
+        kind: Counter({action: n for action, n in counts.items() if action != MISSED})
+        for kind, counts in storm.struck.counts.items()
+    }
+    return {**counts, "wire": storm.happened} if "wire" in counts else counts
 
 
 def _passed(keeper: Keeper) -> list[int]:
     steps = Counter(passed.step for passed in keeper.plan.passed())
-    asked = (OwnerStep.MARKERS_CHECKED, OwnerStep.COMMIT_ANSWERED, OwnerStep.ABORT_ANSWERED, OwnerStep.HEALED)
-    return [steps[f"OwnerStep.{step.name}"] for step in asked]
+    asked: list[tuple[Step, ...]] = [
+        (OwnerStep.MARKERS_CHECKED,),
+        (OwnerStep.COMMIT_ANSWERED, TwoPhaseStep.COMMIT_ANSWERED),
+        (OwnerStep.ABORT_ANSWERED, TwoPhaseStep.ABORT_ANSWERED),
+        (OwnerStep.HEALED,),
+    ]
+    return [sum(steps[step_name(one)] for one in some) for some in asked]
 
 
 def _listed(counts: Mapping[str, int]) -> str:

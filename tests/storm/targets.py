@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from semel.sandbox.processes import children
 from semel.testing.crash import SPARK
 
-__all__ = ["driver_of", "executors_of", "frozen", "kill", "workers_of"]
+__all__ = ["SEMEL", "driver_of", "executors_of", "frozen", "kill", "workers_of"]
 
+#: The command, as it is installed.
+SEMEL = [sys.executable, "-c", "from semel.cli import main; main()"]
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _DAEMON = "semel.testing.spark.daemon"
 
@@ -27,8 +30,9 @@ def executors_of(pid: int) -> list[int]:
 
 
 def workers_of(pid: int) -> list[int]:
-    """The Python workers of this driver program's executors: what their daemons have forked."""
-    daemons = (child for executor in executors_of(pid) for child, command in children(executor) if _DAEMON in command)
+    """The Python workers of this driver program's executors, or of its own Java: what their daemons have forked."""
+    javas = [*executors_of(pid), *driver_of(pid)[:-1]]
+    daemons = (child for java in javas for child, command in children(java) if _DAEMON in command)
     return sorted(worker for daemon in daemons for worker, _ in children(daemon))
 
 

@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import semel
 from tests.storm.checks import verdict
 from tests.storm.job import wrong_counts
-from tests.storm.storm import SOURCE, Outcome, Plan, Storm
+from tests.storm.query_storm import SOURCE, QueryStorm
+from tests.storm.storm import Outcome, Plan
 
 #: In its first 20 s a driver is killed, the one with state, an executor is frozen and one killed, a broker killed and
 #: one deposed.
@@ -24,28 +25,28 @@ SEED, SECONDS = 301, 25.0
 
 
 @pytest.fixture(scope="module")
-def storm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storm]:
-    with Storm(Plan(SEED, SECONDS, ("keyed", "counted")), tmp_path_factory.mktemp("storm")) as storm:
+def storm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryStorm]:
+    with QueryStorm(Plan(SEED, SECONDS), tmp_path_factory.mktemp("storm"), kinds=("keyed", "counted")) as storm:
         yield storm
 
 
 @pytest.fixture(scope="module")
-def outcome(storm: Storm) -> Outcome:
+def outcome(storm: QueryStorm) -> Outcome:
     return storm.run()
 
 
 @pytest.mark.exhaustive
-def test_a_short_storm(storm: Storm, outcome: Outcome) -> None:
+def test_a_short_storm(storm: QueryStorm, outcome: Outcome) -> None:
     assert outcome.problems == [], f"seed {SEED}, logs in {outcome.directory}"
     assert outcome.rows > 0
-    assert storm.strikers.met_all(), storm.strikers.counts
-    assert storm.wire.happened.total() > 0
+    assert storm.struck.met_all(), storm.struck.counts
+    assert storm.happened.total() > 0
 
 
 @pytest.mark.exhaustive
-def test_what_is_wrong_is_seen(storm: Storm, outcome: Outcome) -> None:
-    keyed, counted = storm.keepers
-    assert verdict(storm.servers, storm.keepers) == []
+def test_what_is_wrong_is_seen(storm: QueryStorm, outcome: Outcome) -> None:
+    keyed, counted = storm.queries
+    assert verdict(storm.servers, storm.queries) == []
     producer = Producer({"bootstrap.servers": storm.servers})
     producer.produce(keyed.job.target, key="u1", value=json.dumps({"id": 1, "lot": 0}))
     producer.produce(counted.job.target, value=json.dumps({"w": 0, "user": "u1", "n": 1, "ids": 1}))
@@ -55,7 +56,7 @@ def test_what_is_wrong_is_seen(storm: Storm, outcome: Outcome) -> None:
     consumer.close()
     steps = keyed.plan.log.read_bytes().splitlines(keepends=True)
     keyed.plan.log.write_bytes(b"".join([*steps, [line for line in steps if b"OwnerStep.COMMIT_ANSWERED" in line][-1]]))
-    doubled, forbidden, miscounted, moved = verdict(storm.servers, storm.keepers)
+    doubled, forbidden, miscounted, moved = verdict(storm.servers, storm.queries)
     assert "keyed: not exactly once" in doubled
     assert "keyed: the protocol forbids OwnerStep.COMMIT_ANSWERED" in forbidden
     assert "counted: storm-counted-" in miscounted
@@ -63,7 +64,7 @@ def test_what_is_wrong_is_seen(storm: Storm, outcome: Outcome) -> None:
 
 
 @pytest.mark.exhaustive
-def test_an_open_transaction_is_seen(storm: Storm, outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_transaction_is_seen(storm: QueryStorm, outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.storm.checks._ENDING_S", 0.0)
     with semel.Cluster({"bootstrap.servers": storm.servers}) as cluster, cluster.producer("left-open") as producer:
         with producer.transaction() as txn:

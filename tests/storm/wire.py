@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
+from collections.abc import Mapping
 from random import Random
 
 from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.testing.proxy.faults import Fault
 
-__all__ = ["APIS", "FAULTS", "Wire"]
+__all__ = ["APIS", "FAULTS", "OF_A_GROUP", "OF_TWO_PHASES", "Wire"]
 
 #: Each with how often it is chosen. Fetch and ListOffsets come all the time, so that a fault of theirs is met at once.
 APIS = {
@@ -29,6 +30,10 @@ APIS = {
     "WriteTxnMarkers": 1,
     "DescribeTransactions": 1,
 }
+#: With what members of a group ask.
+OF_A_GROUP = {**APIS, "JoinGroup": 3, "SyncGroup": 3, "Heartbeat": 2, "LeaveGroup": 1}
+#: With what recoveries of two-phase commit ask.
+OF_TWO_PHASES = {**APIS, "ListTransactions": 2, "InitProducerId": 6}
 FAULTS = ("drop_request", "drop_reply", "cut", "cut_reply", "delay_request", "delay_reply", "repeat", "repeat_late")
 #: A repeated InitProducerId is another owner who takes the id: the one that lives would be fenced each time.
 _NOT_REPEATED = "InitProducerId"
@@ -39,15 +44,15 @@ _PENDING = 12
 class Wire:
     """Sets up one fault at a time. ``happened`` counts those that took effect, by what was done to which API."""
 
-    def __init__(self, proxy: FaultProxy) -> None:
+    def __init__(self, proxy: FaultProxy, apis: Mapping[str, int] = APIS) -> None:
         self.happened: Counter[str] = Counter()
         self.by_api: Counter[str] = Counter()
-        self._proxy = proxy
+        self._proxy, self._apis = proxy, apis
         self._pending: deque[tuple[str, str, Fault]] = deque()
 
     def strike(self, random: Random) -> None:
         """One more fault. It takes from ``random`` the same number of values, whatever it does."""
-        (api,) = random.choices(list(APIS), list(APIS.values()))
+        (api,) = random.choices(list(self._apis), list(self._apis.values()))
         kind, n, seconds = random.choice(FAULTS), random.randint(1, 4), random.choice((0.2, 1.0, 3.0, 8.0))
         if api == _NOT_REPEATED and kind.startswith("repeat"):
             kind = "drop_reply"

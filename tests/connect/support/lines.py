@@ -39,6 +39,7 @@ class Lines:
         connectors: int,
         lines: int,
         more: Mapping[str, str] | None = None,
+        replication: int = 1,
         **worker: str,
     ) -> Lines:
         """Files with so many lines each, topics, and the properties of worker and connectors; ``more`` are of these."""
@@ -51,14 +52,14 @@ class Lines:
             "group.id": f"group-{number}",
             "offset.storage.topic": made.offsets,
             "offset.storage.partitions": "5",
-            "offset.storage.replication.factor": "1",
+            "offset.storage.replication.factor": str(replication),
             "key.converter": STRING,
             "value.converter": STRING,
             **{name.replace("_", "."): value for name, value in worker.items()},
         }
         _write(made.worker, given)
         for name in names:
-            topics.create(servers, name)
+            topics.create(servers, name, 1, replication)
             made.file(name).write_text("".join(f"{name} line {i} {'x' * (i % 90)}\n" for i in range(lines)))
             connector = {
                 "name": name,
@@ -95,15 +96,26 @@ class Lines:
         return [str(value) for value in rows["value"].to_pylist()]
 
     def check_exact(self) -> None:
-        """Each line once, in order; nothing open; offsets at the ends of the files, as Kafka Connect keeps them."""
+        assert not (wrong := self.differences()), wrong
+
+    def differences(self) -> list[str]:
+        """What is not exact: each line once, in order; nothing open; offsets at the ends of the files, as Kafka Connect
+        keeps them.
+        """
+        wrong = []
         for name in self.names:
-            assert self.written(name) == self.expected(name)
+            written, expected = self.written(name), self.expected(name)
+            if written != expected:
+                at = next((i for i, pair in enumerate(zip(written, expected, strict=False)) if pair[0] != pair[1]), -1)
+                wrong.append(f"{name}: {len(written)} lines of {len(expected)}, the first wrong one is {at}")
         read(self.servers, [self.offsets], {}, timeout=10)  # raises where something is open
         kept = self.kept_offsets()
         for name in self.names:
             key = f'["{name}",{{"filename":"{self.file(name)}"}}]'.encode()
-            value = b'{"position":%d}' % self.file(name).stat().st_size
-            assert kept[key] == ((murmur2(key) & 0x7FFFFFFF) % 5, value)
+            end = (murmur2(key) & 0x7FFFFFFF) % 5, b'{"position":%d}' % self.file(name).stat().st_size
+            if kept.get(key) != end:
+                wrong.append(f"{name}: its offset is {kept.get(key)}, and must be {end}")
+        return wrong
 
     def kept_offsets(self) -> dict[bytes, tuple[int, bytes | None]]:
         """The newest record of each key of the offsets topic: its partition and its value."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -41,10 +43,15 @@ def time_of(number: int) -> int:
 
 def fill(job: StreamsJob, first: int, end: int) -> None:
     producer = Producer({"bootstrap.servers": job.servers, "enable.idempotence": True})
+    send(producer, job, first, end)
+    assert producer.flush(60) == 0
+
+
+def send(producer: Producer, job: StreamsJob, first: int, end: int) -> None:
+    """Records of these numbers, without waiting for their acknowledgement."""
     for number in range(first, end):
         text, partition = word(number), number % PARTITIONS
         producer.produce(job.source, value=text, key=text, partition=partition, timestamp=time_of(number))
-    assert producer.flush(60) == 0
 
 
 def truth(job: StreamsJob) -> dict[str, int]:
@@ -124,13 +131,28 @@ def in_changelog(job: StreamsJob) -> dict[str, int]:
 
 
 def assert_exact(job: StreamsJob, *folders: str) -> None:
-    """Each count rises, and none is there twice: nothing was counted again. The last one is the truth, everywhere."""
+    assert not (wrong := differences(job, *folders)), wrong
+
+
+def differences(job: StreamsJob, *folders: str) -> list[str]:
+    """What is not exact. Each count rises, and none is there twice: nothing was counted again. The last one is the
+    truth, everywhere.
+    """
     counts = written(job)
-    for key, series in counts.items():
-        assert series == sorted(set(series)), f"{key}: {series}"
-    assert {key: series[-1] for key, series in counts.items()} == truth(job)
-    assert in_changelog(job) == truth(job)
-    assert stored(job, *folders) == truth(job)
-    assert stored_windows(job, *folders) == true_windows(job)
+    wrong = [f"output of {key}: {series}" for key, series in counts.items() if series != sorted(set(series))]
     seen = Counter((number % PARTITIONS, word(number)) for number in range(job.total))
-    assert stored_seen(job, *folders) == seen
+    compared: list[tuple[str, Mapping[Any, int], Mapping[Any, int]]] = [
+        ("the output", {key: series[-1] for key, series in counts.items()}, truth(job)),
+        ("the changelog", in_changelog(job), truth(job)),
+        ("the store counts", stored(job, *folders), truth(job)),
+        ("the store windows", stored_windows(job, *folders), true_windows(job)),
+        ("the store seen", stored_seen(job, *folders), seen),
+    ]
+    for what, found, true in compared:
+        keys = sorted(key for key in {*found, *true} if found.get(key, 0) != true.get(key, 0))
+        if keys:
+            first = keys[0]
+            wrong.append(
+                f"{what}: {len(keys)} keys are wrong; {first} has {found.get(first)}, and it is {true.get(first)}"
+            )
+    return wrong

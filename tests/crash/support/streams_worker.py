@@ -53,15 +53,17 @@ class StreamsJob:
     mode: str = "exact"
     chunk: int = 50
     request_timeout_ms: int = 30_000
+    timeout_ms: int = 2_000
+    commit_ms: int = 5
 
     def app(self) -> App:
         app = App(
             self.application_id,
             **{
                 "bootstrap.servers": self.servers,
-                "transaction.timeout.ms": 2_000,
-                "session.timeout.ms": 2_000,
-                "commit.interval.ms": 5,
+                "transaction.timeout.ms": self.timeout_ms,
+                "session.timeout.ms": self.timeout_ms,
+                "commit.interval.ms": self.commit_ms,
                 "max.poll.records": self.chunk,
                 "request.timeout.ms": self.request_timeout_ms,
                 "state.dir": self.state_dir,
@@ -99,7 +101,7 @@ def run(job: StreamsJob) -> None:
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
     if job.mode == "early":
-        _store_early()
+        store_early()
     while True:
         try:
             _count(job)
@@ -119,7 +121,7 @@ def _count(job: StreamsJob) -> None:
                 return
 
 
-def _store_early() -> None:
+def store_early() -> None:
     """The mistake that the store is built against: what is not committed yet is in the backend."""
     before = Store.changes
 

@@ -35,14 +35,14 @@ def unique(name: str) -> str:
     return f"{name}-{next(_numbers)}"
 
 
-def mm2(directory: Path, a: Sandbox, b: Sandbox, topics: str, alias: str = "", **keys: str) -> Path:
+def mm2(directory: Path, a: Sandbox | str, b: Sandbox | str, topics: str, alias: str = "", **keys: str) -> Path:
     """A file with one flow, from an alias of its own: each is another mirror. ``keys`` have ``__`` for a dot."""
     alias = alias or unique("A")
     flow = f"{alias}->B"
     lines = {
         "clusters": f"{alias}, B",
-        f"{alias}.bootstrap.servers": a.bootstrap_servers,
-        "B.bootstrap.servers": b.bootstrap_servers,
+        f"{alias}.bootstrap.servers": servers(a),
+        "B.bootstrap.servers": servers(b),
         f"{flow}.enabled": "true",
         f"{flow}.topics": topics,
         "replication.factor": "1",
@@ -52,6 +52,11 @@ def mm2(directory: Path, a: Sandbox, b: Sandbox, topics: str, alias: str = "", *
     path = directory / f"{alias}.properties"
     path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
     return path
+
+
+def servers(where: Sandbox | str) -> str:
+    """Of a cluster, or as they are given."""
+    return where if isinstance(where, str) else where.bootstrap_servers
 
 
 def alias_of(path: Path) -> str:
@@ -142,9 +147,9 @@ def transactions(a: Sandbox, topic: str, outcomes: str) -> Producer:
     return producer
 
 
-def partitions(sandbox: Sandbox, topic: str) -> list[int]:
+def partitions(sandbox: Sandbox | str, topic: str) -> list[int]:
     """Of a topic; none where it is not there."""
-    found = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers}).list_topics(timeout=30).topics
+    found = AdminClient({"bootstrap.servers": servers(sandbox)}).list_topics(timeout=30).topics
     return sorted(found[topic].partitions) if topic in found else []
 
 
@@ -153,7 +158,7 @@ def topics_of(sandbox: Sandbox) -> set[str]:
     return set(AdminClient({"bootstrap.servers": sandbox.bootstrap_servers}).list_topics(timeout=30).topics)
 
 
-def records(sandbox: Sandbox, topic: str) -> dict[int, list[Record]]:
+def records(sandbox: Sandbox | str, topic: str) -> dict[int, list[Record]]:
     """All that a read_committed reader sees of each partition, in order."""
     settings = {
         "isolation.level": "read_committed",
@@ -163,9 +168,7 @@ def records(sandbox: Sandbox, topic: str) -> dict[int, list[Record]]:
         "fetch.wait.max.ms": 20,
         "fetch.error.backoff.ms": 10,
     }
-    consumer = Consumer(
-        {"bootstrap.servers": sandbox.bootstrap_servers, "group.id": "none", "check.crcs": True, **settings}
-    )
+    consumer = Consumer({"bootstrap.servers": servers(sandbox), "group.id": "none", "check.crcs": True, **settings})
     found: dict[int, list[Record]] = {index: [] for index in partitions(sandbox, topic)}
     try:
         left = set(found)
