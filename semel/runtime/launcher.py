@@ -58,7 +58,8 @@ def spark_session(
         builder = builder.master(DEFAULT_MASTER)
     # Spark starts "python3" by default, which is another Python if the virtual environment is not active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for key, value in settings.items():
+    # over TCP each task waits 40 ms for its Python (docs/decisions/0019)
+    for key, value in {"spark.python.unix.domain.socket.enabled": "true", **settings}.items():
         builder = builder.config(key, value)
     # a process that has ended leaves globals and threads behind: the next one begins in a new Python
     session = builder.config("spark.python.worker.reuse", "false").getOrCreate()

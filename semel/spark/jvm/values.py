@@ -155,7 +155,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of Spark that a guarantee rests on, as they are in force for this query."""
+    """Settings of Spark that a guarantee rests on, as they are in force for this query. ``domain_sockets`` is about speed
+    alone: how Spark speaks to its Python workers.
+    """
 
     state_format: int
     commit_validation: bool
@@ -163,3 +165,4 @@ class Settings:
     pipelined: bool
     retained_stages: int
     retained_jobs: int
+    domain_sockets: bool = False

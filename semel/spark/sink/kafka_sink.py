@@ -30,7 +30,7 @@ from semel.spark.sink.micro_batch import MicroBatch, Query, observe
 from semel.spark.sink.options import SinkOptions
 from semel.spark.sink.output_ids import OutputCheck, check_job_outputs
 from semel.spark.sink.progress_mismatch import Mismatch
-from semel.spark.sink.query_checks import check_query, check_settings, warn_of_source_columns
+from semel.spark.sink.query_checks import check_query, check_settings, note_slow_sockets, warn_of_source_columns
 from semel.spark.sink.rebuild import rebuild_state
 from semel.spark.sink.reconcile import Rebuild, Run, Skip, reconcile
 from semel.spark.sink.stage_retries import sink_made
@@ -215,6 +215,7 @@ class KafkaSink:
     def _start(self, df: DataFrame, batch: MicroBatch) -> _Run:
         query = batch.query
         warn_of_source_columns(df, query)
+        note_slow_sockets(query.settings)
         if not self._options.exactly_once:
             return _Run(query, None)
         check_query(query)

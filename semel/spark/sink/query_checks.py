@@ -11,7 +11,7 @@ from semel.spark.jvm.passed_on import columns_of_source
 from semel.spark.jvm.values import Settings, Trigger
 from semel.spark.sink.micro_batch import Query
 
-__all__ = ["check_query", "check_settings", "warn_of_source_columns"]
+__all__ = ["check_query", "check_settings", "note_slow_sockets", "warn_of_source_columns"]
 
 log = logging.getLogger("semel.spark")
 
@@ -60,6 +60,15 @@ def check_settings(settings: Settings) -> None:
                 " has confirmed it. Nothing was written. Raise it.",
                 tag="RETAINED_STAGES" if what == "Stages" else "RETAINED_JOBS",
             )
+
+
+def note_slow_sockets(settings: Settings) -> None:
+    """Log that tasks wait for their Python, which one setting of Spark spares them (docs/decisions/0019)."""
+    if not settings.domain_sockets:
+        log.info(
+            "spark.python.unix.domain.socket.enabled is off: each Python task waits 40 ms for its first bytes. Set it to"
+            " true where Spark is started."
+        )
 
 
 def warn_of_source_columns(df: DataFrame, query: Query) -> None:
