@@ -6,7 +6,7 @@ without the first ones, which take over and warm up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,8 +21,14 @@ from semel.spark import KafkaSink
 
 __all__ = ["SHAPES", "measure"]
 
-#: Rows of a batch, and partitions of both topics.
-SHAPES = ((1_000, 1), (1_000, 4), (1_000, 100), (50_000, 4))
+#: Rows of a batch, partitions of both topics, and minRecordsPerPartition where it is not the default.
+SHAPES: tuple[tuple[int, int, int | None], ...] = (
+    (1_000, 1, None),
+    (1_000, 4, None),
+    (1_000, 100, None),
+    (50_000, 4, None),
+    (50_000, 4, 50_000),
+)
 _PEER = "Spark's own source and sink"
 _OURS = "semel, exactly-once"
 #: At most 1.5 times as long.
@@ -30,19 +36,24 @@ _TARGET = 1 / 1.5
 _MORE = 20
 
 
-def measure(rig: Rig, shapes: Sequence[tuple[int, int]], batches: int, rounds: range) -> list[Figure]:
+def measure(rig: Rig, shapes: Sequence[tuple[int, int, int | None]], batches: int, rounds: range) -> list[Figure]:
     """Batches a second that one query could make, of each shape."""
-    return [_measure(rig, size, partitions, batches, rounds) for size, partitions in shapes]
+    return [_measure(rig, *shape, batches, rounds) for shape in shapes]
 
 
-def _measure(rig: Rig, size: int, partitions: int, batches: int, rounds: range) -> Figure:
+def _measure(rig: Rig, size: int, partitions: int, least: int | None, batches: int, rounds: range) -> Figure:
     work = f"{WHOLE}, {size:,} rows, {partitions} partition{'s' if partitions > 1 else ''}"
-    source = f"whole-{size}-{partitions}"
+    options = {} if least is None else {"minRecordsPerPartition": str(least)}
+    if options:
+        work += ", in one task"
+    source = f"whole-{size}-{partitions}-{least or 'default'}"
 
     def contender(name: str, form: str) -> Contender:
         def run(number: int) -> float:
             with rig.topic(f"{source}-{form}-{number}", partitions) as target:
-                return median(batch_times(_start(rig, form, source, target, size), batches))
+                return median(
+                    batch_times(_start(rig, form, source, target, size, options if form == "semel" else {}), batches)
+                )
 
         return Contender(name, run)
 
@@ -57,8 +68,8 @@ def _measure(rig: Rig, size: int, partitions: int, batches: int, rounds: range) 
     return ratios(work, _PEER, ours, theirs, target=_TARGET if size == SHAPES[0][0] else None)
 
 
-def _start(rig: Rig, form: str, source: str, target: str, size: int) -> StreamingQuery:
-    reading = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(size)}
+def _start(rig: Rig, form: str, source: str, target: str, size: int, options: Mapping[str, str]) -> StreamingQuery:
+    reading = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(size), **options}
     df = rig.spark.readStream.format(form).options(**rig.kafka, **reading).load().select("key", "value")
     writer = _semels(rig, df.writeStream, target) if form == "semel" else _sparks(rig, df.writeStream, target)
     return writer.option("checkpointLocation", str(rig.directory / target)).trigger(processingTime="0 seconds").start()

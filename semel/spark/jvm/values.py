@@ -155,8 +155,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of Spark that a guarantee rests on, as they are in force for this query. ``domain_sockets`` is about speed
-    alone: how Spark speaks to its Python workers.
+    """Settings of Spark that a guarantee rests on, as they are in force for this query.
+
+    ``domain_sockets`` is about speed alone: how Spark speaks to its Python workers.
     """
 
     state_format: int

@@ -66,8 +66,8 @@ def note_slow_sockets(settings: Settings) -> None:
     """Log that tasks wait for their Python, which one setting of Spark spares them (docs/decisions/0019)."""
     if not settings.domain_sockets:
         log.info(
-            "spark.python.unix.domain.socket.enabled is off: each Python task waits 40 ms for its first bytes. Set it to"
-            " true where Spark is started."
+            "spark.python.unix.domain.socket.enabled is off: each Python task waits 40 ms for its first bytes. Set it"
+            " to true where Spark is started."
         )
 
 
