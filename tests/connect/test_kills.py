@@ -59,7 +59,6 @@ def test_drivers_and_processes(kafka: Sandbox, tmp_path: Path, boundary: str, ow
     """Connectors and states are in topics, so that a worker takes over from the one that was killed. With offsets of
     their ``own``, what is checked are the copies.
     """
-    topics = {f"{kind}_storage_topic": f"kills-{boundary}-{own}-{kind}" for kind in ("config", "status")}
     lines = Lines.prepare(
         kafka.bootstrap_servers,
         tmp_path / "files",
@@ -72,7 +71,8 @@ def test_drivers_and_processes(kafka: Sandbox, tmp_path: Path, boundary: str, ow
         },
         exactly_once_source_support="enabled",
         listeners="",
-        **topics,
+        config_storage_topic=f"kills-{boundary}-{own}-config",
+        status_storage_topic=f"kills-{boundary}-{own}-status",
     )
     with Appending(lines) as appending:
         plan = CrashPlan(tmp_path / "plan", *AT_START)
