@@ -60,8 +60,8 @@ def on_stop_signal(stop: Callable[[], object], note: str) -> None:
     """Call ``stop`` at Ctrl-C and SIGTERM from now on, which are logged with ``note``."""
 
     def handle(number: int, _: FrameType | None) -> None:
-        log.info("%s: %s", signal.Signals(number).name, note)
         stop()
+        log.info("%s: %s", signal.Signals(number).name, note)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)

@@ -52,14 +52,16 @@ def spark_session(
         )
     builder = SparkSession.builder.appName(name).config("spark.log.level", "OFF")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
+    submitted = "--master" in os.environ.get("PYSPARK_SUBMIT_ARGS", "") or "PYSPARK_GATEWAY_PORT" in os.environ
+    master = master or (None if submitted else DEFAULT_MASTER)
     if master is not None:
         builder = builder.master(master)
-    elif "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", "") and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.master(DEFAULT_MASTER)
     # Spark starts "python3" by default, which is another Python if the virtual environment is not active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # over TCP each task waits 40 ms for its Python (docs/decisions/0019)
-    for key, value in {"spark.python.unix.domain.socket.enabled": "true", **settings}.items():
+    if master is not None and master.startswith("local"):
+        # over TCP each task waits 40 ms for its Python; on a cluster the hosts must have short paths for it (0019)
+        builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
+    for key, value in settings.items():
         builder = builder.config(key, value)
     # a process that has ended leaves globals and threads behind: the next one begins in a new Python
     session = builder.config("spark.python.worker.reuse", "false").getOrCreate()

@@ -45,16 +45,18 @@ class OutputTopics:
 
         Without ``renew`` nothing changes that was known: a transaction is open, and has its tickets by it.
         """
-        if renew and self.age_s >= self._client.config.metadata_max_age_ms / 1000:
-            self._known.clear()
-            self._retention.clear()
-            self._described = time.monotonic()
-        unknown = set(names) - self._known.keys()
+        anew = renew and self.age_s >= self._client.config.metadata_max_age_ms / 1000
+        known = {} if anew else self._known
+        unknown = set(names) - known.keys()
         if unknown:
             if create is not None:
                 create(unknown)
-            self._known |= describe_output_topics(self._client, unknown, deadline)
-        return self._known
+            known = known | describe_output_topics(self._client, unknown, deadline)
+        if anew:  # and not before: what was known stays known where the brokers do not answer
+            self._described = time.monotonic()
+            self._retention.clear()
+        self._known = known
+        return known
 
     @property
     def age_s(self) -> float:

@@ -83,15 +83,17 @@ def secure(raw: socket.socket, host: str, address: str, config: ClientConfig) ->
     tls = config.security.tls
     if tls is None:
         return raw
-    raw_address = raw.getpeername()[:2]
+    raw_address = None
     try:
+        raw_address = raw.getpeername()[:2]
         raw.settimeout(config.connection_setup_timeout_ms / 1000)
         return tls_context(tls).wrap_socket(raw, server_hostname=host)
     except (OSError, SemelError) as error:
         raw.close()
         if not isinstance(error, OSError):
             raise
-        if _speaks_plain(raw_address, config):
+        asked = isinstance(error, ssl.SSLCertVerificationError | TimeoutError)  # it has answered by TLS, or not at all
+        if raw_address is not None and not asked and _speaks_plain(raw_address, config):
             raise _no_tls(address, "it answers without") from None
         raise _broken_off(error, address) from None
 

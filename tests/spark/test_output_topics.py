@@ -84,6 +84,28 @@ def test_a_batch_that_would_be_skipped_is_refused_too(line: Line) -> None:
     with pytest.raises(DataLoss, match="created again") as refused:
         line.run()
     assert refused.value.tag == "OUTPUT_RECREATED"
+    token = refused.value.message.partition("checkpoint:")[2][:16]
+    line.run(onProgressMismatch=f"checkpoint:{token}")  # it is skipped
+    produce(line.kafka, line.source, range(20, 30))
+    line.run(onProgressMismatch=f"checkpoint:{token}")  # and the same word holds for the next batch
+    assert ids(line, line.target) == list(range(20, 30))
+
+
+def test_two_refusals_want_two_tokens(line: Line) -> None:
+    produce(line.kafka, line.source, range(20))
+    line.run()
+    create_again(line.kafka, line.target)
+    begun_anew = line.directory / "begun-anew"
+    with pytest.raises(DataLoss, match="onProgressMismatch") as refused:
+        line.run(checkpoint=begun_anew)
+    assert refused.value.tag == "PROGRESS_MISMATCH"
+    token = refused.value.message.partition("checkpoint:")[2][:16]
+    with pytest.raises(DataLoss, match="created again") as refused:
+        line.run(checkpoint=begun_anew, onProgressMismatch=f"checkpoint:{token}")
+    assert ids(line, line.target) == []
+    both = refused.value.message.partition("checkpoint:")[2].partition(". (2)")[0]
+    line.run(checkpoint=begun_anew, onProgressMismatch=f"checkpoint:{both}")
+    assert ids(line, line.target) == list(range(20))
 
 
 def test_what_stops_no_query(line: Line) -> None:

@@ -117,7 +117,8 @@ def _write_once(
     placement = _placed(client, options, work)
     if work.check is not None:
         work.check.check(placement.topics)
-    work = replace(work, progress=replace(work.progress, outputs=output_ids(placement.topics)))
+    outputs = work.progress.outputs or output_ids(placement.topics)
+    work = replace(work, progress=replace(work.progress, outputs=outputs))
     with producer.transaction() as txn:
         tickets = txn.tickets(placement.shares, placement.topics)
         with cancel_jobs_after(work.df.sparkSession, producer.timeout_ms - txn.age_ms, proof.tag):

@@ -49,13 +49,14 @@ log = logging.getLogger("semel.spark")
 class _Run:
     """What the sink holds for one run of a query: the prefix is taken over once, and each batch may come once.
 
-    ``last`` is the newest one, ``failed`` the one whose call raised.
+    ``last`` is the newest one, ``failed`` the one whose call raised, ``writing`` the one whose transaction is open.
     """
 
     query: Query
     producer: Producer | None
     last: int | None = None
     failed: int | None = None
+    writing: int | None = None
 
 
 class KafkaSink:
@@ -131,7 +132,8 @@ class KafkaSink:
         if self._run is not None and self._run.last == number and not again:
             self._run.failed = number
         whose, why = self._options.prefix or self._options.topic, first_sentence(raised)
-        if isinstance(raised, SemelError) or not self._options.exactly_once:
+        writing = self._run is not None and self._run.writing == number
+        if isinstance(raised, SemelError) or not isinstance(raised, Exception) or not writing:
             log.error("batch %d of %r ended with an error: %s", number, whose, why)
         else:  # Spark's, or of the user's code: before the commit, which alone makes rows visible
             log.error("batch %d of %r was aborted: %s. Nothing of it is visible.", number, whose, why)
@@ -159,12 +161,14 @@ class KafkaSink:
                     batch.number,
                     decision.overridden.reason,
                 )
+            run.writing = batch.number
             try:
                 totals = self._write(run.producer, work)
             except Fenced as fenced:
                 if query.stateful and query.settings.state_format == 1:
                     raise _with_its_state(fenced) from fenced
                 raise
+            run.writing = None
             self._note(measured, totals)
             if query.ends_by_itself:
                 run.producer.wait_visible()
@@ -200,6 +204,13 @@ class KafkaSink:
                     f"the sink was called again for batch {batch.number} after its first call failed. Nothing of this"
                     " call was written; the first error says what became of the batch. Let that error leave your"
                     " function: the query then ends, and its next start runs the batch again.",
+                    tag="SECOND_CALL",
+                )
+            if batch.number == run.last and run.producer is None:
+                raise ConfigError(
+                    f"the sink was called twice for batch {batch.number}. Nothing of the second call was written. With"
+                    " delivery=at_least_once a restart writes the rows of the first call again. Write several outputs"
+                    " as one DataFrame with a topic column, or with one sink each.",
                     tag="SECOND_CALL",
                 )
             if batch.number == run.last:
@@ -272,7 +283,7 @@ class KafkaSink:
         progress = Progress(query=query.id, run=query.run, batch=batch.number, sources=batch.planned.ends)
         group = self._group(query)
         offsets = group_view(progress, self._client) if group is not None else {}
-        check = OutputCheck(batch.planned, before, self._options.prefix, self._options.override)
+        check = OutputCheck(before, self._options.prefix, self._options.progress_topic, self._options.override)
         return Work(df, batch.number, progress, again=not query.stateful, group=group, offsets=offsets, check=check)
 
     # ---- what others ask of it
@@ -344,7 +355,10 @@ class KafkaSink:
                 check_job_outputs(before, self._client.existing(self._options.outputs), self._options.prefix, version)
                 measured.outcome = BatchOutcome.SKIPPED
                 return None
-            work = Work(df, version or 0, Progress(batch=version if version is not None else done), again=True)
+            # a write without a version leaves what the record says of the last version
+            kept = before.outputs if version is None and before is not None else {}
+            progress = Progress(batch=version if version is not None else done, outputs=kept)
+            work = Work(df, version or 0, progress, again=True)
             return self._note(measured, self._write(producer, work))
 
     def _already_done(self, version: int, done: int) -> None:

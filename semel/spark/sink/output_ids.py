@@ -9,6 +9,7 @@ refused: their rows build on none that were there.
 from __future__ import annotations
 
 import hashlib
+import logging
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +18,13 @@ from uuid import UUID
 
 from semel.errors import DataLoss
 from semel.read.ranges import id_text
-from semel.spark.sink.planned_batch import PlannedBatch
+from semel.spark.sink.progress_mismatch import is_given
 from semel.strict_json import write_object
 from semel.transaction.progress.record import Progress
 
 __all__ = ["OutputCheck", "check_job_outputs", "output_ids"]
+
+log = logging.getLogger("semel.spark")
 
 _TAG = "OUTPUT_RECREATED"
 
@@ -38,35 +41,43 @@ def output_ids(topics: Mapping[str, _Topic]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class OutputCheck:
-    """Compare the output topics of one batch of a query with those that its progress names.
+    """Compare the output topics of a query with those that its progress names.
 
-    ``override`` is the token that the user gave, if any.
+    ``override`` is what the user gave as tokens, if any; ``progress_topic`` is for the words.
     """
 
-    planned: PlannedBatch
     progress: Progress | None
     prefix: str
+    progress_topic: str
     override: str | None
 
     def check(self, topics: Mapping[str, _Topic]) -> None:
-        """Raise :class:`DataLoss` for a topic that was created again, unless the token says to go on."""
+        """Raise :class:`DataLoss` for a topic that was created again, unless a token says to go on."""
         again = _created_again(self.progress, topics)
-        if not again or self.override == self.token(again):
+        if not again:
             return
+        token = self.token(again)
+        if is_given(token, self.override):
+            log.warning("%s: the query goes on, as onProgressMismatch says, without what it had there", _named(again))
+            return
+        both = f"{token},{self.override}" if self.override is not None else token
+        reset = f"semel progress reset {shlex.quote(self.prefix)} --scope query"
         raise DataLoss(
-            f"{_named(again)} since the last batch of {self.prefix!r}: what it had written there is gone. Nothing of"
-            f" batch {self.planned.batch} was written. (1) To go on without those rows:"
-            f" onProgressMismatch=checkpoint:{self.token(again)}. (2) To write all of them again: `semel progress reset"
-            f" {shlex.quote(self.prefix)}`, then an empty checkpoint and startingOffsets=earliest.",
+            f"{_named(again)} since the last batch of {self.prefix!r}: what it had written there is gone. Nothing was"
+            f" written. (1) To go on without those rows: onProgressMismatch=checkpoint:{both}. (2) To write everything"
+            f" again, to all its topics: `{reset} --progress-topic {shlex.quote(self.progress_topic)}`, then an empty"
+            " checkpoint and startingOffsets=earliest.",
             tag=_TAG,
         )
 
     def token(self, again: Mapping[str, tuple[str, str]]) -> str:
-        """Return what ``onProgressMismatch=checkpoint:<token>`` must say. It fits this batch and these topics only."""
-        batch = Progress(query=self.planned.query, batch=self.planned.batch, sources=self.planned.ends)
-        parts = [self.progress.encode() if self.progress is not None else b"none", batch.encode()]
+        """Return what ``onProgressMismatch=checkpoint:<token>`` must say. It fits these topics until the next commit.
+
+        The batch is not in it: one that is skipped writes no progress, and the next one is asked about the same topics.
+        """
+        record = self.progress.encode() if self.progress is not None else b"none"
         ids = write_object({name: list(pair) for name, pair in again.items()})
-        return hashlib.sha256(b"\n".join([*parts, ids])).hexdigest()[:16]
+        return hashlib.sha256(b"\n".join([record, ids])).hexdigest()[:16]
 
 
 def check_job_outputs(progress: Progress | None, topics: Mapping[str, _Topic], prefix: str, version: int) -> None:

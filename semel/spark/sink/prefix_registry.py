@@ -23,9 +23,9 @@ log = logging.getLogger("semel.spark")
 
 #: A refusal does not take back what is committed.
 PARTIAL_BATCH_HINT = (
-    "the first call is committed, so a restart skips this batch. Rows that only the second call would write are"
-    " missing: give them a sink with a transactionalIdPrefix of its own, or start over (`semel progress reset`, a new"
-    " checkpoint, new output topics)."
+    "once the first call has returned, it is committed, and a restart skips this batch. Rows that only the second call"
+    " would write are missing: give them a sink with a transactionalIdPrefix of its own, or start over (`semel progress"
+    " reset`, a new checkpoint, new output topics)."
 )
 
 

@@ -19,7 +19,7 @@ from semel.spark.sink.planned_batch import PlannedBatch
 from semel.strict_json import write_object
 from semel.transaction.progress.record import KafkaSource, Progress, Source
 
-__all__ = ["Mismatch"]
+__all__ = ["Mismatch", "is_given"]
 
 #: What stands before each further line.
 _LINE = "\n    "
@@ -31,6 +31,11 @@ _AS_SET = (
     "to go on from the progress, where it was set (what was written from there on is written once more, and what was"
     " not read in front of it is missed),"
 )
+
+
+def is_given(token: str, override: str | None) -> bool:
+    """Return whether a user has given this token: two refusals of one batch want two, with a comma between."""
+    return override is not None and token in override.split(",")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class Mismatch:
     def message(self) -> str:
         """What is said where the batch is not run: what was found, what would be repeated and missed, the ways out."""
         spent = ""
-        if self.override is not None and self.override != self.token:
+        if self.override is not None and not is_given(self.token, self.override):
             spent = f" The token that was given, {self.override!r}, is for another batch or another progress record."
         more = [f"and {len(self.differences) - NAMED} more"] if len(self.differences) > NAMED else []
         return _LINE.join(

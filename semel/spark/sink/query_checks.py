@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from pyspark.sql import DataFrame
 
@@ -73,7 +74,9 @@ def note_slow_sockets(settings: Settings) -> None:
 
 def warn_of_source_columns(df: DataFrame, query: Query) -> None:
     """Warn where the source's own ``partition`` or ``timestamp`` is written on: seldom is that what was meant."""
-    found = sorted(columns_of_source(df, query.execution, _EFFECTS))
+    found: list[str] = []
+    with suppress(Unsupported):  # a warning is not worth a query
+        found = sorted(columns_of_source(df, query.execution, _EFFECTS))
     if found:
         effects = "; ".join(f"{name}: {_EFFECTS[name]}" for name in found)
         names = ", ".join(repr(name) for name in found)

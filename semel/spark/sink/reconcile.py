@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from semel.spark.sink import differences
 from semel.spark.sink.differences import Difference, Rows
 from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
-from semel.spark.sink.progress_mismatch import Mismatch
+from semel.spark.sink.progress_mismatch import Mismatch, is_given
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, Source
 
 __all__ = ["Decision", "Rebuild", "Run", "Skip", "reconcile"]
@@ -84,7 +84,7 @@ def reconcile(
             for index in match.added
         ] + earlier
     refused = Mismatch(planned, progress, tuple(findings), prefix, override)
-    return Run(overridden=refused) if override == refused.token else refused
+    return Run(overridden=refused) if is_given(refused.token, override) else refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ import os
 import time
 import uuid
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from semel.errors import ConfigError, Retriable
+from semel.errors import ConfigError, Retriable, SemelError
 from semel.steps import TwoPhaseStep, reached
 from semel.transaction.data_loss import still_open
 from semel.transaction.output_topics import OutputTopics
@@ -46,6 +47,8 @@ _LOOKS = 2
 _RESTED_S = 3_600.0
 #: What is prepared and not ended for so long holds readers up: it was forgotten, or whoever decides is stuck.
 _LONG_PREPARED_S = 60.0
+#: How long to ask about it.
+_SHORT_MS = 1_000
 #: What prepare() has just seen need not be looked at again: no longer than asking itself may take.
 _JUST_NOW_S = 0.25
 
@@ -102,8 +105,8 @@ class TwoPhaseProducer:
             self._used.clear()
             self._ready.clear()
             self._late.clear()
+        self._warn_of_waiting()
         deadline = self._deadline()
-        self._warn_of_waiting(deadline)
         if self._timeout_ms is None:
             check_brokers(self._client, deadline)
             self._timeout_ms = self._find_timeout_ms(deadline)
@@ -133,21 +136,23 @@ class TwoPhaseProducer:
         """
         self._keep(self._find(prepared), completion.abort(self._client, prepared))
 
-    def _warn_of_waiting(self, deadline: Deadline) -> None:
-        """Warn, once, of what was prepared a while ago and is open still. The coordinator is asked about each once."""
+    def _warn_of_waiting(self) -> None:
+        """Warn, once, of what was prepared a while ago and is open still. Each call asks about one at most."""
         now = time.monotonic()
-        for one in self._used:
-            late = one.prepared and one.partitions and now - one.looked > _LONG_PREPARED_S
-            if late and one.identity not in self._late:
-                self._late.add(one.identity)
-                if still_open(self._client, one.identity, deadline):
-                    log.warning(
-                        "the transaction %r was prepared %.0f s ago and is still open. Readers of %s wait for it."
-                        " Commit or abort it; `semel txn list --prepared` shows all of them.",
-                        one.identity.transactional_id,
-                        now - one.looked,
-                        named(one.partitions),
-                    )
+        late = (one for one in self._used if one.prepared and one.partitions and now - one.looked > _LONG_PREPARED_S)
+        one = next((one for one in late if one.identity not in self._late), None)
+        if one is None:
+            return
+        self._late.add(one.identity)
+        with suppress(SemelError):  # a warning is not worth a transaction
+            if still_open(self._client, one.identity, self._client.deadline(_SHORT_MS)):
+                log.warning(
+                    "the transaction %r was prepared %.0f s ago and is still open. Readers of %s wait for it. Commit or"
+                    " abort it; `semel txn list --prepared` shows all of them.",
+                    one.identity.transactional_id,
+                    now - one.looked,
+                    named(one.partitions),
+                )
 
     def _find(self, prepared: Prepared) -> _Used | None:
         if self._process != os.getpid():  # the ids are those of the process that was forked
