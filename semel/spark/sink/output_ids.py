@@ -58,7 +58,7 @@ class OutputCheck:
             return
         token = self.token(again)
         if is_given(token, self.override):
-            log.warning("%s: the query goes on, as onProgressMismatch says, without what it had there", _named(again))
+            log.warning("%s. The query resumes without those rows, as onProgressMismatch says.", _named(again))
             return
         both = f"{token},{self.override}" if self.override is not None else token
         reset = f"semel progress reset {shlex.quote(self.prefix)} --scope query"
