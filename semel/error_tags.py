@@ -25,7 +25,8 @@ be visible, and they come again.
 
 | Class | What to do |
 |---|---|
-| `Retriable` | Try again later: a broker did not answer in time. |
+| `Retriable` | A broker did not answer in time: try again later. **Not with `COMMITTED` or `COMMIT_PENDING`: that work is \
+committed. With `OUTCOME_UNKNOWN` start again, so that semel finds out; do not send the rows again by hand.** |
 | `AbortAndRetry` | Run the same work again: the transaction was aborted. The Spark sink does that by itself. |
 | `Fenced` | Stop: another owner has taken over. |
 | `ConfigError` | Change the options, the data or the rights. |
@@ -45,13 +46,15 @@ the data.
 """
 
 _DO = {
-    Action.RETRY: "Try again later: the broker was busy.",
+    Action.RETRY: "Try again later. If it stays, check that all brokers run and all replicas are in sync.",
     Action.REFRESH: "Try again later. Check that all brokers run.",
     Action.COORDINATOR: "Try again later. Check that all brokers run.",
-    Action.SETTLE: "Start again: semel asks how the transaction ended.",
+    Action.SETTLE: "Make sure that no other program uses this prefix. Then start again: semel asks how the transaction"
+    " ended.",
     Action.ABORT: "Run the same work again. The sink does that by itself.",
     Action.FENCED: "Stop one of the two owners.",
-    Action.CONFIG: "Correct the request or the login's rights.",
+    Action.CONFIG: "The text names what was refused. Correct that option, or grant the missing right"
+    " ([security](security.md)).",
     Action.DATA_LOSS: "Stop, and find out what happened to these records.",
     Action.UNSUPPORTED: "Use a broker or a setting that supports it.",
 }

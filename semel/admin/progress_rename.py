@@ -48,15 +48,17 @@ def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: st
     _wait(own, {former.progress.partition})
     if own.committed is not None:
         raise ConfigError(
-            f"{new!r} has progress already. Nothing was changed. Give a prefix that is new; or, where {new!r} was"
-            " renamed before, use it: that rename is done.",
+            f"{new!r} has progress already. No progress was changed, but a query that ran under {new!r} was stopped:"
+            f" start it again. Give a prefix that is new. Or was {old!r} renamed to {new!r} before? Then use it: that"
+            " rename is done.",
             tag="PREFIX_IN_USE",
         )
     take_over(former, (), None)
     if former.committed is None:
         raise ConfigError(
-            f"{old!r} has no progress in {progress_topic!r}. Nothing was changed. Correct the name: `semel progress"
-            " list` shows all prefixes.",
+            f"{old!r} has no progress in {progress_topic!r}. No progress was changed, but a query that ran under"
+            f" {old!r} or {new!r} was stopped: start it again. Correct the name: `semel progress list` shows all"
+            " prefixes.",
             tag="NO_PROGRESS",
         )
     await_groups(former, {})  # no query uses this prefix again: its pending offsets would stay pending

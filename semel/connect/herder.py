@@ -235,7 +235,11 @@ class Herder:
                 try:
                     alone = config.connector.alter_offsets(config.own, wanted)
                 except (ValueError, TypeError, KeyError) as error:
-                    raise ConfigError(str(error), tag="OFFSET_REFUSED") from error
+                    raise ConfigError(
+                        f"connector {name} refused these offsets: {type(error).__name__}: {error}. Its stored offsets"
+                        f" were not changed. Correct them: GET /connectors/{name}/offsets shows their form.",
+                        tag="OFFSET_REFUSED",
+                    ) from error
                 if wanted:
                     changed = {canonical(partition): (partition, offset) for partition, offset in wanted}
                     self._write_offsets(client, config, found, changed)

@@ -37,8 +37,9 @@ def check_rights(source: Client, target: Client, config: FlowConfig, group: str)
     if missing:
         more = f", and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise ConfigError(
-            f"the logins of {config.title} lack rights: {'; '.join(missing[:5])}{more}. Nothing was written, and no"
-            " owner was fenced. Grant them, give other logins, or leave topics out (topics.exclude).",
+            f"the logins of {config.title} lack rights: {'; '.join(missing[:5])}{more}. Nothing was written, and a"
+            " mirror that runs already was not stopped. Grant them, give other logins, or leave topics out"
+            " (topics.exclude).",
             tag="MISSING_RIGHTS",
         )
 

@@ -42,8 +42,9 @@ def milliseconds(data: Any, rows: int, now_ms: int, label: RowLabel | None = Non
         row = int(np.flatnonzero(wrong)[0])
         named = label or "row {}".format
         raise ConfigError(
-            f"the timestamp of {named(row)} is {int(result[row])} ms since the epoch; Kafka takes none before 1970, and"
-            f" semel none beyond {LATEST}. Nothing was written. Correct it, or leave it null for the current time.",
+            f"the timestamp of {named(row)} is {int(result[row])} ms since the epoch. It must not be before 1970 (only"
+            " -1 may stand for no time), or after the year 294246. A number that large is often in nanoseconds. Nothing"
+            " was written. Correct it, or leave it null for the current time.",
             tag="TIMESTAMP_RANGE",
         )
     return result

@@ -189,7 +189,8 @@ class Producer:
                 raise
             raise Retriable(
                 f"the last transaction of {self.transactional_id!r} is committed: do not write its rows again."
-                f" Whether readers see all of them yet is not known: {error.message}",
+                " Whether readers see all of them yet is not known. Call wait_visible() again, or begin the next"
+                f" transaction, which waits by itself. The cause: {error.message}",
                 tag="COMMITTED",
             ) from error
 

@@ -195,7 +195,7 @@ _ADVICE = {
     " max.message.bytes.",
     17: "the topic's name is not allowed. Name it with at most 249 letters, digits, dots, underscores and hyphens.",
     18: "a batch is larger than the topic's segment.bytes. Lower max.request.size (of a sink: kafka.max.request.size).",
-    50: "transaction.timeout.ms is above the broker's transaction.max.timeout.ms. Lower the first or raise the second.",
+    50: "the broker's transaction.max.timeout.ms is below transaction.timeout.ms. Raise the first or lower the second.",
     87: "the broker refused a record (a null key in a compacted topic, or a timestamp outside the topic's bounds)."
     " Correct the row, or have the query write such rows to another topic (docs/recipes.md).",
     32: "a timestamp is outside the bounds that the topic allows. Correct the row, or change"

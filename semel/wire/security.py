@@ -142,9 +142,9 @@ def refused(error: OSError | ValueError, address: str) -> SemelError | None:
     reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
     if any(word in reason for word in _OF_OUR_CERTIFICATE):
         return ConfigError(
-            f"{address} refused us in TLS: {reason}. Nothing was sent on this connection. It wants a client"
-            " certificate that it believes, in ssl.keystore.location (PEM: private key and certificates), or speaks"
-            " no TLS version that is allowed here.",
+            f"{address} refused our TLS connection: {reason}. Nothing was written. (1) Give the client certificate"
+            " that it asks for: ssl.keystore.location (PEM: private key and certificates). (2) Or allow a TLS version"
+            " that it speaks: ssl.enabled.protocols.",
             tag="TLS",
         )
     return None

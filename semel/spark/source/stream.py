@@ -241,8 +241,9 @@ class StreamPlan:
         if offset.cluster != self._topics.cluster:
             raise ConfigError(
                 f"the checkpoint was written for cluster {offset.cluster}, and kafka.bootstrap.servers leads to"
-                f" {self._topics.cluster}, where its offsets mean nothing. Nothing was read. Correct the address, or"
-                " start with a new checkpoint.",
+                f" {self._topics.cluster}, where its offsets mean nothing. Nothing was read. Correct the address. Or"
+                " start with a new, empty checkpoint and name startingOffsets: its default, latest, leaves out all rows"
+                " that are there.",
                 tag="OTHER_CLUSTER",
             )
 

@@ -222,9 +222,9 @@ def _given_up(
     if look.gone:
         return DataLoss(
             f"the brokers lost acknowledged rows of a committed transaction on {named(look.gone)}: the log now ends"
-            " before them. The rest of it is committed, and nothing new was written. (1) Output topic: write these rows"
-            " again from the source. (2) Progress topic: set the progress with `semel progress reset` before anything"
-            " starts, or this work runs again.",
+            " before them, or the topic was created again. The rest is committed; nothing new was written. (1) Output"
+            " topic: write these rows again from the source. (2) Progress topic: run `semel progress reset` before"
+            " anything starts, or this work runs again.",
             tag="ROWS_GONE",
         )
     rows = "; ".join(describe_open_rows(partition, opened) for partition, opened in sorted(look.ours.items())[:5])
