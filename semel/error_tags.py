@@ -25,8 +25,9 @@ be visible, and they come again.
 
 | Class | What to do |
 |---|---|
-| `Retriable` | A broker did not answer in time: try again later. **Not with `COMMITTED` or `COMMIT_PENDING`: \
-that work is committed. With `OUTCOME_UNKNOWN` start again, so that semel finds out; do not send the rows again by hand.** |
+| `Retriable` | A broker did not answer in time: try again later. \
+**Not with `COMMITTED` or `COMMIT_PENDING`: that work is committed. \
+With `OUTCOME_UNKNOWN` start again, so that semel finds out; do not send the rows again by hand.** |
 | `AbortAndRetry` | Run the same work again: the transaction was aborted. The Spark sink does that by itself. |
 | `Fenced` | Stop: another owner has taken over. |
 | `ConfigError` | Change the options, the data or the rights. |
