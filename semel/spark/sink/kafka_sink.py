@@ -185,8 +185,8 @@ class KafkaSink:
             self._expired += aborted.tag == "EXPIRED"
             if aborted.tag == "EXPIRED" and (work.again or self._expired > self._options.retries):
                 raise ConfigError(
-                    f"batch {work.number} does not fit into transaction.timeout.ms={producer.timeout_ms}, also"
-                    f" when it runs again. Nothing of it is visible. {aborted.message}",
+                    f"batch {work.number} does not fit into transaction.timeout.ms={producer.timeout_ms}. Nothing of it"
+                    f" is visible. {aborted.message}",
                     tag="BATCH_TOO_LONG",
                 ) from None
             raise
