@@ -41,7 +41,7 @@ def test_a_checkpoint_whose_first_batch_was_planned_before_the_reset(
     with pytest.raises(DataLoss, match="`semel progress reset"):
         line.run(checkpoint=tmp_path / "refused", reading={"startingOffsets": in_the_middle})
     reset(line)
-    with pytest.raises(ConfigError, match="begin at 0 now: 175 offsets in between would be in no batch") as caught:
+    with pytest.raises(ConfigError, match="start at 0 now: 175 offsets in between would be in no batch") as caught:
         line.run(checkpoint=tmp_path / "refused", reading={"startingOffsets": "earliest"})
     assert caught.value.tag == "BEGUN_LATER"
     assert len(values(kafka.bootstrap_servers, line.target)) == 300
