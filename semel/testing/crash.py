@@ -36,6 +36,8 @@ __all__ = ["SPARK", "Action", "CrashPlan", "CrashPoint", "Passed", "observe"]
 
 _LOG = "steps.jsonl"
 _POLL_S = 0.01
+#: No test holds a process of a dead program for as long as this.
+_ORPHAN_S = 900.0
 #: A text in the command line of each of Spark's Java processes: no other java process is ever touched.
 SPARK = "org.apache.spark"
 
@@ -126,11 +128,20 @@ def _strike(directory: Path, point: CrashPoint) -> None:
     java = _spark_processes(point.action)
     _announce(directory, point, [*java, me])
     if point.action is Action.HANG:
-        _wait_until((directory / f"{point}.go").exists, None)
+        _hang(directory / f"{point}.go")
         return
     for pid in java:
         os.kill(pid, signal.SIGKILL)
     os.kill(me, signal.SIGSTOP if point.action is Action.STOP else signal.SIGKILL)
+
+
+def _hang(released: Path) -> None:
+    """Wait until the file is there. A worker whose program was ended long ago ends: no test will release it."""
+    end = time.monotonic() + _ORPHAN_S
+    while not released.exists():
+        if os.getppid() == 1 and time.monotonic() > end:
+            os._exit(1)
+        time.sleep(_POLL_S)
 
 
 def _announce(directory: Path, point: CrashPoint, victims: Sequence[int]) -> None:
@@ -241,9 +252,9 @@ def _overcome(pid: int, action: Action) -> bool:
     return not alive(pid) or (action is Action.STOP and stopped(pid))
 
 
-def _wait_until(condition: Callable[[], bool], timeout: float | None, problem: str = "") -> None:
-    end = None if timeout is None else time.monotonic() + timeout
+def _wait_until(condition: Callable[[], bool], timeout: float, problem: str) -> None:
+    end = time.monotonic() + timeout
     while not condition():
-        if end is not None and time.monotonic() > end:
+        if time.monotonic() > end:
             raise TimeoutError(problem)
         time.sleep(_POLL_S)
