@@ -115,10 +115,10 @@ def _write_once(
     client: Client, producer: Producer, options: SinkOptions, work: Work, proof: Proof
 ) -> dict[str, TopicTotals]:
     placement = _placed(client, options, work)
+    ids = output_ids(placement.topics)
     if work.check is not None:
-        work.check.check(placement.topics)
-    outputs = work.progress.outputs or output_ids(placement.topics)
-    work = replace(work, progress=replace(work.progress, outputs=outputs))
+        work.check.check(ids)
+    work = replace(work, progress=replace(work.progress, outputs=work.progress.outputs or ids))
     with producer.transaction() as txn:
         tickets = txn.tickets(placement.shares, placement.topics)
         with cancel_jobs_after(work.df.sparkSession, producer.timeout_ms - txn.age_ms, proof.tag):

@@ -28,7 +28,7 @@ from semel.spark.sink import prefix_registry
 from semel.spark.sink.batch_writer import BatchResult, Work, write_plain, write_with_retries
 from semel.spark.sink.micro_batch import MicroBatch, Query, observe
 from semel.spark.sink.options import SinkOptions
-from semel.spark.sink.output_ids import OutputCheck, check_job_outputs
+from semel.spark.sink.output_ids import OutputCheck, check_job_outputs, output_ids
 from semel.spark.sink.progress_mismatch import Mismatch
 from semel.spark.sink.query_checks import check_query, check_settings, note_slow_sockets, warn_of_source_columns
 from semel.spark.sink.rebuild import rebuild_state
@@ -147,7 +147,7 @@ class KafkaSink:
         decision = self._decide(batch, run.producer)
         reached(SinkStep.DECIDED, f"{batch.number} {type(decision).__name__}")
         if work.check is not None and not isinstance(decision, Run):  # a run compares what it looks at anyway
-            work.check.check(self._client.existing(self._options.outputs))
+            work.check.check(output_ids(self._client.existing(self._options.outputs)))
         if isinstance(decision, Skip):
             log.info("batch %d of %r is committed already: skipped", batch.number, self._options.prefix)
             measured.outcome = BatchOutcome.SKIPPED
@@ -352,7 +352,8 @@ class KafkaSink:
                 log.warning("no version was given: if this job is run again, its rows are written again")
             elif done is not None and version <= done:
                 self._already_done(version, done)
-                check_job_outputs(before, self._client.existing(self._options.outputs), self._options.prefix, version)
+                ids = output_ids(self._client.existing(self._options.outputs))
+                check_job_outputs(before, ids, self._options.prefix, version)
                 measured.outcome = BatchOutcome.SKIPPED
                 return None
             # a write without a version leaves what the record says of the last version

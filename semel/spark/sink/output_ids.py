@@ -51,9 +51,12 @@ class OutputCheck:
     progress_topic: str
     override: str | None
 
-    def check(self, topics: Mapping[str, _Topic]) -> None:
-        """Raise :class:`DataLoss` for a topic that was created again, unless a token says to go on."""
-        again = _created_again(self.progress, topics)
+    def check(self, ids: Mapping[str, str]) -> None:
+        """Raise :class:`DataLoss` for a topic that was created again, unless a token says to go on.
+
+        ``ids`` are the topics' own, as :func:`output_ids` gives them.
+        """
+        again = _created_again(self.progress, ids)
         if not again:
             return
         token = self.token(again)
@@ -80,9 +83,9 @@ class OutputCheck:
         return hashlib.sha256(b"\n".join([record, ids])).hexdigest()[:16]
 
 
-def check_job_outputs(progress: Progress | None, topics: Mapping[str, _Topic], prefix: str, version: int) -> None:
+def check_job_outputs(progress: Progress | None, ids: Mapping[str, str], prefix: str, version: int) -> None:
     """Raise :class:`DataLoss` where a batch job is about to be skipped, and the topic that has its rows is gone."""
-    again = _created_again(progress, topics)
+    again = _created_again(progress, ids)
     if again:
         raise DataLoss(
             f"version {version} of {prefix!r} is committed, but {_named(again)} since: its rows are gone. Nothing was"
@@ -92,10 +95,9 @@ def check_job_outputs(progress: Progress | None, topics: Mapping[str, _Topic], p
         )
 
 
-def _created_again(progress: Progress | None, topics: Mapping[str, _Topic]) -> dict[str, tuple[str, str]]:
+def _created_again(progress: Progress | None, now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return the former and the present id of each topic that has another one."""
     known = progress.outputs if progress is not None else {}
-    now = output_ids(topics)
     return {name: (id, now[name]) for name, id in sorted(known.items()) if name in now and now[name] != id}
 
 
