@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 
@@ -112,7 +112,7 @@ class Participant:
             self._appender.submit(batch for turn in zip_longest(*encoded) for batch in turn if batch is not None)
             reached(ParticipantStep.SENT, topic)
 
-    def write_encoded(self, topic: str, partitions: npt.NDArray[np.int64], batches: Sequence[memoryview]) -> None:
+    def write_encoded(self, topic: str, partitions: npt.NDArray[np.int64], batches: Iterable[memoryview]) -> None:
         """Write whole record batches, encoded without an identity or read from another log, each to its partition, in
         their order.
 

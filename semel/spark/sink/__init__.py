@@ -16,6 +16,7 @@
 ``schema``             which columns are written
 ``placement``          which task writes which output partition
 ``encode_stage``       rows to record batches, before the shuffle
+``shuffled_batches``   record batches as rows of Spark, on their way to the task that writes them
 ``write_stage``        tickets over a job, and receipts back
 ``stage_retries``      the proof that each row was computed once and written once
 ``job_timeout``        a job that outlives its transaction is cancelled

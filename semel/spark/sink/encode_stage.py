@@ -17,23 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql import types as t
 
 from semel.errors import ConfigError
-from semel.records.arrays import array, joined, repeated
 from semel.records.codecs import Codec
 from semel.records.decode import PORTION
 from semel.records.encode import Batch, encode
+from semel.spark.sink.shuffled_batches import shuffled
 from semel.transaction.routing import by_partition, targets
 from semel.transaction.ticket import TicketTopic
 
-__all__ = ["COLUMNS", "Encoder", "by_topic", "gathered", "in_portions"]
+__all__ = ["Encoder", "by_topic", "gathered", "in_portions"]
 
-#: The task that writes the batch, its topic and partition, and its bytes.
-COLUMNS = (
-    t.StructType().add("slot", "integer").add("topic", "string").add("partition", "integer").add("batch", "binary")
-)
-_SCHEMA = pa.schema([("slot", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("batch", pa.binary())])
 #: Rows are gathered to about this many bytes before they are encoded: record batches of small Arrow batches would be
 #: small themselves.
 _GATHER = 8 << 20
@@ -86,13 +80,7 @@ class Encoder:
         for some in in_portions(turns):
             partitions = np.array([index for index, _ in some], np.int32)
             slots = ((partitions + self.first[name]) % self.tasks).astype(np.int32)
-            columns = [
-                array(slots, pa.int32()),
-                repeated(name, len(some)),
-                array(partitions, pa.int32()),
-                _bytes([batch for _, batch in some]),
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+            yield shuffled(name, slots, partitions, [batch for _, batch in some])
 
 
 def in_portions(turns: Sequence[tuple[int, Batch]], most: int = PORTION) -> Iterator[Sequence[tuple[int, Batch]]]:
@@ -106,12 +94,6 @@ def in_portions(turns: Sequence[tuple[int, Batch]], most: int = PORTION) -> Iter
             first, size = index, 0
         size += batch.size
     yield turns[first:]
-
-
-def _bytes(batches: list[Batch]) -> pa.Array:
-    return joined(
-        [chunk for batch in batches for chunk in batch.chunks], pa.binary(), [batch.size for batch in batches]
-    )
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

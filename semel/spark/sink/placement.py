@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from semel.records.codecs import Codec
-from semel.spark.sink.encode_stage import COLUMNS, Encoder
+from semel.spark.sink.encode_stage import Encoder
+from semel.spark.sink.shuffled_batches import COLUMNS
 from semel.spark.version_guard import SealedStage, pack
 from semel.transaction.ticket import TicketTopic
 from semel.wire.metadata import TopicPartition
@@ -31,7 +32,7 @@ class Placement:
     they were looked at.
 
     It holds rows, for ``topic`` or for that which their column says, of which ``keys`` choose the partition or not; or
-    ``encoded``: record batches (:data:`~semel.spark.sink.encode_stage.COLUMNS`). ``turn`` says with which partition
+    ``encoded``: record batches (:data:`~semel.spark.sink.shuffled_batches.COLUMNS`). ``turn`` says with which partition
     rows begin that may go to any.
     """
 

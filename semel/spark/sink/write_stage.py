@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,11 +20,11 @@ from pyspark.sql import types as t
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, SemelError
-from semel.records.arrays import numbers
 from semel.spark.errors import error
 from semel.spark.jvm import streaming_query
 from semel.spark.sink.encode_stage import by_topic, gathered
 from semel.spark.sink.placement import Placement
+from semel.spark.sink.shuffled_batches import unshuffled
 from semel.spark.task_result import COLUMN, decode_result, encode_result
 from semel.spark.version_guard import SealedWriting, pack
 from semel.spark.worker_client import client
@@ -169,12 +168,7 @@ def _write_rows(participant: Participant, batches: Iterable[pa.RecordBatch], how
 
 
 def _write_batches(participant: Participant, batches: Iterable[pa.RecordBatch]) -> None:
-    """What the stage before the shuffle has encoded; topics stand in runs, since each call of the encoder makes batches
-    of one.
-    """
+    """What the stage before the shuffle has encoded."""
     for rows in batches:
-        topics, partitions = rows.column("topic").to_pylist(), numbers(rows.column("partition").cast(pa.int64()))
-        starts = [i for i, name in enumerate(topics) if i == 0 or name != topics[i - 1]]
-        for start, end in pairwise([*starts, len(topics)]):
-            held = [memoryview(value.as_buffer()) for value in rows.column("batch")[start:end]]
-            participant.write_encoded(topics[start], partitions[start:end], held)
+        for topic, partitions, held in unshuffled(rows):
+            participant.write_encoded(topic, partitions, held)

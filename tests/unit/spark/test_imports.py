@@ -16,6 +16,7 @@ from semel.spark.sink.encode_stage import Encoder
 from semel.spark.task_result import encode_result
 from semel.errors import ConfigError
 import semel.spark.sink.write_stage
+from semel.spark.sink.shuffled_batches import unshuffled
 from semel.transaction.ticket import TicketTopic
 import numpy as np
 
@@ -34,8 +35,7 @@ for columns in (plain, timed, {**plain, "topic": names}, {**plain, "headers": li
     encoder = Encoder(None if "topic" in columns else "a", topics, {"a": 0, "b": 3}, 2, True, Codec.NONE, 1_000_000)
     read = 0
     for encoded in encoder([rows]):
-        for one in encoded.column("batch"):
-            buffer = memoryview(one.as_buffer())
+        for buffer in [batch for _, _, batches in unshuffled(encoded) for batch in batches]:
             for headers in (False, True):
                 decoded = decode(buffer, scan(buffer), headers=headers)
                 read += Columns(("a", 0), headers=headers).arrange(decoded).num_rows
