@@ -597,6 +597,35 @@ def test_whether_it_is_one_partition_is_asked_in_few_calls(spark: SparkSession) 
     assert asked <= 14
 
 
+def test_a_column_that_the_plan_itself_makes_null(spark: SparkSession) -> None:
+    values = spark.range(3).selectExpr("cast(id as string) value")
+    null = values.withColumn("key", functions.lit(None))
+    plans = {
+        True: (
+            null,
+            values.select(functions.lit(None).cast("string").cast("binary").alias("key"), "value"),
+            null.where("value <> '1'").alias("other").select("value", "key"),
+        ),
+        False: (
+            values.withColumn("key", functions.col("value")),
+            values.withColumn("key", functions.lit("")),
+            values.withColumn("key", functions.expr("nullif(value, value)")),
+            null.select("value", functions.coalesce("key", "value").alias("key")),
+            null.unionByName(values.withColumn("key", functions.col("value"))),
+        ),
+    }
+    for told, frames in plans.items():
+        assert [lineage.is_null_column(frame, "key") for frame in frames] == [told] * len(frames)
+    with calls_of_the_jvm() as calls:
+        lineage.is_null_column(values.withColumn("key", functions.col("value")), "key")
+    assert len(calls) <= 40
+
+    def judged(frame: DataFrame, _: int) -> bool:
+        return lineage.is_null_column(frame.withColumn("key", functions.lit(None)), "key")
+
+    assert answers(numbers(spark), judged)[1] == [True]
+
+
 @contextmanager
 def calls_of_the_jvm() -> Iterator[list[str]]:
     """What this process asks its JVM, without what it lets go of."""

@@ -89,6 +89,36 @@ def test_keys_that_decide_nothing(spark: SparkSession, kafka: Sandbox) -> None:
     assert sorted(values(kafka.bootstrap_servers, topic)) == sorted(f"v{i}" for i in range(40))
 
 
+@pytest.mark.parametrize(("key", "shuffled"), [("cast(null as string)", False), ("if(id < 0, 'k', null)", True)])
+def test_keys_that_are_null(
+    spark: SparkSession, kafka: Sandbox, caplog: pytest.LogCaptureFixture, key: str, shuffled: bool
+) -> None:
+    """Where the plan says so, they are not shuffled; where only the rows say so, all of them come as well."""
+    topic = create(kafka, "null", 4)
+    with caplog.at_level(logging.DEBUG, "semel"):
+        totals = sink(kafka, topic).write(
+            spark.range(0, 40, 1, 2).selectExpr(f"{key} key", "concat('v', id) value"), version=1
+        )
+    assert totals is not None
+    assert (totals.rows, totals.retries) == (40, 0)
+    assert ("not shuffled" in caplog.text) != shuffled
+    assert sorted(values(kafka.bootstrap_servers, topic)) == sorted(f"v{i}" for i in range(40))
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_large_rows_that_shrink_and_that_do_not(spark: SparkSession, kafka: Sandbox, codec: str) -> None:
+    """They cross the shuffle compressed or as they are, and come out the same, in the codec of the sink."""
+    topic = create(kafka, "shrinks", 3)
+    text = f.when(f.col("id") % 2 == 0, f.repeat(f.lit("v"), 40_000)).otherwise(
+        f.concat(*(f.sha2(f.concat_ws("-", "id", f.lit(part)), 512) for part in range(300)))
+    )
+    df = spark.range(0, 60, 1, 2).select(f.col("id").cast("string").alias("key"), text.alias("value"))
+    totals = sink(kafka, topic, **{"kafka.compression.type": codec}).write(df, version=1)
+    assert totals is not None
+    assert (totals.rows, totals.retries) == (60, 0)
+    assert sorted(values(kafka.bootstrap_servers, topic)) == sorted(row.value for row in df.collect())
+
+
 def test_a_job_does_not_fence_a_query_of_its_own_application(
     spark: SparkSession, kafka: Sandbox, tmp_path: Path
 ) -> None:

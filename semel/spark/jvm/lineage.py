@@ -1,5 +1,5 @@
 """The RDDs that a DataFrame is made of: which were checkpointed or persisted, and in how many partitions one comes
-(DESIGN rule 2; docs/decisions/0010).
+(DESIGN rule 2; docs/decisions/0010). And whether a column of it is made of nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from semel.spark.jvm.plan_nodes import items, nodes, simple_name
 from semel.spark.jvm.streaming_query import pinned
 
-__all__ = ["is_one_partition", "newest_checkpoint", "newest_persisted"]
+__all__ = ["is_null_column", "is_one_partition", "newest_checkpoint", "newest_persisted"]
 
 #: The leaves of a logical plan that are RDDs: what was checkpointed, made of an RDD, or is given to foreachBatch.
 _OF_RDDS = ("LogicalRDD", "ExternalRDD")
@@ -72,3 +72,23 @@ def is_one_partition(df: DataFrame) -> bool:
         if len(given) != 1 or any(name not in _NARROW for name, _ in found):
             return False
         return int(given[0].rdd().getNumPartitions()) == 1
+
+
+def is_null_column(df: DataFrame, name: str) -> bool:
+    """Whether the plan itself makes a column null in each row, as ``lit(None)`` does. Nothing is computed here."""
+    with pinned("the expressions that a column is made of"):
+        node = df._jdf.queryExecution().analyzed()
+        (id,) = [column.exprId() for column in items(node.output()) if column.name() == name]
+        while (kind := simple_name(node)) in _NARROW and kind != "LogicalRDD":
+            made = items(node.projectList()) if kind == "Project" else []
+            for column in made:
+                if column.exprId().equals(id) and simple_name(column) == "Alias":
+                    return _is_null(column.child())
+            node = node.child()
+        return False
+
+
+def _is_null(expression: Any) -> bool:
+    while simple_name(expression) == "Cast":
+        expression = expression.child()
+    return simple_name(expression) == "Literal" and expression.value() is None

@@ -4,7 +4,8 @@ Rows with a key or a partition are encoded where they are (:mod:`semel.spark.sin
 batches are shuffled once, by ``repartitionById``, to the one task that holds the ticket of their partition: it gives
 exactly the tasks that were asked for, whatever adaptive execution does (measured; ``rebalance`` and
 ``repartition(column)`` do not). Rows that may go anywhere are not shuffled: each task writes to partitions of its own,
-which change from batch to batch. Nor are those that one task has computed: it holds one ticket, for all partitions.
+which change from batch to batch. These are rows without a key, and rows whose key the plan itself makes null. Nor are
+those that one task has computed: it holds one ticket, for all partitions.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from semel.records.codecs import Codec
+from semel.spark.jvm import lineage
 from semel.spark.sink.encode_stage import Encoder
 from semel.spark.sink.shuffled_batches import COLUMNS
 from semel.spark.version_guard import SealedStage, pack
@@ -72,6 +74,8 @@ def place(
         return Placement(df, [every], topics, topic, keys=not any_partition, turn=batch)
     tasks = max(1, min(len(every), df.sparkSession.sparkContext.defaultParallelism))
     shares = [every[task::tasks] for task in range(tasks)]
+    if not any_partition and "key" in df.columns and lineage.is_null_column(df, "key"):
+        df = df.drop("key")
     if topic is not None and "partition" not in df.columns and ("key" not in df.columns or any_partition):
         turned = shares[batch % tasks :] + shares[: batch % tasks]
         return Placement(df.coalesce(tasks), turned, topics, topic)
