@@ -18,10 +18,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from semel.errors import ConfigError
-from semel.records.arrays import nulls
+from semel.records.arrays import nulls, validity
 from semel.records.varint import Ints
 
-__all__ = ["INLINE", "VIEW", "Column", "Views", "absent", "chunks_of", "column", "concatenated"]
+__all__ = [
+    "INLINE",
+    "VIEW",
+    "Column",
+    "Views",
+    "absent",
+    "chunks_of",
+    "column",
+    "concatenated",
+    "is_bytes",
+    "reordered",
+]
 
 Views = NDArray[np.int32]
 #: int32 words of a view: length, then either 12 inline bytes, or prefix, buffer and position.
@@ -55,7 +66,7 @@ def column(data: Any, name: str, *, stretch: int = _STRETCH) -> Column:
     kind = data.type
     if pa.types.is_null(kind):
         return absent(len(data))
-    if not _is_bytes(kind):
+    if not is_bytes(kind):
         raise ConfigError(
             f"column {name!r} has the type {kind}; it must be binary or string. Nothing was written. Cast or"
             " serialise it first.",
@@ -91,7 +102,20 @@ def concatenated(parts: Sequence[Column]) -> Column:
     return Column(views, tuple(buffers), lengths)
 
 
-def _is_bytes(kind: Any) -> bool:
+def reordered(data: Any, name: str, order: Ints) -> Any:
+    """Return the rows of a column of text or bytes in this order, as an array of views. Their bytes stay where they
+    are: ``take`` would copy each, and what is encoded is copied once more.
+    """
+    rows = column(data, name)
+    # a view is 16 bytes, and numpy moves them as one number
+    views = np.ascontiguousarray(rows.views).view(np.complex128).ravel()[order]
+    null = rows.lengths[order] < 0
+    valid = validity(null) if null.any() else None
+    return pa.Array.from_buffers(pa.binary_view(), len(order), [valid, pa.py_buffer(views), *rows.buffers])
+
+
+def is_bytes(kind: Any) -> bool:
+    """Whether :func:`column` takes a column of this type."""
     types = pa.types
     return bool(
         types.is_binary(kind)

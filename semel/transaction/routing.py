@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from semel.errors import ConfigError
 from semel.records.arrays import array, nulls, numbers
+from semel.records.columns import is_bytes, reordered
 from semel.records.partitioner import partition_for
 
 __all__ = ["by_partition", "check_columns", "plain_columns", "targets", "with_partitions"]
@@ -99,21 +100,20 @@ def with_partitions(rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int6
 def by_partition(
     rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64]
 ) -> list[tuple[int, pa.Table | pa.RecordBatch]]:
-    """The rows of each partition, in their order."""
+    """The rows of each partition, in their order. Their text and bytes are views of where they lie."""
     if (target == target[0]).all():
         return [(int(target[0]), rows)]
     # numpy sorts 16-bit integers by counting, several times as fast as longer ones
     order = np.argsort(target.astype(np.int16) if target.max() < 1 << 15 else target, kind="stable")
-    ordered, target = _plain(rows).take(array(order, pa.int64())), target[order]
+    ordered, target = _ordered(rows, order), target[order]
     starts = [0, *(np.flatnonzero(np.diff(target)) + 1).tolist()]
     return [(int(target[start]), ordered.slice(start, end - start)) for start, end in pairwise([*starts, len(target)])]
 
 
-def _plain(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """The same rows without views, which pyarrow cannot take rows of."""
-    views = {pa.string_view(), pa.binary_view()}
-    if views.isdisjoint(rows.schema.types):
-        return rows
-    return rows.cast(
-        pa.schema([field.with_type(pa.large_binary()) if field.type in views else field for field in rows.schema])
-    )
+def _ordered(rows: pa.Table | pa.RecordBatch, order: npt.NDArray[np.int64]) -> pa.Table:
+    names, indices = rows.schema.names, array(order, pa.int64())
+    columns = [
+        reordered(column, name, order) if is_bytes(column.type) else column.take(indices)
+        for name, column in zip(names, rows.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, names)

@@ -13,7 +13,7 @@ TEXTS = ["short", "longer than twelve bytes", None, "", "another that is longer 
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+    "kind", [pa.binary(), pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
 )
 @pytest.mark.parametrize("chunked", [False, True])
 def test_rows_of_each_partition_keep_their_order(kind: pa.DataType, chunked: bool) -> None:
