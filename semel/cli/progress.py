@@ -15,7 +15,18 @@ from rich.table import Table
 from semel.admin.lag import lags
 from semel.admin.progress import PrefixProgress, list_progress
 from semel.admin.progress_reset import at_offsets, forget, is_lost, scope_of, set_to
-from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
+from semel.cli.help import application, examples
+from semel.cli.options import (
+    AsJson,
+    Configured,
+    ProgressTopic,
+    Servers,
+    check_can_ask,
+    confirm,
+    connect,
+    print_json,
+    print_table,
+)
 from semel.cli.progress_import import carry
 from semel.cli.progress_rename import rename_prefix
 from semel.errors import ConfigError
@@ -27,17 +38,22 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Progress: how far each query has come, by its last committed transaction.",
-)
-app.command("import")(carry)
-app.command("rename")(rename_prefix)
-ProgressTopic = Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")]
+app = application(no_args_is_help=True, help="Show, set, move or forget the committed progress of queries.")
 Prefix = Annotated[
     str, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix, or the transactional id of a producer.")
 ]
+
+
+app.command(
+    "import",
+    epilog=examples(
+        "semel progress import totals --bootstrap-server localhost:9092 \\\n"
+        "    --checkpoint /data/old-checkpoint --dry-run"
+    ),
+)(carry)
+app.command("rename", epilog=examples("semel progress rename totals totals-v2 --bootstrap-server localhost:9092"))(
+    rename_prefix
+)
 
 
 class Scope(Enum):
@@ -49,14 +65,14 @@ class Scope(Enum):
     MIRROR = "mirror"
 
 
-@app.command("list")
+@app.command("list", epilog=examples("semel progress list --bootstrap-server localhost:9092"))
 def list_all(
     bootstrap_server: Servers,
     command_config: Configured = None,
     progress_topic: ProgressTopic = DEFAULT_TOPIC,
     as_json: AsJson = False,
 ) -> None:
-    """Show every prefix that has written here, and how far it has come."""
+    """List every prefix with its committed progress and its lag."""
     with connect(bootstrap_server, command_config) as client:
         found = list_progress(client, progress_topic=progress_topic)
         behind = lags(client, [one.progress for one in found])
@@ -84,7 +100,7 @@ def list_all(
     print_table(console, table)
 
 
-@app.command()
+@app.command(epilog=examples("semel progress describe totals --bootstrap-server localhost:9092"))
 def describe(
     prefix: Prefix,
     bootstrap_server: Servers,
@@ -92,8 +108,9 @@ def describe(
     progress_topic: ProgressTopic = DEFAULT_TOPIC,
     as_json: AsJson = False,
 ) -> None:
-    """Show one prefix: the next offset that it reads of each partition, how many are behind it, and where its last rows
-    are.
+    """Show the progress of one prefix, partition by partition.
+
+    The command shows the next offset to read, the lag, and where the last rows were written.
     """
     with connect(bootstrap_server, command_config) as client:
         found = [one for one in list_progress(client, progress_topic=progress_topic) if one.prefix == prefix]
@@ -108,7 +125,13 @@ def describe(
         _show(console, one, lag)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "semel progress reset totals --bootstrap-server localhost:9092",
+        "semel progress reset totals --bootstrap-server localhost:9092 \\\n"
+        """    --to-offsets '{"orders": {"0": 42, "1": -2}}'""",
+    )
+)
 def reset(
     prefix: Prefix,
     bootstrap_server: Servers,
@@ -117,21 +140,20 @@ def reset(
         str | None,
         typer.Option(
             "--to-offsets",
-            help='Set it to these next offsets to read, as JSON: {"in": {"0": 42, "1": -2}}. -2: earliest.',
+            help='Set the progress to these next offsets, as JSON: {"orders": {"0": 42, "1": -2}}. -2 means earliest.',
         ),
     ] = None,
-    scope: Annotated[Scope | None, typer.Option(help="Whose progress, where a prefix has several.")] = None,
+    scope: Annotated[Scope | None, typer.Option(help="The kind of owner, if the prefix has several.")] = None,
     progress_topic: ProgressTopic = DEFAULT_TOPIC,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Forget the progress of a prefix, or set it to other offsets, after showing what it is.
+    """Forget the progress of a prefix, or set it to other offsets.
 
-    Takes the prefix over first: a query that runs under it is fenced and stops, also when the answer is no. Nothing is
-    lost by that; start it again.
+    The command shows the progress, and asks. It takes the prefix over first: a running query is fenced and stops, also
+    if you answer no. The query loses nothing by that: restart it.
 
-    Rows that were written stay. What is forgotten is that they were: whoever starts again from earlier offsets writes
-    them a second time.
+    Written rows stay in their topics. A query that starts from earlier offsets writes them again.
     """
     check_can_ask(as_json=as_json, asks=not yes)
     console = Console(soft_wrap=True, quiet=as_json)

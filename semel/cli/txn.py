@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semel.admin.txn import abort_transaction, describe_transaction, list_transactions
+from semel.cli.help import application, examples
 from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
 from semel.cli.txn_heal import heal
 from semel.cli.txn_prepared import commit, sweep
@@ -18,28 +19,29 @@ from semel.cli.txn_show import age, json_value, show, timeout, whose
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Transactions: list the open ones, which hold readers back, and end them.",
-)
-app.command()(commit)
-app.command()(sweep)
-app.command()(heal)
-Id = Annotated[str, typer.Argument(metavar="ID", help="The transactional id: of a query, its transactionalIdPrefix.")]
+app = application(no_args_is_help=True, help="List the open transactions, which hold readers back, and end them.")
+app.command(epilog=examples("semel txn commit payments --bootstrap-server localhost:9092"))(commit)
+app.command(
+    epilog=examples(
+        "semel txn sweep payments --bootstrap-server localhost:9092",
+        "semel txn sweep payments --bootstrap-server localhost:9092 \\\n    --database postgresql+psycopg://app@db/orders",
+    )
+)(sweep)
+app.command(epilog=examples("semel txn heal orders 0 --producer-id 4711 --bootstrap-server localhost:9092"))(heal)
+Id = Annotated[str, typer.Argument(metavar="ID", help="The transactional id. For a query, its transactionalIdPrefix.")]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("semel txn list --bootstrap-server localhost:9092"))
 def list_all(
     bootstrap_server: Servers,
     command_config: Configured = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also ids with no open transaction.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show ids without an open transaction too.")] = False,
     prepared: Annotated[
-        bool, typer.Option("--prepared", help="Only those that wait for a decision, or may come to that.")
+        bool, typer.Option("--prepared", help="Show only transactions that wait for a decision, or that may.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the transactions that are open, the oldest first, and how many records wait behind each."""
+    """List the open transactions, the oldest first, and how many records wait behind each."""
     if everything and prepared:
         raise typer.BadParameter("--all shows ids with no open transaction, and --prepared only open ones")
     with connect(bootstrap_server, command_config) as client:
@@ -80,11 +82,11 @@ def list_all(
         console.print("prepared, and decided in a program's store: semel txn sweep PREFIX, or start its program again")
 
 
-@app.command()
+@app.command(epilog=examples("semel txn describe totals --bootstrap-server localhost:9092"))
 def describe(
     transactional_id: Id, bootstrap_server: Servers, command_config: Configured = None, as_json: AsJson = False
 ) -> None:
-    """Show one transactional id: its state, and where its open transaction holds readers back."""
+    """Show the state of one transactional id, and where it holds readers back."""
     with connect(bootstrap_server, command_config) as client:
         found = describe_transaction(client, transactional_id)
     if as_json:
@@ -93,7 +95,7 @@ def describe(
         show(Console(soft_wrap=True), found)
 
 
-@app.command()
+@app.command(epilog=examples("semel txn abort totals --bootstrap-server localhost:9092"))
 def abort(
     transactional_id: Id,
     bootstrap_server: Servers,
@@ -101,13 +103,12 @@ def abort(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Abort the open transaction of an id, after showing what vanishes. It stops no owner: stop the query itself first,
-    where it lives.
+    """Abort the open transaction of an id.
 
-    With --json it prints the transaction as it was, and that it is aborted.
+    The command shows the rows that will never be visible, and asks. It does not stop the owner: stop the query first. A
+    query that still runs repeats its batch once, and stops at the second abort in a row. It loses no row.
 
-    A query of semel's that lives runs its batch again, once; at the second abort in a row it stops. Nothing of it is
-    lost.
+    With `--json` the command prints the transaction as it was, and that it is aborted.
     """
     check_can_ask(as_json=as_json, asks=not yes)
     console = Console(soft_wrap=True, quiet=as_json)

@@ -26,42 +26,40 @@ class Outcome(Enum):
 
 
 def heal(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic with the open rows.")],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="Its partition.")],
     bootstrap_server: Servers,
     producer_id: Annotated[
         int,
-        typer.Option(
-            "--producer-id", help="The producer of the open rows: the message that named this command says it."
-        ),
+        typer.Option("--producer-id", help="The producer id of the open rows. The error message names it."),
     ],
     command_config: Configured = None,
     transactional_id: Annotated[
-        str | None, typer.Option(help="Whose producer id it was, where no broker knows it any more.")
+        str | None, typer.Option(help="The transactional id of the producer, if no broker knows it any more.")
     ] = None,
     end: Annotated[
         Outcome | None,
-        typer.Option("--as", help="How the transaction had ended. Without it, what is written down is followed."),
+        typer.Option("--as", help="How the transaction ended. Without it, the recorded outcome is used."),
     ] = None,
     progress_topic: Annotated[
-        str, typer.Option(help="Where the progress of its prefix is kept: of a query, its progressTopic.")
+        str, typer.Option(help="The topic that holds the progress of its prefix: a query's progressTopic.")
     ] = DEFAULT_TOPIC,
     owner_gone: Annotated[
         bool,
         typer.Option(
-            "--owner-gone", help="No program can write under this producer id any more, and no broker knows it."
+            "--owner-gone", help="Confirm that no program uses this producer id any more, and no broker knows it."
         ),
     ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask. Where nothing is written down, --as must say how.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. Without a recorded outcome, give --as too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the marker that ends a transaction on one partition, where the brokers have lost it (KAFKA-20734).
+    """Write the end marker of a transaction on one partition, if the brokers have lost it (KAFKA-20734).
 
-    Shows what stands open, how its transaction had ended, and what becomes visible or vanishes; then it asks. It needs
-    the right Alter on the cluster. Refused while a coordinator says that the transaction goes on, and where it
-    contradicts what is written down.
+    The command shows the open rows, how their transaction ended, and which rows become visible or never will. Then it
+    asks. It needs the right Alter on the cluster.
+
+    The command refuses if a coordinator says that the transaction is still open, or if `--as` contradicts the recorded
+    outcome.
     """
     console = Console(soft_wrap=True, stderr=as_json)
     with connect(bootstrap_server, command_config) as client:

@@ -16,59 +16,68 @@ from rich.table import Table
 
 from semel.admin.verify.compare import Example, Of, OnProgress, Read, Verified, verify
 from semel.admin.verify.record_id import IdPlace
+from semel.cli.help import application, examples
 from semel.cli.options import AsJson, Configured, Servers, connect, exit_2_on_error, print_json, print_table
 from semel.errors import ConfigError
 from semel.read.start_offsets import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
 
 __all__ = ["app"]
 
-app = typer.Typer(add_completion=False)
-_WHERE = 'earliest, latest, a time (2026-11-22T10:00+01:00), or an offset for each partition as JSON ({"0": 42}).'
+app = application()
+_WHERE = 'earliest, latest, a time (2026-11-22T10:00), or an offset for each partition as JSON ({"0": 42}).'
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "semel verify --bootstrap-server localhost:9092 --topic orders --id key",
+        "semel verify --bootstrap-server localhost:9092 --topic totals \\\n"
+        "    --id json:$.order_id --against orders --against-id key",
+    )
+)
 def check(
     bootstrap_server: Servers,
-    topic: Annotated[str, typer.Option("--topic", help="The topic to look through.")],
+    topic: Annotated[str, typer.Option("--topic", help="The topic to check.")],
     id_place: Annotated[
         str,
         typer.Option(
-            "--id", help="Where each record has its id: key, header:NAME, or json:$.path of a field in the value."
+            "--id", help="Where a record has its id: key, header:NAME, or json:$.path of a field in the value."
         ),
     ],
     against: Annotated[
         str | None,
-        typer.Option("--against", help="The topic that it was made from: then losses and strangers are looked for."),
+        typer.Option("--against", help="The source topic. With it, lost and unknown ids are counted too."),
     ] = None,
     against_id: Annotated[
-        str | None, typer.Option("--against-id", help="Where that one has its ids, if elsewhere.")
+        str | None, typer.Option("--against-id", help="Where the source topic has its ids, if not at the same place.")
     ] = None,
     start: Annotated[str, typer.Option("--from", help=f"Where to start: {_WHERE}")] = "earliest",
     end: Annotated[
-        str, typer.Option("--to", help="Where to end, before it: the same; latest is the last stable offset now.")
+        str,
+        typer.Option("--to", help="Where to end, exclusive, in the same forms. latest is the last stable offset now."),
     ] = "latest",
     against_start: Annotated[
-        str, typer.Option("--against-from", help="Where to start in the other topic.")
+        str, typer.Option("--against-from", help="Where to start in the source topic.")
     ] = "earliest",
-    against_end: Annotated[str, typer.Option("--against-to", help="Where to end in the other topic.")] = "latest",
-    show: Annotated[int, typer.Option(min=1, help="How many ids of each kind to show.")] = 20,
+    against_end: Annotated[str, typer.Option("--against-to", help="Where to end in the source topic.")] = "latest",
+    show: Annotated[int, typer.Option(min=1, help="The number of ids of each kind to show.")] = 20,
     temporary: Annotated[
         Path | None,
-        typer.Option(
-            "--temporary-directory", help="Where ids are kept meanwhile, on disk: their size, and 20 bytes a record."
-        ),
+        typer.Option("--temporary-directory", help="A folder for the ids. It needs their size plus 20 bytes a record."),
     ] = None,
     command_config: Configured = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count the ids of a topic that are there more than once and, with --against, those that are missing.
+    """Count the doubled ids of a topic and, with `--against`, the lost ones.
 
-    Reads what a read_committed reader sees. Changes nothing. What runs meanwhile is seen in part: stop what writes, or
-    say where to end, before you believe a loss.
+    The command reads as a `read_committed` reader does, and changes nothing. Stop the writers or set the ends first:
+    rows that are written meanwhile can look lost. Times without a zone are local times.
 
-    Times without a zone are this machine's. Ends with status 0 if nothing was found, 1 if ids are doubled, lost or
-    strange, records have none, or there was not one record to look at, 2 if it could not look, 3 if nothing was found
-    but ids that the source has more often.
+    Status:
+
+    - 0: nothing was found.
+    - 1: ids are doubled, lost or unknown, records have no id, or there are no records.
+    - 2: the check could not be made.
+    - 3: the only finding is ids that are more often in the source.
     """
     with exit_2_on_error():
         asked = Of(topic, IdPlace.parse(id_place), _start("--from", start, topic), _end("--to", end, topic))
