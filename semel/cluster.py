@@ -1,4 +1,4 @@
-"""What a user of plain Python holds: one cluster, from which producers, participants and readers come.
+"""One Kafka cluster for plain Python: it makes producers, participants and readers.
 
 ::
 
@@ -113,7 +113,7 @@ class Cluster:
         return recovery.recover(self._client, prefix, decide)
 
     def prepared_metrics(self, prefix: str) -> PreparedCollector:
-        """A collector for Prometheus: how many transactions of ``prefix`` wait, and the age of the oldest.
+        """Return a collector for Prometheus: how many transactions of ``prefix`` wait, and the age of the oldest.
 
         Register it with ``prometheus_client.REGISTRY``. Each scrape asks the cluster, for two seconds at most.
         """
@@ -140,8 +140,8 @@ class Cluster:
         max_poll_records: int = MAX_ROWS,
         headers: bool = False,
     ) -> Session:
-        """A member of the consumer group ``group`` that reads ``topics`` and commits what it writes together with its
-        offsets (docs/streams.md).
+        """Return a member of the consumer group ``group`` that reads ``topics`` and commits what it writes together
+        with its offsets (docs/streams.md).
 
         Iterate over it: Arrow record batches of the partitions that are assigned to it, in the columns of :meth:`read`.
         Where the group has committed nothing, ``auto_offset_reset`` says where it begins: ``"earliest"``, unless it is

@@ -1,4 +1,4 @@
-"""What the author of a connector imports.
+"""The classes that the author of a connector imports.
 
 ::
 
@@ -101,7 +101,7 @@ Polled = SourceBatch | Sequence[SourceRecord] | None
 
 
 class TransactionContext:
-    """Where a task's transactions end, with ``transaction.boundary=connector``.
+    """The ends of a task's transactions, with ``transaction.boundary=connector``.
 
     A request without a record is for all that the next poll gives, and takes effect behind it; one with a record takes
     effect directly behind that record, and is the one that counts where both are there. What is aborted is discarded;
@@ -130,23 +130,23 @@ class TransactionContext:
             self._records[id(record)] = record, commit
 
     def take_batch(self) -> bool | None:
-        """What was asked for behind this poll: True to commit, False to abort. It is asked once."""
+        """Return the request for the end of this poll, once: True to commit, False to abort, None without one."""
         asked, self._batch = self._batch, None
         return asked
 
     def take_record(self, record: SourceRecord) -> bool | None:
-        """What was asked for behind this record."""
+        """Return the request for the end of this record."""
         return self._records.pop(id(record), (record, None))[1]
 
 
 class TaskContext:
-    """What a task may ask. ``transaction`` is there where it may say where transactions end."""
+    """The questions that a task may ask. ``transaction`` is set if the task may say where transactions end."""
 
     def __init__(self, find: Callable[[Partition], Offset], transaction: TransactionContext | None = None) -> None:
         self._find, self.transaction = find, transaction
 
     def offset(self, partition: Partition) -> Offset:
-        """The committed offset of a source partition, as it was when this task started; None without one."""
+        """Return the committed offset of a source partition at the start of this task, or None."""
         return self._find(partition)
 
 
@@ -188,7 +188,7 @@ class SourceConnector:
         raise NotImplementedError(f"{type(self).__name__} has no method task")
 
     def task_class_name(self) -> str:
-        """What is stored as ``task.class``, which Kafka Connect wants to see in a task's configuration."""
+        """Return the value of ``task.class``, which Kafka Connect wants in a task's configuration."""
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
     def alter_offsets(self, config: Mapping[str, Any], offsets: Sequence[tuple[Partition, Offset]]) -> bool:

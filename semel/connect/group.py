@@ -37,7 +37,7 @@ _RETRY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Whether this worker leads, and where the leader's REST is: an address, or nothing."""
+    """The role of this worker: whether it leads, and the address of the leader's REST, or an empty text."""
 
     leads: bool
     url: str
@@ -205,7 +205,7 @@ class WorkerGroup:
 
 
 def _place() -> str:
-    """Where a pid means one process."""
+    """Return the place in which a pid names one process."""
     try:
         namespace = Path("/proc/self/ns/pid").stat().st_ino
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()  # machines may have one name
@@ -215,7 +215,7 @@ def _place() -> str:
 
 
 def _read(about: bytes) -> dict[str, Any] | None:
-    """What a member has said of itself; None for what this version does not know."""
+    """Parse a member's own words. Return None for a version that is unknown."""
     try:
         found = read_object(about)
     except ValueError:

@@ -21,7 +21,7 @@ __all__ = ["Leader", "leader_id"]
 
 
 def leader_id(group_id: str) -> str:
-    """The transactional id of a group's leader, as Kafka Connect names it."""
+    """Return the transactional id of a group's leader, as Kafka Connect names it."""
     return f"connect-cluster-{group_id}"
 
 

@@ -1,4 +1,4 @@
-"""How many records the tasks read, and the age of their open transactions, by what they tell their worker each second.
+"""The records that tasks have read, and the age of their open transactions, as they report them each second.
 
 In memory alone.
 """
@@ -47,7 +47,7 @@ class Throughput:
                 told.popleft()
 
     def shown(self, names: Mapping[str, Any]) -> dict[str, dict[int, dict[str, float]]]:
-        """``records``, ``records_per_second`` and ``open_seconds`` (0 while no transaction is open) of each task.
+        """Return ``records``, ``records_per_second`` and ``open_seconds`` (0 without an open transaction) of each task.
 
         Connectors that are not among ``names`` are forgotten.
         """

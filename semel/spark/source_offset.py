@@ -43,7 +43,7 @@ class TopicOffset:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """How far one source of ours has planned, and since where.
+    """The end of what one source of ours has planned, and its beginning.
 
     ``initial`` marks the answer of ``initialOffset``: no position to believe.
     """
@@ -54,21 +54,21 @@ class SourceOffset:
 
 
 def initial(cluster: str, topics: Mapping[str, tuple[str, Mapping[int, int]]]) -> SourceOffset:
-    """The answer of ``initialOffset``: for each topic its id and where its partitions begin."""
+    """Return the answer of ``initialOffset``: for each topic its id and where its partitions begin."""
     return SourceOffset(
         cluster, {name: TopicOffset(id, dict(began), dict(began)) for name, (id, began) in topics.items()}, initial=True
     )
 
 
 def as_dict(offset: SourceOffset) -> dict[str, Any]:
-    """The canonical dictionary: what a Python data source hands to Spark."""
+    """Return the canonical dictionary that a Python data source gives to Spark."""
     topics = {name: _topic_dict(offset.topics[name]) for name in sorted(offset.topics)}
     mark = {"initial": True} if offset.initial else {}
     return {"cluster": offset.cluster, **mark, "topics": topics, "v": VERSION}
 
 
 def dump(offset: SourceOffset) -> str:
-    """The canonical text: sorted keys, no spaces."""
+    """Return the canonical text: sorted keys, no spaces."""
     return write_object(as_dict(offset)).decode()
 
 

@@ -118,13 +118,13 @@ class App:
         return Settings.parse(self.properties)
 
     def stream(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes") -> Stream:
-        """The records of a topic."""
+        """Return the stream of a topic's records."""
         _check(topic, key, value)
         name = self.topology.name("KSTREAM-SOURCE-")
         return Stream(self.topology, self.topology.add(Source(name, topic=topic, key=key, value=value)), key, value)
 
     def table(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes", name: str | None = None) -> Table:
-        """The newest record of each key of a topic; one without a value deletes it."""
+        """Return a table with the newest record of each key of a topic. A record without a value deletes its key."""
         _check(topic, key, value)
         store = name or self.topology.name(f"{topic}-STATE-STORE-")
         source, processor = self.topology.name("KSTREAM-SOURCE-"), self.topology.name("KTABLE-SOURCE-")
@@ -141,7 +141,7 @@ class App:
         )
 
     def describe(self) -> str:
-        """The topology as text, in Kafka Streams' form."""
+        """Return the topology as text, in Kafka Streams' form."""
         return self.topology.describe()
 
     def run(self) -> None:

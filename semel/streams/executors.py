@@ -50,7 +50,7 @@ class Executors:
 
     @property
     def running(self) -> bool:
-        """Whether Spark runs, and a worker that has not failed."""
+        """True if Spark runs, and a worker that has not failed."""
         states = [status.state for status in self._supervisor.statuses]
         return not self._supervisor.spark_gone.is_set() and any(
             state not in (State.FAILED, State.STOPPED) for state in states

@@ -50,7 +50,7 @@ class Stream:
     def map_batches(
         self, function: Callable[[pa.RecordBatch], Any], *, key: Serde = None, value: Serde = None
     ) -> Stream:
-        """A function of Arrow batches, which returns a batch or a table with any columns. The fast way."""
+        """Apply a function of Arrow batches, which returns a batch or a table with any columns. The fast way."""
         return self._then(
             "KSTREAM-MAPBATCHES-",
             lambda name: stateless.map_batch(function, name),
@@ -62,7 +62,7 @@ class Stream:
     def map(
         self, function: Callable[[Record], tuple[Any, Any]], *, key: Serde = "string", value: Serde = "json"
     ) -> Stream:
-        """A function of single records, which returns a new key and value."""
+        """Apply a function of single records, which returns a new key and value."""
         given = (self.key, self.value)
         return self._then(
             "KSTREAM-MAP-",
@@ -73,14 +73,14 @@ class Stream:
         )
 
     def map_values(self, function: Callable[[Record], Any], *, value: Serde = "json") -> Stream:
-        """A function of single records, which returns a new value. The key stays."""
+        """Apply a function of single records, which returns a new value. The key stays."""
         given = (self.key, self.value)
         return self._then(
             "KSTREAM-MAPVALUES-", lambda name: stateless.mapping_values(function, name, given, value), value=value
         )
 
     def flat_map(self, function: Callable[[Record], Any], *, key: Serde = "string", value: Serde = "json") -> Stream:
-        """A function of single records, which returns any number of pairs of key and value."""
+        """Apply a function of single records, which returns any number of pairs of key and value."""
         given = (self.key, self.value)
         return self._then(
             "KSTREAM-FLATMAP-",
@@ -116,7 +116,7 @@ class Stream:
         ]
 
     def merge(self, other: Stream) -> Stream:
-        """The records of both, in no promised order between them."""
+        """Merge the records of both streams, in no promised order between them."""
         if (self.key, self.value) != (other.key, other.value):
             raise ConfigError(
                 f"streams with key {self.key} and value {self.value}, and with key {other.key} and value {other.value},"
@@ -157,7 +157,7 @@ class Stream:
     def left_join(
         self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *, value: Serde = "json"
     ) -> Stream:
-        """As :meth:`join`; records without a partner stay, with None in its place."""
+        """Join as :meth:`join` does, but keep records without a partner, with None in its place."""
         return self._join(table, joiner, value, "KSTREAM-LEFTJOIN-", outer=True)
 
     def _join(self, table: Any, joiner: Any, value: Serde, prefix: str, *, outer: bool) -> Stream:
@@ -183,7 +183,8 @@ class Stream:
         key: Serde = "string",
         value: Serde = "json",
     ) -> Stream:
-        """A :class:`~semel.streams.processor.Processor` for each task, which works on single records with its stores.
+        """Apply a :class:`~semel.streams.processor.Processor` in each task, which works on single records with its
+        stores.
 
         ``supplier`` makes one: its class will do. ``key`` and ``value`` are of what it forwards.
         """
@@ -225,7 +226,7 @@ class GroupedStream:
         return WindowedStream(self.stream, windows)
 
     def count(self, name: str | None = None) -> Table:
-        """How many records each group has."""
+        """Count the records of each group."""
         return self._folded(name, "AGGREGATE", lambda _: Count(), None)
 
     def aggregate(

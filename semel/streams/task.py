@@ -79,7 +79,7 @@ class Task:
 
 
 def _decoded(node: Source, topic: str, rows: Any) -> Any:
-    """The rows in the types of the source's serdes."""
+    """Return the rows in the types of the source's serdes."""
     columns = {name: rows[name] for name in rows.schema.names}
     columns["key"] = _column(node, topic, rows, "key", node.key)
     if node.unpack is not None:

@@ -244,8 +244,8 @@ class Participant:
         return Batch((pack(header, [body]), body), len(batch), header.count, sequence)
 
     def _targets(self, topic: str, rows: pa.Table | pa.RecordBatch, *, keys: bool) -> npt.NDArray[np.int64]:
-        """The partition of each row; without one or a key, it is a partition of the ticket that changes from call to
-        call.
+        """Return the partition of each row. Without one or a key, it is a partition of the ticket that changes from
+        call to call.
         """
         mine = np.flatnonzero(self._mask(topic))
         self._sticky += 1

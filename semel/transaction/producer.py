@@ -93,7 +93,7 @@ class Producer:
 
     @property
     def age_ms(self) -> float | None:
-        """How long its transaction has been open, in milliseconds; None while none is. Any thread may ask."""
+        """The age of its open transaction in milliseconds, or None. Any thread may ask."""
         return self._own.age_ms if self._own.states.now in _IN_A_TRANSACTION else None
 
     @property
@@ -158,8 +158,8 @@ class Producer:
 
     @synchronized
     def transaction(self) -> Transaction:
-        """A new transaction. Waits until the markers of the one before have been seen; takes the id over if that has
-        not been done.
+        """Begin a new transaction. Wait until the markers of the previous one have been seen. Take the id over first,
+        if that has not been done.
 
         Raises what :meth:`take_over` and :meth:`wait_visible` raise, yet :class:`AbortAndRetry` also behind a commit:
         what is to be run is the new work. Once the producer is fenced, closed or does not know how its last transaction

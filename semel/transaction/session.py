@@ -53,7 +53,9 @@ _NOT_A_MEMBER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
 
 
 class AssignmentListener(Protocol):
-    """Who keeps something beside the partitions that a session reads. Called in the thread that polls."""
+    """A listener that keeps something beside the partitions that a session reads. It is called in the thread that
+    polls.
+    """
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Before the first row of these is handed out, once nothing that a predecessor did is open any more."""
@@ -129,7 +131,7 @@ class Session:
 
     @property
     def committed(self) -> Mapping[TopicPartition, int]:
-        """Where the group stands, by what was read of it at the last assignment and committed since."""
+        """The group's offsets, read at the last assignment and committed since."""
         return dict(self._stands)
 
     @property
@@ -146,8 +148,8 @@ class Session:
                 yield batch
 
     def poll(self, timeout: float) -> pa.RecordBatch | None:
-        """The next rows of what is assigned to it, or None if there are none within ``timeout`` seconds. Rebalances
-        happen in here, and are waited for beyond the timeout.
+        """Return the next rows of the assigned partitions, or None if there are none within ``timeout`` seconds.
+        Rebalances happen in here, and may last beyond the timeout.
 
         Raises :class:`Fenced` where another worker has come with its instance id, :class:`~semel.errors.DataLoss` for
         rows that have gone before they were read, :class:`~semel.errors.Retriable` when brokers stay away, and
@@ -320,7 +322,7 @@ class Session:
                 log.warning("session %r: the abort before a rebalance failed: %s", self._transactional_id, error)
 
     def _lost(self, error: AbortAndRetry) -> None:
-        """The transaction was aborted: begin again where the group stands."""
+        """Begin again at the group's offsets: the transaction was aborted."""
         self._used = True
         if error.tag == "EXPIRED":
             self._expiries.expired(self._read)

@@ -62,7 +62,7 @@ class SessionProducer:
 
     @property
     def open(self) -> bool:
-        """Whether a transaction has begun and not ended."""
+        """True if a transaction has begun and not ended."""
         return self._own.states.now is State.OPEN
 
     def take_over(self) -> None:

@@ -73,7 +73,7 @@ class Transaction:
 
     @property
     def age_ms(self) -> float:
-        """How long this transaction has been open, in milliseconds."""
+        """The age of this transaction, in milliseconds."""
         return self._own.age_ms
 
     # ---- writing
@@ -181,7 +181,7 @@ class Transaction:
 
     @property
     def wrote(self) -> Mapping[TopicPartition, Written]:
-        """What the accepted receipts say was written."""
+        """The written offsets of the accepted receipts."""
         return self._tickets.wrote
 
     # ---- ending
@@ -364,8 +364,8 @@ class Transaction:
         return code
 
     def _groups(self) -> dict[str, set[TopicPartition]]:
-        """Where this transaction commits offsets, and where former owners may have left some pending that nobody has
-        looked at since.
+        """Return the partitions in which this transaction commits offsets, and those in which former owners may have
+        left some pending that no owner has checked since.
         """
         return union(self._own.groups_to_check, self._offsets_by_group())
 

@@ -361,7 +361,8 @@ def whose(scene: Scene, names: Names) -> tuple[int, str]:
 
 def test_of_whom_one_may_not_know_is_not_touched(scene: Scene, tmp_path: Path) -> None:
     """A transaction goes on under an id that this login may not describe: brokers leave it out without a word. Its rows
-    carry the time of their source, years ago, and so say nothing of when they were written."""
+    carry the time of their source, years ago, and so say nothing of when they were written.
+    """
     names = scene.left["went on"].names
     unseen: Right = (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL)
     login = scene.frail.login(tmp_path)

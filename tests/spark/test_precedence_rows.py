@@ -162,7 +162,8 @@ def test_checkpoint_is_deleted(line: Line) -> None:
 @pytest.mark.parametrize("way", ["reset", "token"])
 def test_source_topic_is_created_again(line: Line, way: str) -> None:
     """Nothing is taken for read that is another topic's, and both ways out lead on. So does the checkpoint from before
-    that: of the same query its batch counts as written; of another one it is told what it would repeat."""
+    that: of the same query its batch counts as written; of another one it is told what it would repeat.
+    """
     servers = line.kafka.bootstrap_servers
     committed = {"startingOffsets": "committed", "transactionalIdPrefix": line.prefix}
     produce(line.kafka, line.source, range(100))

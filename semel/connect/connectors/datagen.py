@@ -33,7 +33,7 @@ class DatagenSource(SourceConnector):
     }
 
     def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
-        """As many as it may have."""
+        """Return as many tasks as allowed."""
         return [{**config, "task": number} for number in range(max_tasks)]
 
     def task(self) -> SourceTask:

@@ -200,7 +200,7 @@ class SingerSourceTask(SourceTask):
 
 
 def _exact(text: str) -> float:
-    """A number with a point. Raises :class:`ConfigError` for one that has more digits than a float."""
+    """Return a number with a decimal point. Raise :class:`ConfigError` if it has more digits than a float."""
     number = float(text)
     if not math.isfinite(number) or Decimal(text) != Decimal(repr(number)):
         raise ConfigError(

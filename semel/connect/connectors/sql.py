@@ -162,6 +162,6 @@ def _column(values: list[Any]) -> Any:
 
 
 def _first_line(error: BaseException) -> str:
-    """The driver's own words, without the statement and its values."""
+    """Return the driver's own words, without the statement and its values."""
     original = getattr(error, "orig", None) or error
     return f"{str(original).splitlines()[0] if str(original) else type(original).__name__}."

@@ -23,7 +23,7 @@ __all__ = ["ConfigStore"]
 
 
 class ConfigStore:
-    """What is stored of connectors. Reading it asks nobody."""
+    """The stored connectors. Reading them asks no broker."""
 
     def __init__(self, client: Client, leader: Leader, topic: str | None) -> None:
         self._client, self._leader, self.topic = client, leader, topic

@@ -35,7 +35,7 @@ _CLUSTERS_AT_ONCE = 8
 
 @dataclass(slots=True)
 class PrefixLag:
-    """Of one prefix, in offsets by topic; what could not be asked is missing."""
+    """The lag of one prefix, in offsets by topic. What could not be asked is missing."""
 
     prefix: str
     lag: Mapping[str, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class ClusterPoller:
         self.failures = 0
 
     def poll(self) -> list[PrefixLag]:
-        """What is seen now, or was a few seconds ago."""
+        """Return the lags of now, or of a few seconds ago."""
         with self._lock:
             if time.monotonic() >= self._next:
                 self._seen = self._ask(meters())
@@ -114,7 +114,7 @@ def _lag(client: Client, progress: Progress | None, deadline: Deadline) -> Mappi
 
 
 def _asked(ask: Callable[[], Mapping[TopicPartition, int]], problems: list[SemelError]) -> Mapping[str, int]:
-    """By topic. What is refused is a gap; that nobody answers is the caller's to judge."""
+    """Return the answers by topic. A refusal leaves a gap. If no broker answers, the caller decides."""
     try:
         found: Counter[str] = Counter()
         for (topic, _), offsets in ask().items():

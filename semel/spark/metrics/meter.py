@@ -31,7 +31,7 @@ _PREFIXES = 256
 
 
 class BatchOutcome(Enum):
-    """How a call of the sink ended."""
+    """The end of a call of the sink."""
 
     WRITTEN = "written"
     SKIPPED = "skipped"
@@ -74,7 +74,7 @@ class BatchMetrics:
     steps: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it, in milliseconds."""
+        """Return the numbers as JSON has them, in milliseconds."""
         return {
             "prefix": self.prefix,
             "outcome": self.outcome.value,
@@ -144,7 +144,7 @@ class Meter:
             self._keep(batch)
 
     def ended(self, committed: bool) -> None:
-        """A transaction has ended, in the thread of the call that it was for."""
+        """Take note that a transaction has ended, in the thread of its call."""
         with self._lock:
             for counts in self._counts():
                 counts.commits += committed
@@ -153,7 +153,7 @@ class Meter:
                 self._totals.committed_at = time.time()
 
     def again(self) -> None:
-        """This thread's batch is run again in the same call."""
+        """Take note that this thread's batch is run again in the same call."""
         with self._lock:
             for counts in self._counts():
                 counts.reruns += 1
@@ -206,7 +206,7 @@ class Meter:
 
     @property
     def age_seconds(self) -> float:
-        """How long its transaction has been open; 0 while none is."""
+        """The age of its open transaction in seconds, or 0."""
         age = self.producer.age_ms if self.producer is not None else None
         return age / 1000 if age is not None else 0.0
 
@@ -216,7 +216,7 @@ _lock = threading.Lock()
 
 
 def meter(config: ClientConfig, prefix: str, outputs: tuple[str, ...]) -> Meter:
-    """The meter of a prefix in a cluster: the one that is there, with the newest settings, or a new one."""
+    """Return the meter of a prefix in a cluster: the existing one with the newest settings, or a new one."""
     key = config.bootstrap_servers, prefix
     with _lock:
         found = _meters.setdefault(key, Meter(config, prefix, outputs))
@@ -228,14 +228,14 @@ def meter(config: ClientConfig, prefix: str, outputs: tuple[str, ...]) -> Meter:
 
 
 def meters() -> list[Meter]:
-    """Those of this process."""
+    """Return all meters of this process."""
     with _lock:
         return list(_meters.values())
 
 
 def find(run: str, number: int) -> BatchMetrics | None:
-    """The newest call of a sink for this batch of this run of a query; None if it is not kept any more, or no sink of
-    ours was called.
+    """Return the newest call of a sink for this batch and run of a query, or None if it is not kept any more or no sink
+    was called.
     """
     calls = (batch for one in meters() for batch in reversed(one.batches))
     return next((batch for batch in calls if (batch.run, batch.number) == (run, number)), None)

@@ -42,7 +42,9 @@ _NOT_AGAIN = ("OUTCOME_UNKNOWN", STALE, FORGOTTEN)
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What was written, by topic, in how many milliseconds from begin to commit, and how often it was run again."""
+    """The result of a batch: written rows by topic, milliseconds from begin to commit, and the number of repeated
+    tries.
+    """
 
     wrote: Mapping[str, TopicTotals]
     milliseconds: float
@@ -50,7 +52,7 @@ class BatchResult:
 
     @property
     def rows(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return sum(wrote.rows for wrote in self.wrote.values())
 
     @property
@@ -139,7 +141,7 @@ def _write_once(
 
 
 def _commit_progress(producer: Producer, work: Work) -> None:
-    """A transaction of progress and offsets alone: a batch without rows."""
+    """Commit a transaction of progress and offsets only: a batch without rows."""
     with producer.transaction() as txn:
         _commit(txn, work)
 
@@ -183,7 +185,7 @@ def _placed(client: Client, options: SinkOptions, work: Work) -> Placement:
 
 
 def _sums(receipts: list[Receipt]) -> dict[str, TopicTotals]:
-    """By topic."""
+    """Return the sums of the receipts by topic."""
     sums: dict[str, TopicTotals] = {}
     for receipt in receipts:
         for (topic, _), wrote in receipt.wrote.items():

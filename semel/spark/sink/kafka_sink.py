@@ -47,7 +47,7 @@ log = logging.getLogger("semel.spark")
 
 @dataclass(slots=True)
 class _Run:
-    """What the sink holds for one run of a query: the prefix is taken over once, and each batch may come once.
+    """The sink's state for one run of a query: the prefix is taken over once, and each batch may come once.
 
     ``last`` is the newest one, ``failed`` the one whose call raised, ``writing`` the one whose transaction is open.
     """
@@ -194,7 +194,7 @@ class KafkaSink:
         return totals
 
     def _enter(self, df: DataFrame, batch: MicroBatch) -> _Run:
-        """The state of this run; a new run takes over. A second call for a batch is refused (DESIGN rule 2)."""
+        """Return the state of this run. A new run takes over. A second call for a batch is refused (DESIGN rule 2)."""
         with self._lock:
             run = self._run
             if run is None or run.query.run != batch.query.run:
@@ -243,7 +243,7 @@ class KafkaSink:
         return _Run(query, producer)
 
     def _group(self, query: Query) -> str | None:
-        """The group that shows the progress: the sink's option, else what the sources were given. Users say it once."""
+        """Return the group that shows the progress: the sink's option, or that of the sources. Users set it once."""
         groups = sorted({source.group for source in query.sources if source.group is not None})
         if self._options.group is None and len(groups) > 1:
             raise ConfigError(
@@ -388,7 +388,7 @@ class KafkaSink:
 
 
 def _with_its_state(fenced: Fenced) -> Fenced:
-    """What a driver that was fenced in mid-batch may have done to the checkpoint (docs/guarantees.md, "State"): no
+    """Add what a driver that was fenced in mid-batch may have done to the checkpoint (docs/guarantees.md, "State"): no
     broker keeps it from that.
     """
     return Fenced(

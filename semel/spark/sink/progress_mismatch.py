@@ -190,7 +190,7 @@ class Mismatch:
 
     @property
     def _has_its_state(self) -> bool:
-        """Whether this checkpoint holds the state that belongs to the progress."""
+        """True if this checkpoint holds the state that belongs to the progress."""
         progress, batch = self.progress, self.planned.batch
         assert progress is not None
         at_it = progress.batch is not None and batch in (progress.batch, progress.batch + 1)

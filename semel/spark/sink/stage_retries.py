@@ -82,11 +82,11 @@ class Proof:
 
     @property
     def tag(self) -> str:
-        """What the jobs of this attempt carry, and no others."""
+        """The tag of this attempt's jobs, and of no others."""
         return f"{self._call}{self._attempt}"
 
     def next_attempt(self) -> None:
-        """The batch is written again, in the same call."""
+        """Begin another attempt at the batch in the same call."""
         self._attempt += 1
         self._persisted = max(self._persisted, lineage.newest_persisted(self._df))
 
@@ -139,8 +139,8 @@ class Proof:
             )
 
     def _late(self, reason: str) -> AbortAndRetry:
-        """What was waited for may be among what Spark has dropped, and never come: then that is said, and it is not
-        waited for in another try.
+        """Return the error for a wait that has timed out. What was awaited may be among the events that Spark has
+        dropped: then the error says so, and no other try waits for it.
         """
         self._check_nothing_dropped()
         return _unproven(reason, "Spark is late with what it keeps of its jobs: its driver has too much to do.")
@@ -167,11 +167,11 @@ class Proof:
         raise self._late(f"Spark did not show within {_SECONDS:.0f} s how the jobs of the batch ended")
 
     def _awaited(self, jobs: Sequence[Job]) -> bool:
-        """Of this call alone: what of others still runs, nobody here has waited for."""
+        """Return whether a job of this call still runs. Jobs of other calls are not waited for."""
         return any(job.running and _carries(job, self._call) for job in jobs)
 
     def _jobs(self) -> Iterator[Job]:
-        """Return the jobs of this call and those before it, for a micro-batch back to the call before, the newest
+        """Yield the jobs of this call and those before it, for a micro-batch back to the call before, the newest
         first.
         """
         self._met_the_call_before, in_front = False, 0
@@ -232,14 +232,14 @@ def prove_tasks(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
 
 
 def sink_made(prefix: str) -> None:
-    """Of what Spark has dropped in this application, that which was before now is not of this prefix's batches."""
+    """Ignore what Spark has dropped before now: it does not concern this prefix's batches."""
     context = SparkContext._active_spark_context
     if context is not None:
         _dropped.setdefault(context, {}).setdefault(_beginning(prefix), status_store.dropped(context))
 
 
 def _beginning(prefix: str) -> str:
-    """What the tags of all attempts of a prefix begin with, and of no other: the look ends there.
+    """Return the common beginning of the tags of all attempts of a prefix, and of no other: the search ends there.
 
     As a digest, since tags take no comma.
     """
@@ -281,7 +281,7 @@ def check_computed_once(told: Sequence[JobWithStages], tag: str, *, micro_batch:
 
 
 def _used(told: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: int) -> set[int]:
-    """The RDDs that the attempt may be written from: what its own jobs list, which is its lineage, and what is in no
+    """Return the RDDs that the attempt may be written from: those that its own jobs list (its lineage), and those in no
     lineage.
 
     In front of a micro-batch anything may have been broadcast for it; in front of a batch job the same may be
@@ -291,7 +291,6 @@ def _used(told: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: i
     made of RDDs that are older than the one that is persisted. Where its own jobs list a stage that Spark has
     forgotten, that may be of any RDD.
     """
-
     any_of_all = any(tag in job.tags and stage.rdd == _FORGOTTEN for job, stages in told for stage in stages)
 
     def may_be_used(job: Job, stage: Stage) -> bool:
@@ -302,7 +301,7 @@ def _used(told: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: i
 
 
 def _torn(told: Sequence[JobWithStages], used: set[int], tag: str, kept: int = -1) -> list[Stage]:
-    """The stages that have computed again a part of what had been read.
+    """Return the stages that have computed again a part of a shuffle that had been read.
 
     A shuffle that is partly lost is computed by the next attempt of its stage, or in a later job by a stage of the same
     RDD, a new one or that which was found done. Where nothing was made of it before, each of its parts is there once. A
@@ -337,7 +336,7 @@ def _torn(told: Sequence[JobWithStages], used: set[int], tag: str, kept: int = -
 
 
 def _read(stage: Stage, job: Job, stages: Sequence[Stage], used: Collection[int], tag: str, kept: int) -> bool:
-    """Whether something that may be used was made of a stage in a job.
+    """Return whether a job made something that may be used from a stage.
 
     What another attempt of a sink has made is not, but for what is found again: shuffles of RDDs, checkpoints, cached
     blocks, which may hold what was made of any RDD that is older. Of other jobs it cannot be known: what they have

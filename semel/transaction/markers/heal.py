@@ -47,7 +47,7 @@ class MarkerHealer:
 
     @property
     def patience_s(self) -> float:
-        """How long to look on before the first call: markers that are on their way land in milliseconds."""
+        """The wait before the first call: markers on their way land in milliseconds."""
         return 0.0 if self._ended is None else 0.25
 
     def __call__(self, lost: Mapping[TopicPartition, OpenTransaction], leaders: Leaders) -> None:

@@ -1,4 +1,4 @@
-"""How a former transaction of an id ended, by what it left behind (PROTOCOL 5.3).
+"""The outcome of an id's former transaction, by what it left behind (PROTOCOL 5.3).
 
 Asked where its marker was lost: the rows are there, open, and nothing on their partition says how they were meant to
 end. What is written here as their end must be what the coordinator decided then, and it does not remember: its answers
@@ -23,7 +23,7 @@ __all__ = ["outcome_of_open_rows", "transaction_outcome"]
 def transaction_outcome(
     client: Client, producer_id: int, epoch: int, settled: ProgressLog, current: int | None, deadline: Deadline
 ) -> bool | None:
-    """Whether the transaction of this pair was committed; None where nothing tells.
+    """Return whether the transaction of this pair was committed, or None if nothing shows it.
 
     ``settled`` is what was read of the prefix's progress up to a claim, ``current`` the producer id that its
     transactional id has now, None where nobody knows it.
@@ -62,7 +62,7 @@ def outcome_of_open_rows(
 
 
 def _newer(record: ProgressRecord, producer_id: int, epoch: int, current: int | None) -> bool:
-    """Whether the record may be of a later transaction than the pair's.
+    """Return whether the record may be of a later transaction than the pair's.
 
     Producer ids are not in order: brokers give them out in blocks.
     """
@@ -72,7 +72,9 @@ def _newer(record: ProgressRecord, producer_id: int, epoch: int, current: int | 
 
 
 def _by_its_rows(client: Client, record: ProgressRecord, deadline: Deadline) -> bool | None:
-    """The progress record lost its marker too: a marker behind any of the rows that it names speaks for all of them."""
+    """Return the outcome by a marker after any row that the progress record names: it counts for all of them. The
+    record has lost its own marker.
+    """
     for topic, parts in sorted(record.progress.wrote.items()):
         known = client.existing({topic}, deadline)
         for index, (_, last) in sorted(parts.items()):

@@ -1,4 +1,4 @@
-"""What a progress topic must be set to, so that no progress is lost (PROTOCOL 1)."""
+"""The settings that a progress topic needs, so that no progress is lost (PROTOCOL 1)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def look_for_faults(client: Client, topic: Topic, deadline: Deadline) -> tuple[l
 
 
 def faults(topic: Topic, settings: Mapping[str, str | None], log_settings: Mapping[str, str | None]) -> list[str]:
-    """How a topic of these settings could lose progress, each to follow its name.
+    """Return how a topic with these settings could lose progress, each to follow its name.
 
     What could not be read of the transaction log is passed over.
     """

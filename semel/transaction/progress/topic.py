@@ -1,6 +1,4 @@
-"""Where progress is kept: a compacted topic, checked before it is trusted, and one partition of it for each prefix
-(PROTOCOL 1).
-"""
+"""The progress topic: compacted, checked before it is trusted, with one partition for each prefix (PROTOCOL 1)."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ log = logging.getLogger("semel.transaction")
 
 
 class Presence(Enum):
-    """What the owners of a prefix before have left, for one scope: nothing, as if there had been none; all that there
-    was; less than that.
-    """
+    """The progress left by earlier owners of a prefix, for one scope: never any, all of it, or less than that."""
 
     NEVER_USED = "none"
     COMPLETE = "there"
@@ -214,8 +210,8 @@ class ProgressTopic:
         return parse_progress_log(read_raw(self._client, self.partition, end, deadline), self.key, where)
 
     def presence(self, deadline: Deadline) -> Presence:
-        """What is left of the owners before: each has left a claim, of which compaction keeps the newest, and who has
-        committed a record.
+        """Return whether earlier progress is complete. Every owner leaves a claim, of which compaction keeps the
+        newest, and a record when it commits.
 
         What is open or aborted is not all: who sets lost progress, and dies on the way, leaves that. Nor is a claim in
         front of which the log has been cut off since, nor another scope's record: they say that there was more. Where
@@ -248,7 +244,7 @@ class ProgressTopic:
         return Presence.LOST if others or claimed is not None else Presence.NEVER_USED
 
     def was_cut(self, deadline: Deadline) -> bool:
-        """Whether the log begins later than when it was looked at: records have been deleted meanwhile."""
+        """Return whether the log begins later than when it was read: records have been deleted meanwhile."""
         return self._beginning(deadline) > self._begins
 
     def _beginning(self, deadline: Deadline) -> int:
@@ -302,7 +298,7 @@ class ProgressTopic:
         self.check_same_topic(known)
 
     def check_same_topic(self, known: Mapping[str, Topic]) -> None:
-        """As :meth:`check_not_deleted`, by the topics that there are."""
+        """Check as :meth:`check_not_deleted` does, against the topics that exist."""
         if self.name not in known or known[self.name].id != self.topic_id:
             raise DataLoss(
                 f"the progress topic {self.name!r} was deleted or created again while {self._prefix!r} was at work,"

@@ -165,7 +165,7 @@ class TwoPhaseProducer:
             self._ready.append(_Ready(following, time.monotonic()))
 
     def _next_identity(self) -> Identity | None:
-        """That of an id which this producer has seen to its end, a short while ago."""
+        """Return the identity of an id that this producer has seen to its end a short while ago."""
         while self._ready:
             ready = self._ready.popleft()
             if time.monotonic() - ready.since < _RESTED_S:
@@ -198,7 +198,7 @@ class TwoPhaseProducer:
         return unit_id(self._prefix, self._uuid, self._next - 1)
 
     def _is_free(self, used: _Used, deadline: Deadline) -> bool:
-        """Whether its last transaction has ended, by the coordinator's word and on each partition."""
+        """Return whether its last transaction has ended, by the coordinator's word and on each partition."""
         told = describe(self._client, used.identity.transactional_id, deadline)
         if told is None or told.state not in _ENDED or (used.partitions and told.epoch <= used.identity.epoch):
             return False
@@ -206,7 +206,7 @@ class TwoPhaseProducer:
         return not any(one.producer_id == used.identity.producer_id for rows in opened.values() for one in rows)
 
     def _find_timeout_ms(self, deadline: Deadline) -> int:
-        """What was set, or 15 minutes, or the brokers' maximum where that is less (DESIGN rule 10)."""
+        """Return the set timeout, or 15 minutes, or the brokers' maximum if that is less (DESIGN rule 10)."""
         most = longest_timeout_ms(self._client, deadline)
         given = self._client.config.transaction_timeout_ms
         if given is not None and given > most:

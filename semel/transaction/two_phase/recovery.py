@@ -24,7 +24,7 @@ __all__ = ["Recovered", "open_units", "recover"]
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a recovery has ended: the prepared transactions that were committed, the ids that it has aborted.
+    """The result of a recovery: the committed prepared transactions, and the aborted ids.
 
     What had ended by itself since it was listed is in neither.
     """
@@ -73,7 +73,7 @@ def recover(
 
 
 def open_units(client: Client, prefix: str) -> list[TransactionDescription]:
-    """The transactions of ``prefix`` that are prepared, or may still be."""
+    """Return the transactions of ``prefix`` that are prepared, or may still be."""
     return [
         told
         for told in describe_all(client, states=("Ongoing",))

@@ -41,7 +41,8 @@ Write = Callable[[Sequence[Ticket], int, int], list[Receipt]]
 class Job:
     """What is copied where. ``mode`` says where a restart begins: ``exact`` at the committed progress; ``forget`` and
     ``ahead`` at what a file says that was written behind the commit, or in front of it; ``plain`` writes without
-    transactions, once."""
+    transactions, once.
+    """
 
     servers: str
     prefix: str

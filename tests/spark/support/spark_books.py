@@ -19,7 +19,7 @@ FORGETFUL = KEPT_STAGES // _SHUFFLES + 2
 
 @contextmanager
 def job_group(spark: SparkSession, name: str) -> Iterator[None]:
-    """This thread's jobs belong to no other group meanwhile, such as that of the tests before."""
+    """Give the jobs of this thread a group of their own, apart from that of earlier tests."""
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", name)
     try:
         yield
