@@ -72,7 +72,7 @@ class Cluster:
 
         With ``two_phase`` its transactions are prepared, and end by a decision of yours: ``True`` needs two settings of
         the brokers, which then never abort them; ``"bounded"`` needs none, and the brokers abort them after
-        ``transaction.timeout.ms``. Nobody is fenced then: see :meth:`recover`.
+        ``transaction.timeout.ms``. No owner is fenced then: see :meth:`recover`.
 
         Sends nothing. Raises :class:`~semel.errors.ConfigError` for an id that cannot be one.
         """

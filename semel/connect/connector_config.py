@@ -309,7 +309,7 @@ class Examination:
             self._add(setting, text, tag="BOUNDARY", remedy="Use another boundary.")
 
     def _check_support(self, connector: SourceConnector, wanted: str, own: Mapping[str, Any]) -> None:
-        """Refuse ``exactly.once.support=required`` where nobody promises it (KIP-618's preflight)."""
+        """Refuse ``exactly.once.support=required`` if the connector does not promise it (KIP-618's preflight)."""
         if wanted != "required":
             return
         setting = "exactly.once.support"

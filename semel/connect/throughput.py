@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["Throughput"]
 
-#: Over how long a rate is taken, in seconds; a task that has told nothing for as long has none.
+#: The window of a rate in seconds. A task without a report in this time has no rate.
 _WINDOW_S = 5.0
 
 

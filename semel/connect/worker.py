@@ -251,7 +251,7 @@ class Worker:
         """End what ran in a term, and stand by."""
         try:
             term.close()
-        except Exception:  # whatever it is: what it has left behind is fenced by whoever leads next
+        except Exception:  # whatever it is: the next leader fences what it has left
             log.exception("ending what ran here")
         if not self._ending.is_set():
             self._term = None

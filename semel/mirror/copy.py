@@ -1,6 +1,6 @@
 """The conversion of fetched batches for the target. No requests.
 
-A batch is copied whole where it can be: only its header is written anew, by whoever knows the identity of the
+A batch is copied whole if possible: only its header is rewritten, by the owner of the identity of the
 transaction, and its records stay compressed as they are. Its old checksum is checked here, since it gets a new one.
 Brokers refuse, or silently misread, what these have in their headers (measured), so they are decoded and encoded again,
 by the same codec:

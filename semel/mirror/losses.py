@@ -1,6 +1,6 @@
 """The losses that end a flow: rows of the source that are gone, and targets that are not what was written to.
 
-MirrorMaker 2 goes on silently in each of these cases.
+MirrorMaker 2 continues silently in each of these cases.
 """
 
 from __future__ import annotations

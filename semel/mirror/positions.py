@@ -34,7 +34,7 @@ def flow_id(source: str, target: str) -> str:
 class OffsetAndEpoch:
     """The next offset to copy of one partition. ``epoch`` is the leader epoch of the last batch before it, or -1.
 
-    ``target`` is the offset after the last record that was written to its target partition, or -1 where nobody knows.
+    ``target`` is the offset after the last record that was written to its target partition, or -1 if that is unknown.
     """
 
     offset: int

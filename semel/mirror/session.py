@@ -160,7 +160,7 @@ class Session:
                 f" ({self._source.cluster}). Nothing was copied. Correct the bootstrap.servers of one of them.",
                 tag="ONE_CLUSTER",
             )
-        # before anybody is fenced
+        # before an owner is fenced
         check_rights(self._source, self._target, self._config, self._id)
         self._check_same_flow(self._last_known())
         self._producer.take_over(group=self._id)

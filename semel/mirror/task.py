@@ -185,7 +185,7 @@ class _Share:
             topic, index = self._targets[partition]
             pieces = list(batches(taken, self._ticket.topics[topic], f"{topic}-{index}"))
             by_topic[topic].append([(index, piece.batch) for piece in pieces])
-            # without its bytes: what is written is let go
+            # without its bytes: written data are dropped
             self._pieces[partition] += [Piece(_NOTHING, piece.first, piece.count, piece.offsets) for piece in pieces]
         for topic, columns in by_topic.items():
             turns = [each for turn in zip_longest(*columns) for each in turn if each is not None]

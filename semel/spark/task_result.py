@@ -50,7 +50,7 @@ def decode_result(text: bytes) -> Receipt | SemelError:
     Raises :class:`~semel.errors.DataLoss` for what is no answer, :class:`~semel.errors.ConfigError` for one in a form
     that is not known here.
     """
-    # what is no error is read anew, from its beginning: by then nothing of this reading may be held any more
+    # a text without an error is read again from its beginning: nothing of this reading may be held by then
     error = _error_in(text)
     return read_receipt(text) if error is None else error  # the first says what is wrong with it, where it is neither
 

@@ -72,7 +72,7 @@ def run_worker(process: Process) -> None:
     except ConfigError as error:
         if error.tag != "STATE_LOCKED":
             raise
-        raise Retriable(  # the process before it, of which Spark has not made an end yet
+        raise Retriable(  # the process before it, which Spark has not ended yet
             f"{error.message} It starts again until that is so.", tag="STATE_LOCKED"
         ) from error
 

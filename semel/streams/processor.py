@@ -78,7 +78,7 @@ class Context:
         return self._views[name]
 
     def forward(self, key: Any, value: Any, *, timestamp: int | None = None) -> None:
-        """Hand on a record. Its time is that of the record that is worked on, unless one is given."""
+        """Forward a record. Its time is that of the current record, unless one is given."""
         self.forwarded.append((key, value, self._now if timestamp is None else timestamp))
 
     def schedule(

@@ -44,7 +44,7 @@ class Task:
             self._hand_on(node, _decoded(node, topic, rows))
 
     def close(self) -> None:
-        """Let go of the state. What was not committed is forgotten."""
+        """Close the state. Uncommitted changes are dropped."""
         try:
             for one in self._own.values():
                 one.close()

@@ -68,7 +68,7 @@ def prepare(client: Client, topology: Topology, replication: int) -> Plan:
 
 
 def _check_offsets_there(client: Client, topology: Topology, part: SubTopology, plan: Plan) -> None:
-    """State without offsets of the group, as after their retention, would count what it was made of once more."""
+    """Check that state has offsets of the group. Without them, as after retention, rows would be counted again."""
     names = [topology.topic(source) for source in part.sources]
     read = [(name, index) for name in names for index in range(plan.partitions[name])]
     begun = {index for _, index in committed(client, topology.application_id, read, require_stable=True)}

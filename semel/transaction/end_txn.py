@@ -73,10 +73,10 @@ def abort(own: Ownership) -> bool:
 
 
 def check_still_owner(own: Ownership, told: str) -> None:
-    """Find out whether anybody has taken the id since, with no transaction open: an abort with nothing in it is
+    """Find out whether another owner has taken the id since, with no transaction open: an empty abort is
     answered by the next identity alone.
 
-    Raises :class:`Fenced` if so, with ``told`` behind it.
+    Raises :class:`Fenced` if so, with ``told`` at its end.
     """
     answer = end(own.client, own.identity, commit=False, deadline=own.deadline())
     if answer.code:

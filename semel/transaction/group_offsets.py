@@ -29,7 +29,7 @@ _PATIENCE_MS = 1_000
 
 
 def check_no_live_members(own: Ownership, group: str | None, deadline: Deadline) -> None:
-    """Raise :class:`ConfigError` if anybody is in the group: it is reserved for one query."""
+    """Raise :class:`ConfigError` if the group has members: it is reserved for one query."""
     members = live_members(own.client, group, deadline) if group else []
     if members:
         raise ConfigError(

@@ -76,7 +76,7 @@ class Ownership:
         self.progress_log = ProgressLog(())
         #: The producer ids that those owners had, where they show.
         self.previous_producer_ids: frozenset[int] = frozenset()
-        #: Whether to go on where progress seems lost: for who is about to set it.
+        #: Whether to continue although progress seems lost, for an owner that is about to set it.
         self.may_have_lost_progress = False
         #: Whether it was found lost: then what this owner leaves before its first commit must not look like progress
         #: that is there.
@@ -93,7 +93,7 @@ class Ownership:
         #: 48).
         self.early_aborts = 0
         self.timeout_ms = client.config.transaction_timeout_ms or 0
-        #: How long the brokers let a transaction be open; their default where they do not tell.
+        #: How long the brokers let a transaction be open; their default if they do not say.
         self.max_timeout_ms = DEFAULT_TIMEOUT_MS
         self._began = 0.0
 

@@ -5,9 +5,9 @@ One transaction (PROTOCOL 3), and the modules that each part is in::
     take_over -> begin -> tickets -> participants write -> accept -> progress, offsets -> commit -> markers
     takeover     transaction         participant           transaction                    ending    markers
 
-The owner alone speaks to the coordinator. It adds everything to a transaction before anybody writes; it commits only
-when every ticket is back with its receipt or was withdrawn; and its next transaction begins only when the markers of
-the last one have been seen.
+Only the owner speaks to the coordinator. It adds all partitions to a transaction before a participant writes. It
+commits only when every ticket is back with its receipt or was withdrawn. Its next transaction begins only when the
+markers of the last one have been seen.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Producer:
             self.close()
         except SemelError as second:
             if error is None or (isinstance(error, AbortAndRetry) and isinstance(second, Fenced)):
-                raise  # who runs it again would fight with whoever has the id now
+                raise  # a retry would fence the new owner of the id
             error.add_note(f"Closing its producer did not go well either: {second}")  # the first one is the one to see
 
     @property
@@ -247,14 +247,14 @@ class Producer:
             self._told(ended.committed)
 
     def _take_over_again(self) -> None:
-        """Take the id over again, all of PROTOCOL 2: it expired unused. Resume only if nobody came between (row 49)."""
+        """Take over the expired id, all of PROTOCOL 2. Resume only if no other owner came between (row 49)."""
         own, before = self._own, self._own.committed
         own.states.move(Event.EXPIRED)
         try:
             take_over(own, self._outputs, self._group)
         except BaseException:
             # what was decided on the progress from before must not be carried into another ownership: only a new start
-            # decides anew
+            # decides again
             if own.states.now is not State.FENCED:
                 own.states.move(Event.GIVEN_UP)
             raise

@@ -187,7 +187,7 @@ class Session:
     def _follow(self) -> None:
         """Take part in the group, and read what it assigns now, from where it stands."""
         now = self._member.poll()
-        with self._revoking:  # what the consumer's thread has begun there is over before this one goes on
+        with self._revoking:  # the consumer's thread must finish there before this one continues
             pass
         if now == self._assigned:
             return
@@ -212,7 +212,7 @@ class Session:
         reached(SessionStep.POSITIONS_READ, self._transactional_id)
         self._reader = SessionReader(self._client, ranges, headers=self._headers, max_rows=self._max_rows)
         if self._reset is _RESETS["latest"]:
-            self._commit_empty()  # a later start would begin at a later end, and what lies between be read by nobody
+            self._commit_empty()  # a later start would begin at a later end, and skip the rows between
 
     # ---- writing
 
@@ -258,7 +258,7 @@ class Session:
         Returns whether that is done. False: nothing of it is visible or ever will be, and the rows are handed out
         again, to this worker or to another one. Raises :class:`Fenced` where another worker has come with the instance
         id of this one, :class:`~semel.errors.DataLoss` for rows that were acknowledged and are gone,
-        :class:`~semel.errors.Retriable` tagged OUTCOME_UNKNOWN if nobody said how it ended: open the session again.
+        :class:`~semel.errors.Retriable` tagged OUTCOME_UNKNOWN if its outcome is unknown: open the session again.
         """
         if self._assigned is None:
             self._check_begun()

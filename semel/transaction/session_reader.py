@@ -58,7 +58,7 @@ class SessionReader:
         return next(self._batches) if self._batches is not None else None
 
     def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
         if self._batches is not None:
             self._batches.close()
 

@@ -108,7 +108,7 @@ def _find_progress(own: Ownership, deadline: Deadline) -> None:
         own.progress.ensure(deadline)
         if own.progress.topic_id == looked_at:
             break
-        # it is another topic, maybe made behind progress that somebody has committed meanwhile: look again
+        # it is another topic, maybe created after another owner's commit meanwhile: read again
         used |= trace is not Presence.NEVER_USED
     if trace is Presence.NEVER_USED:
         # before the coordinator knows the id: an id that is known and has left nothing here has lost its progress
@@ -126,7 +126,7 @@ def progress_presence(
     """
     trace = progress.presence(
         deadline
-    )  # before the coordinator is asked: whoever comes between the two is known to it then
+    )  # read the topic before asking the coordinator: an owner that starts in between is then known to it
     if trace is not Presence.NEVER_USED or not (used or describe(client, transactional_id, deadline) is not None):
         return trace
     trace = progress.presence(deadline)  # and has claimed before that: two first starts at once have lost nothing
@@ -154,7 +154,7 @@ def _lost(own: Ownership) -> DataLoss:
 
 
 def read_progress(own: Ownership, deadline: Deadline) -> ProgressLog:
-    """Claim, read everything below the claim, and refuse to go on where another owner shows."""
+    """Claim, read everything below the claim, and stop if another owner shows."""
     claim = own.progress.write_read_barrier() if own.lost_progress else own.progress.claim()
     reached(OwnerStep.CLAIMED, own.transactional_id)
     settled = own.progress.read(claim, deadline)

@@ -300,7 +300,7 @@ class Tickets:
         self.wrote.update(receipt.wrote)
 
     def withdraw(self, ticket: Ticket, identity: Identity) -> None:
-        """Note that nobody holds it any more.
+        """Note that no participant holds it any more.
 
         Raises :class:`ConfigError` for one of another transaction, and for one that has come back.
         """

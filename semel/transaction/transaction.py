@@ -282,7 +282,7 @@ class Transaction:
     def close(self) -> None:
         """Abort it if it is open.
 
-        Raises what :meth:`abort` raises but for :class:`Fenced`: whoever has fenced this owner has aborted it.
+        Raises what :meth:`abort` raises except :class:`Fenced`: the owner that fenced this one has aborted it.
         """
         if not self._done and self._own.states.now is State.OPEN:
             with suppress(Fenced):
@@ -316,7 +316,7 @@ class Transaction:
     # ---- requests
 
     def _require_open(self) -> None:
-        """Ask whether anything may be done. The state alone does not tell: it may be that of a later transaction."""
+        """Check that the transaction is open. The state alone does not show it: it may be a later transaction's."""
         self._own.states.move(Event.ADDED)
         if self._done:
             raise ConfigError(

@@ -49,7 +49,7 @@ class DatagenSourceTask(SourceTask):
     """Counts."""
 
     def start(self, config: Mapping[str, Any], context: TaskContext) -> None:
-        """Go on behind the last committed number."""
+        """Resume after the last committed number."""
         self._config, self._task = config, config["task"]
         self._partition = {"task": self._task}
         self._next = self._first = (context.offset(self._partition) or {"next": 0})["next"]

@@ -106,7 +106,7 @@ class SingerSourceTask(SourceTask):
         self._tap: Tap | None = None
         self._due = 0.0
         self._keys: dict[str, list[str]] = {}
-        #: Records after the last STATE, and in front of it: those are about to be given.
+        #: Records after the last STATE, and those before it, which are given next.
         self._open: list[SourceRecord] = []
         self._whole: list[SourceRecord] = []
 

@@ -96,7 +96,7 @@ class SqlSourceTask(SourceTask):
     """Reads its tables in turn."""
 
     def start(self, config: Mapping[str, Any], context: TaskContext) -> None:
-        """Connect, and go on where the offsets say."""
+        """Connect, and resume at the offsets."""
         self._config = config
         self._engine = open_engine(config)
         self._readings = [

@@ -258,7 +258,7 @@ class Reading:
         return kept or list(connection.execute(whole(times[-1])).fetchall())
 
     def advance(self, names: Sequence[str], rows: Sequence[Any]) -> dict[str, int]:
-        """Go on behind these rows: their offset."""
+        """Move past these rows, and return their offset."""
         last = dict(zip(names, rows[-1], strict=True))
         moment = number = None
         if self._timed:

@@ -63,7 +63,7 @@ class OffsetStore:
 
     def find(self, partition: Partition) -> Offset:
         """Return the offset of a source partition, as it was read."""
-        encode_key(self._connector, partition)  # one that is not flat is told now
+        encode_key(self._connector, partition)  # report one that is not flat now
         _, offset = self._found.get(canonical(partition), (b"", None))
         return offset
 

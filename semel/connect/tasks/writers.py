@@ -55,7 +55,7 @@ class Writer(Protocol):
         """Do what is due now."""
 
     def close(self) -> None:
-        """Let go; what is not committed is lost."""
+        """Close. What is not committed is lost."""
 
 
 class ExactlyOnce:
@@ -126,7 +126,7 @@ class ExactlyOnce:
         """Do nothing: nothing is due."""
 
     def close(self) -> None:
-        """Abort what is open, and let go of the id."""
+        """Abort the open transaction, and release the id."""
         self._producer.close()
 
     @contextmanager

@@ -69,7 +69,7 @@ class GroupFollower:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, and let go of the clients."""
+        """End the thread, and close the clients."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(_JOIN_S)

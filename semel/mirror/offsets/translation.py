@@ -40,7 +40,7 @@ class Translator:
     def refresh(self) -> bool:
         """Read what was committed since. False where the flow has committed nothing yet.
 
-        Nobody is fenced. Raises :class:`~semel.errors.Retriable` while a transaction of the flow stays open.
+        No owner is fenced. Raises :class:`~semel.errors.Retriable` while a transaction of the flow stays open.
         """
         progress = committed_progress(self._target, self._id, scope=SCOPE)
         if progress is None:

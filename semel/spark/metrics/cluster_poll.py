@@ -98,7 +98,7 @@ class ClusterPoller:
                 progress = one.producer.progress if one.producer is not None else None
                 seen.held_back = _asked(partial(held_back, client, one.outputs, deadline), problems)
                 seen.lag = _asked(partial(_lag, client, progress, deadline), problems)
-        except Retriable as error:  # nobody answers: it would be so with the next prefix too
+        except Retriable as error:  # no broker answers: the next prefix would get no answer either
             problems.append(error)
         return found
 

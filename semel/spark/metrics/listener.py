@@ -38,7 +38,7 @@ class MetricsListener(StreamingQueryListener):
     """Tells ``tell``, or the log, of each batch of each query of the session; ``docs/metrics.md`` has the dictionary
     field by field.
 
-    Batches of queries without a sink of ours are told too, with ``semel`` being None, and so is the end of a query.
+    Batches of queries without our sink are reported too, with ``semel`` as None, and so is the end of a query.
     """
 
     def __init__(self, tell: Callable[[Mapping[str, Any]], object] | None = None) -> None:

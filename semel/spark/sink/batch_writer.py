@@ -36,7 +36,7 @@ __all__ = ["BatchResult", "Work", "write_plain", "write_with_retries"]
 
 log = logging.getLogger("semel.spark")
 
-#: Nobody knows how the transaction ended; or Spark would give the same once more.
+#: The outcome of the transaction is unknown; or a retry would read the same torn rows.
 _NOT_AGAIN = ("OUTCOME_UNKNOWN", STALE, FORGOTTEN)
 
 

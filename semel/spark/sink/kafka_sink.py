@@ -254,7 +254,7 @@ class KafkaSink:
         return self._options.group or next(iter(groups), None)
 
     def _cluster(self) -> str:
-        self._client.versions()  # the first that a sink asks: where nobody answers, that is what is said
+        self._client.versions()  # the sink's first request: if no broker answers, the error says that
         return self._client.cluster
 
     def _producer(self, scope: str) -> Producer:

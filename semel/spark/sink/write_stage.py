@@ -68,7 +68,7 @@ def receipts_of(results: Iterable[Receipt | SemelError]) -> list[Receipt]:
     results = list(results)
     ours = [result for result in results if isinstance(result, SemelError)]
     if ours:
-        # a second attempt is only the echo of what ended the first one, where that is told too
+        # a second attempt only echoes the error of the first one, if that is known too
         raise next((each for each in ours if each.tag != SECOND_ATTEMPT), ours[0])
     return [result for result in results if isinstance(result, Receipt)]
 
@@ -112,7 +112,7 @@ def _answer(
 ) -> Receipt | SemelError:
     """Return the receipt, or the error that stopped the writing.
 
-    What is raised where rows are taken is Spark's to tell, and goes on to it.
+    An error of the rows' source belongs to Spark, and is passed on to it.
     """
     rows = _WatchedRows(batches)
     try:

@@ -1,5 +1,5 @@
 """The arithmetic of micro-batches: offsets of the log as positions, limits shared out, ranges between two offsets. It
-asks nobody.
+asks no broker.
 
 ``maxOffsetsPerTrigger`` is shared out as in Spark's ``kafka`` source: by what each partition has waiting, rounded down,
 but one offset at least for each that has any. The rule of batch 0 is in :func:`between` (PROTOCOL 6).

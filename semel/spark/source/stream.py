@@ -196,7 +196,7 @@ class StreamPlan:
             # the broker that was asked first is behind: nothing new for now, and no other text
             if left.start == part.position:
                 kept[left.topic_partition] = part
-            else:  # the log was cut, and goes on from there: the leader that has it so is the one to remember
+            else:  # the log was truncated and continues from there: remember the leader that has it so
                 now = seen.get(left.topic_partition)
                 epoch = now.epoch if now is not None else -1
                 kept[left.topic_partition] = PartitionPlan(

@@ -120,7 +120,7 @@ def keyed_by(chooser: str | Callable[[Record], Any], name: str, given: tuple[Ser
 
 
 def with_key(rows: Any, _: Mapping[str, Store]) -> Any:
-    """Drop rows without a key: nobody could say to which group they belong."""
+    """Drop rows without a key: they belong to no group."""
     key = rows["key"]
     return rows.filter(key.is_valid()) if key.null_count else rows
 

@@ -118,5 +118,5 @@ class Rocks:
         self._db = self._open(str(self._folder), self._options)
 
     def close(self) -> None:
-        """Let go of the folder: another worker may open it."""
+        """Close the folder: another worker may open it."""
         self._db.close()

@@ -96,7 +96,7 @@ class Backend(Protocol):
         """Forget everything."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
 
 
 class Memory:
@@ -259,7 +259,7 @@ class Store:
         self._expired = self._expiring = b""
 
     def close(self) -> None:
-        """Let go of the backend. What was not committed is forgotten."""
+        """Close the backend. Uncommitted changes are dropped."""
         self.forget()
         self._backend.close()
 

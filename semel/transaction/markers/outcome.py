@@ -5,7 +5,7 @@ end. What is written here as their end must be what the coordinator decided then
 are about the newest transaction of an id alone.
 
 Not promised: an answer. Where data and progress have both lost their marker and the owner died before it wrote down how
-it had ended them, nobody knows, and the caller stops.
+it had ended them, the outcome is unknown, and the caller stops.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def transaction_outcome(
     """Return whether the transaction of this pair was committed, or None if nothing shows it.
 
     ``settled`` is what was read of the prefix's progress up to a claim, ``current`` the producer id that its
-    transactional id has now, None where nobody knows it.
+    transactional id has now, or None if it is unknown.
     """
     written_down = settled.decided_of(producer_id, epoch)
     if written_down is not None:

@@ -113,7 +113,7 @@ def wait_for_markers(
         try:
             leaders = newest_leaders(client, left, once)
             look, silence = _ask_leaders(client, leaders, producer_ids, last_offsets, once), None
-        except Retriable as error:  # a round in which nobody answers is not the end of the wait, and proves nothing
+        except Retriable as error:  # a round without an answer does not end the wait, and proves nothing
             look, silence = _Look(set(), {}, look.gone, {}), error
         _check_no_rival(look.ours, identity)
         others.update(look.others)

@@ -3,7 +3,7 @@ find topics that keep progress.
 
 Nothing is fenced: a look is a plain record that any process may write. Its offset bounds the read, and the answer is
 given only when every record of that id below it is settled. Not promised: that the answer is still the newest when it
-is used; a living owner goes on.
+is used; a living owner continues.
 """
 
 from __future__ import annotations

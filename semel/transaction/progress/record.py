@@ -44,7 +44,7 @@ class TopicEnd:
     """The position in one topic: the topic's id, and for each partition the next offset to read.
 
     ``began`` is where the query first started each partition. It says nothing of how far it was read, and is not
-    compared; None where nobody knows.
+    compared; None if it is unknown.
     """
 
     id: str

@@ -37,7 +37,7 @@ def commit(client: Client, prepared: Prepared, *, checked: bool = False) -> Iden
     """Commit it, and return when readers see its rows. A second call does no harm.
 
     ``checked`` is whether its rows were seen to be there a moment ago. Returns the identity with which its id goes on,
-    where the coordinator has told it.
+    if the coordinator has named it.
 
     Raises :class:`DataLoss` where it was aborted, or its rows were deleted before: what was decided is lost; also
     where its rows and markers are gone, so that nobody can tell how it ended. :class:`Retriable` where the brokers do

@@ -43,9 +43,9 @@ Mode = Literal[True, "bounded"]
 _ENDED = ("CompleteCommit", "CompleteAbort", "Empty")
 #: So many ids that were not free yet are looked at before a new one is taken.
 _LOOKS = 2
-#: An identity is gone on with for so long: brokers forget ids that rest, after a week unless told otherwise.
+#: How long an identity is reused: brokers forget idle ids, by default after a week.
 _RESTED_S = 3_600.0
-#: What is prepared and not ended for so long holds readers up: it was forgotten, or whoever decides is stuck.
+#: A transaction that stays prepared for so long holds readers up: it was forgotten, or the decider is stuck.
 _LONG_PREPARED_S = 60.0
 #: How long to ask about it.
 _SHORT_MS = 1_000
@@ -186,7 +186,7 @@ class TwoPhaseProducer:
             return identity
 
     def close(self) -> None:
-        """Let go. What is prepared stays prepared."""
+        """Close. Prepared transactions stay prepared."""
 
     def _free_id(self, deadline: Deadline) -> str:
         for _ in range(min(_LOOKS, len(self._used))):

@@ -88,7 +88,7 @@ def _identity(told: TransactionDescription) -> Identity:
 def _abort(listed: Sequence[TransactionDescription], client: Client, failed: list[SemelError]) -> list[str]:
     """Abort these, by the epochs listed, and wait until readers are past them. Returns the ids that were aborted here.
 
-    All are told to end before the first one is waited for.
+    All ends are sent before the first one is awaited.
     """
     ended: list[tuple[TransactionDescription, Identity]] = []
     for told in listed:
