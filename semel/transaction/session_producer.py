@@ -162,7 +162,7 @@ class SessionProducer:
                 end_txn.abort(self._own)
 
     def close(self) -> None:
-        """Abort the open transaction, wait for the last markers, and close. A successor that fenced this owner is no error."""
+        """Abort the open transaction, wait for its markers, and close. An owner that was fenced just closes."""
         try:
             if not self._own.states.forked and self._own.states.now in (State.OPEN, State.READY):
                 with suppress(Fenced):
