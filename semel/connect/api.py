@@ -53,8 +53,8 @@ REQUIRED: Any = object()
 class Setting:
     """One setting of a connector. ``kind`` is str, int, float, bool, or list: texts separated by commas.
 
-    A ``secret`` one is shown nowhere. ``one_of`` are the texts that it may be, in capitals or not. A ``program`` is run
-    where the task is, and must be one that the worker's file names in ``semel.programs.allowed``.
+    A ``secret`` is never shown. ``one_of`` are the allowed texts, in any case of their letters. A ``program`` runs
+    where the task is, and must be in ``semel.programs.allowed`` of the worker's file.
     """
 
     kind: type
@@ -70,8 +70,8 @@ class Setting:
 class SourceRecord:
     """One record, and the offset of its source partition once it is written.
 
-    ``timestamp`` is in milliseconds; without ``kafka_partition`` the key decides, by Kafka's own rule. ``headers`` are
-    pairs of a name and text or bytes, or nothing.
+    ``timestamp`` is in milliseconds. Without ``kafka_partition`` the key decides, by Kafka's own rule. ``headers`` are
+    pairs of a name and text, bytes or nothing.
     """
 
     topic: str
@@ -103,9 +103,9 @@ Polled = SourceBatch | Sequence[SourceRecord] | None
 class TransactionContext:
     """The ends of a task's transactions, with ``transaction.boundary=connector``.
 
-    A request without a record is for all that the next poll gives, and takes effect behind it; one with a record takes
-    effect directly behind that record, and is the one that counts where both are there. What is aborted is discarded;
-    its offsets are committed all the same, so that the task does not read it again. To read it again, raise.
+    A request without a record is for all records of the next poll, and takes effect after them. A request with a record
+    takes effect directly after that record, and counts if both are there. Aborted records are discarded. Their offsets
+    are committed all the same, so that the task does not read them again. To read them again, raise an error.
     """
 
     def __init__(self) -> None:
@@ -194,8 +194,8 @@ class SourceConnector:
     def alter_offsets(self, config: Mapping[str, Any], offsets: Sequence[tuple[Partition, Offset]]) -> bool:
         """Check offsets that a user wants to set, each with its source partition; None removes one.
 
-        Raise ``ValueError`` for what is none of this connector's. Return True if nothing else keeps offsets; False,
-        which is the default, lets REST say that what is kept elsewhere is to be changed there.
+        Raise ``ValueError`` for an offset that is not this connector's. Return True if no other system keeps offsets.
+        False, the default, lets REST say that offsets elsewhere must be changed there.
         """
         return False
 

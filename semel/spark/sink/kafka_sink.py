@@ -62,12 +62,12 @@ class _Run:
 class KafkaSink:
     """Writes DataFrames to Kafka, exactly once.
 
-    Options are those of Spark's Kafka sink, and: ``transactionalIdPrefix`` (names the query for good; required),
-    ``topics`` (comma-separated, what a ``topic`` column may name), ``partitioner`` (``default``, or ``any`` to spread
-    rows in spite of their keys), ``delivery`` (``exactly_once`` or ``at_least_once``), ``maxBatchRetries`` (3),
-    ``progressTopic``, ``onProgressMismatch``, and ``kafka.group.id`` (the source's offsets are committed to it with
-    the rows). An option that is None counts as left out, as in PySpark. Raises :class:`ConfigError` for what is
-    wrong with them; connects at the first batch.
+    Options are those of Spark's Kafka sink, and: ``transactionalIdPrefix`` (the query's name for ever; required),
+    ``topics`` (the topics that a ``topic`` column may name, separated by commas), ``partitioner`` (``default``, or
+    ``any`` to spread rows in spite of their keys), ``delivery`` (``exactly_once`` or ``at_least_once``),
+    ``maxBatchRetries`` (3), ``progressTopic``, ``onProgressMismatch``, and ``kafka.group.id`` (the group to which the
+    source's offsets are committed with the rows). An option of None counts as not given, as in PySpark. Raises
+    :class:`ConfigError` for wrong options. Connects at the first batch.
     """
 
     def __init__(self, *unnamed: object, **options: object) -> None:
@@ -304,14 +304,14 @@ class KafkaSink:
     def write(self, df: DataFrame, version: int | None = None) -> BatchResult | None:
         """Write a batch DataFrame: all of it becomes visible at once, or nothing.
 
-        With a ``version``, the same one again is skipped (returns None) and a lower one refused, so that a job may be
-        started again after a failure. Without one, a second run writes the rows a second time, which is printed.
+        With a ``version``, the same version again is skipped (returns None) and a lower one refused. So a job may be
+        started again after a failure. Without a version, a second run writes the rows again, which is printed.
 
-        Raises :class:`ConfigError` for columns, rows, settings or a version that cannot be written and inside of a
-        foreachBatch function, :class:`AbortAndRetry` if ``maxBatchRetries`` did not help, :class:`~semel.errors.Fenced`
-        if another owner has the prefix, :class:`~semel.errors.Retriable` if brokers stay away or (tagged
-        OUTCOME_UNKNOWN) nobody said how the transaction ended, :class:`~semel.errors.DataLoss` for damaged progress or
-        a lost marker, :class:`Unsupported` for Spark Connect or a broker that is too old, and what Spark raises.
+        Raises :class:`ConfigError` for columns, rows, settings or a version that cannot be written, and inside a
+        foreachBatch function. Raises :class:`AbortAndRetry` if ``maxBatchRetries`` did not help,
+        :class:`~semel.errors.Fenced` if another owner has the prefix, and :class:`~semel.errors.Retriable` if brokers
+        stay away or (tagged OUTCOME_UNKNOWN) the outcome is unknown. Raises :class:`~semel.errors.DataLoss` for damaged
+        progress or a lost marker, :class:`Unsupported` for Spark Connect or an old broker, and what Spark raises.
         """
         if streaming_query.is_connect(df):
             raise Unsupported(
