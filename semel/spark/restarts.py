@@ -40,15 +40,15 @@ _TWO_DRIVERS = "CONCURRENT_STREAM_LOG_UPDATE"
 
 
 def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event | None = None) -> None:
-    """Run the query that ``start()`` starts until it ends or is stopped; start it again after :class:`AbortAndRetry`,
-    :class:`Retriable` and those errors of Spark that pass (docs/operations.md has the table).
+    """Run the query that ``start()`` starts until it ends or is stopped. Restart it after :class:`AbortAndRetry`,
+    :class:`Retriable` and the errors of Spark that pass (docs/operations.md has the table).
 
-    A stateful query needs this: an aborted batch is replayed by a new run, which loads the state that belongs to the
-    committed output. The pause between runs grows from 1 to 60 seconds, and shrinks again once a run lasted longer than
-    that. Every other error is raised, as our own class where it is one of ours.
+    A stateful query needs this: a new run replays an aborted batch, with the state that belongs to the committed
+    output. The pause between runs grows from 1 to 60 seconds, and is short again after a run that lasted longer. Every
+    other error is raised, as semel's own class if Spark's contains one.
 
-    ``stop`` ends it: the query is stopped, what is open is aborted, and this returns. SIGTERM and SIGINT do the same in
-    the main thread, unless the program has handlers of its own; a second one ends the process at once.
+    ``stop`` ends it: the query is stopped, its open transaction is aborted, and this returns. SIGTERM and SIGINT do the
+    same in the main thread, unless the program has its own handlers. A second signal ends the process at once.
     """
     stop = stop or threading.Event()
     pause = _FIRST_PAUSE

@@ -98,7 +98,7 @@ class App:
     """An application: build its topology, then :meth:`run` it, in as many processes as you like.
 
     ``application_id`` names its group, its topics and its transactional ids. Properties are Kafka's and Kafka Streams'.
-    Raises :class:`ConfigError` for what is wrong with them. Opens no connection.
+    Raises :class:`ConfigError` for wrong ones. Opens no connection.
     """
 
     def __init__(self, application_id: str, /, **properties: object) -> None:
@@ -147,9 +147,9 @@ class App:
     def run(self) -> None:
         """Work until :meth:`stop`, in this process. Start it in more processes to share the work.
 
-        Raises :class:`~semel.errors.Fenced` where another worker has come with its instance id,
-        :class:`~semel.errors.DataLoss` for rows or state that are gone, :class:`ConfigError` for what brokers refuse
-        and for records that a function fails at.
+        Raises :class:`~semel.errors.Fenced` if another worker has come with its instance id,
+        :class:`~semel.errors.DataLoss` for lost rows or state, and :class:`ConfigError` for what brokers refuse and for
+        records at which a function fails.
         """
         from semel.streams.worker import Worker
 

@@ -1,7 +1,7 @@
-"""Processors: a class of one's own that works on single records, with stores, as in Kafka Streams' Processor API.
+"""Processors: your own class that works on single records, with stores, as in Kafka Streams' Processor API.
 
-Each task has a processor of its own. What it holds in memory is gone when the task moves or a transaction is aborted;
-what it puts into its stores is not.
+Each task has its own processor. Be careful of what it keeps in memory: that is lost when the task moves or a
+transaction is aborted. What it puts into its stores is not lost.
 """
 
 from __future__ import annotations

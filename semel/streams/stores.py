@@ -1,7 +1,7 @@
 """Stores of processors: ``stores.key_value("seen")`` and ``stores.window("clicks", retention="1 h")``.
 
-A processor asks its context for them by name, and works on keys and values in the types of the serdes. What it puts is
-seen by its transaction at once, and committed with the output and the offsets.
+A processor asks its context for them by name, and works on keys and values in the types of the serdes. Its transaction
+sees a new value at once, and commits it with the output and the offsets.
 """
 
 from __future__ import annotations

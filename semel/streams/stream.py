@@ -1,7 +1,7 @@
 """Streams and tables, in Kafka Streams' words: each method adds a node and returns what comes out of it.
 
 Keys and values are bytes unless ``key=`` and ``value=`` name a serialisation (:mod:`semel.streams.serdes`). A method
-that changes the key marks the stream; what needs equal keys together then goes through a repartition topic.
+that changes the key marks the stream. An operation that needs equal keys together then uses a repartition topic.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ class Stream:
         self.topology.add(Sink(name, (self.node,), topic=topic, key=key or self.key, value=value or self.value))
 
     def join(self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *, value: Serde = "json") -> Stream:
-        """Join each record with what the table has for its key; records without a partner go.
+        """Join each record with the table's value for its key. Records without a partner are dropped.
 
-        ``joiner`` takes both values. Without it rows have the column ``table_value``: for ``map_batches``.
+        ``joiner`` gets both values. Without it, rows have the column ``table_value``, for ``map_batches``.
         """
         return self._join(table, joiner, value, "KSTREAM-JOIN-", outer=False)
 
@@ -186,7 +186,7 @@ class Stream:
         """Apply a :class:`~semel.streams.processor.Processor` in each task, which works on single records with its
         stores.
 
-        ``supplier`` makes one: its class will do. ``key`` and ``value`` are of what it forwards.
+        ``supplier`` makes one, so a class will do. ``key`` and ``value`` belong to the forwarded records.
         """
         for one in stores:
             if not isinstance(one, StoreBuilder):

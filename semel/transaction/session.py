@@ -7,12 +7,12 @@
             session.send("out", transform(batch))
             session.commit()
 
-Where it stands is what the group has committed, and nothing else. So a session never repairs: when the group
-rebalances, when a commit is refused or a transaction has timed out, all that was not committed is aborted, and reading
-begins again where the group stands. Rows are handed out again then, and are visible once.
+Its position is what the group has committed, and nothing else. So a session never repairs. When the group rebalances,
+a commit is refused or a transaction times out, everything uncommitted is aborted, and reading begins again at the
+group's offsets. Rows are handed out again then, and are visible once.
 
-Not promised: that rows are kept between batches. What was made of a batch must be sent before the next one is asked
-for; what is only held in memory is made twice when the batch is handed out again.
+Be careful of results that you keep in memory between batches: send what a batch produced before you ask for the next
+one. Otherwise it is produced twice when the batch is handed out again.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class Session:
         """Return the next rows of the assigned partitions, or None if there are none within ``timeout`` seconds.
         Rebalances happen in here, and may last beyond the timeout.
 
-        Raises :class:`Fenced` where another worker has come with its instance id, :class:`~semel.errors.DataLoss` for
-        rows that have gone before they were read, :class:`~semel.errors.Retriable` when brokers stay away, and
+        Raises :class:`Fenced` if another worker has come with its instance id, :class:`~semel.errors.DataLoss` for rows
+        that were deleted before they were read, :class:`~semel.errors.Retriable` if brokers stay away, and
         :class:`ConfigError` for what they refuse.
         """
         end = time.monotonic() + timeout
@@ -231,11 +231,11 @@ class Session:
     ) -> None:
         """Write rows into the transaction. Columns as for :meth:`~semel.transaction.participant.Participant.send`.
 
-        Acknowledged when it returns; without ``wait`` :meth:`commit` waits for that. ``partitions`` are those of the
-        topic that the transaction writes, if not all of them; the first call for a topic says so.
+        They are acknowledged when it returns; without ``wait``, :meth:`commit` waits for that. ``partitions`` are those
+        of the topic that the transaction writes, if not all of them. Only the first call for a topic names them.
 
-        Where the transaction is gone (it timed out, or the group has rebalanced), nothing is written: the next
-        :meth:`commit` says so, and the rows that these were made of are handed out again. Raises :class:`ConfigError`
+        If the transaction is gone (it timed out, or the group has rebalanced), nothing is written. The next
+        :meth:`commit` says so, and the rows that these were made from are handed out again. Raises :class:`ConfigError`
         for rows that cannot be written, and what :meth:`commit` raises.
         """
         if self._assigned is None:
@@ -253,11 +253,11 @@ class Session:
         reached(SessionStep.SENT, topic)
 
     def commit(self) -> bool:
-        """Commit what was sent and the positions behind all batches that were handed out, in one transaction.
+        """Commit what was sent and the positions after all batches that were handed out, in one transaction.
 
-        Returns whether that is done. False: nothing of it is visible or ever will be, and the rows are handed out
-        again, to this worker or to another one. Raises :class:`Fenced` where another worker has come with the instance
-        id of this one, :class:`~semel.errors.DataLoss` for rows that were acknowledged and are gone,
+        Returns True if that is done. False means that nothing of it will ever be visible, and that the rows are handed
+        out again, to this worker or to another one. Raises :class:`Fenced` if another worker has come with the instance
+        id of this one, :class:`~semel.errors.DataLoss` if acknowledged rows are gone, and
         :class:`~semel.errors.Retriable` tagged OUTCOME_UNKNOWN if its outcome is unknown: open the session again.
         """
         if self._assigned is None:
