@@ -102,7 +102,7 @@ def exit_1_on_no(console: Console, otherwise: str) -> Iterator[None]:
     try:
         yield
     except typer.Abort:
-        console.print(f"\n{otherwise} (To go on without being asked: --yes.)")
+        console.print(f"\n{otherwise} (--yes answers without a question.)")
         raise typer.Exit(1) from None
 
 

@@ -202,9 +202,9 @@ def _decided(
     after = at_offsets(client, before.progress, offsets) if offsets is not None else None
     if lost:
         console.print(
-            f"Transactions of {before.prefix!r} are remembered, and no progress of its {before.scope} is here: it was"
-            f" lost. If it was not that of a {before.scope}, say whose by --scope. Afterwards nothing under this"
-            " prefix is refused any more for that loss."
+            f"The cluster knows transactions of {before.prefix!r}, but this topic has no progress of its"
+            f" {before.scope}: it was lost. If it belonged to another kind of owner, give --scope. Afterwards nothing"
+            " under this prefix is refused for that loss."
         )
     else:
         _show(console, before, *lags(client, [before.progress]))
@@ -212,7 +212,7 @@ def _decided(
         print_table(console, _moves(before, after))
     console.print(f"\n{_meaning(before.scope, forgotten=after is None)}")
     otherwise = (
-        "Nothing was changed." if lost else "Nothing was changed. Who ran under this prefix was fenced: start it again."
+        "Nothing was changed." if lost else "Nothing was changed. A query under this prefix was fenced: restart it."
     )
     confirm(console, "Forget it?" if after is None else "Set it so?", otherwise, yes=yes)
     return after
@@ -237,40 +237,37 @@ def _offsets(text: str) -> dict[str, dict[int, int]]:
 
 def _meaning(scope: str, *, forgotten: bool) -> str:
     if scope == "batch":
-        return (
-            "A job that was done is then not known to be done: the same version, run again, writes its rows a"
-            " second time."
-        )
+        return "The committed version of this job is then unknown: the same version, run again, writes its rows again."
     if scope == "mirror":
         return (
-            "The position of a mirror is then not known: it starts over, and only at partitions that have no rows on"
-            " this cluster."
+            "The position of this mirror is then unknown: it starts over, and only with partitions that have no rows"
+            " on this cluster."
         )
     if scope == "producer" and not forgotten:
         return (
-            "Its program finds these positions as what it stored with its last transaction, and nothing else of"
-            " what it had stored."
+            "Its program then finds these positions as stored with its last transaction, and nothing else that it"
+            " had stored."
         )
     if scope == "producer":
         return (
-            "What this producer stored with its last transaction is then gone: its program begins as if it had"
-            " never written."
+            "The positions that this producer stored with its last transaction are then gone: its program begins as"
+            " if it had never written."
         )
     checkpoint = (
-        "Started with its old checkpoint, the query is then refused at its next batch: until there are new rows it"
-        " does nothing (one that is still in its very first batch is not refused, and writes that"
-        f" again{'' if forgotten else '; and one that is exactly there continues'})."
+        "With its old checkpoint, the query is then refused at its next batch, when there are new rows. (A query"
+        " that is still in its very first batch is not refused, and writes it"
+        f" again{'' if forgotten else '; a query that is exactly there continues'}.)"
     )
     effect = "Rows after this point are written again, and unread rows before it are skipped."
     if forgotten:
         return (
-            f"{checkpoint} With a new, empty checkpoint (one that was refused is none: it holds the refused batch) it"
-            f" begins by its startingOffsets. {effect} What a stateful query keeps begins with nothing: its sums are"
-            " right again only if it reads all rows once more (earliest)."
+            f"{checkpoint} With a new, empty checkpoint (a refused one holds the refused batch) it begins at its"
+            f" startingOffsets. {effect} A stateful query begins with empty state: its sums are right only if it reads"
+            " all rows again (earliest)."
         )
     return (
-        f"{checkpoint} A stateless one with a new, empty checkpoint, startingOffsets=committed and this"
-        f" transactionalIdPrefix at its source begins there. {effect}"
+        f"{checkpoint} A stateless query begins there with a new, empty checkpoint, startingOffsets=committed and"
+        f" this transactionalIdPrefix at its source. {effect}"
     )
 
 

@@ -52,7 +52,7 @@ def list_all(
     console = Console(soft_wrap=True)
     if not found:
         kind = "prepared" if prepared else "open"
-        console.print(f"no transaction is {kind}, of those that this login may describe")
+        console.print(f"no transaction that this login may describe is {kind}")
         return
     table = Table(
         "transactional id",
@@ -77,9 +77,9 @@ def list_all(
         )
     print_table(console, table)
     if any(one.open for one in found):
-        console.print("\nmore of one: semel txn describe ID; end one whose owner is gone: semel txn abort ID")
+        console.print("\ndetails: semel txn describe ID; if its owner is gone: semel txn abort ID")
     if any(one.prepared for one in found):
-        console.print("prepared, and decided in a program's store: semel txn sweep PREFIX, or start its program again")
+        console.print("if a program's store holds the decision: semel txn sweep PREFIX, or restart the program")
 
 
 @app.command(epilog=examples("semel txn describe totals --bootstrap-server localhost:9092"))
@@ -117,10 +117,10 @@ def abort(
         show(console, found)
         if found.transaction.state == "Ongoing":
             console.print(
-                "\nIts rows will never be visible, the offsets of its groups go back, and readers go on after it."
+                "\nIts rows will never be visible, its group offsets are dropped, and readers continue after it."
             )
             confirm(console, "Abort it?", "Nothing was changed: it is still open, and readers wait before it.", yes=yes)
         abort_transaction(client, found)
     if as_json:
         print_json({**json_value(found), "aborted": True})
-    console.print("aborted, and its markers are on all of the partitions that were shown")
+    console.print("aborted: its markers are on all shown partitions")

@@ -78,10 +78,10 @@ def heal(
     if as_json:
         print_json({**_value(found), "healed_as": "commit" if commit else "abort"})
     else:
-        console.print(f"{'committed' if commit else 'aborted'}: the marker is written, and readers go on after it")
+        console.print(f"{'committed' if commit else 'aborted'}: the marker is written, and readers continue")
         console.print(
-            "other partitions of that transaction may lack theirs as well: start the query again, and it heals or"
-            " names them"
+            "other partitions of that transaction may lack their marker too: restart the query, which heals or names"
+            " them"
         )
 
 
@@ -90,13 +90,12 @@ def _choose(console: Console, found: OpenRows, end: Outcome | None, *, yes: bool
         end = Outcome.commit if found.committed else Outcome.abort
     if end is None and yes:
         raise typer.BadParameter(
-            "nothing is written down of how it had ended: with --yes, say it by --as commit or --as abort. Nothing"
-            " was changed."
+            "its outcome is not recorded. Nothing was changed. With --yes, give --as commit or --as abort."
         )
     if end is None:
         console.print(
-            "\nNothing is written down of how it had ended. Look whether the same rows were written again after"
-            " these (then abort), or are missing otherwise (then commit): a wrong answer doubles or loses them."
+            "\nIts outcome is not recorded. If the same rows were written again after these, abort. If they would be"
+            " missing otherwise, commit. A wrong answer doubles or loses them."
         )
         end = typer.prompt("End it as (commit, abort)", type=Outcome, show_choices=False)
     elif not yes:
@@ -105,13 +104,13 @@ def _choose(console: Console, found: OpenRows, end: Outcome | None, *, yes: bool
 
 
 def _show(console: Console, found: OpenRows, progress_topic: str) -> None:
-    told = {True: "committed", False: "aborted", None: f"not written down in {progress_topic}"}[found.committed]
+    told = {True: "committed", False: "aborted", None: f"not recorded in {progress_topic}"}[found.committed]
     facts = Table.grid(padding=(0, 2))
     facts.add_row("partition", f"{found.partition[0]}-{found.partition[1]}")
     facts.add_row("open from offset", str(found.opened.start_offset))
     facts.add_row("producer id, epoch", f"{found.opened.producer_id}, {found.opened.epoch}")
     facts.add_row("transactional id", found.transactional_id or "known to no broker any more")
-    facts.add_row("it had been", told)
+    facts.add_row("outcome", told)
     facts.add_row(
         "records waiting",
         f"{found.waiting:,}" if found.waiting else "none: another transaction holds readers back before it",

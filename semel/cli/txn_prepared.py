@@ -44,14 +44,14 @@ def commit(
         found = describe_transaction(client, transactional_id)
         show(console, found)
         if found.prepared:
-            console.print("\nIts rows become visible, and cannot be taken back. Commit it only if it was decided so.")
+            console.print("\nIts rows become visible for ever. Commit it only if that is the decision.")
             confirm(
                 console, "Commit it?", "Nothing was changed: it is still open, and readers wait before it.", yes=yes
             )
         commit_transaction(client, found)
     if as_json:
         print_json({**json_value(found), "committed": True})
-    console.print("committed, and its markers are on all of the partitions that were shown")
+    console.print("committed: its markers are on all shown partitions")
 
 
 def sweep(

@@ -154,7 +154,7 @@ def _show(console: Console, found: Verified) -> None:
         )
     print_table(console, table)
     if not found.topic.records:
-        console.print("not one record lies there, so nothing was looked at: is it the right part of the topic?")
+        console.print("not one record lies there, so nothing was checked: is it the right part of the topic?")
     for note in _notes(found):
         console.print(note)
     for kind, title in (("duplicated", "duplicate"), ("lost", "lost"), ("strangers", "stranger")):
@@ -187,27 +187,24 @@ def _what_was_read(read: Read) -> str:
 def _notes(found: Verified) -> Iterator[str]:
     if found.repeated:
         yield (
-            f"{found.repeated:,} ids are there more than once, and so they are in the source: they do not count as"
+            f"{found.repeated:,} ids are more than once in the topic and in the source: they are not counted as"
             " duplicates"
         )
     if found.fewer:
         yield (
-            f"{found.fewer:,} ids are in the source more often than in the topic: whether rows of them are missing,"
-            " this id cannot tell (status 3)"
+            f"{found.fewer:,} ids are more often in the source than in the topic: this id does not show whether rows"
+            " of them are missing (status 3)"
         )
     if found.duplicated:
         yield (
-            "what writes an id again on purpose (sums in update mode) has each new value here as a duplicate: for"
-            " that, compare the newest ones"
+            "an output that writes an id again on purpose (sums in update mode) has each new value here as a"
+            " duplicate: compare the newest values instead"
         )
     if found.lost:
+        yield ("new rows that the pipeline has not copied yet count as lost: `semel progress list` shows the lag")
         yield (
-            "what the source got only just now, and its pipeline has not brought over yet, counts as lost: `semel"
-            " progress list` shows the lag"
-        )
-        yield (
-            "so does what the pipeline leaves out on purpose (a filter): compare with a topic that has the same"
-            " ids, or look for duplicates alone"
+            "rows that the pipeline filters out count as lost too: compare with a topic that has the same ids, or"
+            " check only for duplicates"
         )
 
 
