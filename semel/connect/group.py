@@ -1,10 +1,10 @@
 """The workers of one ``group.id``: a Kafka group of type ``connect``, whose leader runs everything.
 
-The protocol in it is our own, so a broker keeps Kafka's own Connect and semel's apart: whoever comes second is refused.
-A member says where its REST is and what its topics are; the leader tells all others what it has said of itself.
+Its protocol is semel's own, so a broker refuses the second one if Kafka's own Connect and semel's are in one group. A
+member names its REST address and its topics. The leader sends its own to all others.
 
-The group says who should lead. That nobody else changes anything is not its business: the leader's transactional id and
-those of the tasks see to that.
+The group says only who should lead. The transactional ids of the leader and of the tasks keep all others from changing
+anything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The leader of a group's workers: who owns the transactional id ``connect-cluster-<group.id>`` (KIP-618).
 
-Whoever takes it fences the leader before, whose next write or proof then says so. All that it writes goes by
+A new owner of the id fences the former leader, whose next write or proof then fails. A leader writes only in
 transactions on that id, so a fenced leader changes nothing any more.
 """
 

@@ -94,7 +94,7 @@ def check_targets_unchanged(
 def check_no_rows_without_position(
     target: Client, alias: str, topics: Mapping[str, MirroredTopic], found: Mapping[TopicPartition, TopicPartition]
 ) -> None:
-    """Without a position nobody knows which of the source's rows a target partition has; one that shows none has none.
+    """Check that target partitions without a position show no rows: it would be unknown which source rows they have.
 
     ``found`` has the source partition of each target partition without a position.
     """

@@ -4,8 +4,8 @@
 
 ``began`` is the offset at which this source first started a partition, unchanged in every later offset; a partition
 that is found later begins at its earliest. ``epochs`` names the leader epoch in which the log was seen to reach
-``end``: a log that was cut below it since, and written anew, is told by that alone. It changes with ``end`` only, and
-is added where it was missing when another ``end`` changes; version 1 has none. ``"initial":true`` stands in the answer
+``end``: only that shows a log that was truncated below it and written again. It changes with ``end`` only. A missing
+one is added when another ``end`` changes. Version 1 has none. ``"initial":true`` stands in the answer
 of ``initialOffset`` only, where ``began`` equals ``end``: Spark asks for that answer several times and logs none of
 them, so a reader that is given such a start reads from the end's ``began`` instead.
 

@@ -133,8 +133,8 @@ def group_view(progress: Progress, client: Client) -> dict[TopicPartition, int]:
     """Return the group's offsets by the progress. If several sources read one partition, the lowest counts (DESIGN rule
     5).
 
-    Partitions that the cluster has lost, or has anew under the same name, are left out: the group is a view, and of
-    these there is nothing to see.
+    Partitions that are gone, or were created again under the same name, are omitted: the group is a view, and these
+    show nothing.
     """
     known = _existing(client, {topic for topic, _ in progress.positions(client.cluster)})
     ids = {name: id_text(topic.id) for name, topic in known.items()}

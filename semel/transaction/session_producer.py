@@ -1,8 +1,8 @@
 """The producer of a session: transactions whose positions are a group's offsets, and nothing else (KIP-447).
 
-It keeps no progress. Offsets are in the transaction with the rows, so whoever gets the partitions next reads where to
-go on, and the group's generation fences whoever had them before. What that leaves of PROTOCOL: take the id, add, write,
-look whether the rows are there, commit offsets, end, see the markers.
+It keeps no progress. Offsets are in the transaction with the rows. So the next owner of the partitions reads where to
+resume, and the group's generation fences the former owner. These steps of PROTOCOL remain: take the id, add, write,
+check the rows, commit offsets, end, see the markers.
 """
 
 from __future__ import annotations

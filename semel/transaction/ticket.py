@@ -126,8 +126,8 @@ class Receipt:
 def read_ticket(text: bytes) -> Ticket:
     """Parse a ticket from its JSON. Raise :class:`ConfigError` if it is none.
 
-    Of one that another version of semel made nothing but that version is read. Not refused here but by whoever is to
-    write with it: an error in the middle of unpickling is lost in many a pool of processes.
+    Of a ticket of another version of semel, only that version is read. The participant refuses it, not this function:
+    many pools of processes lose an error that is raised while unpickling.
     """
     value, made_by = _read(text, "ticket")
     if made_by != __version__:

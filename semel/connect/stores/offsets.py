@@ -1,12 +1,11 @@
 """The offsets topic: one offset for each source partition, read by a claim.
 
 Kafka Connect reads such a topic up to an end that a broker names. That end may be old, and then records come twice. So
-whoever reads here first writes a claim of its own to each partition, and reads up to that: all that was acknowledged
+a reader here first writes its own claim to each partition, and reads up to that. Everything that was acknowledged
 before is below it, on every broker that can answer.
 
-Records are settled by the markers behind them. What is open under other connectors' keys is passed over. What is open
-under this connector's own is waited for: the marker of a fenced predecessor comes after its successor is told that it
-is fenced.
+Later markers settle the records. Open records under other connectors' keys are skipped. Open records under this
+connector's key are awaited, because the marker of a fenced predecessor comes after the answer to its successor.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Poll the cluster for lag and for records held back by open transactions.
 
-It never holds a query up: it has connections of its own, asks with a short deadline, and no more often than every few
-seconds, whoever asks. What could not be asked is left out, counted, and said once. Not promised: the lag behind sources
-in other clusters than the sink's, whose addresses a sink does not know; a :class:`semel.spark.MetricsListener` has it
-from Spark.
+It never delays a query: it has its own connections, a short deadline, and asks at most every few seconds. An answer
+that is missing is omitted, counted, and logged once. Not promised: the lag behind sources in other clusters than the
+sink's, whose addresses a sink does not know; a :class:`semel.spark.MetricsListener` has it from Spark.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Count what happened to the batches of this process's sinks, and keep the numbers for metrics.
 
-A sink has one :class:`Meter`, by its prefix and cluster; a sink that is made anew for them goes on with it. A call of
-the sink is one :class:`BatchMetrics`: rows and bytes from the receipts, re-runs and skips from where they are decided,
-times from the named steps. It costs less than 0.1 ms a batch and nothing a row. Everything is in memory and begins at
-zero with the process, as Prometheus expects of counters.
+A sink has one :class:`Meter`, by its prefix and cluster. A new sink for them continues with it. A call of the sink is
+one :class:`BatchMetrics`: rows and bytes from the receipts, re-runs and skips from where they are decided, times from
+the named steps. It costs less than 0.1 ms a batch and nothing a row. Everything is in memory and begins at zero with
+the process, as Prometheus expects of counters.
 
 Bounded: the newest batches of a prefix, and so many prefixes; what was used longest ago goes first.
 """
@@ -124,7 +124,7 @@ class Meter:
     def measure(self, number: int | None) -> Iterator[BatchMetrics]:
         """Measure one call of the sink.
 
-        Whoever writes it fills in what is found out; unless its outcome is told, it has failed.
+        The caller sets ``outcome``. Without one, the call counts as failed.
         """
         batch = BatchMetrics(self.prefix, number)
 

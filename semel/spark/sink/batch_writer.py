@@ -81,13 +81,13 @@ class Work:
 def write_with_retries(
     client: Client, producer: Producer, options: SinkOptions, work: Work, meter: Meter
 ) -> BatchResult:
-    """Write the batch exactly once. A batch that may be run again is, up to ``maxBatchRetries`` times, each counted and
-    logged.
+    """Write the batch exactly once. Run it again up to ``maxBatchRetries`` times, if that is allowed. Count and log
+    each retry.
 
-    Raises :class:`AbortAndRetry` or :class:`Retriable` if that did not help, and at once if the batch keeps state,
-    since the state of an aborted run would stay (DESIGN rule 2), if nobody said how the transaction ended
-    (OUTCOME_UNKNOWN), if Spark would go on from what it has lost a part of (STALE_SHUFFLE), or if what it has forgotten
-    is in front of the next attempt, too (BOOKS_FORGOTTEN).
+    Raises :class:`AbortAndRetry` or :class:`Retriable` if that did not help. Raises it at once if a retry cannot help:
+    a batch with state, because the state of an aborted run would stay (DESIGN rule 2); an unknown outcome
+    (OUTCOME_UNKNOWN); a torn shuffle that Spark keeps (STALE_SHUFFLE); or jobs that Spark has forgotten
+    (BOOKS_FORGOTTEN).
     """
     retries = 0
     proof = Proof(work.df, options.prefix, run=work.progress.run)
@@ -133,7 +133,7 @@ def _write_once(
             txn.withdraw(txn.outstanding)
             _commit(txn, work)
         else:
-            # no task ran at all, so no receipt says who holds what: nobody may hold a ticket of what is committed
+            # no task ran, so no receipt shows who holds a ticket; at a commit no participant may hold one
             txn.abort()
     if not receipts:
         _commit_progress(producer, work)

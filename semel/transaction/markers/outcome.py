@@ -1,11 +1,11 @@
 """The outcome of an id's former transaction, by what it left behind (PROTOCOL 5.3).
 
-Asked where its marker was lost: the rows are there, open, and nothing on their partition says how they were meant to
-end. What is written here as their end must be what the coordinator decided then, and it does not remember: its answers
-are about the newest transaction of an id alone.
+Used when a marker was lost: the rows are open, and their partition does not show how the transaction ended. The marker
+must repeat the coordinator's decision. But the coordinator does not remember it: it knows only the newest transaction
+of an id.
 
-Not promised: an answer. Where data and progress have both lost their marker and the owner died before it wrote down how
-it had ended them, the outcome is unknown, and the caller stops.
+Not promised: an answer. If both data and progress have lost their marker, and the owner died before it recorded the
+outcome, the outcome is unknown, and the caller stops.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def transaction_outcome(
     if own:
         newest = max(own, key=lambda record: record.offset)
         return newest.committed if newest.committed is not None else _by_its_rows(client, newest, deadline)
-    # progress is written last, so without a record nothing was committed; yet compaction drops a record behind a newer
-    # one, and where there is none at all, whoever wrote these rows may write none, or keep it in another topic. A claim
-    # says nothing of that: every owner leaves one
+    # progress is written last, so without a record nothing was committed. But compaction drops a record after a newer
+    # one; and without any record, the writer of these rows may keep no progress, or keep it in another topic. A claim
+    # shows nothing here: every owner leaves one
     written = [record for record in settled.everything if not record.progress.moved]
     if not written or any(_newer(record, producer_id, epoch, current) for record in written):
         return None

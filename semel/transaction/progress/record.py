@@ -158,8 +158,8 @@ class Progress:
 class RecordedOutcome:
     """The outcome of a transaction that lost a marker, recorded by its owner or an operator (PROTOCOL 5.3).
 
-    A plain record: it holds whatever becomes of its writer, and whoever finds rows of this pair open ends them so. Of
-    several, the first one counts.
+    It is a plain record, so it counts whatever happens to its writer. Any owner that finds open rows of this pair ends
+    them so. Of several records, the first one counts.
     """
 
     producer_id: int

@@ -12,8 +12,8 @@ from semel.wire.metadata import Topic
 
 __all__ = ["OF_THE_BROKERS", "OF_THE_TOPIC", "PARTITIONS", "faults", "look_for_faults"]
 
-#: A prefix lives on partition murmur2(prefix) mod this, however many partitions more the topic has: adding some moves
-#: nobody.
+#: A prefix lives on partition murmur2(prefix) mod this, even if the topic has more partitions: added ones move no
+#: prefix.
 PARTITIONS = 16
 OF_THE_TOPIC = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.replicas")
 #: The transaction log's: progress must be as safe as what says how its transaction ended.

@@ -180,17 +180,17 @@ class ProgressTopic:
         return self._append({claim_key(self._prefix): claim_value(self._claim_begins)}, None).last
 
     def write_read_barrier(self) -> int:
-        """Bound a read as :meth:`register` does, and say nothing."""
+        """Bound a read as :meth:`register` does, without a claim."""
         return self._append({look_key(self._prefix): LOOK}, None).last
 
     def record_outcome(self, decided: RecordedOutcome, deadline: Deadline) -> bool:
-        """Write how a transaction was ended, and return how it counts as ended: as the first such record says, which
-        may be another one's.
+        """Record how a transaction ended, and return the outcome that counts: that of the first such record, which may
+        be another writer's.
 
-        Two may decide at once, and each look before the other has written. So all that was written up to this record is
-        read back: who finds another answer in front of its own must write no marker. Nobody finds another one later:
-        what is first stays first. Compaction leaves each record alone (its key is its own), and none is in the log
-        twice, however often it is sent: it would drop the earlier one of the two.
+        Two writers may decide at once, and each read before the other has written. So everything up to this record is
+        read back: a writer that finds another outcome before its own must write no marker. That cannot change later,
+        because the first record stays the first. Each has its own key, so compaction keeps it. A retry does not double
+        it: of a doubled record, compaction would drop the earlier one.
         """
         record = {decided_key(self._prefix, uuid4().hex): decided.encode()}
         wrote = self._append(record, None, plain=idempotent_producer(self._client, deadline))
@@ -213,10 +213,10 @@ class ProgressTopic:
         """Return whether earlier progress is complete. Every owner leaves a claim, of which compaction keeps the
         newest, and a record when it commits.
 
-        What is open or aborted is not all: who sets lost progress, and dies on the way, leaves that. Nor is a claim in
-        front of which the log has been cut off since, nor another scope's record: they say that there was more. Where
-        the record of this key is there all the same, it speaks for its own scope, and claims go on naming what the last
-        one did: of other scopes nothing is known. The topic is not made where it is missing.
+        Three things do not count as complete: open or aborted records (a reset of lost progress that died leaves them),
+        a claim before which records were deleted since, and another scope's record. They show that there was more. If
+        the record of this key exists all the same, it proves its own scope. Later claims keep the older beginning,
+        because nothing is known of other scopes. A missing topic is not created.
         """
         if not self.exists(deadline):
             return Presence.NEVER_USED

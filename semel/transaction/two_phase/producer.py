@@ -1,9 +1,8 @@
 """The producer of prepared transactions: an id of this process alone for each that is open (DESIGN rule 13).
 
-Ids are ``<prefix>.unit.<uuid>.<k>``. One is used again once its last transaction has ended everywhere; until then the
-next transaction takes another ``k``. Where this producer has ended it (:meth:`TwoPhaseProducer.commit`), the id goes on
-with the identity that EndTxn has answered, and no InitProducerId is sent. After a fork, and where an answer was lost,
-the names are new ones.
+Ids are ``<prefix>.unit.<uuid>.<k>``. An id is reused once its last transaction has ended everywhere; until then the
+next transaction takes another ``k``. If this producer has ended it (:meth:`TwoPhaseProducer.commit`), the id continues
+with the identity in the answer of EndTxn, without InitProducerId. After a fork, or a lost answer, new ids are used.
 """
 
 from __future__ import annotations
