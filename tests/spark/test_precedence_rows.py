@@ -39,7 +39,7 @@ def token(refused: DataLoss) -> str:
     return found.group(1)
 
 
-@pytest.mark.parametrize("newest", [1, 2])
+@pytest.mark.parametrize("newest", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_committed_batches_are_skipped_when_the_commit_log_lacks_them(line: Line, newest: int) -> None:
     produce(line.kafka, line.source, range(300))
     line.run()
@@ -276,7 +276,7 @@ def test_progress_that_is_lost_is_refused(line: Line) -> None:
         line.run(progressTopic=f"{line.prefix}-progress")
 
 
-@pytest.mark.parametrize("crash", [crash_before, crash_behind])
+@pytest.mark.parametrize("crash", [pytest.param(crash_before, marks=pytest.mark.exhaustive), crash_behind])
 def test_crash_in_a_later_batch(line: Line, crash: type) -> None:
     produce(line.kafka, line.source, range(300))
     with pytest.raises(Crashed):

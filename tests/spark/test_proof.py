@@ -222,7 +222,15 @@ def _checkpointed(rows: DataFrame) -> DataFrame:
     return rows.repartition(3, "value").localCheckpoint()
 
 
-@pytest.mark.parametrize("use", [_looked_at, _cached, _by_rdds, _branches, _checkpointed])
+@pytest.mark.parametrize(
+    "use",
+    [
+        _looked_at,
+        _cached,
+        _branches,
+        *(pytest.param(use, marks=pytest.mark.exhaustive) for use in (_by_rdds, _checkpointed)),
+    ],
+)
 def test_what_users_do_in_front_of_the_sink_is_proven_at_once(
     spark: SparkSession,
     kafka: Sandbox,
@@ -431,7 +439,7 @@ def test_jobs_of_others_do_not_hide_those_of_the_call(spark: SparkSession) -> No
         assert shown() == [True] * 2 + [False] * (LOOKED_AT + 5) + [True] * 2 + [False] * LOOKED_AT
 
 
-@pytest.mark.parametrize("shape", ["eager", "lazy"])
+@pytest.mark.parametrize("shape", ["eager", pytest.param("lazy", marks=pytest.mark.exhaustive)])
 def test_what_a_batch_job_was_checkpointed_from_is_asked_about(twices: Twices, tmp_path: Path, shape: str) -> None:
     """No lineage has it, and making it anew helps in a job group of its own.
 
@@ -444,6 +452,7 @@ def test_what_a_batch_job_was_checkpointed_from_is_asked_about(twices: Twices, t
     assert history.exact, f"{history}\n{said[-6000:]}"
 
 
+@pytest.mark.exhaustive
 def test_with_all_but_the_checkpoint_asked_about_rows_are_doubled_and_lost(twices: Twices, tmp_path: Path) -> None:
     """The control."""
     history, said = twices.written(tmp_path, "lazy", proof=False)
@@ -464,7 +473,7 @@ IN_FRONT = [
 
 
 @pytest.mark.parametrize(
-    "shape", [*IN_FRONT[:2], *(pytest.param(one, marks=pytest.mark.exhaustive) for one in IN_FRONT[2:])]
+    "shape", [IN_FRONT[0], *(pytest.param(one, marks=pytest.mark.exhaustive) for one in IN_FRONT[1:])]
 )
 def test_what_was_computed_twice_before_the_sink_was_called(twices: Twices, tmp_path: Path, shape: str) -> None:
     """With adaptive execution a stateless query has made its shuffles by then. Spark keeps them within the run: it
@@ -506,6 +515,7 @@ def test_without_asking_for_forgotten_jobs_rows_are_doubled_and_lost(twices: Twi
     assert history.duplicated
 
 
+@pytest.mark.exhaustive
 def test_unproven_all_rows_are_lost_and_none_is_written(twices: Twices, tmp_path: Path) -> None:
     """The control: no task, no receipt, and the batch counts as done."""
     history, said = twices.written(tmp_path, "nothing in front", proof=False)
