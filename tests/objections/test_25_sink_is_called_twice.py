@@ -187,7 +187,7 @@ def test_a_sink_that_is_new_in_the_query_does_not_take_over_the_other_one(line: 
 
         return around
 
-    with pytest.raises(DataLoss, match="this sink is new in the query") as refused:
+    with pytest.raises(DataLoss, match="The sink may be new in this query") as refused:
         line.run(around=beside())
     found = re.search(r"onProgressMismatch=(checkpoint:[0-9a-f]+)", str(refused.value))
     assert found is not None

@@ -1,5 +1,6 @@
 """The proof (DESIGN rule 2): a writing stage that ran again is found out, and so is what was computed twice in front of
-it; what ran once is not, and neither tasks nor rows are needed for it."""
+it; what ran once is not, and neither tasks nor rows are needed for it.
+"""
 
 from __future__ import annotations
 
@@ -311,7 +312,8 @@ def test_what_others_still_run_is_not_waited_for_where_no_task_wrote(spark: Spar
 
 def test_two_prefixes_whose_checksums_are_alike_are_two(spark: SparkSession) -> None:
     """The look back ends at the same sink's call before: taken for it, another sink's would hide what is in front of
-    both. CRC-32 takes these two for one."""
+    both. CRC-32 takes these two for one.
+    """
     one, other = (Proof(spark.range(1), prefix, run="a run") for prefix in ("plumless", "buckeroo"))
     assert crc32(b"plumless") == crc32(b"buckeroo")
     assert one._prefix != other._prefix
@@ -475,7 +477,8 @@ IN_FRONT = [
 )
 def test_what_was_computed_twice_before_the_sink_was_called(twices: Twices, tmp_path: Path, shape: str) -> None:
     """With adaptive execution a stateless query has made its shuffles by then. Spark keeps them within the run: it
-    ends, and the next one makes them anew."""
+    ends, and the next one makes them anew.
+    """
     history, said = twices.written(tmp_path, shape, proof=True)
     assert history.exact, f"{history}\n{said[-6000:]}"
     assert "SEMEL_STALE_SHUFFLE" in said
