@@ -17,7 +17,7 @@ MODEL_MINUTES ?= 5
 # Versions of Kafka that are trusted beside the default, and that are refused: those of tests/kafka/test_versions.py.
 VERSIONS ?= 4.2.1 4.4.0
 REFUSED := 4.1.2
-SUITE = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+SUITE = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 30
 ON_EACH_VERSION := tests/spark/test_driver_steps.py tests/objections/test_12_epochs_and_producer_ids_roll_over.py tests/crash tests/kafka \
 	--ignore=tests/kafka/test_versions.py
 

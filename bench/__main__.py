@@ -37,7 +37,7 @@ _PARTITIONS = (1, 4, 16, 100)
 
 
 class Work(StrEnum):
-    """What can be measured."""
+    """The parts of the bench."""
 
     FREE = "sink-free"
     KEYED = "sink-keyed"

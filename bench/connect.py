@@ -96,7 +96,7 @@ def _compared(
 
 @contextmanager
 def _growing(file: Path) -> Iterator[None]:
-    """A file that grows by more lines than anybody reads two by two: Kafka's own reads only while there is more."""
+    """Let a file grow by more lines than either reads two by two: Kafka's own reads only while there is more."""
     ending = threading.Event()
 
     def grow() -> None:
@@ -215,7 +215,7 @@ def _check_patience(topic: str, began: float, reached: int) -> None:
 
 
 def _number(consumer: Consumer, place: TopicPartition, end: int) -> int:
-    """The number in the last line; a marker or two stand behind it."""
+    """Return the number in the last line. A marker or two lie after it."""
     return int(_message(consumer, place, max(0, end - 2)).value())
 
 

@@ -26,7 +26,7 @@ _PARTS = (
 
 
 def connector_jars(*, progress: bool) -> list[Path]:
-    """The connector and what Spark does not ship of its dependencies. Fetched the first time."""
+    """Return the connector and those of its dependencies that Spark lacks. Download them the first time."""
     return ivy.kept(
         jars.cache_directory() / "connector" / VERSION, _PARTS, f"Spark's Kafka connector {VERSION}", progress=progress
     )

@@ -16,7 +16,7 @@ WHOLE = "whole micro-batch"
 
 
 class Unit(StrEnum):
-    """What the values of a figure are."""
+    """The unit of a figure's values."""
 
     TIMES = "x"
     MILLISECONDS = "ms"
@@ -56,7 +56,7 @@ class Figure:
         return max(self.values)
 
     def reaches(self, goal: float | None) -> bool | None:
-        """Whether the median is at least as good as a target or an aim; None where there is none."""
+        """Return whether the median is at least as good as a target or an aim, or None without one."""
         if goal is None:
             return None
         return self.median >= goal if self.unit is Unit.TIMES else self.median <= goal
@@ -71,13 +71,13 @@ class Figure:
         return "met" if self.reaches(self.target) else "not met"
 
     def shown(self, value: float | None) -> str:
-        """A value of this figure as it is printed."""
+        """Return a value of this figure as it is printed."""
         if value is None:
             return ""
         return f"{value:.2f}x" if self.unit is Unit.TIMES else f"{value:+.1f} ms"
 
     def measured(self, value: float) -> str:
-        """What was measured of one side, as it is printed."""
+        """Return the measured value of one side as it is printed."""
         return f"{value:,.0f}/s" if self.unit is Unit.TIMES else f"{value:.1f} ms"
 
 

@@ -1,6 +1,4 @@
-"""Where it was measured: the machine, the versions, how busy the machine was before, and what its host took away
-meanwhile.
-"""
+"""The machine and versions of a run: how busy it was before, and what its host took away meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ __all__ = ["Steal", "busy", "facts", "load"]
 
 
 def facts() -> dict[str, str]:
-    """What a reader must know to place the figures, by name, in the order of printing."""
+    """Return the facts that place the figures, by name, in the order of printing."""
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -44,18 +42,18 @@ def facts() -> dict[str, str]:
 
 
 def load() -> float:
-    """How many processes wanted a core in the last minute."""
+    """Return how many processes wanted a core in the last minute."""
     return os.getloadavg()[0]
 
 
 def busy() -> bool:
-    """Whether something else takes so much of the machine that figures mean little."""
+    """Return whether other work takes so much of the machine that figures mean little."""
     return load() > (os.cpu_count() or 1) / 2
 
 
 class Steal:
-    """How much of the processors' time the host of a virtual machine gives to others, from here on: figures move with
-    it.
+    """The share of the processors' time that the host of a virtual machine gives to others, from here on. Figures move
+    with it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""What exactly-once adds to a micro-batch: the same sink and the same small batches, with and without the transaction.
+"""The cost of exactly-once in a micro-batch: the same sink and the same small batches, with and without the
+transaction.
 
 Each run is a query of its own, whose batches follow each other without a pause: so the wait for the markers of the
 batch before is in it, which a slower trigger would hide. Keyed rows reach every partition. The time is the one that
@@ -54,7 +55,7 @@ def _measure(rig: Rig, partitions: int, batches: int, rounds: range) -> Figure:
 
 
 def _query(rig: Rig, topic: str, mode: str, partitions: int, batches: int) -> float:
-    """The median time of a micro-batch, from the start of its trigger to its entry in Spark's commit log."""
+    """Return the median time of a micro-batch, from the start of its trigger to its entry in Spark's commit log."""
     source = (
         rig.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=str(ROWS), numPartitions=str(CORES)).load()
     )

@@ -64,7 +64,7 @@ _QUIET_S = 3.0
 
 
 def measure(rig: Rig, count: int, rounds: range) -> list[Figure]:
-    """Records of 100 bytes a second; a pair has the same records, so that its ratio is that of the bytes too."""
+    """Measure records of 100 bytes a second. A pair has the same records, so that its ratio holds for bytes too."""
     with (
         Sandbox.start(jvm=PLAIN_JVM, progress=True) as target,
         Client(ClientConfig.parse({"bootstrap.servers": target.bootstrap_servers})) as client,
@@ -133,7 +133,7 @@ class _Mirrors:
         return file
 
     def _visible(self, alias: str) -> int:
-        """The sum of the last stable offsets; 0 while the topic is not there."""
+        """Return the sum of the last stable offsets, or 0 while the topic does not exist."""
         name = f"{alias}.{self._topic}"
         if name not in self._client.existing({name}):
             return 0

@@ -91,7 +91,7 @@ def _measured(rig: Rig, url: str, name: str, units: int, *, with_kafka: bool) ->
 
 
 def _commits(rig: Rig, units: int, rounds: range) -> Figure:
-    """The medians of both, from the call until it returns."""
+    """Measure the medians of both, from the call until it returns."""
     sent = pa.table({"value": ["x" * rows.SIZE] * ROWS})
 
     def prepared(number: int) -> float:

@@ -42,7 +42,7 @@ def produce(servers: str, topic: str, rows: int, size: int, settings: Mapping[st
 
 
 def rate_in(output: str) -> float:
-    """The rate of the whole run: its last line sums up, those before tell of a few seconds each."""
+    """Return the rate of the whole run. The last line sums up, and those before report a few seconds each."""
     found = re.findall(r"^\d+ records sent, ([\d.]+) records/sec", output, re.MULTILINE)
     if not found:
         raise RuntimeError(f"Kafka's producer performance tool reported no rate: {output[-1000:].strip()!r}")

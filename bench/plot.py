@@ -35,7 +35,7 @@ def draw(figures: Sequence[Figure], path: Path) -> None:
 
 
 def _beside_the_usual(figure: Figure) -> bool:
-    """Whether it compares with what a user would take instead. Others only explain a figure, in the table."""
+    """Return whether it compares with a user's usual choice. Other figures only explain one, in the table."""
     return figure.unit is Unit.TIMES and (figure.target is not None or figure.peer.startswith("Spark"))
 
 

@@ -48,7 +48,7 @@ _PARTS = (
 
 
 class Recovery:
-    """What was measured; as text, the way of semel to its first new commit, part by part."""
+    """The measured recovery. As text, semel's way to its first new commit, part by part."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[float]] = {name: [] for name, _ in _PARTS}
@@ -103,7 +103,7 @@ class Recovery:
 
 
 def _quiet_ends(rig: Rig, topic: str) -> list[TopicPartition]:
-    """Where nothing is written any more: Python workers outlive the first driver's Java a little.
+    """Return the ends once nothing is written any more: Python workers outlive the first driver's Java a little.
 
     The second one's rows are seconds away.
     """

@@ -49,7 +49,7 @@ def _cells(figure: Figure) -> list[str]:
 
 
 def markdown(figures: Sequence[Figure], facts: Mapping[str, str], work: Mapping[str, str], picture: str) -> str:
-    """The part of the document that is written: where and how much, the picture, the figures.
+    """Return the written part of the document: the machine and sizes, the picture, the figures.
 
     ``work`` says how large the runs were.
     """

@@ -1,5 +1,5 @@
-"""What all is measured on: one broker and one Spark with the flags of production, fresh topics, and the count of what
-arrived in them.
+"""The rig of all measurements: one broker and one Spark with the flags of production, fresh topics, and a count of
+their records.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Rig:
         return self.sandbox.bootstrap_servers
 
     def over_tls(self) -> Rig:
-        """The same, with queries that come by TLS, each side with a certificate."""
+        """Return the same rig with queries over TLS, with certificates on both sides."""
         # the one user who may do everything here, as whoever comes without TLS
         trusted, own = self.secured.truststore, self.secured.certificate("ANONYMOUS")
         stores = {
@@ -113,7 +113,7 @@ class Rig:
 
     @contextmanager
     def topic(self, name: str, partitions: int = PARTITIONS) -> Iterator[str]:
-        """A fresh topic, every partition of which has a leader that knows it; deleted at the end."""
+        """Yield a fresh topic whose partitions all have a leader that knows it. It is deleted at the end."""
         if not topics.create(self.client, name, partitions=partitions, config={}):
             raise Incomplete(f"topic {name} was there before")
         try:
@@ -133,8 +133,8 @@ class Rig:
 
 
 def session(jars: list[Path], directory: Path) -> SparkSession:
-    """A Spark that runs all in one process but for Python's workers, as quick as in production; what it leaves is in
-    the directory.
+    """Start a Spark with all but Python's workers in one process, as quick as in production. Its files are in the
+    directory.
     """
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -18,8 +18,8 @@ __all__ = ["Contender", "interleave"]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """What is measured: ``run`` is given the number of the round, 0 for the one that is not counted, and returns what
-    it measured.
+    """One side of a comparison. ``run`` gets the number of the round, 0 for the one that is not counted, and returns
+    its measurement.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Contender:
 def interleave(
     work: str, contenders: Sequence[Contender], rounds: range, *, unit: str, console: Console
 ) -> dict[str, list[float]]:
-    """What each contender measured in each round but number 0, which is not counted.
+    """Return the measurements of each contender in each round except number 0, which is not counted.
 
     Shows a bar on a terminal, and a line for each run.
     """

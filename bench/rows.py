@@ -19,7 +19,7 @@ _DIGITS = 20
 
 
 def payload(number: Column) -> Column:
-    """A value of :data:`SIZE` bytes that ends in a number."""
+    """Return a value of :data:`SIZE` bytes that ends in a number."""
     return f.concat(f.lit("v" * (SIZE - _DIGITS)), f.lpad(number.cast("string"), _DIGITS, "0")).cast("binary")
 
 
@@ -35,7 +35,7 @@ def keyed(spark: SparkSession, count: int, tasks: int) -> DataFrame:
 
 
 def kinds(spark: SparkSession, count: int, tasks: int) -> dict[str, DataFrame]:
-    """The same rows with each kind of keys."""
+    """Return the same rows with each kind of keys."""
     values = free(spark, count, tasks)
     none, null = KEYLESS
     return {

@@ -46,7 +46,7 @@ def measure(rig: Rig, count: int, rounds: range) -> list[Figure]:
 
 
 def measure_tls(rig: Rig, count: int, rounds: range) -> list[Figure]:
-    """The same by TLS; and beside that what TLS takes."""
+    """Measure the same over TLS, and the cost of TLS itself."""
     work, tls = f"{_WORK}, TLS", rig.over_tls()
     with _written(rig, count) as topic:
         contenders = [

@@ -34,7 +34,7 @@ _PATIENCE_S = 600.0
 
 
 def measure(rig: Rig, count: int, rounds: range) -> list[Figure]:
-    """Records of the input that are counted in a second."""
+    """Measure how many records of the input are counted in a second."""
     with rig.topic(_IN):
         _fill(rig, count)
         names = {OURS: "ours", KAFKA_STREAMS: "theirs", CACHED: "cached"}

@@ -35,7 +35,7 @@ app.stream({source!r}, value="string").group_by("value").count("counts").to_stre
 
 
 def running(rig: Rig, who: str, name: str, source: str, target: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    """The application ``name`` of one of them, from ``source`` to ``target``, until the end of the context."""
+    """Run the application ``name`` of one side, from ``source`` to ``target``, until the end of the context."""
     state = str(rig.directory / "state")
     if who == OURS:
         file = rig.directory / f"{name}.py"
@@ -57,7 +57,7 @@ def running(rig: Rig, who: str, name: str, source: str, target: str) -> Abstract
 
 @lru_cache(maxsize=1)
 def _compiled(directory: Path) -> str:
-    """The class path of Kafka Streams and of the count, which is compiled once."""
+    """Return the class path of Kafka Streams and of the count, which is compiled once."""
     compiler = Path(find_java()).parent / "javac"
     if not compiler.exists():
         raise Incomplete(f"there is no {compiler}: to measure Kafka Streams' count takes a JDK")

@@ -1,4 +1,4 @@
-"""How long a record takes through the count: from the producer's clock to a read_committed reader, at 1,000 a second.
+"""The latency of a record through the count: from the producer's clock to a read_committed reader, at 1,000 a second.
 
 Both commit each 100 ms. A count has the time of the newest record in it, so that the reader needs no more than its own
 clock, which is the producer's.
@@ -82,7 +82,7 @@ def _write(servers: str, topic: str, ended: threading.Event) -> None:
 
 
 def _read(servers: str, topic: str) -> list[float]:
-    """Of each count that arrives, how long after its record."""
+    """Return how long after its record each count arrives."""
     settings = {"bootstrap.servers": servers, "group.id": "latency", "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "enable.auto.commit": False, "fetch.wait.max.ms": 100})
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])

@@ -17,9 +17,7 @@ PROPERTIES = {"bootstrap.servers": servers}
 
 
 def write(ticket: semel.Ticket) -> semel.Receipt:
-    """What a participant does, in whatever process it lives: write the partitions of its ticket, and hand back the
-    receipt.
-    """
+    """Write the partitions of a ticket, and return the receipt. A participant does this in any process."""
     rows = pa.table(
         {
             "key": [f"{ticket.number}-{i}" for i in range(1_000)],

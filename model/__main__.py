@@ -91,7 +91,7 @@ def _walks(seed: int, end: float, among: list[AnySetting]) -> Iterable[Result]:
 
 
 def _shown(console: Console, title: str, results: Iterable[Result], *, controls: bool = False) -> bool:
-    """A table of what was run, and the traces behind it; of a control only where nothing was found.
+    """Print a table of the runs, and the traces after it: for a control only if nothing was found.
 
     Returns whether all is as it must be.
     """

@@ -65,7 +65,7 @@ class Wrong(Exception):
 
 
 class Coordinator(NamedTuple):
-    """What the coordinator has in its log for our id.
+    """The coordinator's log for our id.
 
     ``former`` is the transaction that it ended last: a repeated EndTxn names that one.
     """
@@ -101,7 +101,7 @@ class Partition(NamedTuple):
     behind: tuple[tuple[Identity, str], ...] = ()
 
     def newest(self, producer: int) -> tuple[int, bool]:
-        """The newest epoch of a producer id, and whether there are rows of that epoch."""
+        """Return the newest epoch of a producer id, and whether there are rows of that epoch."""
         return next(((epoch, wrote) for known, epoch, wrote in self.producers if known == producer), (-1, False))
 
     def producers_with(self, producer: int, epoch: int, wrote: bool) -> tuple[tuple[int, int, bool], ...]:
@@ -121,15 +121,15 @@ class Broker(NamedTuple):
     next_producer: int = 2
 
     def decided(self, identity: Identity) -> str | None:
-        """What the coordinator decided of a transaction."""
+        """Return the coordinator's decision on a transaction."""
         return next((decision for known, decision in self.truth if known == identity), None)
 
     def with_partition(self, index: int, partition: Partition) -> Broker:
-        """The same cluster, one partition as said."""
+        """Return the same cluster with one partition replaced."""
         return self._replace(partitions=(*self.partitions[:index], partition, *self.partitions[index + 1 :]))
 
     def visible(self) -> tuple[int, ...]:
-        """The rows that readers of the output see."""
+        """Return the rows that readers of the output see."""
         return tuple(row for partition in self.partitions[: OUT1 + 1] for row in partition.log)
 
 
@@ -313,7 +313,7 @@ class Kafka:
         return [Answer(OK, self.land(broker, *request))]
 
     def land(self, broker: Broker, index: int, ended: Identity, decision: str) -> Broker:
-        """The marker of a transaction reaches a partition: all that is open there of its producer id is settled so.
+        """Write the marker of a transaction on a partition. It settles all open rows of its producer id there.
 
         Raises :class:`Wrong`.
         """
@@ -399,7 +399,7 @@ def _time_is_up(broker: Broker) -> list[Answer]:
 
 
 def open_of(partition: Partition, producers: tuple[int, ...]) -> tuple[Identity, ...]:
-    """The identities of these producer ids that have rows open on a partition."""
+    """Return the identities of these producer ids that have open rows on a partition."""
     return tuple(sorted({rows.identity for rows in partition.open if rows.identity.producer in producers}))
 
 

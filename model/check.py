@@ -1,4 +1,4 @@
-"""What must hold where nothing more happens by itself.
+"""The properties that hold if nothing more happens by itself.
 
 What must hold always, no tear and no duplicate, the broker sees where it would arise.
 """
@@ -22,12 +22,12 @@ _LOUD = ("refused", "unknown", "retriable", "the group's offsets stay pending")
 
 
 def ends(world: World) -> tuple[str, ...]:
-    """How each owner ended."""
+    """Return how each owner ended."""
     return tuple(owner if isinstance(owner, str) else "at work" for owner in world.owners)
 
 
 def wrong_at_the_end(program: Program, world: World) -> str | None:
-    """What is wrong in a state in which only faults could still happen; None where nothing is."""
+    """Return what is wrong in a state in which only faults could still happen, or None."""
     return (
         _stuck(program, world)
         or _wrong_stop(program, world)
@@ -100,7 +100,9 @@ def _incomplete(program: Program, world: World) -> str | None:
 
 
 def _silent_loss(world: World) -> str | None:
-    """Nobody has finished, and each has said so: what was committed is visible, or waits for its marker."""
+    """Return a loss without an error. If no owner has finished and each has said so, what was committed is visible or
+    waits for its marker.
+    """
     waiting = {
         row for partition in world.broker.partitions[: OUT1 + 1] for rows in partition.open for row in rows.value
     }

@@ -26,21 +26,21 @@ _LONGEST = 1_500
 
 
 class System(Protocol):
-    """What is gone through: a first state, what may happen in each, and what must hold."""
+    """The explored system: a first state, the possible moves of each state, and the properties that must hold."""
 
     setting: Any
 
     def first(self) -> Any:
-        """The state before anything has happened."""
+        """Return the state before anything has happened."""
 
     def moves(self, world: Any) -> list[tuple[Move, Any]]:
         """All that may happen in this state, always in the same order, with the state after it."""
 
     def ends(self, world: Any) -> tuple[str, ...]:
-        """How each owner ended."""
+        """Return how each owner ended."""
 
     def wrong_at_the_end(self, world: Any) -> str | None:
-        """What is wrong in a state in which only faults could still happen."""
+        """Return what is wrong in a state in which only faults could still happen."""
 
 
 class _Owners:
@@ -64,13 +64,13 @@ class _Owners:
 
 
 def system_of(setting: AnySetting) -> System:
-    """What the setting is about: the owners of one id, or prepared transactions and a database."""
+    """Return the system of a setting: the owners of one id, or prepared transactions and a database."""
     return TwoPhase(setting) if isinstance(setting, Prepares) else _Owners(setting)
 
 
 @dataclass(frozen=True)
 class Found:
-    """What is wrong, and the moves that lead there."""
+    """A wrong state, and the moves that lead there."""
 
     problem: str
     trace: tuple[Move, ...]
@@ -78,7 +78,8 @@ class Found:
 
 @dataclass
 class Result:
-    """What a run saw. ``complete``: every state of the setting was seen. ``ends``: how the owners ended, and how often.
+    """The result of a run. ``complete``: every state of the setting was seen. ``ends``: how the owners ended, and how
+    often.
 
     ``steps``: how often random walks passed each step.
     """
@@ -199,7 +200,7 @@ def _shortened(system: System, found: Found) -> Found:
 
 
 def _met(system: System, trace: list[Move]) -> str | None:
-    """What a sequence of moves leads to; None where it is not possible, or nothing is wrong."""
+    """Return what a sequence of moves leads to, or None if it is not possible or nothing is wrong."""
     world = system.first()
     for move in trace:
         after = next((after for known, after in system.moves(world) if known[:4] == move[:4]), None)

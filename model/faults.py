@@ -1,5 +1,5 @@
-"""What may happen next, in any order: owners ask and are answered, markers land late or never, and faults come as long
-as some are left.
+"""The possible next moves, in any order: owners ask and are answered, markers land late or never, and faults come while
+some are left.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _answered(program: Program, world: World, index: int, owner: Process, reques
 
 
 def _answers(program: Program, world: World, request: Request) -> Iterator[tuple[str, World, Any]]:
-    """How a request may be answered: a note for the trace, the world behind it, the reply."""
+    """Yield the possible answers to a request: a note for the trace, the world after it, the reply."""
     if isinstance(request, Choose):
         for option in request.options:
             yield "", world, option
@@ -163,7 +163,7 @@ def _answers(program: Program, world: World, request: Request) -> Iterator[tuple
 def _deposed(
     program: Program, world: World, request: Request, index: int, partition: Any
 ) -> Iterator[tuple[str, World, Any]]:
-    """The leader that was deposed answers too; the procedure does not ask it, the controls do."""
+    """Yield the answer of the deposed leader. The procedure does not ask it, the controls do."""
     if isinstance(request, ReadToHigh) and index == PROGRESS:
         yield "by a deposed leader", world, partition.log
     if isinstance(request, OpenRows) and index == request.partition and program.setting.breaks.deposed_is_heard:
@@ -203,7 +203,7 @@ def _of_a_task(request: Request) -> bool:
 
 
 def _starts(program: Program, world: World) -> Iterator[Next]:
-    """The next owner that has not been started may be, if its turn has come."""
+    """Yield the start of the next owner, if its turn has come."""
     if OFF not in world.owners:
         return
     index = world.owners.index(OFF)
@@ -234,7 +234,7 @@ def _backups(world: World, start: Start) -> Iterator[tuple[str, World]]:
 
 
 def _late(program: Program, world: World) -> Iterator[Next]:
-    """What was held back comes."""
+    """Yield the arrival of what was held back."""
     for at, request in enumerate(world.late):
         rest = world._replace(late=(*world.late[:at], *world.late[at + 1 :]))
         try:
@@ -252,8 +252,8 @@ def _late(program: Program, world: World) -> Iterator[Next]:
 
 
 def _markers(kafka: Kafka, world: World) -> Iterator[Next]:
-    """The coordinator writes the markers of the transaction that it has decided, in any order; to a partition without a
-    leader it never does.
+    """Yield the markers of the transaction that the coordinator has decided, in any order. A partition without a leader
+    never gets one.
     """
     now = world.broker.coordinator
     if now.state != PREPARE or now.former is None:

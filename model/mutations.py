@@ -12,7 +12,7 @@ __all__ = ["Breaks"]
 
 @dataclass(frozen=True, slots=True)
 class Breaks:
-    """What is done wrong. All False is the procedure of PROTOCOL.md."""
+    """The mistakes of a control. All False is the procedure of PROTOCOL.md."""
 
     claim_first: bool = False  # the claim is written, and read up to, before InitProducerId
     read_to_stable: bool = False  # progress is read up to the last stable offset

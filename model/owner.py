@@ -54,7 +54,7 @@ _ROUNDS = 6
 
 
 class Held(NamedTuple):
-    """What an owner holds between transactions.
+    """The state of an owner between transactions.
 
     Its identity, the newest committed record, the partitions whose markers it has checked, and the producer ids that
     the id's owners had before.
@@ -66,12 +66,12 @@ class Held(NamedTuple):
     former: tuple[int, ...]
 
     def having_checked(self, *partitions: int) -> Held:
-        """The same, with more partitions checked."""
+        """Return the same, with more checked partitions."""
         return self._replace(checked=tuple(sorted({*self.checked, *partitions})))
 
 
 class Work(NamedTuple):
-    """What one transaction is to hold: rows by output partition, the position that its progress record says.
+    """The work of one transaction: rows by output partition, and the position in its progress record.
 
     Without rows no tickets are cut.
     """
@@ -119,7 +119,7 @@ class Owner:
         return held
 
     def _fence_and_read(self) -> Part:
-        """Steps 1 to 4. Returns :class:`Held` or :class:`Stop`."""
+        """Take steps 1 to 4. Return :class:`Held` or :class:`Stop`."""
         _, hinted = yield Describe()
         early = (yield Claim()) if self.breaks.claim_first else None
         identity = yield Init()
@@ -269,7 +269,7 @@ class Owner:
         return stop
 
     def _lost(self, code: int) -> Part:
-        """The identity is not ours any more (PROTOCOL 4, rows 90, 47 and 49). Returns :class:`Stop`."""
+        """Stop because the identity is not ours any more (PROTOCOL 4, rows 90, 47 and 49). Return :class:`Stop`."""
         if code == NOT_OURS and not (yield Describe())[0]:
             return AGAIN  # nobody took it: it expired unused
         if self.breaks.init_again:
@@ -377,7 +377,9 @@ class Owner:
         return None
 
     def _decision(self, one: Identity, known: Reading) -> Part:
-        """How a predecessor's transaction was decided, by what it left; None where nothing tells (PROTOCOL 5.3)."""
+        """Return the outcome of a predecessor's transaction by what it left, or None if nothing shows it (PROTOCOL
+        5.3).
+        """
         if one in known.decided:
             return known.decided[one]
         record = next((seen for seen in reversed(known.records) if seen.identity == one), None)

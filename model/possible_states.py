@@ -50,7 +50,7 @@ _ANOTHER_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What may have happened in a run.
+    """The possible events of a run.
 
     ``strangers``: owners that do not log have taken the id over. ``lost_markers``: partitions were without a leader.
     ``expired_ids``: the id was quiet for longer than brokers keep it. ``progress_alone``: there were transactions
@@ -65,7 +65,7 @@ class Allowed:
 
 
 class Ahead(NamedTuple):
-    """What the log says later. What would have led to something else need not be looked at.
+    """The later lines of the log. States that would have led to something else need no look.
 
     ``following``: the next step of each process. ``ending``: somebody stops soon, as who was fenced does. ``healed``: a
     lost marker is written soon.
@@ -95,13 +95,13 @@ class Seat(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What may be the case."""
+    """One possible state."""
 
     broker: Broker
     seats: tuple[Seat, ...]
 
     def with_seat(self, old: Seat, new: Seat | None) -> Situation:
-        """The same situation, one seat as said, or gone."""
+        """Return the same situation with one seat replaced, or gone."""
         kept = [seat for seat in self.seats if seat is not old]
         return self._replace(seats=tuple(sorted([*kept, new] if new is not None else kept)))
 
@@ -119,8 +119,7 @@ class Frontier:
         self.most = 1
 
     def arrive(self, pid: int, *, soon: bool) -> None:
-        """A process will log that it has taken the id over: by another owner, or by the one that it has, whose id had
-        expired unused.
+        """Let a process log a takeover: from another owner, or of its own id, which had expired unused.
 
         ``soon``: by the next line. What the dead had sent changes nothing any more then.
         """
@@ -139,7 +138,7 @@ class Frontier:
         self._now = arrived
 
     def leave(self, pid: int, ahead: Ahead) -> None:
-        """A process has logged its last line: what it has sent may still be done."""
+        """Let a process log its last line. Its sent requests may still be done."""
         left = {
             situation._replace(
                 seats=tuple(sorted(seat._replace(last=True) if seat.pid == pid else seat for seat in situation.seats))
@@ -149,8 +148,8 @@ class Frontier:
         self._now = {self._without_the_fenced(situation, ahead) for situation in left}
 
     def _without_the_fenced(self, situation: Situation, ahead: Ahead) -> Situation:
-        """The same situation without the dead whose identity is outdated: nobody takes anything of theirs any more, but
-        for a marker that was lost.
+        """Return the same situation without dead processes whose identity is outdated: nothing of theirs is used any
+        more, except for a lost marker.
 
         Kept, each would multiply what may be the case with every line of its successor.
         """
@@ -162,7 +161,7 @@ class Frontier:
         )
 
     def passes(self, pid: int, step: OwnerStep, ahead: Ahead) -> set[OwnerStep]:
-        """A line.
+        """Take one line.
 
         Returns nothing if it is allowed, else the steps that this process could have passed instead; the frontier stays
         then.
@@ -303,8 +302,8 @@ class Frontier:
 
 @lru_cache(maxsize=50_000)
 def _identity(process: Process) -> Identity:
-    """The newest identity that a process has heard of, which is its own or a later one; one that is never outdated
-    where it has heard of none.
+    """Return the newest identity that a process knows, its own or a later one. Without any, return one that is never
+    outdated.
     """
     return max(_identities(process), default=_UNKNOWN)
 
@@ -318,8 +317,8 @@ def _identities(value: Any) -> Iterator[Identity]:
 
 
 def _pruned(situation: Situation) -> Situation:
-    """The same situation without what nothing can depend on any more: the records before the newest committed one, and
-    what is settled.
+    """Return the same situation without what nothing can depend on any more: the records before the newest committed
+    one, and all that is settled.
     """
     broker = situation.broker
     progress = broker.partitions[PROGRESS]

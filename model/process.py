@@ -1,4 +1,4 @@
-"""How a procedure that is written as a generator becomes a value that can be explored.
+"""The conversion of a procedure, written as a generator, into a value that can be explored.
 
 A *routine* is a generator function: it yields requests and is sent the answers, yields the steps that it passes
 (:class:`~semel.steps.OwnerStep`) and is sent nothing, and returns where it goes on, or how it ended. A process is the
@@ -35,7 +35,7 @@ class Stop(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The owner has done all its work. (One field, so that no two ends are equal.)"""
+    """The owner has done all its work. One field, so that no two ends are equal."""
 
     what: str = "done"
 
@@ -53,7 +53,7 @@ class Process(NamedTuple):
     heard: tuple[Any, ...] = ()
 
     def hears(self, reply: Any) -> Process:
-        """The same process, after an answer."""
+        """Return the same process after an answer."""
         return Process(self.routine, self.arguments, (*self.heard, reply))
 
 
@@ -65,7 +65,7 @@ class Routines:
         self._known: dict[Process, Request | OwnerStep | Goto | Stop | Done] = {}
 
     def wants(self, process: Process) -> Request | OwnerStep | Goto | Stop | Done:
-        """What a process does next."""
+        """Return what a process does next."""
         found = self._known.get(process)
         if found is None:
             if len(self._known) >= _REMEMBERED:

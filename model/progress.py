@@ -46,9 +46,7 @@ class Seen(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a log says: all records of ours, those that are open, the newest one that was committed, and the decisions
-    that were written down.
-    """
+    """The contents of a log: all records of ours, the open ones, the newest committed one, and the decisions."""
 
     records: tuple[Seen, ...]
     open: tuple[Seen, ...]
@@ -78,7 +76,7 @@ def _outcome(log: tuple[Any, ...], at: int) -> str:
 
 
 def log_to_stable(log: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The log up to the last stable offset: below the first record that is open, whoever's it is."""
+    """Return the log up to the last stable offset: below the first open record, whoever wrote it."""
     for at, entry in enumerate(log):
         if entry == FOREIGN or (isinstance(entry, Record) and not _outcome(log, at)):
             return log[:at]

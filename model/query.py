@@ -80,7 +80,7 @@ class Query:
         self._patience = patience
 
     def routines(self) -> dict[str, Routine]:
-        """By their names."""
+        """Return the routines by name."""
         return {
             "start": self.start,
             "plan": self.plan,
@@ -92,7 +92,7 @@ class Query:
         }
 
     def start(self, run: QueryRun) -> Steps:
-        """A new checkpoint begins where the progress is (``startingOffsets=committed``)."""
+        """Begin a new checkpoint at the progress (``startingOffsets=committed``)."""
         checkpoint = yield ReadCheckpoint(run.checkpoint)
         if run.query and not checkpoint.offsets:
             log = yield Claim() if self._owner.breaks.unsettled_start else SettledPosition()
@@ -123,7 +123,7 @@ class Query:
         return Goto("take over", (run, batch)) if held is None else Goto("batch", (run, held, batch))
 
     def take_over(self, run: QueryRun, batch: Batch | None) -> Steps:
-        """The prefix is taken over once in a run."""
+        """Take the prefix over, once in a run."""
         held = yield from self._owner.take_over(group_in_view=self._group_in_view)
         if not isinstance(held, Held):
             return _stopped(held, run, None, batch)
@@ -147,18 +147,18 @@ class Query:
         return Goto("run again", (run, ended, batch, tries + 1, met + ended.early))
 
     def commit(self, run: QueryRun, ended: Ended, batch: Batch) -> Steps:
-        """The sink returns, Spark logs the batch, and the markers are seen before the next one."""
+        """Return from the sink: Spark logs the batch, and the markers are seen before the next one."""
         yield CommitBatch(run.checkpoint, batch.number)
         stop = yield from self._owner.settle(ended)
         return _stopped(stop, run, ended.held, batch) if stop else Goto("plan", (run, ended.held))
 
     def run_again(self, run: QueryRun, ended: Ended, batch: Batch, tries: int, met: int) -> Steps:
-        """An aborted batch runs again inside the same call, once its markers are seen."""
+        """Run an aborted batch again inside the same call, once its markers are seen."""
         stop = yield from self._owner.settle(ended)
         return _stopped(stop, run, ended.held, batch) if stop else Goto("batch", (run, ended.held, batch, tries, met))
 
     def init_again(self, run: QueryRun, held: Held, batch: Batch) -> Steps:
-        """The control: another identity, and on as if nothing had happened."""
+        """Take another identity and continue as if nothing had happened. This is the control."""
         identity = yield Init()
         return Goto("batch", (run, held._replace(identity=identity), batch))
 

@@ -28,9 +28,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was replayed: transactional ids, owners, lines; and how many situations had to be held against one line at
-    most.
-    """
+    """The result of a replay: transactional ids, owners, lines, and the largest number of situations for one line."""
 
     ids: int
     owners: int
@@ -80,7 +78,7 @@ def _replay_one(lines: Sequence[Passed], allowed: Allowed | None) -> int:
 
 
 def _ahead(lines: Sequence[Passed], steps: Sequence[OwnerStep]) -> list[Ahead]:
-    """What the log says from each line on."""
+    """Return what the log says from each line on."""
     ahead: list[Ahead] = []
     following: dict[int, OwnerStep] = {}
     left: dict[int, int] = {}

@@ -33,7 +33,7 @@ class Anybody:
         self._works = tuple(_WORKS) if progress_alone else ("rows",)
 
     def routines(self) -> dict[str, Routine]:
-        """By their names."""
+        """Return the routines by name."""
         return {
             "take over": self.take_over,
             "idle": self.idle,
@@ -49,7 +49,7 @@ class Anybody:
         return Goto("idle", (held,)) if isinstance(held, Held) else held
 
     def idle(self, held: Held) -> Steps:
-        """What comes next is up to the program."""
+        """Let the program choose what comes next."""
         what = yield Choose((*self._works, "begin and leave"))
         return Goto("leave", (held,)) if what == "begin and leave" else Goto("transact", (held, what))
 
@@ -59,7 +59,7 @@ class Anybody:
         return Goto("settle", (ended,)) if isinstance(ended, Ended) else ended
 
     def leave(self, held: Held) -> Steps:
-        """A transaction that nothing was put into: the broker never hears of it."""
+        """End a transaction that holds nothing: the broker never hears of it."""
         yield OwnerStep.BEGUN
         if (yield Choose((False, True))):
             yield OwnerStep.WRITTEN

@@ -1,4 +1,5 @@
-"""What an owner asks for, and whom it is. Plain tuples, since the explorer compares and hashes millions of them.
+"""The requests of an owner, and its identity. Plain tuples, because the explorer compares and hashes
+millions of them.
 
 Each request stands for one that the wire has, or for a few that always come together (a claim, and the read up to it).
 """
@@ -65,16 +66,14 @@ FAILED, PENDING = "failed", "pending"
 
 
 class Identity(NamedTuple):
-    """What the broker knows a transaction by."""
+    """The identity by which the broker knows a transaction."""
 
     producer: int
     epoch: int
 
 
 class Position(NamedTuple):
-    """What a progress record says: which batch of which query, up to which row, and the partitions that its rows lie
-    on.
-    """
+    """The position in a progress record: which batch of which query, up to which row, and its rows' partitions."""
 
     query: int
     batch: int

@@ -1,5 +1,5 @@
-"""What is explored: the procedure under faults, nothing of which may be found wrong, and the controls, each of which
-must be.
+"""The explored settings: the procedure under faults, in which nothing may be found wrong, and the controls, each of
+which must be.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _control(
     faults: Mapping[Fault, int] | None = None,
     **more: Any,
 ) -> Setting:
-    """The procedure, broken in one place. ``finds`` is how the harm begins that it must do."""
+    """Return the procedure, broken in one place. ``finds`` is how the expected harm begins."""
     return Setting(
         f"control: {name}", owners, faults or {}, breaks=breaks, finds=finds, needless_stops=finds == _REFUSES, **more
     )
@@ -190,5 +190,5 @@ CONTROLS = (
 
 
 def by_name(name: str) -> Setting:
-    """The setting of that name. Raises :class:`KeyError`."""
+    """Return the setting of that name. Raise :class:`KeyError`."""
     return {setting.name: setting for setting in (*SHORT, *LONG, *WALKS, *CONTROLS)}[name]

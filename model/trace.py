@@ -47,14 +47,14 @@ _ANSWERS = {
 
 
 def lines(trace: Sequence[Move]) -> Iterator[str]:
-    """The moves, numbered. Faults are marked with ``!``; steps stand at the end in capitals."""
+    """Yield the moves, numbered. Faults are marked with ``!``; steps stand at the end in capitals."""
     for number, move in enumerate(trace, 1):
         steps = " ".join(step.name for step in move.steps)
         yield f"{number:4} {'!' if move.fault else ' '} {move.actor:<11} {words(move):<78} {steps}".rstrip()
 
 
 def words(move: Move) -> str:
-    """What happened, without who and the steps."""
+    """Return what happened, without the owner and the steps."""
     text = move.what if isinstance(move.what, str) else _WORDS[type(move.what)](move.what)
     answer = _answer(move.what, move.reply)
     return "".join([text, f", {move.note}" if move.note else "", f": {answer}" if answer else ""])

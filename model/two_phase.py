@@ -46,7 +46,7 @@ DONE = "done"
 
 
 class Trouble(IntEnum):
-    """What may happen to those who keep to the procedure."""
+    """The faults that may happen although all keep to the procedure."""
 
     CRASH = 0  # an owner crashes between two requests
     INIT_LOST = 1  # InitProducerId is not answered; it may come at any later moment
@@ -57,7 +57,7 @@ class Trouble(IntEnum):
 
 @dataclass(frozen=True)
 class Prepares:
-    """What is explored."""
+    """The explored setting."""
 
     name: str
     owners: tuple[Start, ...] = (Start(),)
@@ -81,7 +81,7 @@ class Transactional(NamedTuple):
 
 
 class Database(NamedTuple):
-    """What is committed: the owner row, the texts, the units; and the transaction that holds the owner row."""
+    """The committed state: the owner row, the texts, the units; and the transaction that holds the owner row."""
 
     number: int = 0
     holder: int = -1
@@ -153,7 +153,7 @@ class TwoPhase:
         return [*self._owners(world), *self._starts(world), *self._elsewhere(world)]
 
     def ends(self, world: Scene) -> tuple[str, ...]:
-        """How each owner ended."""
+        """Return how each owner ended."""
         return tuple(owner if isinstance(owner, str) else "at work" for owner in world.owners)
 
     def wrong_at_the_end(self, world: Scene) -> str | None:
@@ -194,7 +194,7 @@ class TwoPhase:
                 yield Move(name, "crashes", fault=True), self._crashed(world, index)
 
     def _on(self, process: Process) -> tuple[Process | str, tuple[Any, ...]]:
-        """The process at its next request, and the steps that it passes on the way there."""
+        """Return the process at its next request, and the steps that it passes on the way."""
         steps: list[Step] = []
         while True:
             wanted: Any = self._routines.wants(process)

@@ -78,7 +78,7 @@ class ReadTexts(NamedTuple):
 
 
 class ReadRows(NamedTuple):
-    """How many units the database has."""
+    """The number of units in the database."""
 
     rows: bool = True
 
@@ -128,7 +128,7 @@ class CommitDatabase(NamedTuple):
 
 
 class HasText(NamedTuple):
-    """Whether the text of a unit is in the database."""
+    """The question whether the text of a unit is in the database."""
 
     key: Key
     has: bool = True
@@ -150,7 +150,7 @@ class Forget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mistakes:
-    """What is done wrong. All False is the procedure."""
+    """The mistakes of a control. All False is the procedure."""
 
     list_last: bool = False  # what is open is listed after the number was raised, and all of it but the texts aborted
     read_first: bool = False  # the texts are read before the number is raised
@@ -173,7 +173,7 @@ class TwoPhaseOwner:
         self.units = units
 
     def routines(self) -> Mapping[str, Routine]:
-        """By their names."""
+        """Return the routines by name."""
         return {"recover": self._recover, "unit": self._unit}
 
     def _recover(self, me: int, k: int) -> _Part:

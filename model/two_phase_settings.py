@@ -1,4 +1,4 @@
-"""What is explored of prepared transactions: the procedure under faults, and each mistake that must be found."""
+"""The explored settings of prepared transactions: the procedure under faults, and each mistake that must be found."""
 
 from __future__ import annotations
 

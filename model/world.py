@@ -38,7 +38,7 @@ _CHECKPOINTS = 3
 
 
 class Fault(IntEnum):
-    """What may happen to those who keep to the procedure."""
+    """The faults that may happen although all keep to the procedure."""
 
     CRASH = 0  # an owner crashes between two requests
     LOST = 1  # a request is done, its answer lost: it is sent again
@@ -54,7 +54,7 @@ class Fault(IntEnum):
 
 
 class When(Enum):
-    """When an owner is started."""
+    """The moment at which an owner starts."""
 
     ANY = "at any time"
     CRASHED = "when its predecessor has crashed"
@@ -76,7 +76,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is explored."""
+    """The explored setting."""
 
     name: str
     owners: tuple[Start, ...] = (Start(),)
@@ -116,21 +116,21 @@ class World(NamedTuple):
     deposed: tuple[int, Partition] | None
 
     def left(self, fault: Fault) -> int:
-        """How often a fault may still come."""
+        """Return how often a fault may still come."""
         return self.faults_left[fault]
 
     def spend(self, fault: Fault) -> World:
-        """The same world, with one of these faults less to come."""
+        """Return the same world with one of these faults less to come."""
         left = self.faults_left
         return self._replace(faults_left=(*left[:fault], left[fault] - 1, *left[fault + 1 :]))
 
     def with_owner(self, index: int, owner: Process | str) -> World:
-        """The same world, one owner as said."""
+        """Return the same world with one owner replaced."""
         return self._replace(owners=(*self.owners[:index], owner, *self.owners[index + 1 :]))
 
 
 class Program:
-    """What a setting's owners do, and what its brokers answer."""
+    """The procedures of a setting's owners, and the answers of its brokers."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -154,5 +154,5 @@ def first_world(setting: Setting) -> World:
 
 
 def owner_name(index: int) -> str:
-    """``A``, ``B``, …"""
+    """Return ``A``, ``B``, and so on."""
     return chr(ord("A") + index)

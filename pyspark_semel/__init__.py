@@ -1,4 +1,4 @@
-"""How Spark finds ``format("semel")`` by itself, on the driver and on executors.
+"""Register ``format("semel")`` with Spark, on the driver and on executors.
 
 Spark imports every top-level module whose name starts with ``pyspark_`` and registers its ``DefaultSource``. An import
 that fails there makes the data sources of all other packages disappear too, so this one imports nothing of semel: what
@@ -34,7 +34,7 @@ else:
 
         @classmethod
         def name(cls) -> str:
-            """The name that ``format`` is given."""
+            """Return the name that ``format`` is given."""
             return "semel"
 
         def _source(self) -> SemelSource:
@@ -49,15 +49,15 @@ else:
             return SemelSource(self.options)
 
         def schema(self) -> StructType:
-            """The columns."""
+            """Return the columns."""
             return self._source().schema()
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            """The reader of a batch query."""
+            """Return the reader of a batch query."""
             return self._source().reader(schema)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-            """The reader of a streaming query."""
+            """Return the reader of a streaming query."""
             return self._source().streamReader(schema)
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

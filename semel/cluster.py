@@ -1,4 +1,4 @@
-"""What a user of plain Python holds: one cluster, from which producers, participants and readers come.
+"""One Kafka cluster for plain Python: it makes producers, participants and readers.
 
 ::
 
@@ -43,9 +43,8 @@ Start = Literal["earliest"] | End
 class Cluster:
     """A Kafka cluster, by Kafka's own property names.
 
-    Creating it checks the properties and opens no connection. Raises :class:`~semel.errors.ConfigError` for what is
-    wrong with them. Safe to share between threads; the threads of a producer take turns. Close it, or use it as a
-    context manager.
+    Creating it checks the properties and opens no connection. Raises :class:`~semel.errors.ConfigError` for wrong
+    properties. Threads may share it; the threads of one producer take turns. Close it, or use it as a context manager.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
@@ -70,11 +69,11 @@ class Cluster:
     ) -> Producer | TwoPhaseProducer:
         """Return the owner of ``transactional_id``. Its first transaction fences the owner before it (PROTOCOL 2).
 
-        With ``two_phase`` its transactions are prepared, and end by a decision of yours: ``True`` needs two settings of
-        the brokers, which then never abort them; ``"bounded"`` needs none, and the brokers abort them after
-        ``transaction.timeout.ms``. Nobody is fenced then: see :meth:`recover`.
+        With ``two_phase``, its transactions are prepared, and your decision ends them. ``True`` needs two settings of
+        the brokers, which then never abort them. ``"bounded"`` needs none, and the brokers abort them after
+        ``transaction.timeout.ms``. No owner is fenced then: see :meth:`recover`.
 
-        Sends nothing. Raises :class:`~semel.errors.ConfigError` for an id that cannot be one.
+        Sends nothing. Raises :class:`~semel.errors.ConfigError` for an invalid id.
         """
         if two_phase is False:
             return Producer(self._client, transactional_id, progress_topic=progress_topic)
@@ -86,34 +85,34 @@ class Cluster:
         return TwoPhaseProducer(self._client, transactional_id, "bounded" if two_phase == "bounded" else True)
 
     def commit(self, prepared: Prepared) -> None:
-        """Commit what was prepared, from any process, as often as you like. Returns when readers see its rows.
+        """Commit a prepared transaction, from any process, as often as you like. Returns when readers see its rows.
 
-        Raises :class:`~semel.errors.DataLoss` where it was aborted before, also by its timeout, or its rows were
-        deleted; :class:`~semel.errors.ConfigError` for one of another cluster, :class:`~semel.errors.Retriable` where
-        brokers do not answer: call it again.
+        Raises :class:`~semel.errors.DataLoss` if it was aborted before, also by its timeout, or if its rows were
+        deleted. Raises :class:`~semel.errors.ConfigError` for a transaction of another cluster. Raises
+        :class:`~semel.errors.Retriable` if brokers do not answer: call it again.
         """
         completion.commit(self._client, prepared)
 
     def abort(self, prepared: Prepared) -> None:
-        """Abort what was prepared, from any process, as often as you like.
+        """Abort a prepared transaction, from any process, as often as you like.
 
-        Raises :class:`~semel.errors.ConfigError` where it was committed before, or is of another cluster, and
-        :class:`~semel.errors.Retriable` where brokers do not answer: call it again.
+        Raises :class:`~semel.errors.ConfigError` if it was committed before, or belongs to another cluster. Raises
+        :class:`~semel.errors.Retriable` if brokers do not answer: call it again.
         """
         completion.abort(self._client, prepared)
 
     def recover(
         self, prefix: str, decide: Callable[[Sequence[TransactionDescription]], Iterable[Prepared]]
     ) -> Recovered:
-        """Settle what an earlier process left under ``prefix``: the first call of the next start.
+        """Settle what an earlier process left under ``prefix``. Call it first at each start.
 
-        Lists its open transactions, then calls ``decide`` with them, commits all that it returns, and aborts the other
-        ones listed. ``decide`` returns the decided ones from your store, found or not.
+        It lists the open transactions of the prefix, calls ``decide`` with them, commits all that ``decide`` returns,
+        and aborts the other listed ones. ``decide`` returns the decided transactions of your store, listed or not.
         """
         return recovery.recover(self._client, prefix, decide)
 
     def prepared_metrics(self, prefix: str) -> PreparedCollector:
-        """A collector for Prometheus: how many transactions of ``prefix`` wait, and the age of the oldest.
+        """Return a collector for Prometheus: how many transactions of ``prefix`` wait, and the age of the oldest.
 
         Register it with ``prometheus_client.REGISTRY``. Each scrape asks the cluster, for two seconds at most.
         """
@@ -122,8 +121,8 @@ class Cluster:
     def participant(self, ticket: Ticket, attempt: int = 0) -> Participant:
         """Return the participant that writes with ``ticket``, in any process.
 
-        Sends nothing. Raises :class:`~semel.errors.AbortAndRetry` for an ``attempt`` above 0 (DESIGN rule 2),
-        :class:`~semel.errors.ConfigError` for a ticket that another version of semel has made.
+        Sends nothing. Raises :class:`~semel.errors.AbortAndRetry` for an ``attempt`` above 0 (DESIGN rule 2), and
+        :class:`~semel.errors.ConfigError` for a ticket of another version of semel.
         """
         return Participant(self._client, ticket, attempt=attempt)
 
@@ -140,15 +139,16 @@ class Cluster:
         max_poll_records: int = MAX_ROWS,
         headers: bool = False,
     ) -> Session:
-        """A member of the consumer group ``group`` that reads ``topics`` and commits what it writes together with its
-        offsets (docs/streams.md).
+        """Return a member of the consumer group ``group`` that reads ``topics`` and commits what it writes together
+        with its offsets (docs/streams.md).
 
-        Iterate over it: Arrow record batches of the partitions that are assigned to it, in the columns of :meth:`read`.
-        Where the group has committed nothing, ``auto_offset_reset`` says where it begins: ``"earliest"``, unless it is
-        ``"latest"``. With ``group_instance_id`` it is a static member, and fences the worker that had this id before.
-        ``transaction.timeout.ms`` is 10 s where it is not set. Sends nothing. Raises
-        :class:`~semel.errors.ConfigError` for arguments that cannot be, :class:`~semel.errors.Unsupported` for a login
-        by OAUTHBEARER.
+        Iterate over it to get Arrow record batches of its assigned partitions, in the columns of :meth:`read`. If the
+        group has committed nothing, it begins at ``auto_offset_reset``: ``"earliest"`` by default, or ``"latest"``.
+        With ``group_instance_id`` it is a static member, and fences the worker that had this id before. The default of
+        ``transaction.timeout.ms`` is 10 s.
+
+        Sends nothing. Raises :class:`~semel.errors.ConfigError` for invalid arguments, and
+        :class:`~semel.errors.Unsupported` for a login by OAUTHBEARER.
         """
         return Session(
             self._client,
@@ -172,15 +172,16 @@ class Cluster:
         headers: bool = False,
         timestamp_overflow: TimestampOverflow = "fail",
     ) -> Reader:
-        """Iterate over it: Arrow record batches of ``topic``, in the columns of Spark's ``kafka`` source.
+        """Return an iterator over Arrow record batches of ``topic``, in the columns of Spark's ``kafka`` source.
 
-        ``start`` and ``end`` (exclusive) are ``"earliest"`` (a start only), ``"latest"``, an offset for each partition,
-        or a time; what they mean is looked up now, so that rows written from now on are not read. Rows of open and
-        aborted transactions are left out, unless the property ``isolation.level`` is ``read_uncommitted``. A timestamp
-        that microseconds cannot hold (nanoseconds, sent by mistake) stops it, or is null with
-        ``timestamp_overflow="null"``. Raises :class:`~semel.errors.ConfigError` for a topic or position that is not
-        there, and while reading :class:`~semel.errors.DataLoss` for rows that have gone,
-        :class:`~semel.errors.Retriable` when nothing comes any more.
+        ``start`` and ``end`` (exclusive) are ``"earliest"`` (only as a start), ``"latest"``, an offset for each
+        partition, or a time. They are resolved now, so later rows are not read. Rows of open and aborted transactions
+        are skipped, unless ``isolation.level`` is ``read_uncommitted``. A timestamp that microseconds cannot hold
+        (nanoseconds, sent by mistake) stops the read, or is null with ``timestamp_overflow="null"``.
+
+        Raises :class:`~semel.errors.ConfigError` for a missing topic or position. While reading, raises
+        :class:`~semel.errors.DataLoss` for rows that are gone, and :class:`~semel.errors.Retriable` if no more rows
+        arrive.
         """
         if timestamp_overflow not in ("fail", "null"):
             raise ConfigError(

@@ -99,7 +99,7 @@ class ClientConfig:
         return config
 
     def for_metrics(self, within_ms: int) -> ClientConfig:
-        """These settings with little patience, and a name by which brokers tell its requests from those of the work."""
+        """Return these settings with short timeouts, and with a client id that tells metrics from the work."""
         return replace(
             self,
             client_id=f"{self.client_id}-metrics",
@@ -138,7 +138,7 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def is_property(name: str) -> bool:
-    """Whether a name is one that :class:`ClientConfig` works by, beside those of security."""
+    """Return whether :class:`ClientConfig` knows a name, apart from the names of security."""
     return name in _PROPERTIES
 
 
@@ -148,7 +148,7 @@ def known_properties() -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The words that point to the nearest known name, or none."""
+    """Return the words that point to the nearest known name, or an empty text."""
     if len(name) > _LONGEST_NAME:  # comparing takes the square of its length
         return ""
     close = difflib.get_close_matches(name, list(known), n=1)

@@ -58,7 +58,7 @@ class Providers:
         return cls(named)
 
     def resolve(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties with what their variables stand for. Raises :class:`ConfigError` for one that is not found."""
+        """Return the properties with all variables replaced. Raise :class:`ConfigError` for one that is not found."""
         return {name: self._resolved(name, value) for name, value in properties.items()}
 
     def _resolved(self, name: str, value: str) -> str:
@@ -79,7 +79,7 @@ class Providers:
 
 
 def resolve(properties: Mapping[str, str]) -> tuple[Providers, dict[str, str]]:
-    """The providers of a file, and its other properties with what their variables stand for.
+    """Return the providers of a file, and its other properties with all variables replaced.
 
     Raises what :meth:`Providers.parse` and :meth:`Providers.resolve` raise. No value is in a message: it may be a
     password.
@@ -119,7 +119,7 @@ def _environment(pattern: str) -> _Find:
 
 
 def _is_allowed(path: str, allowed: str) -> bool:
-    """Whether a path is in one of those that are allowed, with all of its links followed; all are where none is."""
+    """Return whether a path, with links followed, is in an allowed folder. Without allowed folders all paths are."""
     folders = [Path(one.strip()).resolve() for one in allowed.split(",") if one.strip()]
     return not folders or any(Path(path).resolve().is_relative_to(folder) for folder in folders)
 

@@ -63,7 +63,7 @@ _DO = {
 
 @dataclass(frozen=True)
 class Row:
-    """What one tag means."""
+    """The meaning of one tag."""
 
     happened: str
     data: str

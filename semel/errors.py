@@ -62,7 +62,7 @@ class Fenced(SemelError):
 
 
 class ConfigError(SemelError):
-    """What was asked for cannot be done as it was asked: change the options or the data. Nothing was committed."""
+    """The request cannot be done as it was given: change the options or the data. Nothing was committed."""
 
     default_tag = "CONFIG"
 
@@ -89,7 +89,7 @@ def _rebuild(cls: type[SemelError], message: str, tag: str) -> SemelError:
 
 
 def named(name: str, message: str, tag: str) -> SemelError:
-    """The error whose class has this name. Raises ``ValueError`` where no class of ours has it."""
+    """Return the error whose class has this name. Raise ``ValueError`` if no class of ours has it."""
     every: tuple[type[SemelError], ...] = (SemelError, *_CLASSES)
     known = {cls.__name__: cls for cls in every}
     if name not in known:

@@ -40,12 +40,12 @@ class Login:
         return f"Login({', '.join(self.options)})"
 
     def get(self, name: str) -> str:
-        """An option, or nothing."""
+        """Return an option, or an empty text."""
         return self.options.get(name, "")
 
     @property
     def extensions(self) -> tuple[tuple[str, str], ...]:
-        """What goes along with a token."""
+        """The extensions of a token."""
         return tuple(
             (name.removeprefix(_EXTENSION), value)
             for name, value in self.options.items()
@@ -91,7 +91,7 @@ def parse_jaas(text: str, mechanism: str) -> Login:
 
 
 def _shown(module: str) -> str:
-    """A module's name, where it is one: what stands in its place may be a secret."""
+    """Return a module's name if it is a name. Anything else may be a secret."""
     name = module.rsplit(".", 1)[-1]
     return name if name.endswith("LoginModule") else "no login module in its first word"
 

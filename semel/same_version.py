@@ -2,7 +2,7 @@
 
 What is handed over serves one job and is used up within it, so no version has to understand another's; it has to notice
 it, before it reads anything that only the other one knows. Not promised: that two builds with one version number are
-told apart.
+distinguished.
 """
 
 from __future__ import annotations

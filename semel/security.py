@@ -1,5 +1,4 @@
-"""How a client proves who it is, and whom it believes: ``ssl.`` and ``sasl.`` properties, read, checked as a whole, and
-never shown.
+"""Identity and trust of a client: ``ssl.`` and ``sasl.`` properties, read, checked as a whole, and never shown.
 
 Names, meanings and defaults are Kafka's, so that the options of Spark's own connector go on as they are,
 ``sasl.jaas.config`` among them. What only a JVM can do is refused by name, with what to give instead. No text made here
@@ -74,7 +73,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """Who one is. Of the fields, a mechanism uses a user and a password, or what gets a token."""
+    """The identity of a client. A mechanism uses a user and a password, or the source of a token."""
 
     mechanism: str
     username: str = ""
@@ -88,7 +87,7 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What lies between the socket and the frames."""
+    """The layers between the socket and the frames."""
 
     protocol: str = "PLAINTEXT"
     tls: Tls | None = None
@@ -325,7 +324,7 @@ def _secret(given: Mapping[str, object], name: str) -> str:
 
 
 def only_in_java(name: str) -> Unsupported | None:
-    """The refusal of a property that chooses a class of Java's or Kerberos; None for any other name."""
+    """Return the refusal of a property that names a Java class or Kerberos, or None for any other name."""
     if name.startswith(_IN_JAVA):
         return Unsupported(
             f"{name} belongs to what only a JVM can do. Nothing was sent. Use PEM files, and SASL with one of"

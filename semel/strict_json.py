@@ -28,7 +28,7 @@ def read_object(text: str | bytes) -> dict[str, Any]:
 
 
 def write_object(value: dict[str, Any]) -> bytes:
-    """The canonical text: sorted keys, no blanks, ASCII."""
+    """Return the canonical text: sorted keys, no blanks, ASCII."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -40,7 +40,7 @@ def of_kind(kind: type[T], value: object) -> T:
 
 
 def is_version(found: object, known: int) -> bool:
-    """Whether the version that a document names is this one: ``true`` and ``1.0`` are other ones."""
+    """Return whether a document's version is this one. ``true`` and ``1.0`` are not."""
     return type(found) is int and found == known
 
 

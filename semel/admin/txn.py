@@ -1,7 +1,7 @@
 """Open transactions of a cluster, for the operator: their ids, their partitions, and the readers that wait for them.
 
 The lists change nothing. :func:`abort_transaction` ends the transaction that was shown, and not one that its owner has
-begun since. It checks once more, and names producer id and epoch in its request (DESIGN rule 13 has the reason). With
+begun since. It checks again, and names producer id and epoch in its request (DESIGN rule 13 has the reason). With
 clients of KIP-890, semel among them, each transaction has its own epoch, so no other transaction can be hit. With older
 clients, a new transaction can begin in the time of one request.
 """

@@ -5,9 +5,9 @@ A command is a module with a typer application named ``app``: ``demo``, ``connec
 ``txn_prepared``, ``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``, and ``txn_show``
 prints for ``txn``. ``mirror_translate``, ``mirror_status`` and ``mirror_resolve`` are parts of ``mirror``.
 
-``options`` has the options of all commands that ask a cluster, and ``processes`` those of commands that run processes
-on Spark. ``local_checks`` checks this machine. The knowledge of a command is in the module of ``semel.admin`` with its
-name.
+``help`` has the form of all help texts. ``options`` has the options of all commands that ask a cluster, and
+``processes`` those of commands that run processes on Spark. ``local_checks`` checks this machine. What a command knows
+is in the module of ``semel.admin`` with its name.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from semel._version import __version__
+from semel.cli.help import application, examples
 from semel.errors import SemelError
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -38,7 +39,7 @@ COMMANDS = {
 
 
 class _OnDemand(TyperGroup):
-    """The commands of :data:`COMMANDS`."""
+    """A group that imports each command of :data:`COMMANDS` when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return all names, for the help."""
@@ -53,13 +54,17 @@ class _OnDemand(TyperGroup):
         return command
 
 
-app = typer.Typer(
+app = application(
     cls=_OnDemand,
     name="semel",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "semel demo                         # kill a pipeline, and count the rows",
+        "semel broker start --topic orders  # a Kafka to develop with",
+        "semel doctor --bootstrap-server localhost:9092 --topic orders",
+    ),
 )
 
 
@@ -75,9 +80,10 @@ def semel(
         False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
     ),
 ) -> None:
-    """Exactly-once Kafka for Python, on Spark.
+    """Run exactly-once Kafka for Python on Spark.
 
-    Reads topics, transforms and writes topics so that each record's effect happens once, whatever is killed.
+    The commands run pipelines, connectors, mirrors and streams. They also inspect and repair what those write. Each
+    command has its own help: `semel COMMAND --help`.
     """
 
 

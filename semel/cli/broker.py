@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from semel.cli.help import application, examples
 from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.sandbox import DEFAULT_VERSION, VERSION_VARIABLE, background
@@ -22,35 +23,41 @@ from semel.wire.client import Client
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="A real Apache Kafka on this machine, for development."
+app = application(no_args_is_help=True, help="Run a real Apache Kafka on this machine, for development.")
+
+
+@app.command(
+    epilog=examples(
+        "semel broker start",
+        "semel broker start --topic orders:4 --directory ~/kafka-data",
+        "semel broker start --nodes 3",
+    )
 )
-
-
-@app.command()
 def start(
     port: Annotated[
-        int, typer.Option(min=1, max=65535, help="The port of the first node; further nodes take the ones after it.")
+        int, typer.Option(min=1, max=65535, help="The port of the first node. Further nodes use the next ports.")
     ] = 9092,
     nodes: Annotated[
-        int, typer.Option(min=1, max=9, help="How many brokers; with 3 or more, topics have 3 replicas.")
+        int, typer.Option(min=1, max=9, help="The number of brokers. With 3 or more, topics have 3 replicas.")
     ] = 1,
-    version: Annotated[str, typer.Option(help="Which Apache Kafka.", envvar=VERSION_VARIABLE)] = DEFAULT_VERSION,
+    version: Annotated[
+        str, typer.Option(help="The version of Apache Kafka.", envvar=VERSION_VARIABLE)
+    ] = DEFAULT_VERSION,
     topic: Annotated[
-        list[str] | None, typer.Option(help="A topic to create, NAME or NAME:PARTITIONS; may be repeated.")
+        list[str] | None, typer.Option(help="A topic to create: NAME or NAME:PARTITIONS. Repeat it for more.")
     ] = None,
     directory: Annotated[
         Path | None,
-        typer.Option(help="Keep the data there, for the next start; without it they are gone with the broker."),
+        typer.Option(help="Keep the data in this folder. Without it, they are deleted with the broker."),
     ] = None,
-    two_phase_commit: Annotated[
-        bool, typer.Option("--two-phase-commit", help="Take transactions that are prepared, and wait for a decision.")
-    ] = False,
+    two_phase_commit: Annotated[bool, typer.Option("--two-phase-commit", help="Allow two-phase commit.")] = False,
 ) -> None:
-    """Start it on 127.0.0.1 and leave it running.
+    """Start a broker on 127.0.0.1, and leave it running.
 
-    Apache Kafka is fetched the first time (45 MB), and kept in the cache folder. As Kafka does by itself, it makes a
-    topic of one partition for a producer that names one which is not there: a mistyped name is not noticed.
+    The first start downloads Apache Kafka (45 MB) and keeps it in the cache folder.
+
+    Be careful of typing errors: as Kafka does by default, the broker creates a topic that a producer names and that
+    does not exist.
     """
     console = Console()
     wanted = [_topic(text) for text in topic or []]
@@ -63,14 +70,14 @@ def start(
     _show(console, broker)
 
 
-@app.command()
+@app.command(epilog=examples("semel broker topic orders:4 payments"))
 def topic(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME[:PARTITIONS] ...", help="The topics to create; one that is there stays as it is."),
+        typer.Argument(metavar="NAME[:PARTITIONS]", help="The topics to create. An existing topic is not changed."),
     ],
 ) -> None:
-    """Create topics on the broker that `semel broker start` left running."""
+    """Create topics on the broker that you started with `semel broker start`."""
     wanted = [_topic(text) for text in names]
     broker = background.status()
     if broker is None or not broker.running:
@@ -83,9 +90,12 @@ def topic(
         )
 
 
-@app.command()
+@app.command(epilog=examples("semel broker status"))
 def status() -> None:
-    """Show the broker that `semel broker start` left running; ends with status 1 where there is none."""
+    """Show the broker that you started with `semel broker start`.
+
+    The status is 1 if no broker is running.
+    """
     console = Console()
     broker = background.status()
     if broker is None:
@@ -96,9 +106,9 @@ def status() -> None:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(epilog=examples("semel broker stop"))
 def stop() -> None:
-    """Stop the broker that `semel broker start` left running."""
+    """Stop the broker that you started with `semel broker start`."""
     broker = background.stop()
     if broker is None:
         Console().print("no broker is running")

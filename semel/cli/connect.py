@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from semel.cli.help import application, examples
 from semel.cli.processes import (
     Conf,
     Master,
@@ -27,34 +28,41 @@ if TYPE_CHECKING:
     from semel.connect.worker import Worker
     from semel.runtime.launcher import Launcher
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 _POLL_S = 0.2
 #: The interval of reports about the records of a running task.
 _TELL_S = 10.0
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "semel connect worker.properties orders.properties",
+        "semel connect test my_connectors.Orders orders.properties \\\n    --py-files my_connectors.py",
+    )
+)
 def connect(
     worker: Annotated[Path, typer.Argument(metavar="WORKER.properties", help="The worker's properties.")],
     connectors: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[CONNECTOR.properties...]", help="The properties of each connector; they act as PUT."),
+        typer.Argument(
+            metavar="CONNECTOR.properties", help="The properties of each connector. They replace its configuration."
+        ),
     ] = None,
     master: Master = None,
     conf: Conf = None,
     py_files: PyFiles = None,
     warm: Annotated[
-        bool, typer.Option("--warm", help="Start Spark while another worker of the group still leads.")
+        bool, typer.Option("--warm", help="Start Spark now, although another worker of the group leads.")
     ] = False,
 ) -> None:
-    """Run source connectors until Ctrl-C. With exactly.once.source.support=enabled each record arrives once.
+    """Run source connectors until Ctrl-C.
 
-    semel connect test CLASS CONNECTOR.properties reads a source that has an end into a Kafka of its own, kills its
-    tasks at each step, and ends with status 1 unless each record arrived once.
+    The files are those of Kafka Connect. With `exactly.once.source.support=enabled`, each record arrives once. With
+    `config.storage.topic` and `status.storage.topic`, you can create and change connectors over REST.
 
-    Takes the properties files of Kafka Connect. With config.storage.topic and status.storage.topic, REST creates and
-    changes connectors.
+    `semel connect test CLASS CONNECTOR.properties` checks a connector whose source has an end. It reads the source into
+    its own Kafka, and kills the tasks at each step. The status is 1 unless each record arrived once.
     """
     try:
         from semel.connect.config import read_properties

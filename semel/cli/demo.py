@@ -5,19 +5,21 @@ from __future__ import annotations
 import typer
 from rich.console import Console
 
+from semel.cli.help import application, examples
 from semel.errors import ConfigError
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 
-@app.command()
-def demo(orders: int = typer.Option(200_000, min=1_000, help="How many orders to write.")) -> None:
-    """Run a pipeline with semel and one at least once, kill both with SIGKILL, and count what readers see.
+@app.command(epilog=examples("semel demo", "semel demo --orders 50000"))
+def demo(orders: int = typer.Option(200_000, min=1_000, help="The number of orders to write.")) -> None:
+    """Kill a pipeline with semel and one without, and count the rows.
 
-    Takes a few minutes; fewer orders take little less, since most of it is the start of Spark.
+    The demo starts its own Apache Kafka and Spark, and kills both pipelines with SIGKILL. It takes a few minutes. Fewer
+    orders save little time, because most of it is the start of Spark.
 
-    Starts an Apache Kafka of its own, and Spark with its executor in a process of its own. Ends with status 1 if semel
-    lost or doubled anything, or if the control lost something, or did not double.
+    The status is 1 if semel lost or doubled a row. It is also 1 if the pipeline without semel lost a row or doubled
+    none: then the kills proved nothing.
     """
     try:
         from semel.demo.report import as_promised, print_report

@@ -12,43 +12,58 @@ from rich.text import Text
 
 from semel.admin.check import Check, Result
 from semel.admin.doctor import QueryPlan, run_checks
+from semel.cli.help import application, examples
 from semel.cli.local_checks import machine
-from semel.cli.options import AsJson, Configured, Servers, connect, print_error, print_json
+from semel.cli.options import (
+    AsJson,
+    Configured,
+    ProgressTopic,
+    Servers,
+    connect,
+    print_error,
+    print_json,
+)
 from semel.errors import SemelError
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 
 __all__ = ["app"]
 
-app = typer.Typer(add_completion=False)
+app = application()
 #: Of the longest verdict, with a gap.
 _WIDTH = max(len(result.value) for result in Result) + 2
 _STYLES = {Result.OK: "green", Result.WARNING: "yellow", Result.REFUSED: "bold red", Result.UNCHECKED: "dim"}
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "semel doctor --bootstrap-server localhost:9092",
+        "semel doctor --bootstrap-server broker:9093 \\\n    --command-config client.properties \\\n"
+        "    --source orders --topic totals --prefix totals-query",
+    )
+)
 def look(
     bootstrap_server: Servers,
     command_config: Configured = None,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="A topic that will be written; may be repeated.")
+        list[str] | None, typer.Option("--topic", help="A topic that the query writes. Repeat it for more.")
     ] = None,
     source: Annotated[
-        list[str] | None, typer.Option("--source", help="A topic that will be read; may be repeated.")
+        list[str] | None, typer.Option("--source", help="A topic that the query reads. Repeat it for more.")
     ] = None,
     group: Annotated[str | None, typer.Option("--group", help="The kafka.group.id of the query.")] = None,
     prefix: Annotated[
         str | None,
-        typer.Option("--prefix", help="The transactionalIdPrefix of the query, whose progress is looked at, too."),
+        typer.Option("--prefix", help="The transactionalIdPrefix of the query. Its progress is checked too."),
     ] = None,
-    progress_topic: Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")] = DEFAULT_TOPIC,
+    progress_topic: ProgressTopic = DEFAULT_TOPIC,
     as_json: AsJson = False,
 ) -> None:
-    """Look at this machine and at the cluster, and say what would be refused, and what to do.
+    """Check this machine and the cluster before you start a query.
 
-    Give it the query's own properties as --command-config: the rights that it finds are those of that login. Writes
-    nothing, and fences nobody.
+    The command shows what would be refused, and what to do. It writes nothing and fences no owner. Give the query's own
+    properties as `--command-config`, because rights belong to a login.
 
-    Ends with status 0 if nothing would be refused, 1 if something would, 2 if no broker answered.
+    The status is 0 if nothing would be refused, 1 if something would, and 2 if no broker answered.
     """
     asked = QueryPlan(topic or (), source or (), group, prefix, progress_topic)
     findings = list(machine())

@@ -77,7 +77,7 @@ def sparks_python() -> Iterator[Check]:
 
 
 def _ask(path: str) -> tuple[list[int], str | None] | None:
-    """Ask a Python for its version, and that of its semel. None where it does not answer."""
+    """Ask a Python for its version and its semel's. Return None without an answer."""
     try:
         done = subprocess.run([path, "-c", _ASK], cwd="/", capture_output=True, text=True, timeout=_PATIENCE_S)
         version, semel = json.loads(done.stdout)

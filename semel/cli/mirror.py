@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
+from semel.cli.help import application, examples
 from semel.cli.mirror_resolve import resolve
 from semel.cli.mirror_status import status
 from semel.cli.mirror_translate import translate
@@ -46,35 +47,37 @@ class _RunIsMeant(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
+app = application(
     cls=_RunIsMeant,
     no_args_is_help=True,
-    add_completion=False,
-    help="Copy topics from one cluster to another, each record once: `semel mirror mm2.properties`.",
+    help="Copy topics from one cluster to another, each record once.",
+    epilog=examples("semel mirror mm2.properties  # the same as: semel mirror run mm2.properties"),
 )
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The file of MirrorMaker 2: clusters, A->B.enabled, A->B.topics, ...")
+    Path, typer.Argument(metavar="FILE", help="A file of MirrorMaker 2: clusters, A->B.enabled, A->B.topics, ...")
 ]
-Clusters = Annotated[str, typer.Option("--clusters", help="Only the flows into these clusters: B[,C].")]
+Clusters = Annotated[str, typer.Option("--clusters", help="Use only the flows into these clusters: B[,C].")]
 
 
-@app.command(_RUN)
+@app.command(_RUN, epilog=examples("semel mirror mm2.properties", "semel mirror mm2.properties --clusters B --once"))
 def run(
     file: File,
     clusters: Clusters = "",
-    once: Annotated[bool, typer.Option("--once", help="Copy what is there now, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Copy the records that exist now, then end.")] = False,
     master: Annotated[str, typer.Option(help="Spark's master, as for spark-submit.")] = "",
     conf: Annotated[
-        list[str] | None, typer.Option(help="A setting of Spark's, as for spark-submit: NAME=VALUE.")
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark, as for spark-submit.")
     ] = None,
     metrics_port: Annotated[
         int | None, typer.Option(help="Serve metrics for Prometheus on this port of this machine.", min=0, max=65535)
     ] = None,
 ) -> None:
-    """Run the flows that the file enables, until SIGTERM or Ctrl-C. `semel mirror FILE` means this.
+    """Run the enabled flows until SIGTERM or Ctrl-C.
 
-    Ends with status 0 when it is stopped, or with --once done. A flow that fails leaves the others running; when none
-    runs, it ends with 1. Started again, it goes on where its last rounds were committed.
+    `semel mirror FILE` means the same. After a restart, each flow resumes at its last commit.
+
+    A failed flow does not stop the others. The status is 1 if all flows have failed, and 0 if you stopped the mirror or
+    `--once` is done.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
@@ -113,11 +116,11 @@ def _serve(port: int) -> MetricsServer:
     return server
 
 
-@app.command()
+@app.command(epilog=examples("semel mirror check mm2.properties"))
 def check(file: File, clusters: Clusters = "") -> None:
-    """Show what would be copied where, and which keys of the file change nothing.
+    """Show what the file would copy, and which of its keys have no effect.
 
-    Writes nothing, and needs no Spark.
+    The command writes nothing and needs no Spark.
     """
     config = read_properties(file, _aliases(clusters))
     console = Console(soft_wrap=True)
@@ -178,7 +181,7 @@ def _settings(conf: list[str]) -> dict[str, str]:
 def _not_there(name: str, what: str) -> None:
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}
 
-    @app.command(name, context_settings=settings, help=f"{what} Not there yet.")
+    @app.command(name, context_settings=settings, help=f"{what} Not available yet.")
     def refuse() -> None:
         raise Unsupported(
             f"`semel mirror {name}` is not there yet in this version. Nothing was changed. docs/mirror.md says what"
@@ -187,7 +190,16 @@ def _not_there(name: str, what: str) -> None:
         )
 
 
-app.command("translate")(translate)
-app.command("resolve")(resolve)
-app.command("status")(status)
-_not_there("adopt", "Go on where MirrorMaker 2 has come to.")
+app.command(
+    "translate",
+    epilog=examples(
+        "semel mirror translate mm2.properties --source A --target B --group billing",
+        "semel mirror translate mm2.properties --source A --target B \\\n    --group billing --apply",
+    ),
+)(translate)
+app.command(
+    "resolve",
+    epilog=examples("semel mirror resolve mm2.properties --source A --target B \\\n    --topic orders --skip"),
+)(resolve)
+app.command("status", epilog=examples("semel mirror status mm2.properties"))(status)
+_not_there("adopt", "Resume where MirrorMaker 2 has stopped.")

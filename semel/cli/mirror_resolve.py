@@ -20,19 +20,19 @@ __all__ = ["resolve"]
 
 
 def resolve(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of MirrorMaker 2.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of MirrorMaker 2.")],
     source: Annotated[str, typer.Option("--source", help="The flow's source cluster.")],
     target: Annotated[str, typer.Option("--target", help="The flow's target cluster.")],
-    topic: Annotated[str, typer.Option("--topic", help="The topic, as it is called on the source.")],
-    skip: Annotated[bool, typer.Option("--skip", help="Go on with what there is.")] = False,
+    topic: Annotated[str, typer.Option("--topic", help="The topic's name on the source.")],
+    skip: Annotated[bool, typer.Option("--skip", help="Resume with the rows that still exist.")] = False,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Copy the topic again, into a target topic that shows no rows.")
+        bool, typer.Option("--restart", help="Copy the topic again, into a target topic without visible rows.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Decide how a flow resumes after a loss. It shows what it will do, and asks.
+    """Choose how a flow resumes after a loss.
 
-    A mirror that runs this flow ends with Fenced; start it again afterwards.
+    The command shows what it will do, and asks. A mirror that runs this flow ends with `Fenced`: restart it afterwards.
     """
     if skip == restart:
         raise typer.BadParameter("give one of --skip and --restart", param_hint="--skip")

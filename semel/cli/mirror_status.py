@@ -22,13 +22,14 @@ __all__ = ["status"]
 
 
 def status(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of MirrorMaker 2.")],
-    clusters: Annotated[str, typer.Option("--clusters", help="Only the flows into these clusters: B[,C].")] = "",
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of MirrorMaker 2.")],
+    clusters: Annotated[str, typer.Option("--clusters", help="Use only the flows into these clusters: B[,C].")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show position and lag of each partition, in records and seconds, and what holds it back.
+    """Show the position and lag of each partition, and what stops it.
 
-    Ends with status 1 where something stops a flow. Writes nothing, and needs no Spark.
+    The lag is in records and seconds. The status is 1 if something stops a flow. The command writes nothing and needs
+    no Spark.
     """
     config = read_properties(file, [alias.strip() for alias in clusters.split(",") if alias.strip()])
     found = {flow.title: _of(flow) for flow in config.flows}

@@ -25,24 +25,25 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["translate"]
 
-Source = Annotated[str, typer.Option("--source", help="The cluster on which the group has its offsets.")]
-Target = Annotated[str, typer.Option("--target", help="The cluster on which it is to go on.")]
+Source = Annotated[str, typer.Option("--source", help="The cluster that holds the group's offsets.")]
+Target = Annotated[str, typer.Option("--target", help="The cluster on which the group will resume.")]
 
 
 def translate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of MirrorMaker 2.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of MirrorMaker 2.")],
     source: Source,
     target: Target,
-    group: Annotated[str, typer.Option(help="The group whose offsets are translated.")] = "",
-    topic: Annotated[str, typer.Option(help="In place of a group: a topic of the source cluster ...")] = "",
-    partition: Annotated[int, typer.Option(help="... one of its partitions ...", min=0)] = 0,
-    offset: Annotated[int, typer.Option(help="... and the next offset to read there.", min=0)] = 0,
-    apply: Annotated[bool, typer.Option("--apply", help="Commit them for the group on the target.")] = False,
+    group: Annotated[str, typer.Option(help="The consumer group to translate.")] = "",
+    topic: Annotated[str, typer.Option(help="Instead of a group: translate one offset of this topic.")] = "",
+    partition: Annotated[int, typer.Option(help="The partition, with --topic.", min=0)] = 0,
+    offset: Annotated[int, typer.Option(help="The next offset to read, with --topic.", min=0)] = 0,
+    apply: Annotated[bool, typer.Option("--apply", help="Commit the offsets for the group on the target.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Translate the offsets of a group, so that it reads the same next records on the other cluster.
+    """Translate a group's offsets, so that it resumes at the same records on the other cluster.
 
-    Works in both directions of a flow: for a group that moves to the mirror, and for one that comes back.
+    It works in both directions of a flow: for a group that moves to the mirror, and for one that moves back. Without
+    `--apply` it only shows the offsets.
     """
     if bool(group) == bool(topic):
         raise typer.BadParameter("give either a group or a topic", param_hint="--group")

@@ -1,6 +1,4 @@
-"""Options of every command that asks a cluster: Kafka's own ``--bootstrap-server`` and ``--command-config``, and
-``--json``.
-"""
+"""Options of the commands that ask a cluster: Kafka's own ``--bootstrap-server`` and ``--command-config``, and ours."""
 
 from __future__ import annotations
 
@@ -24,6 +22,7 @@ from semel.wire.client import Client
 __all__ = [
     "AsJson",
     "Configured",
+    "ProgressTopic",
     "Servers",
     "check_can_ask",
     "confirm",
@@ -37,11 +36,12 @@ __all__ = [
     "properties_of",
 ]
 
-Servers = Annotated[str, typer.Option("--bootstrap-server", help="host:port[,host:port] of the cluster.")]
+Servers = Annotated[str, typer.Option("--bootstrap-server", help="The cluster's brokers: host:port[,host:port].")]
 Configured = Annotated[
     Path | None,
     typer.Option("--command-config", help="A file of Kafka properties: security.protocol, sasl.jaas.config, ..."),
 ]
+ProgressTopic = Annotated[str, typer.Option("--progress-topic", help="The topic that holds progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
@@ -102,7 +102,7 @@ def exit_1_on_no(console: Console, otherwise: str) -> Iterator[None]:
     try:
         yield
     except typer.Abort:
-        console.print(f"\n{otherwise} (To go on without being asked: --yes.)")
+        console.print(f"\n{otherwise} (--yes answers without a question.)")
         raise typer.Exit(1) from None
 
 

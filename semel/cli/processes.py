@@ -29,7 +29,7 @@ __all__ = [
 log = logging.getLogger("semel.cli")
 
 Master = Annotated[
-    str | None, typer.Option("--master", help="Spark's master, as for spark-submit; local[64,4] unless set.")
+    str | None, typer.Option("--master", help="Spark's master, as for spark-submit. Default: local[64,4].")
 ]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark, as for spark-submit.")

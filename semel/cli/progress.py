@@ -15,7 +15,18 @@ from rich.table import Table
 from semel.admin.lag import lags
 from semel.admin.progress import PrefixProgress, list_progress
 from semel.admin.progress_reset import at_offsets, forget, is_lost, scope_of, set_to
-from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
+from semel.cli.help import application, examples
+from semel.cli.options import (
+    AsJson,
+    Configured,
+    ProgressTopic,
+    Servers,
+    check_can_ask,
+    confirm,
+    connect,
+    print_json,
+    print_table,
+)
 from semel.cli.progress_import import carry
 from semel.cli.progress_rename import rename_prefix
 from semel.errors import ConfigError
@@ -27,17 +38,22 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Progress: how far each query has come, by its last committed transaction.",
-)
-app.command("import")(carry)
-app.command("rename")(rename_prefix)
-ProgressTopic = Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")]
+app = application(no_args_is_help=True, help="Show, set, move or forget the committed progress of queries.")
 Prefix = Annotated[
     str, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix, or the transactional id of a producer.")
 ]
+
+
+app.command(
+    "import",
+    epilog=examples(
+        "semel progress import totals --bootstrap-server localhost:9092 \\\n"
+        "    --checkpoint /data/old-checkpoint --dry-run"
+    ),
+)(carry)
+app.command("rename", epilog=examples("semel progress rename totals totals-v2 --bootstrap-server localhost:9092"))(
+    rename_prefix
+)
 
 
 class Scope(Enum):
@@ -49,14 +65,14 @@ class Scope(Enum):
     MIRROR = "mirror"
 
 
-@app.command("list")
+@app.command("list", epilog=examples("semel progress list --bootstrap-server localhost:9092"))
 def list_all(
     bootstrap_server: Servers,
     command_config: Configured = None,
     progress_topic: ProgressTopic = DEFAULT_TOPIC,
     as_json: AsJson = False,
 ) -> None:
-    """Show every prefix that has written here, and how far it has come."""
+    """List every prefix with its committed progress and its lag."""
     with connect(bootstrap_server, command_config) as client:
         found = list_progress(client, progress_topic=progress_topic)
         behind = lags(client, [one.progress for one in found])
@@ -84,7 +100,7 @@ def list_all(
     print_table(console, table)
 
 
-@app.command()
+@app.command(epilog=examples("semel progress describe totals --bootstrap-server localhost:9092"))
 def describe(
     prefix: Prefix,
     bootstrap_server: Servers,
@@ -92,8 +108,9 @@ def describe(
     progress_topic: ProgressTopic = DEFAULT_TOPIC,
     as_json: AsJson = False,
 ) -> None:
-    """Show one prefix: the next offset that it reads of each partition, how many are behind it, and where its last rows
-    are.
+    """Show the progress of one prefix, partition by partition.
+
+    The command shows the next offset to read, the lag, and where the last rows were written.
     """
     with connect(bootstrap_server, command_config) as client:
         found = [one for one in list_progress(client, progress_topic=progress_topic) if one.prefix == prefix]
@@ -108,7 +125,13 @@ def describe(
         _show(console, one, lag)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "semel progress reset totals --bootstrap-server localhost:9092",
+        "semel progress reset totals --bootstrap-server localhost:9092 \\\n"
+        """    --to-offsets '{"orders": {"0": 42, "1": -2}}'""",
+    )
+)
 def reset(
     prefix: Prefix,
     bootstrap_server: Servers,
@@ -117,21 +140,20 @@ def reset(
         str | None,
         typer.Option(
             "--to-offsets",
-            help='Set it to these next offsets to read, as JSON: {"in": {"0": 42, "1": -2}}. -2: earliest.',
+            help='Set the progress to these next offsets, as JSON: {"orders": {"0": 42, "1": -2}}. -2 means earliest.',
         ),
     ] = None,
-    scope: Annotated[Scope | None, typer.Option(help="Whose progress, where a prefix has several.")] = None,
+    scope: Annotated[Scope | None, typer.Option(help="The kind of owner, if the prefix has several.")] = None,
     progress_topic: ProgressTopic = DEFAULT_TOPIC,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Forget the progress of a prefix, or set it to other offsets, after showing what it is.
+    """Forget the progress of a prefix, or set it to other offsets.
 
-    Takes the prefix over first: a query that runs under it is fenced and stops, also when the answer is no. Nothing is
-    lost by that; start it again.
+    The command shows the progress, and asks. It takes the prefix over first: a running query is fenced and stops, also
+    if you answer no. The query loses nothing by that: restart it.
 
-    Rows that were written stay. What is forgotten is that they were: whoever starts again from earlier offsets writes
-    them a second time.
+    Written rows stay in their topics. A query that starts from earlier offsets writes them again.
     """
     check_can_ask(as_json=as_json, asks=not yes)
     console = Console(soft_wrap=True, quiet=as_json)
@@ -180,9 +202,9 @@ def _decided(
     after = at_offsets(client, before.progress, offsets) if offsets is not None else None
     if lost:
         console.print(
-            f"Transactions of {before.prefix!r} are remembered, and no progress of its {before.scope} is here: it was"
-            f" lost. If it was not that of a {before.scope}, say whose by --scope. Afterwards nothing under this"
-            " prefix is refused any more for that loss."
+            f"The cluster knows transactions of {before.prefix!r}, but this topic has no progress of its"
+            f" {before.scope}: it was lost. If it belonged to another kind of owner, give --scope. Afterwards nothing"
+            " under this prefix is refused for that loss."
         )
     else:
         _show(console, before, *lags(client, [before.progress]))
@@ -190,7 +212,7 @@ def _decided(
         print_table(console, _moves(before, after))
     console.print(f"\n{_meaning(before.scope, forgotten=after is None)}")
     otherwise = (
-        "Nothing was changed." if lost else "Nothing was changed. Who ran under this prefix was fenced: start it again."
+        "Nothing was changed." if lost else "Nothing was changed. A query under this prefix was fenced: restart it."
     )
     confirm(console, "Forget it?" if after is None else "Set it so?", otherwise, yes=yes)
     return after
@@ -215,40 +237,37 @@ def _offsets(text: str) -> dict[str, dict[int, int]]:
 
 def _meaning(scope: str, *, forgotten: bool) -> str:
     if scope == "batch":
-        return (
-            "A job that was done is then not known to be done: the same version, run again, writes its rows a"
-            " second time."
-        )
+        return "The committed version of this job is then unknown: the same version, run again, writes its rows again."
     if scope == "mirror":
         return (
-            "The position of a mirror is then not known: it starts over, and only at partitions that have no rows on"
-            " this cluster."
+            "The position of this mirror is then unknown: it starts over, and only with partitions that have no rows"
+            " on this cluster."
         )
     if scope == "producer" and not forgotten:
         return (
-            "Its program finds these positions as what it stored with its last transaction, and nothing else of"
-            " what it had stored."
+            "Its program then finds these positions as stored with its last transaction, and nothing else that it"
+            " had stored."
         )
     if scope == "producer":
         return (
-            "What this producer stored with its last transaction is then gone: its program begins as if it had"
-            " never written."
+            "The positions that this producer stored with its last transaction are then gone: its program begins as"
+            " if it had never written."
         )
     checkpoint = (
-        "Started with its old checkpoint, the query is then refused at its next batch: until there are new rows it"
-        " does nothing (one that is still in its very first batch is not refused, and writes that"
-        f" again{'' if forgotten else '; and one that is exactly there continues'})."
+        "With its old checkpoint, the query is then refused at its next batch, when there are new rows. (A query"
+        " that is still in its very first batch is not refused, and writes it"
+        f" again{'' if forgotten else '; a query that is exactly there continues'}.)"
     )
     effect = "Rows after this point are written again, and unread rows before it are skipped."
     if forgotten:
         return (
-            f"{checkpoint} With a new, empty checkpoint (one that was refused is none: it holds the refused batch) it"
-            f" begins by its startingOffsets. {effect} What a stateful query keeps begins with nothing: its sums are"
-            " right again only if it reads all rows once more (earliest)."
+            f"{checkpoint} With a new, empty checkpoint (a refused one holds the refused batch) it begins at its"
+            f" startingOffsets. {effect} A stateful query begins with empty state: its sums are right only if it reads"
+            " all rows again (earliest)."
         )
     return (
-        f"{checkpoint} A stateless one with a new, empty checkpoint, startingOffsets=committed and this"
-        f" transactionalIdPrefix at its source begins there. {effect}"
+        f"{checkpoint} A stateless query begins there with a new, empty checkpoint, startingOffsets=committed and"
+        f" this transactionalIdPrefix at its source. {effect}"
     )
 
 

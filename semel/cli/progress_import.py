@@ -12,7 +12,17 @@ from rich.table import Table
 
 from semel.admin.progress_import import KafkaCheckpoint, read
 from semel.admin.progress_reset import at_positions, scope_of, set_to
-from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
+from semel.cli.options import (
+    AsJson,
+    Configured,
+    ProgressTopic,
+    Servers,
+    check_can_ask,
+    confirm,
+    connect,
+    print_json,
+    print_table,
+)
 from semel.errors import ConfigError
 from semel.transaction.producer import Producer
 from semel.transaction.progress.topic import DEFAULT_TOPIC
@@ -33,19 +43,23 @@ def carry(
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="The transactionalIdPrefix of the new query.")],
     bootstrap_server: Servers,
     checkpoint: Annotated[
-        str, typer.Option("--checkpoint", help="The old query's checkpoint: a folder of this machine, or a copy of it.")
+        str, typer.Option("--checkpoint", help="The old query's checkpoint, or a copy of it: a folder on this machine.")
     ],
     command_config: Configured = None,
-    progress_topic: Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")] = DEFAULT_TOPIC,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it. Write nothing, and fence no owner.")] = False,
+    progress_topic: ProgressTopic = DEFAULT_TOPIC,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the offsets. Write nothing, and fence no owner.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Carry over the offsets of a query with Spark's own Kafka source, so that a query of semel resumes exactly there.
+    """Import the offsets of a query with Spark's own Kafka source, so that semel resumes there.
 
-    Stop the old query first. Reads the newest batch that its checkpoint has as committed, and writes these offsets as
-    the progress of PREFIX, which must have none yet. Nothing is skipped; what an at-least-once sink may have written of
-    the batch behind it is shown: that is written again.
+    Stop the old query first. The command reads the newest batch that its checkpoint calls committed, and writes these
+    offsets as the progress of PREFIX. PREFIX must not have progress yet.
+
+    No row is skipped. An at-least-once sink may have written rows of the next batch already: the command shows them,
+    and semel writes them again.
     """
     check_can_ask(as_json=as_json, asks=not (yes or dry_run), instead="--yes or --dry-run")
     console = Console(soft_wrap=True, quiet=as_json)

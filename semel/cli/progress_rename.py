@@ -9,7 +9,13 @@ from rich.console import Console
 
 from semel.admin.progress_rename import rename
 from semel.admin.progress_reset import scope_of
-from semel.cli.options import Configured, Servers, confirm, connect
+from semel.cli.options import (
+    Configured,
+    ProgressTopic,
+    Servers,
+    confirm,
+    connect,
+)
 from semel.errors import ConfigError
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 
@@ -17,20 +23,20 @@ __all__ = ["rename_prefix"]
 
 
 def rename_prefix(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="The transactionalIdPrefix whose progress it is.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The transactionalIdPrefix that gets it.")],
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The transactionalIdPrefix that has the progress.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The transactionalIdPrefix that will have it.")],
     bootstrap_server: Servers,
     command_config: Configured = None,
     scope: Annotated[
-        str | None, typer.Option(help="query, batch or producer: whose progress, where OLD has several.")
+        str | None, typer.Option(help="The kind of owner, if OLD has several: query, batch or producer.")
     ] = None,
-    progress_topic: Annotated[str, typer.Option("--progress-topic", help="Where progress is kept.")] = DEFAULT_TOPIC,
+    progress_topic: ProgressTopic = DEFAULT_TOPIC,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Give the progress of a prefix to another one, in one transaction.
+    """Move the progress of a prefix to another prefix, in one transaction.
 
-    Stop the query first: whoever runs under OLD or NEW is fenced. Then change its transactionalIdPrefix to NEW and
-    start it with the same checkpoint. OLD is refused from then on.
+    (1) Stop the query: the command fences a query that runs under OLD or NEW. (2) Run this command. (3) Set
+    transactionalIdPrefix to NEW, and start the query with the same checkpoint. OLD is refused from then on.
     """
     console = Console(soft_wrap=True)
     with connect(bootstrap_server, command_config) as client:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from semel.cli.help import application, examples
 from semel.cli.options import AsJson, confirm, print_json
 from semel.cli.processes import (
     Conf,
@@ -30,25 +31,27 @@ log = logging.getLogger("semel.cli")
 
 _POLL_S = 0.2
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Run applications of streams: App in a Python file.")
+app = application(no_args_is_help=True, help="Run a streams application, inspect its state, or reset it.")
 File = Annotated[Path, typer.Argument(metavar="APP.py", help="A Python file with one semel.streams.App.")]
 
 
-@app.command()
+@app.command(epilog=examples("semel streams run app.py", "semel streams run app.py --tasks 4"))
 def run(
     file: File,
     tasks: Annotated[
         int | None,
-        typer.Option(min=1, help="Run so many workers on Spark executors. A worker has work if there is a partition."),
+        typer.Option(min=1, help="Run this many workers on Spark executors. More workers than partitions do not help."),
     ] = None,
     master: Master = None,
     conf: Conf = None,
     py_files: PyFiles = None,
 ) -> None:
-    """Run one worker of the application, until SIGTERM or Ctrl-C. Start it more often to share the work.
+    """Run one worker of the application until SIGTERM or Ctrl-C.
 
-    With --tasks they run on Spark executors, and one that dies is launched again. Ends with status 0 when it is
-    stopped, and with 1 at an error. Started again, it goes on where its last commit was.
+    Start the command several times to share the work. With `--tasks`, Spark executors run the workers, and a worker
+    that dies is restarted. After a restart, a worker resumes at the last commit.
+
+    The status is 0 if you stopped it, and 1 after an error.
     """
     if tasks is not None:
         _run_on_executors(file, tasks, master, spark_settings(conf), py_files)
@@ -97,21 +100,21 @@ def _run_on_executors(
     console.print("stopped")
 
 
-@app.command()
+@app.command(epilog=examples("semel streams describe app.py"))
 def describe(file: File) -> None:
-    """Show the topology, in Kafka Streams' form. Asks no broker."""
+    """Print the topology as Kafka Streams does, without a broker."""
     typer.echo(_load(file).describe())
 
 
-@app.command()
+@app.command(epilog=examples("semel streams state app.py counts", "semel streams state app.py counts --key alice"))
 def state(
     file: File,
-    store: Annotated[str, typer.Argument(help="The name of a store.")],
-    key: Annotated[str | None, typer.Option("--key", help="This key alone; without it, the first ones.")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="How many entries at most.")] = 20,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The name of a store.")],
+    key: Annotated[str | None, typer.Option("--key", help="Show this key. Without it, the first keys.")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="The largest number of entries to show.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a store holds, as of the last commit, by its changelog."""
+    """Show the entries of a store at the last commit, read from its changelog."""
     from semel.streams.lookup import look_up
 
     found = _load(file)
@@ -126,11 +129,12 @@ def state(
         typer.echo("nothing" if key is None else f"nothing for {key!r}")
 
 
-@app.command()
+@app.command(epilog=examples("semel streams reset app.py"))
 def reset(file: File, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
-    """Begin the application again from its input: its topics, its offsets and its state here are deleted.
+    """Reset the application, so that it reads its input again.
 
-    What it has written to other topics stays, and is written again.
+    The command deletes its internal topics, its offsets and its state on this machine. It shows them, and asks. Rows in
+    output topics stay, and the application writes them again.
     """
     from semel.streams.reset import plan_reset
     from semel.streams.reset import reset as carry_out

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semel.admin.txn import abort_transaction, describe_transaction, list_transactions
+from semel.cli.help import application, examples
 from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
 from semel.cli.txn_heal import heal
 from semel.cli.txn_prepared import commit, sweep
@@ -18,28 +19,29 @@ from semel.cli.txn_show import age, json_value, show, timeout, whose
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Transactions: list the open ones, which hold readers back, and end them.",
-)
-app.command()(commit)
-app.command()(sweep)
-app.command()(heal)
-Id = Annotated[str, typer.Argument(metavar="ID", help="The transactional id: of a query, its transactionalIdPrefix.")]
+app = application(no_args_is_help=True, help="List the open transactions, which hold readers back, and end them.")
+app.command(epilog=examples("semel txn commit payments --bootstrap-server localhost:9092"))(commit)
+app.command(
+    epilog=examples(
+        "semel txn sweep payments --bootstrap-server localhost:9092",
+        "semel txn sweep payments --bootstrap-server localhost:9092 \\\n    --database postgresql+psycopg://app@db/orders",
+    )
+)(sweep)
+app.command(epilog=examples("semel txn heal orders 0 --producer-id 4711 --bootstrap-server localhost:9092"))(heal)
+Id = Annotated[str, typer.Argument(metavar="ID", help="The transactional id. For a query, its transactionalIdPrefix.")]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("semel txn list --bootstrap-server localhost:9092"))
 def list_all(
     bootstrap_server: Servers,
     command_config: Configured = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also ids with no open transaction.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show ids without an open transaction too.")] = False,
     prepared: Annotated[
-        bool, typer.Option("--prepared", help="Only those that wait for a decision, or may come to that.")
+        bool, typer.Option("--prepared", help="Show only transactions that wait for a decision, or that may.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the transactions that are open, the oldest first, and how many records wait behind each."""
+    """List the open transactions, the oldest first, and how many records wait behind each."""
     if everything and prepared:
         raise typer.BadParameter("--all shows ids with no open transaction, and --prepared only open ones")
     with connect(bootstrap_server, command_config) as client:
@@ -50,7 +52,7 @@ def list_all(
     console = Console(soft_wrap=True)
     if not found:
         kind = "prepared" if prepared else "open"
-        console.print(f"no transaction is {kind}, of those that this login may describe")
+        console.print(f"no transaction that this login may describe is {kind}")
         return
     table = Table(
         "transactional id",
@@ -75,16 +77,16 @@ def list_all(
         )
     print_table(console, table)
     if any(one.open for one in found):
-        console.print("\nmore of one: semel txn describe ID; end one whose owner is gone: semel txn abort ID")
+        console.print("\ndetails: semel txn describe ID; if its owner is gone: semel txn abort ID")
     if any(one.prepared for one in found):
-        console.print("prepared, and decided in a program's store: semel txn sweep PREFIX, or start its program again")
+        console.print("if a program's store holds the decision: semel txn sweep PREFIX, or restart the program")
 
 
-@app.command()
+@app.command(epilog=examples("semel txn describe totals --bootstrap-server localhost:9092"))
 def describe(
     transactional_id: Id, bootstrap_server: Servers, command_config: Configured = None, as_json: AsJson = False
 ) -> None:
-    """Show one transactional id: its state, and where its open transaction holds readers back."""
+    """Show the state of one transactional id, and where it holds readers back."""
     with connect(bootstrap_server, command_config) as client:
         found = describe_transaction(client, transactional_id)
     if as_json:
@@ -93,7 +95,7 @@ def describe(
         show(Console(soft_wrap=True), found)
 
 
-@app.command()
+@app.command(epilog=examples("semel txn abort totals --bootstrap-server localhost:9092"))
 def abort(
     transactional_id: Id,
     bootstrap_server: Servers,
@@ -101,13 +103,12 @@ def abort(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Abort the open transaction of an id, after showing what vanishes. It stops no owner: stop the query itself first,
-    where it lives.
+    """Abort the open transaction of an id.
 
-    With --json it prints the transaction as it was, and that it is aborted.
+    The command shows the rows that will never be visible, and asks. It does not stop the owner: stop the query first. A
+    query that still runs repeats its batch once, and stops at the second abort in a row. It loses no row.
 
-    A query of semel's that lives runs its batch again, once; at the second abort in a row it stops. Nothing of it is
-    lost.
+    With `--json` the command prints the transaction as it was, and that it is aborted.
     """
     check_can_ask(as_json=as_json, asks=not yes)
     console = Console(soft_wrap=True, quiet=as_json)
@@ -116,10 +117,10 @@ def abort(
         show(console, found)
         if found.transaction.state == "Ongoing":
             console.print(
-                "\nIts rows will never be visible, the offsets of its groups go back, and readers go on after it."
+                "\nIts rows will never be visible, its group offsets are dropped, and readers continue after it."
             )
             confirm(console, "Abort it?", "Nothing was changed: it is still open, and readers wait before it.", yes=yes)
         abort_transaction(client, found)
     if as_json:
         print_json({**json_value(found), "aborted": True})
-    console.print("aborted, and its markers are on all of the partitions that were shown")
+    console.print("aborted: its markers are on all shown partitions")

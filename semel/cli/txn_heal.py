@@ -26,42 +26,40 @@ class Outcome(Enum):
 
 
 def heal(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic with the open rows.")],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="Its partition.")],
     bootstrap_server: Servers,
     producer_id: Annotated[
         int,
-        typer.Option(
-            "--producer-id", help="The producer of the open rows: the message that named this command says it."
-        ),
+        typer.Option("--producer-id", help="The producer id of the open rows. The error message names it."),
     ],
     command_config: Configured = None,
     transactional_id: Annotated[
-        str | None, typer.Option(help="Whose producer id it was, where no broker knows it any more.")
+        str | None, typer.Option(help="The transactional id of the producer, if no broker knows it any more.")
     ] = None,
     end: Annotated[
         Outcome | None,
-        typer.Option("--as", help="How the transaction had ended. Without it, what is written down is followed."),
+        typer.Option("--as", help="How the transaction ended. Without it, the recorded outcome is used."),
     ] = None,
     progress_topic: Annotated[
-        str, typer.Option(help="Where the progress of its prefix is kept: of a query, its progressTopic.")
+        str, typer.Option(help="The topic that holds the progress of its prefix: a query's progressTopic.")
     ] = DEFAULT_TOPIC,
     owner_gone: Annotated[
         bool,
         typer.Option(
-            "--owner-gone", help="No program can write under this producer id any more, and no broker knows it."
+            "--owner-gone", help="Confirm that no program uses this producer id any more, and no broker knows it."
         ),
     ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask. Where nothing is written down, --as must say how.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. Without a recorded outcome, give --as too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the marker that ends a transaction on one partition, where the brokers have lost it (KAFKA-20734).
+    """Write the end marker of a transaction on one partition, if the brokers have lost it (KAFKA-20734).
 
-    Shows what stands open, how its transaction had ended, and what becomes visible or vanishes; then it asks. It needs
-    the right Alter on the cluster. Refused while a coordinator says that the transaction goes on, and where it
-    contradicts what is written down.
+    The command shows the open rows, how their transaction ended, and which rows become visible or never will. Then it
+    asks. It needs the right Alter on the cluster.
+
+    The command refuses if a coordinator says that the transaction is still open, or if `--as` contradicts the recorded
+    outcome.
     """
     console = Console(soft_wrap=True, stderr=as_json)
     with connect(bootstrap_server, command_config) as client:
@@ -80,10 +78,10 @@ def heal(
     if as_json:
         print_json({**_value(found), "healed_as": "commit" if commit else "abort"})
     else:
-        console.print(f"{'committed' if commit else 'aborted'}: the marker is written, and readers go on after it")
+        console.print(f"{'committed' if commit else 'aborted'}: the marker is written, and readers continue")
         console.print(
-            "other partitions of that transaction may lack theirs as well: start the query again, and it heals or"
-            " names them"
+            "other partitions of that transaction may lack their marker too: restart the query, which heals or names"
+            " them"
         )
 
 
@@ -92,13 +90,12 @@ def _choose(console: Console, found: OpenRows, end: Outcome | None, *, yes: bool
         end = Outcome.commit if found.committed else Outcome.abort
     if end is None and yes:
         raise typer.BadParameter(
-            "nothing is written down of how it had ended: with --yes, say it by --as commit or --as abort. Nothing"
-            " was changed."
+            "its outcome is not recorded. Nothing was changed. With --yes, give --as commit or --as abort."
         )
     if end is None:
         console.print(
-            "\nNothing is written down of how it had ended. Look whether the same rows were written again after"
-            " these (then abort), or are missing otherwise (then commit): a wrong answer doubles or loses them."
+            "\nIts outcome is not recorded. If the same rows were written again after these, abort. If they would be"
+            " missing otherwise, commit. A wrong answer doubles or loses them."
         )
         end = typer.prompt("End it as (commit, abort)", type=Outcome, show_choices=False)
     elif not yes:
@@ -107,13 +104,13 @@ def _choose(console: Console, found: OpenRows, end: Outcome | None, *, yes: bool
 
 
 def _show(console: Console, found: OpenRows, progress_topic: str) -> None:
-    told = {True: "committed", False: "aborted", None: f"not written down in {progress_topic}"}[found.committed]
+    told = {True: "committed", False: "aborted", None: f"not recorded in {progress_topic}"}[found.committed]
     facts = Table.grid(padding=(0, 2))
     facts.add_row("partition", f"{found.partition[0]}-{found.partition[1]}")
     facts.add_row("open from offset", str(found.opened.start_offset))
     facts.add_row("producer id, epoch", f"{found.opened.producer_id}, {found.opened.epoch}")
     facts.add_row("transactional id", found.transactional_id or "known to no broker any more")
-    facts.add_row("it had been", told)
+    facts.add_row("outcome", told)
     facts.add_row(
         "records waiting",
         f"{found.waiting:,}" if found.waiting else "none: another transaction holds readers back before it",

@@ -23,18 +23,20 @@ __all__ = ["commit", "sweep"]
 
 def commit(
     transactional_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The transactional id, as `txn list` shows it.")
+        str, typer.Argument(metavar="ID", help="The transactional id, as `semel txn list` shows it.")
     ],
     bootstrap_server: Servers,
     command_config: Configured = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Commit the prepared transaction of an id, after showing what becomes visible: where its decision says so, and its
-    program is gone.
+    """Commit the prepared transaction of an id.
 
-    It cannot see whether rows were deleted meanwhile, nor what was decided: the program's own recovery, or `semel txn
-    sweep`, can. Stop the program first: what it is still writing would be torn.
+    Use it only if the decision was to commit and the program will not start again. Stop the program first, or a
+    part of its rows could be committed. The command shows the rows that become visible, and asks.
+
+    The command does not know the decision, and does not check whether rows were deleted. The program's own recovery
+    does, and so does `semel txn sweep`.
     """
     check_can_ask(as_json=as_json, asks=not yes)
     console = Console(soft_wrap=True, quiet=as_json)
@@ -42,14 +44,14 @@ def commit(
         found = describe_transaction(client, transactional_id)
         show(console, found)
         if found.prepared:
-            console.print("\nIts rows become visible, and cannot be taken back. Commit it only if it was decided so.")
+            console.print("\nIts rows become visible for ever. Commit it only if that is the decision.")
             confirm(
                 console, "Commit it?", "Nothing was changed: it is still open, and readers wait before it.", yes=yes
             )
         commit_transaction(client, found)
     if as_json:
         print_json({**json_value(found), "committed": True})
-    console.print("committed, and its markers are on all of the partitions that were shown")
+    console.print("committed: its markers are on all shown partitions")
 
 
 def sweep(
@@ -58,20 +60,20 @@ def sweep(
     command_config: Configured = None,
     decisions: Annotated[
         Path | None,
-        typer.Option(help="The file of decisions: a text of a prepared transaction in each line.", exists=True),
+        typer.Option(help="A file with the prepared transactions to commit, one text a line.", exists=True),
     ] = None,
     database: Annotated[
-        str | None, typer.Option(help="The database of an outbox, as SQLAlchemy's URL.", envvar="SEMEL_DATABASE")
+        str | None, typer.Option(help="The database of an outbox, as an SQLAlchemy URL.", envvar="SEMEL_DATABASE")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """End what is prepared under a prefix: commit what was decided, abort the rest. For a program that does not start
-    any more.
+    """End all prepared transactions of a prefix: commit the decided ones, abort the others.
 
-    Without --decisions or --database it only names them, and ends with status 1 where there are any: the decisions are
-    in the program's store. A running outbox is fenced by it; a running program that decides by a file is not: stop it
-    first.
+    It is for a program that does not start any more. The decisions come from `--decisions` or `--database`. Without
+    them the command only lists the transactions, and the status is 1 if there are any.
+
+    Stop the program first. The command fences a running outbox, but not a program that keeps its decisions in a file.
     """
     if decisions is not None and database is not None:
         raise typer.BadParameter("give --decisions or --database, not both")

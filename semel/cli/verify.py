@@ -16,59 +16,68 @@ from rich.table import Table
 
 from semel.admin.verify.compare import Example, Of, OnProgress, Read, Verified, verify
 from semel.admin.verify.record_id import IdPlace
+from semel.cli.help import application, examples
 from semel.cli.options import AsJson, Configured, Servers, connect, exit_2_on_error, print_json, print_table
 from semel.errors import ConfigError
 from semel.read.start_offsets import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
 
 __all__ = ["app"]
 
-app = typer.Typer(add_completion=False)
-_WHERE = 'earliest, latest, a time (2026-11-22T10:00+01:00), or an offset for each partition as JSON ({"0": 42}).'
+app = application()
+_WHERE = 'earliest, latest, a time (2026-11-22T10:00), or an offset for each partition as JSON ({"0": 42}).'
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "semel verify --bootstrap-server localhost:9092 --topic orders --id key",
+        "semel verify --bootstrap-server localhost:9092 --topic totals \\\n"
+        "    --id json:$.order_id --against orders --against-id key",
+    )
+)
 def check(
     bootstrap_server: Servers,
-    topic: Annotated[str, typer.Option("--topic", help="The topic to look through.")],
+    topic: Annotated[str, typer.Option("--topic", help="The topic to check.")],
     id_place: Annotated[
         str,
         typer.Option(
-            "--id", help="Where each record has its id: key, header:NAME, or json:$.path of a field in the value."
+            "--id", help="Where a record has its id: key, header:NAME, or json:$.path of a field in the value."
         ),
     ],
     against: Annotated[
         str | None,
-        typer.Option("--against", help="The topic that it was made from: then losses and strangers are looked for."),
+        typer.Option("--against", help="The source topic. With it, lost and unknown ids are counted too."),
     ] = None,
     against_id: Annotated[
-        str | None, typer.Option("--against-id", help="Where that one has its ids, if elsewhere.")
+        str | None, typer.Option("--against-id", help="Where the source topic has its ids, if not at the same place.")
     ] = None,
     start: Annotated[str, typer.Option("--from", help=f"Where to start: {_WHERE}")] = "earliest",
     end: Annotated[
-        str, typer.Option("--to", help="Where to end, before it: the same; latest is the last stable offset now.")
+        str,
+        typer.Option("--to", help="Where to end, exclusive, in the same forms. latest is the last stable offset now."),
     ] = "latest",
     against_start: Annotated[
-        str, typer.Option("--against-from", help="Where to start in the other topic.")
+        str, typer.Option("--against-from", help="Where to start in the source topic.")
     ] = "earliest",
-    against_end: Annotated[str, typer.Option("--against-to", help="Where to end in the other topic.")] = "latest",
-    show: Annotated[int, typer.Option(min=1, help="How many ids of each kind to show.")] = 20,
+    against_end: Annotated[str, typer.Option("--against-to", help="Where to end in the source topic.")] = "latest",
+    show: Annotated[int, typer.Option(min=1, help="The number of ids of each kind to show.")] = 20,
     temporary: Annotated[
         Path | None,
-        typer.Option(
-            "--temporary-directory", help="Where ids are kept meanwhile, on disk: their size, and 20 bytes a record."
-        ),
+        typer.Option("--temporary-directory", help="A folder for the ids. It needs their size plus 20 bytes a record."),
     ] = None,
     command_config: Configured = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count the ids of a topic that are there more than once and, with --against, those that are missing.
+    """Count the doubled ids of a topic and, with `--against`, the lost ones.
 
-    Reads what a read_committed reader sees. Changes nothing. What runs meanwhile is seen in part: stop what writes, or
-    say where to end, before you believe a loss.
+    The command reads as a `read_committed` reader does, and changes nothing. Stop the writers or set the ends first:
+    rows that are written meanwhile can look lost. Times without a zone are local times.
 
-    Times without a zone are this machine's. Ends with status 0 if nothing was found, 1 if ids are doubled, lost or
-    strange, records have none, or there was not one record to look at, 2 if it could not look, 3 if nothing was found
-    but ids that the source has more often.
+    Status:
+
+    - 0: nothing was found.
+    - 1: ids are doubled, lost or unknown, records have no id, or there are no records.
+    - 2: the check could not be made.
+    - 3: the only finding is ids that are more often in the source.
     """
     with exit_2_on_error():
         asked = Of(topic, IdPlace.parse(id_place), _start("--from", start, topic), _end("--to", end, topic))
@@ -145,7 +154,7 @@ def _show(console: Console, found: Verified) -> None:
         )
     print_table(console, table)
     if not found.topic.records:
-        console.print("not one record lies there, so nothing was looked at: is it the right part of the topic?")
+        console.print("not one record lies there, so nothing was checked: is it the right part of the topic?")
     for note in _notes(found):
         console.print(note)
     for kind, title in (("duplicated", "duplicate"), ("lost", "lost"), ("strangers", "stranger")):
@@ -178,27 +187,24 @@ def _what_was_read(read: Read) -> str:
 def _notes(found: Verified) -> Iterator[str]:
     if found.repeated:
         yield (
-            f"{found.repeated:,} ids are there more than once, and so they are in the source: they do not count as"
+            f"{found.repeated:,} ids are more than once in the topic and in the source: they are not counted as"
             " duplicates"
         )
     if found.fewer:
         yield (
-            f"{found.fewer:,} ids are in the source more often than in the topic: whether rows of them are missing,"
-            " this id cannot tell (status 3)"
+            f"{found.fewer:,} ids are more often in the source than in the topic: this id does not show whether rows"
+            " of them are missing (status 3)"
         )
     if found.duplicated:
         yield (
-            "what writes an id again on purpose (sums in update mode) has each new value here as a duplicate: for"
-            " that, compare the newest ones"
+            "an output that writes an id again on purpose (sums in update mode) has each new value here as a"
+            " duplicate: compare the newest values instead"
         )
     if found.lost:
+        yield ("new rows that the pipeline has not copied yet count as lost: `semel progress list` shows the lag")
         yield (
-            "what the source got only just now, and its pipeline has not brought over yet, counts as lost: `semel"
-            " progress list` shows the lag"
-        )
-        yield (
-            "so does what the pipeline leaves out on purpose (a filter): compare with a topic that has the same"
-            " ids, or look for duplicates alone"
+            "rows that the pipeline filters out count as lost too: compare with a topic that has the same ids, or"
+            " check only for duplicates"
         )
 
 

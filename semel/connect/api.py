@@ -1,4 +1,4 @@
-"""What the author of a connector imports.
+"""The classes that the author of a connector imports.
 
 ::
 
@@ -53,8 +53,8 @@ REQUIRED: Any = object()
 class Setting:
     """One setting of a connector. ``kind`` is str, int, float, bool, or list: texts separated by commas.
 
-    A ``secret`` one is shown nowhere. ``one_of`` are the texts that it may be, in capitals or not. A ``program`` is run
-    where the task is, and must be one that the worker's file names in ``semel.programs.allowed``.
+    A ``secret`` is never shown. ``one_of`` are the allowed texts, in any case of their letters. A ``program`` runs
+    where the task is, and must be in ``semel.programs.allowed`` of the worker's file.
     """
 
     kind: type
@@ -70,8 +70,8 @@ class Setting:
 class SourceRecord:
     """One record, and the offset of its source partition once it is written.
 
-    ``timestamp`` is in milliseconds; without ``kafka_partition`` the key decides, by Kafka's own rule. ``headers`` are
-    pairs of a name and text or bytes, or nothing.
+    ``timestamp`` is in milliseconds. Without ``kafka_partition`` the key decides, by Kafka's own rule. ``headers`` are
+    pairs of a name and text, bytes or nothing.
     """
 
     topic: str
@@ -101,11 +101,11 @@ Polled = SourceBatch | Sequence[SourceRecord] | None
 
 
 class TransactionContext:
-    """Where a task's transactions end, with ``transaction.boundary=connector``.
+    """The ends of a task's transactions, with ``transaction.boundary=connector``.
 
-    A request without a record is for all that the next poll gives, and takes effect behind it; one with a record takes
-    effect directly behind that record, and is the one that counts where both are there. What is aborted is discarded;
-    its offsets are committed all the same, so that the task does not read it again. To read it again, raise.
+    A request without a record is for all records of the next poll, and takes effect after them. A request with a record
+    takes effect directly after that record, and counts if both are there. Aborted records are discarded. Their offsets
+    are committed all the same, so that the task does not read them again. To read them again, raise an error.
     """
 
     def __init__(self) -> None:
@@ -130,23 +130,23 @@ class TransactionContext:
             self._records[id(record)] = record, commit
 
     def take_batch(self) -> bool | None:
-        """What was asked for behind this poll: True to commit, False to abort. It is asked once."""
+        """Return the request for the end of this poll, once: True to commit, False to abort, None without one."""
         asked, self._batch = self._batch, None
         return asked
 
     def take_record(self, record: SourceRecord) -> bool | None:
-        """What was asked for behind this record."""
+        """Return the request for the end of this record."""
         return self._records.pop(id(record), (record, None))[1]
 
 
 class TaskContext:
-    """What a task may ask. ``transaction`` is there where it may say where transactions end."""
+    """The questions that a task may ask. ``transaction`` is set if the task may say where transactions end."""
 
     def __init__(self, find: Callable[[Partition], Offset], transaction: TransactionContext | None = None) -> None:
         self._find, self.transaction = find, transaction
 
     def offset(self, partition: Partition) -> Offset:
-        """The committed offset of a source partition, as it was when this task started; None without one."""
+        """Return the committed offset of a source partition at the start of this task, or None."""
         return self._find(partition)
 
 
@@ -188,14 +188,14 @@ class SourceConnector:
         raise NotImplementedError(f"{type(self).__name__} has no method task")
 
     def task_class_name(self) -> str:
-        """What is stored as ``task.class``, which Kafka Connect wants to see in a task's configuration."""
+        """Return the value of ``task.class``, which Kafka Connect wants in a task's configuration."""
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
     def alter_offsets(self, config: Mapping[str, Any], offsets: Sequence[tuple[Partition, Offset]]) -> bool:
         """Check offsets that a user wants to set, each with its source partition; None removes one.
 
-        Raise ``ValueError`` for what is none of this connector's. Return True if nothing else keeps offsets; False,
-        which is the default, lets REST say that what is kept elsewhere is to be changed there.
+        Raise ``ValueError`` for an offset that is not this connector's. Return True if no other system keeps offsets.
+        False, the default, lets REST say that offsets elsewhere must be changed there.
         """
         return False
 

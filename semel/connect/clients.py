@@ -47,7 +47,7 @@ def read_clients(
     policy: str,
     report: Callable[[str, str], None],
 ) -> ConnectorClients:
-    """What a connector's properties make of the worker's ``client``, ``producer`` and ``admin``.
+    """Apply a connector's overrides to the worker's ``client``, ``producer`` and ``admin``.
 
     ``report`` takes what is wrong, and at which setting.
     """

@@ -78,7 +78,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where REST listens. An empty host is every address of this machine."""
+    """An address on which REST listens. An empty host is every address of this machine."""
 
     host: str
     port: int
@@ -86,7 +86,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """What a worker works by. ``client`` is for the worker itself, ``producer`` for its tasks.
+    """The settings of a worker. ``client`` is for the worker itself, ``producer`` for its tasks.
 
     A replication of None is three, or as many as there are brokers. Without a config topic connectors are those of
     files, and those that REST is given last as long as the worker.
@@ -195,7 +195,7 @@ class WorkerConfig:
 
 
 def converter_options(given: Mapping[str, str], setting: str) -> dict[str, str]:
-    """What is said to the converter of ``key.converter`` or ``value.converter``."""
+    """Return the options of the converter of ``key.converter`` or ``value.converter``."""
     return {name.removeprefix(f"{setting}."): value for name, value in given.items() if name.startswith(f"{setting}.")}
 
 
@@ -335,7 +335,9 @@ def _policy(own: Mapping[str, str]) -> str:
 
 
 def _support(own: Mapping[str, str]) -> bool:
-    """The leader writes by transactions in any case, so ``preparing`` is what ``disabled`` is."""
+    """Return whether a worker supports exactly-once. ``preparing`` counts as ``disabled``, because the leader always
+    writes in transactions.
+    """
     value = own.get("exactly.once.source.support", "disabled")
     if value not in ("disabled", "preparing", "enabled"):
         raise ConfigError(

@@ -33,7 +33,7 @@ _BOUNDARIES = ("INTERVAL", "POLL", "CONNECTOR")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with one setting. ``text`` is for the field, in Kafka Connect's words where it has them."""
+    """A problem with one setting. ``text`` is for the field, in Kafka Connect's words if it has them."""
 
     setting: str
     text: str
@@ -43,7 +43,7 @@ class Problem:
     unsupported: bool = False
 
     def error(self, name: str) -> SemelError:
-        """The same as an error."""
+        """Return the problem as an error."""
         kind = Unsupported if self.unsupported else ConfigError
         made = kind(f"connector {name!r}: {self.text} {NOTHING} {self.remedy}", tag=self.tag)
         made.__cause__ = self.cause
@@ -78,7 +78,7 @@ class ConnectorConfig:
 
     @property
     def has_own_offsets(self) -> bool:
-        """Whether its offsets are elsewhere than those of other connectors: said, or since it writes elsewhere."""
+        """True if its offsets have their own topic: by its setting, or because it writes to another cluster."""
         return bool(self.offsets_topic) or self.clients.elsewhere
 
     @classmethod
@@ -158,7 +158,7 @@ class Examination:
         return shown
 
     def _resolved(self) -> dict[str, str]:
-        """The properties with what their variables stand for."""
+        """Return the properties with all variables replaced."""
         found: dict[str, str] = {}
         for name, value in self._raw.items():
             try:
@@ -227,7 +227,7 @@ class Examination:
         return self._convert(name, self._given.get(name, "false"), Setting(bool)) is True
 
     def _chain(self) -> Chain:
-        """Transformations and predicates, each problem at its setting."""
+        """Return the transformations and predicates. Report each problem at its setting."""
         chain, found, read = read_chain(self._given, self._convert)
         self.problems += [Problem(one.setting, one.text, tag="TRANSFORM") for one in found]
         self.definitions += [
@@ -239,7 +239,7 @@ class Examination:
         return chain
 
     def _clients(self) -> ConnectorClients:
-        """The worker's clients with what this connector overrides."""
+        """Return the worker's clients with this connector's overrides."""
         if self._given.get("offsets.storage.topic") == "":
             text = "Invalid value  for configuration offsets.storage.topic: String may not be empty."
             self._add("offsets.storage.topic", text)
@@ -254,7 +254,7 @@ class Examination:
         )
 
     def _topic_creation(self, clients: ConnectorClients) -> TopicCreation | None:
-        """What is said of topics that are missing; a worker may say that none is made."""
+        """Return the settings for missing topics. A worker may say that none is created."""
         if not self.worker.topic_creation:
             return None
         self.definitions += [
@@ -274,7 +274,7 @@ class Examination:
         return self._given.get(name, default).lower()
 
     def _converter(self, setting: str) -> Converter | None:
-        """A connector that names its own converter speaks for it alone; else the worker's settings hold."""
+        """Return the connector's own converter, or the worker's. None after a problem, which is reported."""
         if setting in self._given:
             name, options = self._given[setting], converter_options(self._given, setting)
         else:
@@ -309,7 +309,7 @@ class Examination:
             self._add(setting, text, tag="BOUNDARY", remedy="Use another boundary.")
 
     def _check_support(self, connector: SourceConnector, wanted: str, own: Mapping[str, Any]) -> None:
-        """Refuse ``exactly.once.support=required`` where nobody promises it (KIP-618's preflight)."""
+        """Refuse ``exactly.once.support=required`` if the connector does not promise it (KIP-618's preflight)."""
         if wanted != "required":
             return
         setting = "exactly.once.support"

@@ -48,7 +48,7 @@ class Definition:
 
 
 def own_definition(name: str, setting: Setting) -> Definition:
-    """A setting of a connector's class."""
+    """Return the definition of a setting of a connector's class."""
     default = None if setting.default in (REQUIRED, None) else as_text(setting.default)
     return Definition(
         name,
@@ -62,7 +62,7 @@ def own_definition(name: str, setting: Setting) -> Definition:
 
 
 def as_text(value: Any) -> str:
-    """A value as a properties file has it."""
+    """Return a value as a properties file has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -25,7 +25,7 @@ log = logging.getLogger("semel.connect")
 
 
 def transactional_id(group_id: str, connector: str, task: int) -> str:
-    """The id of a task, as Kafka Connect names it."""
+    """Return the transactional id of a task, as Kafka Connect names it."""
     return f"{group_id}-{connector}-{task}"
 
 

@@ -1,10 +1,10 @@
 """The workers of one ``group.id``: a Kafka group of type ``connect``, whose leader runs everything.
 
-The protocol in it is our own, so a broker keeps Kafka's own Connect and semel's apart: whoever comes second is refused.
-A member says where its REST is and what its topics are; the leader tells all others what it has said of itself.
+Its protocol is semel's own, so a broker refuses the second one if Kafka's own Connect and semel's are in one group. A
+member names its REST address and its topics. The leader sends its own to all others.
 
-The group says who should lead. That nobody else changes anything is not its business: the leader's transactional id and
-those of the tasks see to that.
+The group says only who should lead. The transactional ids of the leader and of the tasks keep all others from changing
+anything.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RETRY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Whether this worker leads, and where the leader's REST is: an address, or nothing."""
+    """The role of this worker: whether it leads, and the address of the leader's REST, or an empty text."""
 
     leads: bool
     url: str
@@ -205,7 +205,7 @@ class WorkerGroup:
 
 
 def _place() -> str:
-    """Where a pid means one process."""
+    """Return the place in which a pid names one process."""
     try:
         namespace = Path("/proc/self/ns/pid").stat().st_ino
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()  # machines may have one name
@@ -215,7 +215,7 @@ def _place() -> str:
 
 
 def _read(about: bytes) -> dict[str, Any] | None:
-    """What a member has said of itself; None for what this version does not know."""
+    """Parse a member's own words. Return None for a version that is unknown."""
     try:
         found = read_object(about)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What can be done with connectors. It decides, writes it down, and wakes who makes it come true.
+"""The operations on connectors. The herder decides, stores the decision, and wakes the thread that applies it.
 
 It opens no sockets and starts no threads. What it refuses has Kafka Connect's words first; REST finds the status by the
 error's tag.
@@ -64,33 +64,33 @@ class Herder:
         return list(self._store.now.connectors)
 
     def info(self, name: str) -> dict[str, Any]:
-        """A connector with its configuration and its tasks."""
+        """Return a connector with its configuration and its tasks."""
         config = self._config_of(name)
         tasks = [{"connector": name, "task": task} for task in range(len(self._store.now.tasks.get(name, ())))]
         return {"name": name, "config": config, "tasks": tasks, "type": "source"}
 
     def tasks(self, name: str) -> list[dict[str, Any]]:
-        """The tasks of a connector with their configurations."""
+        """Return the tasks of a connector with their configurations."""
         self._config_of(name)
         found = self._store.now.tasks.get(name, ())
         return [{"id": {"connector": name, "task": task}, "config": config} for task, config in enumerate(found)]
 
     def status(self, name: str) -> dict[str, Any]:
-        """The state of a connector and of its tasks."""
+        """Return the state of a connector and of its tasks."""
         found = self.statuses.shown(name) if name in self._store.now.connectors else None
         if found is None:
             raise _unknown(f"No status found for connector {name}.")
         return found
 
     def task_status(self, name: str, task: int) -> dict[str, Any]:
-        """The state of one task."""
+        """Return the state of one task."""
         found = self.statuses.tasks.get(name, {}).get(task)
         if found is None:
             raise _unknown(f"No status found for task {name}-{task}.")
         return {"id": task, **found.shown()}
 
     def measured(self) -> dict[str, dict[int, dict[str, float]]]:
-        """The records of each task, and a second, by connector and task."""
+        """Return the records of each task, in total and per second, by connector and task."""
         return self.throughput.shown(self._store.now.connectors)
 
     def examine(self, properties: Mapping[str, str]) -> Examination:
@@ -195,7 +195,7 @@ class Herder:
 
     @property
     def session_key(self) -> str | None:
-        """What requests between workers are signed by."""
+        """The key that signs requests between workers."""
         return self._store.session_key
 
     def fence(self, name: str) -> None:
@@ -213,7 +213,7 @@ class Herder:
     # ---- offsets
 
     def offsets(self, name: str) -> list[dict[str, Any]]:
-        """The committed offsets of a connector."""
+        """Return the committed offsets of a connector."""
         config = self._parsed(self._config_of(name))
         with self._opened(config) as (_, found):
             return [{"partition": partition, "offset": offset} for partition, offset in found]
@@ -258,7 +258,7 @@ class Herder:
 
     @contextmanager
     def _opened(self, config: ConnectorConfig) -> Iterator[tuple[Client, Offsets]]:
-        """The connector's client, and its offsets as they are now."""
+        """Yield the connector's client and its current offsets."""
         ensure_offsets_topic(self.config, config)
         with (
             Client(ClientConfig.parse(config.clients.producer)) as client,

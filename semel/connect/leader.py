@@ -1,6 +1,6 @@
 """The leader of a group's workers: who owns the transactional id ``connect-cluster-<group.id>`` (KIP-618).
 
-Whoever takes it fences the leader before, whose next write or proof then says so. All that it writes goes by
+A new owner of the id fences the former leader, whose next write or proof then fails. A leader writes only in
 transactions on that id, so a fenced leader changes nothing any more.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["Leader", "leader_id"]
 
 
 def leader_id(group_id: str) -> str:
-    """The transactional id of a group's leader, as Kafka Connect names it."""
+    """Return the transactional id of a group's leader, as Kafka Connect names it."""
     return f"connect-cluster-{group_id}"
 
 
@@ -32,7 +32,7 @@ class Leader:
         self._client, self._group = client, group_id
         self._lock = threading.Lock()
         self._producer = self._made()
-        #: After an end that nobody told, the id is taken over once more before anything else.
+        #: After an end without an answer, the id is taken over again before anything else.
         self._again = False
         #: Set once another worker leads.
         self.lost = threading.Event()
@@ -61,7 +61,7 @@ class Leader:
             self._producer.check_owner()
 
     def close(self) -> None:
-        """Let go of the id."""
+        """Release the id."""
         with self._lock:
             self._producer.close()
 
@@ -86,7 +86,7 @@ class Leader:
             raise
 
     def _recover(self) -> None:
-        """Take over once more after an end that was not seen, unless another worker has come since."""
+        """Take over again after an end without an answer, unless another worker has come since."""
         told = describe(self._client, leader_id(self._group))
         if told is None or (told.producer_id, told.epoch) not in self._producer.next_identities:
             raise Fenced("the id has another owner", tag="NOT_LEADER")

@@ -1,4 +1,4 @@
-"""What runs of each connector, made equal to what is stored: tasks are computed, fenced, started, stopped.
+"""The running tasks of each connector, made equal to what is stored: computed, fenced, started, stopped.
 
 One thread at a time works on one connector. Whoever changes what is stored wakes it, and does not wait for it.
 """
@@ -47,7 +47,7 @@ _STATES = {State.UNASSIGNED: "UNASSIGNED", State.RESTARTING: "RESTARTING", State
 
 
 class Processes(Protocol):
-    """What starts and stops processes: a :class:`~semel.runtime.supervisor.Supervisor`."""
+    """The start and stop of processes: a :class:`~semel.runtime.supervisor.Supervisor`."""
 
     def start(self, name: str, entry: str, settings: Mapping[str, Any]) -> None:
         """Keep a process running."""
@@ -295,7 +295,7 @@ def _tasks(config: ConnectorConfig) -> list[Mapping[str, Any]]:
 
 
 def _own_part(config: ConnectorConfig, task: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """What a task's configuration takes from the connector's as it is, and what is its own."""
+    """Divide a task's configuration into what it copies from the connector's, and its own part."""
     shared = [name for name, value in task.items() if name in config.own and config.own[name] == value]
     return shared, {name: value for name, value in task.items() if name not in shared}
 
@@ -307,7 +307,7 @@ def _sent(config: ConnectorConfig, task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stored(raw: Mapping[str, str], config: ConnectorConfig, task: Mapping[str, Any]) -> dict[str, str]:
-    """A task's configuration as Kafka Connect stores it: all that the connector was given, and what is its own."""
+    """Return a task's configuration as Kafka Connect stores it: the connector's properties and its own part."""
     _, own = _own_part(config, task)
     return {
         **raw,

@@ -42,7 +42,7 @@ _JAVA = ("org.", "com.", "io.", "net.")
 
 
 def plugins() -> list[tuple[str, str]]:
-    """What semel brings: the kind of each, and its name."""
+    """Return the kind and the name of each plugin that semel has."""
     connectors = [("source", path) for path in dict.fromkeys(_CONNECTORS.values())]
     transforms = [
         ("transformation", f"{_TRANSFORMS}{name}{side}")
@@ -59,7 +59,7 @@ def plugins() -> list[tuple[str, str]]:
 
 
 def connector_class(name: str) -> type[SourceConnector]:
-    """The class of ``connector.class``.
+    """Return the class of ``connector.class``.
 
     Raises :class:`ConfigError` for one that cannot be imported or is no connector, :class:`Unsupported` for Java's.
     """
@@ -96,7 +96,7 @@ def connector_class(name: str) -> type[SourceConnector]:
 
 
 def converter(name: str, setting: str, options: Mapping[str, str]) -> Converter:
-    """The converter of ``key.converter`` or ``value.converter``. Raises :class:`Unsupported`, :class:`ConfigError`."""
+    """Return the converter of a setting. Raise :class:`Unsupported` or :class:`ConfigError`."""
     if name in _JSON:
         return json_converter(options, setting)
     if name in _CONVERTERS:

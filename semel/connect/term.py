@@ -75,22 +75,22 @@ class Term:
 
     @property
     def started(self) -> bool:
-        """Whether its tasks have been started."""
+        """True if its tasks have been started."""
         return self._supervisor is not None
 
     @property
     def lost(self) -> bool:
-        """Whether another worker has taken over."""
+        """True if another worker has taken over."""
         return self.leader.lost.is_set()
 
     @property
     def spark_gone(self) -> bool:
-        """Whether Spark has ended."""
+        """True if Spark has ended."""
         return self._supervisor is not None and self._supervisor.spark_gone.is_set()
 
     @property
     def all_failed(self) -> bool:
-        """Whether there are tasks, and each has failed for good."""
+        """True if there are tasks, and each has failed for good."""
         shown = [self.statuses.shown(name) for name in self.herder.names]
         states = [one["state"] for found in shown if found for one in (found["tasks"] or [found["connector"]])]
         return bool(states) and all(state == "FAILED" for state in states)

@@ -1,4 +1,4 @@
-"""How many records the tasks read, and the age of their open transactions, by what they tell their worker each second.
+"""The records that tasks have read, and the age of their open transactions, as they report them each second.
 
 In memory alone.
 """
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["Throughput"]
 
-#: Over how long a rate is taken, in seconds; a task that has told nothing for as long has none.
+#: The window of a rate in seconds. A task without a report in this time has no rate.
 _WINDOW_S = 5.0
 
 
@@ -47,7 +47,7 @@ class Throughput:
                 told.popleft()
 
     def shown(self, names: Mapping[str, Any]) -> dict[str, dict[int, dict[str, float]]]:
-        """``records``, ``records_per_second`` and ``open_seconds`` (0 while no transaction is open) of each task.
+        """Return ``records``, ``records_per_second`` and ``open_seconds`` (0 without an open transaction) of each task.
 
         Connectors that are not among ``names`` are forgotten.
         """

@@ -29,7 +29,7 @@ Patterns = tuple[re.Pattern[str], ...]
 
 @dataclass(frozen=True, slots=True)
 class TopicGroup:
-    """How topics are made; -1 is the broker's default. Empty patterns include every topic."""
+    """The settings of new topics. -1 is the broker's default. Empty patterns include every topic."""
 
     include: Patterns
     exclude: Patterns
@@ -38,7 +38,7 @@ class TopicGroup:
     config: Mapping[str, str]
 
     def takes(self, topic: str) -> bool:
-        """Whether this topic is one of them."""
+        """Return whether this topic is one of them."""
         included = not self.include or any(one.fullmatch(topic) for one in self.include)
         return included and not any(one.fullmatch(topic) for one in self.exclude)
 
@@ -74,7 +74,7 @@ def read_topic_creation(
     convert: Callable[[str, str, Setting], Any],
     report: Callable[[str, str], None],
 ) -> TopicCreation | None:
-    """What these properties say of topics that are missing; None where they say nothing.
+    """Return the settings for missing topics, or None without any.
 
     ``convert`` reads one value and reports what is wrong with it, ``report`` takes what else is.
     """

@@ -151,28 +151,28 @@ class Worker:
 
     @property
     def addresses(self) -> list[str]:
-        """Where REST listens."""
+        """The addresses on which REST listens."""
         return self._rest.addresses
 
     @property
     def leads(self) -> bool:
-        """Whether the group wants this worker to lead."""
+        """True if the group wants this worker to lead."""
         return self._group.role is not None and self._group.role.leads
 
     @property
     def due(self) -> bool:
-        """Whether it is to be started: it leads, and runs nothing yet."""
+        """True if it must be started: it leads, and runs nothing yet."""
         return self.leads and time.monotonic() >= self._not_before and not (self._term and self._term.started)
 
     @property
     def leader_url(self) -> str:
-        """Where the leader's REST is; empty where it has none, or nobody leads now."""
+        """The address of the leader's REST, or an empty text if it has none or no worker leads."""
         role = self._group.role
         return role.url if role is not None else ""
 
     @property
     def herder(self) -> Herder:
-        """What can be done with connectors. Raises :class:`ConfigError` unless this worker leads."""
+        """The operations on connectors. Raises :class:`ConfigError` unless this worker leads."""
         return self._now.herder
 
     @property
@@ -182,7 +182,7 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether this worker answers for connectors itself."""
+        """True if this worker answers for connectors itself."""
         return self._term is not None and self._term.started
 
     @property
@@ -203,7 +203,7 @@ class Worker:
 
     @property
     def running(self) -> bool:
-        """Whether there is something to do: stand by, or as the leader REST, or a task that has not failed.
+        """True if there is work: standby, REST of the leader, or a task that has not failed.
 
         Raises what keeps it out of the group.
         """
@@ -251,7 +251,7 @@ class Worker:
         """End what ran in a term, and stand by."""
         try:
             term.close()
-        except Exception:  # whatever it is: what it has left behind is fenced by whoever leads next
+        except Exception:  # whatever it is: the next leader fences what it has left
             log.exception("ending what ran here")
         if not self._ending.is_set():
             self._term = None

@@ -135,7 +135,7 @@ class Ledger:
         return int(number)
 
     def raise_own_number(self) -> int | None:
-        """Raise the number once more, and return it. None if another outbox has raised it since.
+        """Raise the number again, and return it. None if another outbox has raised it since.
 
         Then a COMMIT whose answer was lost is done, or will never be: its transaction held the row.
         """

@@ -15,7 +15,7 @@ A round of a flow is one transaction on the target cluster::
 - ``positions``: how far each source partition is copied, in the progress record on the target.
 - ``rights``: what a login lacks, named before anything is written.
 - ``losses``: what ends a flow: rows of the source that are gone, targets that are not what was written to.
-  ``resolution``: how it goes on then.
+  ``resolution``: how it resumes then.
 - ``offsets``: offsets of one cluster as offsets of the other; groups that follow.
 - ``status``, ``metrics``: how far it has come.
 """

@@ -1,6 +1,6 @@
-"""What a batch that was fetched becomes on the target. No requests.
+"""The conversion of fetched batches for the target. No requests.
 
-A batch is copied whole where it can be: only its header is written anew, by whoever knows the identity of the
+A batch is copied whole if possible: only its header is rewritten, by the owner of the identity of the
 transaction, and its records stay compressed as they are. Its old checksum is checked here, since it gets a new one.
 Brokers refuse, or silently misread, what these have in their headers (measured), so they are decoded and encoded again,
 by the same codec:
@@ -56,7 +56,7 @@ class Piece:
 
 
 def batches(taken: Taken, target: TicketTopic, name: str) -> Iterator[Piece]:
-    """The batches to write for what an answer brought of one partition, in order.
+    """Yield the batches to write for one partition of an answer, in order.
 
     Raises :class:`~semel.errors.DataLoss` for a damaged batch, :class:`ConfigError` for a record that ``target``, which
     is called ``name``, does not take.
@@ -85,7 +85,7 @@ def _one(taken: Taken, header: BatchHeader, limit: int, name: str) -> Iterator[P
 
 
 def whole(header: BatchHeader, start: int, end: int) -> bool:
-    """Whether a broker takes a batch with nothing but another header, and all of it is wanted."""
+    """Return whether a broker accepts a batch with only another header, and all of the batch is wanted."""
     wanted = start <= header.base_offset and header.next_offset <= end
     return wanted and header.count == header.last_offset_delta + 1 and not (header.control or header.log_append_time)
 
@@ -100,7 +100,7 @@ def _is_small(taken: Taken, header: BatchHeader, limit: int) -> bool:
 
 
 def _merged(taken: Taken, run: Sequence[BatchHeader], limit: int, name: str) -> Iterator[Piece]:
-    """A run of small batches as few large ones, by the codec that most of its bytes have."""
+    """Merge a run of small batches into few large ones, with the codec of most of its bytes."""
     sizes = {codec: sum(header.size for header in run if header.codec is codec) for codec in Codec}
     codec = max(sizes, key=lambda codec: sizes[codec])
     where = taken.part.range.name

@@ -60,7 +60,7 @@ class Flow:
                 with Session(self._spark, self._config, self._id, self._stop, self._meter) as session:
                     session.work(tries, once=once)
             except (AbortAndRetry, Retriable) as error:
-                # a cluster is away, or nobody said how the last round ended: taking over tells
+                # a cluster is away, or the last round's outcome is unknown: a takeover shows it
                 tries.failed(error)
             else:
                 return

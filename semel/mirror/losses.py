@@ -1,7 +1,6 @@
-"""What ends a flow since it cannot be made good by going on: rows of the source that are gone, and targets that are not
-what was written to.
+"""The losses that end a flow: rows of the source that are gone, and targets that are not what was written to.
 
-MirrorMaker 2 goes on silently in each of these cases.
+MirrorMaker 2 continues silently in each of these cases.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ __all__ = [
 
 
 def advice(policy: ReplicationPolicy) -> str:
-    """What can be done where rows of the source are gone."""
+    """Return the ways out if rows of the source are gone."""
     return (
         "Nothing more is copied by this flow. (1) To resume without them: `semel mirror resolve FILE --source"
         f" {policy.source} --target {policy.target} --topic TOPIC --skip`. (2) To copy a topic again: delete its target"
@@ -63,7 +62,7 @@ def check_not_lost(
 
 
 def check_targets_exist(target: Client, policy: ReplicationPolicy, known: Mapping[str, str]) -> None:
-    """A target topic that was deleted is not made again: it would lack what was copied into it.
+    """Check that target topics still exist. A deleted one is not created again: it would lack its earlier records.
 
     ``known`` are the target topics of source topics that are mirrored.
     """
@@ -80,7 +79,7 @@ def check_targets_exist(target: Client, policy: ReplicationPolicy, known: Mappin
 def check_targets_unchanged(
     policy: ReplicationPolicy, topics: Mapping[str, MirroredTopic], positions: Positions
 ) -> None:
-    """A target topic that was deleted, and made again since, lacks what was copied into it."""
+    """Check that target topics were not created again: a new one lacks its earlier records."""
     for name, (target, id) in positions.targets.items():
         known = topics.get(name)
         if known is not None and id_text(known.ticket.id) != id:
@@ -95,7 +94,7 @@ def check_targets_unchanged(
 def check_no_rows_without_position(
     target: Client, alias: str, topics: Mapping[str, MirroredTopic], found: Mapping[TopicPartition, TopicPartition]
 ) -> None:
-    """Without a position nobody knows which of the source's rows a target partition has; one that shows none has none.
+    """Check that target partitions without a position show no rows: it would be unknown which source rows they have.
 
     ``found`` has the source partition of each target partition without a position.
     """

@@ -1,4 +1,4 @@
-"""What the flows of this process have copied, for Prometheus, by the names that dashboards of MirrorMaker 2 know.
+"""Prometheus metrics of the flows in this process, with the names that dashboards of MirrorMaker 2 know.
 
 Counts begin at zero with the process. Rates and averages that Java's metrics keep over a window are left to Prometheus.
 """
@@ -46,14 +46,14 @@ class FlowMeter:
         _meters[config.title] = self
 
     def add(self, copied: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Records and bytes of a committed round, by target partition."""
+        """Add the records and bytes of a committed round, by target partition."""
         with self._lock:
             for partition, (records, size) in copied.items():
                 before = self._copied[partition]
                 self._copied[partition] = before[0] + records, before[1] + size
 
     def set_lag(self, lag: Mapping[TopicPartition, int]) -> None:
-        """What is readable and not copied, by source partition."""
+        """Set the records that are readable and not copied, by source partition."""
         with self._lock:
             self._lag = dict(lag)
 
@@ -65,7 +65,7 @@ class FlowMeter:
 
     @property
     def lag(self) -> dict[TopicPartition, int]:
-        """As it was set."""
+        """The lag as it was set."""
         with self._lock:
             return dict(self._lag)
 
@@ -74,11 +74,11 @@ class MirrorCollector:
     """A collector for a registry of ``prometheus_client``."""
 
     def describe(self) -> Iterator[Metric]:
-        """The metrics without their values."""
+        """Yield the metrics without their values."""
         return iter(self._families().values())
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics with their values."""
+        """Yield the metrics with their values."""
         families = self._families()
         for meter in list(_meters.values()):
             flow = [meter.source, meter.target]

@@ -1,4 +1,4 @@
-"""What a topic is called on the target cluster, and which topics are mirrored at all.
+"""The names of topics on the target cluster, and the choice of topics that are mirrored at all.
 
 Names are MirrorMaker 2's: ``DefaultReplicationPolicy`` puts the source's alias in front, ``IdentityReplicationPolicy``
 keeps the name. A record that has come from the target is not sent back to it: by the default policy its topic tells.
@@ -43,7 +43,7 @@ _OWN = "semel-mirror-"
 
 @dataclass(frozen=True, slots=True)
 class ReplicationPolicy:
-    """How topics of a flow are called on its target. ``identity``: as on the source."""
+    """The naming of a flow's topics on its target. ``identity`` keeps the source's names."""
 
     source: str
     target: str
@@ -51,7 +51,7 @@ class ReplicationPolicy:
     separator: str = "."
 
     def remote_topic(self, topic: str) -> str:
-        """What a source topic is called on the target."""
+        """Return the name of a source topic on the target."""
         return topic if self.identity else f"{self.source}{self.separator}{topic}"
 
     def refused(self, topic: str) -> str | None:
@@ -68,14 +68,14 @@ class ReplicationPolicy:
         return None
 
     def _origins(self, topic: str) -> list[str]:
-        """The topic, and what it was called where it has come from, back to the first cluster."""
+        """Return the topic, and its names on the clusters that it came from, back to the first."""
         found = [topic]
         while not self.identity and self.separator in found[-1]:
             found.append(found[-1].partition(self.separator)[2])
         return found
 
     def _origins_with_alias(self, topic: str) -> set[str]:
-        """The aliases, each with the separator, of the clusters that a topic's name says it has passed."""
+        """Return the aliases, each with the separator, of the clusters in a topic's name."""
         return {name.partition(self.separator)[0] + self.separator for name in self._origins(topic)[:-1]}
 
 
@@ -92,7 +92,7 @@ class TopicFilter:
         return cls(tuple(patterns(*included)), tuple(patterns(*excluded)))
 
     def matches(self, topic: str) -> bool:
-        """Whether a topic is asked for."""
+        """Return whether a topic is asked for."""
         return _any(self.included, topic) and not _any(self.excluded, topic)
 
 
@@ -101,7 +101,7 @@ def _any(patterns: Iterable[re.Pattern[str]], topic: str) -> bool:
 
 
 def patterns(key: str, value: str) -> Iterable[re.Pattern[str]]:
-    """The patterns of a key. Raises :class:`ConfigError` for one that Python cannot take."""
+    """Yield the patterns of a key. Raise :class:`ConfigError` for one that Python cannot compile."""
     for text in filter(None, (part.strip() for part in value.split(","))):
         try:
             yield re.compile(text)

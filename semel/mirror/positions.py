@@ -1,4 +1,4 @@
-"""How far each source partition is copied: the truth, in the progress record that each round's transaction holds.
+"""The position of each source partition, in the progress record of each round's transaction.
 
 The record lies on the target cluster (DESIGN rule 5), under the id and scope that :func:`flow_id` and :data:`SCOPE`
 name. Beside the next offset of each partition it has what later rounds compare: the source cluster's id, each topic's
@@ -26,7 +26,7 @@ _EXTRA = "mirror"
 
 
 def flow_id(source: str, target: str) -> str:
-    """The transactional id of a flow, which is also what its progress is kept under."""
+    """Return the transactional id of a flow, which is also the key of its progress."""
     return f"mirror.{source}.{target}"
 
 
@@ -34,7 +34,7 @@ def flow_id(source: str, target: str) -> str:
 class OffsetAndEpoch:
     """The next offset to copy of one partition. ``epoch`` is the leader epoch of the last batch before it, or -1.
 
-    ``target`` is the offset after the last record that was written to its target partition, or -1 where nobody knows.
+    ``target`` is the offset after the last record that was written to its target partition, or -1 if that is unknown.
     """
 
     offset: int
@@ -55,7 +55,7 @@ class Positions:
 
     @classmethod
     def begin(cls, cluster: str, policy: ReplicationPolicy) -> Positions:
-        """Those of a flow that has copied nothing yet."""
+        """Return the positions of a flow that has copied nothing yet."""
         return cls(cluster, _name(policy))
 
     @classmethod
@@ -89,7 +89,7 @@ class Positions:
             ) from None
 
     def progress(self) -> Progress:
-        """The record that a transaction is committed with."""
+        """Return the progress record for a transaction."""
         topics = {topic: TopicEnd(id, self._offsets(topic)) for topic, id in sorted(self.ids.items())}
         epochs: dict[str, dict[str, int]] = {}
         ends: dict[str, dict[str, int]] = {}
@@ -105,8 +105,8 @@ class Positions:
         return {index: position.offset for (name, index), position in sorted(self.at.items()) if name == topic}
 
     def moved(self, ends: Mapping[TopicPartition, OffsetAndEpoch]) -> Positions:
-        """The positions of the next round, which has copied up to these ends. Where it has written nothing, the end on
-        the target stays.
+        """Return the positions of the next round, which has copied up to these ends. Without written records, the end
+        on the target stays.
         """
         kept = {
             p: at if at.target >= 0 or p not in self.at else replace(at, target=self.at[p].target)

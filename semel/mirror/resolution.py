@@ -31,7 +31,7 @@ __all__ = ["Resolution", "preview", "resolve", "skip_deleted"]
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What is done about one topic. ``lines`` says it for people; ``at`` has the new position of each partition.
+    """The change to one topic. ``lines`` describes it for people; ``at`` has the new position of each partition.
 
     ``topic`` is the source's, and None where it is gone: then its positions are forgotten.
     """
@@ -42,7 +42,7 @@ class Resolution:
 
 
 def preview(source: Client, target: Client, config: FlowConfig, topic: str, *, restart: bool) -> Resolution:
-    """What :func:`resolve` would do now. Fences nobody, and changes nothing."""
+    """Return what :func:`resolve` would do now. Fences no owner, and changes nothing."""
     id = flow_id(config.policy.source, config.policy.target)
     progress = committed_progress(target, id, scope=SCOPE)
     known = Positions.of(progress, id) if progress is not None else None
@@ -139,7 +139,7 @@ def _losses(
 
 
 def _without(positions: Positions, topic: str, *, round: int | None = None) -> Positions:
-    """The positions but for those of a topic, as the next round has them unless it is named."""
+    """Return the positions without those of a topic, for the next round or for ``round``."""
     return replace(
         positions,
         ids={name: id for name, id in positions.ids.items() if name != topic},
@@ -150,7 +150,7 @@ def _without(positions: Positions, topic: str, *, round: int | None = None) -> P
 
 
 def skip_deleted(source: Client, positions: Positions, topics: Mapping[str, object]) -> tuple[Positions, list[Loss]]:
-    """The positions after rows that retention has deleted, and what was passed over (``on.data.loss=skip``).
+    """Return the positions after rows that retention has deleted, and the skipped rows (``on.data.loss=skip``).
 
     Nothing is passed over where anything else was lost as well: the log was cut, or a topic is another one.
     """

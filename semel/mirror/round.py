@@ -51,7 +51,7 @@ Ends = Mapping[TopicPartition, Listed]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a round has written to each target partition: records, and the bytes of their batches."""
+    """The records that a round wrote to each target partition, and the bytes of their batches."""
 
     copied: Mapping[TopicPartition, tuple[int, int]]
 
@@ -62,7 +62,7 @@ def stable_ends(
     positions: Positions,
     policy: ReplicationPolicy,
 ) -> Ends:
-    """The last stable offset of each partition that is mirrored."""
+    """Return the last stable offset of each mirrored partition."""
     if not partitions:
         return {}
     try:
@@ -201,8 +201,8 @@ def _targets(shares: Sequence[Sequence[Assignment]]) -> list[list[TopicPartition
 
 
 def _shared_out(parts: Sequence[Assignment], most: int) -> list[list[Assignment]]:
-    """The partitions of each task, of about as many offsets: few tasks, since each costs time and so does each
-    request. A request carries one batch of each partition of its task, so none has a partition alone if it can be.
+    """Divide the partitions among few tasks with about as many offsets each, because each task and each request costs
+    time. A request carries one batch of each partition of its task, so no partition should be alone in its task.
     """
     offsets = sum(part.range.size for part in parts)
     tasks = min(math.ceil(offsets / _OFFSETS_PER_TASK), most, math.ceil(len(parts) / _PARTITIONS_PER_TASK))

@@ -82,14 +82,14 @@ class Session:
 
     @property
     def _positions(self) -> Positions:
-        """As they are committed."""
+        """The committed positions."""
         progress = self._producer.progress
         if progress is None:
             return Positions.begin(self._source.cluster, self._config.policy)
         return Positions.of(progress, self._id)
 
     def work(self, tries: Tries, *, once: bool) -> None:
-        """Rounds, until it is stopped or, with ``once``, done."""
+        """Run rounds until the flow is stopped or, with ``once``, done."""
         self._take_over()
         try:
             self._work(tries, once=once)
@@ -160,14 +160,14 @@ class Session:
                 f" ({self._source.cluster}). Nothing was copied. Correct the bootstrap.servers of one of them.",
                 tag="ONE_CLUSTER",
             )
-        # before anybody is fenced
+        # before an owner is fenced
         check_rights(self._source, self._target, self._config, self._id)
         self._check_same_flow(self._last_known())
         self._producer.take_over(group=self._id)
         self._check_same_flow(self._positions)
 
     def _last_known(self) -> Positions | None:
-        """The newest committed positions, read as anybody may."""
+        """Return the newest committed positions, read without ownership."""
         deadline = self._target.deadline()
         topic = ProgressTopic(self._target, self._id, SCOPE)
         if not topic.exists(deadline):
@@ -233,7 +233,9 @@ class Session:
         }
 
     def _beginnings(self, found: set[TopicPartition], *, anew: bool) -> dict[TopicPartition, OffsetAndEpoch]:
-        """Where partitions begin: those that are found later at their earliest offset, all of them are the mirror's."""
+        """Return where partitions begin. Those that are found later begin at their earliest offset: all of them are the
+        mirror's.
+        """
         at = LATEST if anew and self._config.start == "latest" else EARLIEST
         listed = list_offsets(self._source, dict.fromkeys(found, at), read_committed=True)
         targets = self._partitions()
@@ -298,5 +300,5 @@ class Session:
 
 
 def _is_due(last: float | None, interval_s: int) -> bool:
-    """Whether something that is done in intervals is to be done now. An interval of 0 is never."""
+    """Return whether a periodic step is due. An interval of 0 means never."""
     return interval_s > 0 and (last is None or time.monotonic() - last > interval_s)

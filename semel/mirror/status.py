@@ -1,4 +1,4 @@
-"""How far a flow has come, partition by partition, and what holds it back. Nobody is fenced, and nothing is written."""
+"""The position of a flow, partition by partition, and what stops it. Fences no owner, and writes nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PartitionStatus:
 
 
 def status(source: Client, target: Client, config: FlowConfig) -> list[PartitionStatus]:
-    """The partitions that the file asks for, and those that have a position."""
+    """Return the state of the partitions that the file asks for, and of those that have a position."""
     positions = _positions(source, target, config)
     found = find(source, config)
     there = source.existing(positions.ids.keys() | found.keys())
@@ -88,7 +88,7 @@ def _positions(source: Client, target: Client, config: FlowConfig) -> Positions:
 
 
 def _problems(source: Client, target: Client, positions: Positions) -> dict[TopicPartition, str]:
-    """What the next round would stop at."""
+    """Return what the next round would stop at."""
     ranges = [
         Range(t, positions.ids[t], i, one.offset, NO_END, one.epoch) for (t, i), one in sorted(positions.at.items())
     ]
@@ -103,7 +103,7 @@ def _problems(source: Client, target: Client, positions: Positions) -> dict[Topi
 
 
 def _ages(source: Client, positions: Positions, behind: set[TopicPartition]) -> dict[TopicPartition, float]:
-    """How many seconds ago the next record of each partition was written, by its own timestamp."""
+    """Return the age of the next record of each partition in seconds, by its own timestamp."""
     ends = list_offsets(source, dict.fromkeys(behind, LATEST), read_committed=True) if behind else {}
     ranges = [
         Range(p[0], positions.ids[p[0]], p[1], positions.at[p].offset, row.offset) for p, row in sorted(ends.items())

@@ -63,8 +63,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a round's tasks have done: their receipts, how far each source partition was read, and where its records
-    came to lie.
+    """The results of a round's tasks: receipts, the end of each source partition, and the offsets of its records on the
+    target.
     """
 
     receipts: Sequence[Receipt]
@@ -185,7 +185,7 @@ class _Share:
             topic, index = self._targets[partition]
             pieces = list(batches(taken, self._ticket.topics[topic], f"{topic}-{index}"))
             by_topic[topic].append([(index, piece.batch) for piece in pieces])
-            # without its bytes: what is written is let go
+            # without its bytes: written data are dropped
             self._pieces[partition] += [Piece(_NOTHING, piece.first, piece.count, piece.offsets) for piece in pieces]
         for topic, columns in by_topic.items():
             turns = [each for turn in zip_longest(*columns) for each in turn if each is not None]
@@ -194,7 +194,7 @@ class _Share:
                 self._participant.write_encoded(topic, indexes, [batch for _, batch in turns])
 
     def ends(self) -> pa.RecordBatch:
-        """How far it came and where records came to lie, as one row of JSON beside the receipt."""
+        """Return the ends and target offsets as one row of JSON, beside the receipt."""
         done = self._participant.acknowledged
         rows = []
         for partition, at in self._read.items():

@@ -40,7 +40,7 @@ class MirroredTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicPreview:
-    """What would become of a source topic that the file asks for.
+    """The mirroring of a source topic that the file asks for.
 
     ``target`` is None where it is not mirrored, and ``what`` says why.
     """
@@ -52,7 +52,7 @@ class TopicPreview:
 
 
 def preview(source: Client, target: Client, config: FlowConfig) -> list[TopicPreview]:
-    """What would be copied where. Writes nothing."""
+    """Return what would be copied where. Writes nothing."""
     found, there = source.refresh(None).topics, target.refresh(None).topics
     rows = []
     for name, topic in sorted(found.items()):
@@ -66,12 +66,12 @@ def preview(source: Client, target: Client, config: FlowConfig) -> list[TopicPre
 
 
 def wants(config: FlowConfig, name: str) -> bool:
-    """Whether a source topic is to be mirrored, by its name."""
+    """Return whether a source topic is mirrored, by its name."""
     return config.topics.matches(name) and config.policy.refused(name) is None
 
 
 def find(source: Client, config: FlowConfig) -> dict[str, Topic]:
-    """The topics of the source that are to be mirrored, by name."""
+    """Return the topics of the source to mirror, by name."""
     found = sorted(source.refresh(None).topics.items())
     return {name: topic for name, topic in found if not topic.error and not topic.internal and wants(config, name)}
 
@@ -79,7 +79,7 @@ def find(source: Client, config: FlowConfig) -> dict[str, Topic]:
 def follow(
     source: Client, target: Client, config: FlowConfig, found: Mapping[str, Topic], known: Mapping[str, MirroredTopic]
 ) -> dict[str, MirroredTopic]:
-    """The topics that were found, each there on the target with partitions enough. ``known`` are those from before.
+    """Return the found topics, each with enough partitions on the target. ``known`` are the earlier ones.
 
     Raises :class:`ConfigError` for one that the target refuses to make, and where the identity policy would send
     records back and forth.
@@ -111,7 +111,7 @@ def _create(source: Client, target: Client, config: FlowConfig, topic: Topic, na
 
 
 def _wanted(source: Client, config: FlowConfig, name: str) -> dict[str, str]:
-    """The settings of a source topic that its target has too."""
+    """Return the settings of a source topic that its target has too."""
     return {key: value for key, value in topics.own_config(source, name).items() if _is_synced(config, key)}
 
 
@@ -150,7 +150,7 @@ def _mirrored(target: Client, topic: Topic, there: Topic, known: MirroredTopic |
 
 
 def _max_bytes(target: Client, name: str) -> int:
-    """How large a batch the topic takes.
+    """Return the size of the largest batch that the topic accepts.
 
     What a request of a producer may hold does not bound it: batches come as they are.
     """

@@ -15,7 +15,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 
 
 class Tries:
-    """How often in a row it did not go well, and for how long to hold back. None of ``most``: for ever."""
+    """The failures in a row, and the pause after each. ``most`` of None means to retry for ever."""
 
     def __init__(self, title: str, stop: threading.Event, most: int | None) -> None:
         self._title, self._stop, self._most = title, stop, most

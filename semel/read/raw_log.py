@@ -46,7 +46,7 @@ class LogRecord:
 @dataclass(frozen=True, slots=True)
 class EndMarker:
     """The marker that ended a transaction of ``producer_id`` on this partition. ``time_ms`` is when, by its leader's
-    clock; -1 where nobody says.
+    clock; -1 if that is unknown.
     """
 
     offset: int

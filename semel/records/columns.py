@@ -115,7 +115,7 @@ def reordered(data: Any, name: str, order: Ints) -> Any:
 
 
 def is_bytes(kind: Any) -> bool:
-    """Whether :func:`column` takes a column of this type."""
+    """Return whether :func:`column` takes a column of this type."""
     types = pa.types
     return bool(
         types.is_binary(kind)

@@ -38,7 +38,9 @@ def error(exception: BaseException) -> SemelError | None:
 
 
 def first_sentence(exception: BaseException) -> str:
-    """What happened, in a line: of ours its first sentence, of Spark's what a Python function of the user's raised."""
+    """Return what happened, in one line: the first sentence of our error, or the exception of the user's Python
+    function.
+    """
     if isinstance(exception, SemelError):
         return str(exception).partition(". ")[0]
     raised = _RAISED.search(str(exception))

@@ -31,7 +31,7 @@ def workers_python() -> tuple[str, str | None]:
 
 @cache
 def settle() -> None:
-    """Give Spark this Python where nobody has named one and it would take another.
+    """Give Spark this Python if the user has named none and Spark would take another.
 
     Spark's Java takes the variable along when it starts. Where it runs already, all that is left is to say so. A
     cluster's executors have Pythons of their own: where a cluster is named, nothing is done.

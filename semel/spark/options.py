@@ -20,7 +20,7 @@ _SERVERS = "kafka.bootstrap.servers"
 
 
 def kafka_properties(given: Mapping[str, object]) -> dict[str, str]:
-    """The ``kafka.`` options without their prefix. Spark's own connector lower-cases them too."""
+    """Return the ``kafka.`` options without their prefix. Spark's own connector lower-cases them too."""
     found = {
         name[6:].lower(): str(value)
         for name, value in given.items()
@@ -36,13 +36,13 @@ def kafka_properties(given: Mapping[str, object]) -> dict[str, str]:
 
 
 def _is_servers(name: str) -> bool:
-    """Whether a name is another spelling of ``kafka.bootstrap.servers``."""
+    """Return whether a name is another spelling of ``kafka.bootstrap.servers``."""
     plain = name.lower().replace("_", ".").removeprefix("kafka.")
     return name.lower() != _SERVERS and bool(nearest(plain, ["bootstrap.servers"]))
 
 
 def known_names(given: Mapping[str, object], known: tuple[str, ...]) -> dict[str, str]:
-    """The other options, under their canonical names."""
+    """Return the other options, under their canonical names."""
     canonical = {name.lower(): name for name in known}
     found: dict[str, str] = {}
     for name, value in given.items():
@@ -78,7 +78,7 @@ def group_of(properties: dict[str, str]) -> str | None:
 
 
 def one_of(options: Mapping[str, str], name: str, *choices: str) -> str:
-    """An option with a fixed choice of values; the first is the default."""
+    """Return an option with a fixed choice of values. The first is the default."""
     value = options.get(name, choices[0]).strip().lower()
     if value not in choices:
         raise ConfigError(
@@ -88,7 +88,7 @@ def one_of(options: Mapping[str, str], name: str, *choices: str) -> str:
 
 
 def truth(options: Mapping[str, str], name: str, default: bool) -> bool:
-    """An option that is true or false."""
+    """Return an option that is true or false."""
     value = options.get(name, str(default)).strip().lower()
     if value not in ("true", "false"):
         raise ConfigError(f"{name}={value} is neither true nor false. Nothing was read or written. Give one of them.")
@@ -96,7 +96,7 @@ def truth(options: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def number(options: Mapping[str, str], name: str, default: int, minimum: int = 0) -> int:
-    """An option that is a whole number."""
+    """Return an option that is a whole number."""
     value = options.get(name, str(default)).strip()
     if not value.isdecimal() or len(value) > _DIGITS or int(value) < minimum:
         raise ConfigError(

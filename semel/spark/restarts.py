@@ -1,6 +1,4 @@
-"""Run a query, start it again after the errors that ask for it (DESIGN rule 2), and stop it when the process is told to
-end.
-"""
+"""Run a query, restart it after the errors that ask for it (DESIGN rule 2), and stop it on a signal."""
 
 from __future__ import annotations
 
@@ -25,11 +23,11 @@ __all__ = ["keep_running"]
 log = logging.getLogger("semel.spark")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-#: How soon a query is stopped that is to end.
+#: How often the query is asked whether it has ended, and the caller whether it is to stop.
 _POLL_S = 0.5
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: What Spark says of things that pass: a process that somebody killed, and what was lost with it. Each batch of which
-#: this is the end was aborted.
+#: Spark's words for failures that pass: a process was killed, and its data is lost with it. A batch that ends so was
+#: aborted.
 _PASSES = (
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
@@ -37,27 +35,27 @@ _PASSES = (
     "FetchFailedException",
     "MetadataFetchFailedException",
 )
-#: Two drivers have one checkpoint: of a rolling deployment, for example.
+#: Two drivers use one checkpoint, as in a rolling deployment.
 _TWO_DRIVERS = "CONCURRENT_STREAM_LOG_UPDATE"
 
 
 def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event | None = None) -> None:
-    """Run the query that ``start()`` starts until it ends or is stopped; start it again after :class:`AbortAndRetry`,
-    :class:`Retriable` and those errors of Spark that pass (docs/operations.md has the table).
+    """Run the query that ``start()`` starts until it ends or is stopped. Restart it after :class:`AbortAndRetry`,
+    :class:`Retriable` and the errors of Spark that pass (docs/operations.md has the table).
 
-    A stateful query needs this: an aborted batch is replayed by a new run, which loads the state that belongs to the
-    committed output. The pause between runs grows from 1 to 60 seconds, and shrinks again once a run lasted longer than
-    that. Every other error is raised, as our own class where it is one of ours.
+    A stateful query needs this: a new run replays an aborted batch, with the state that belongs to the committed
+    output. The pause between runs grows from 1 to 60 seconds, and is short again after a run that lasted longer. Every
+    other error is raised, as semel's own class if Spark's contains one.
 
-    ``stop`` ends it: the query is stopped, what is open is aborted, and this returns. SIGTERM and SIGINT do the same in
-    the main thread, unless the program has handlers of its own; a second one ends the process at once.
+    ``stop`` ends it: the query is stopped, its open transaction is aborted, and this returns. SIGTERM and SIGINT do the
+    same in the main thread, unless the program has its own handlers. A second signal ends the process at once.
     """
     stop = stop or threading.Event()
     pause = _FIRST_PAUSE
-    with _told_by_signals(stop):
+    with _stopped_by_signals(stop):
         while not stop.is_set():
             began = time.monotonic()
-            log.info("the query is being started: the first line of its own comes with its first batch")
+            log.info("starting the query")
             query = _started(start)
             try:
                 _await_end(query, stop)
@@ -65,13 +63,13 @@ def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event |
                 passes = _passing(query, raised)
                 if time.monotonic() - began > _LONGEST_PAUSE:
                     pause = _FIRST_PAUSE
-                log.warning("the query is started again in %.0f s: %s", pause, passes)
+                log.warning("restarting the query in %.0f s: %s", pause, passes)
                 stop.wait(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             except Py4JError as broken:
                 if not stop.is_set() or isinstance(broken, Py4JJavaError):
                     raise
-                prefix_registry.abort_open()  # Spark was told to end too, and has: its tasks with it
+                prefix_registry.abort_open()  # Spark has ended too, and its tasks with it
                 log.info("Spark has ended; what was open is aborted")
                 return
             else:
@@ -79,7 +77,7 @@ def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event |
 
 
 def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """Start the query. Raises our error where Spark's has one in it: of a Python without semel, for example."""
+    """Start the query. Raise our error if Spark's contains one, for example of a Python without semel."""
     try:
         return start()
     except PySparkException as raised:
@@ -90,7 +88,7 @@ def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
 
 
 def _await_end(query: StreamingQuery, stop: threading.Event) -> None:
-    """Return when it has ended, or was stopped. Raises what has ended it."""
+    """Return when the query has ended, or was stopped. Raise the error that ended it."""
     while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # Spark takes fractions of a second
         if stop.is_set():
             query.stop()
@@ -99,7 +97,7 @@ def _await_end(query: StreamingQuery, stop: threading.Event) -> None:
 
 
 def _passing(query: StreamingQuery, raised: StreamingQueryException) -> object:
-    """Say why it is started again. Raises what is to be raised instead."""
+    """Return why the query is restarted. Raise the error if it must not be restarted."""
     found = error(raised)
     if found is not None:
         if isinstance(found, AbortAndRetry | Retriable):
@@ -115,12 +113,12 @@ def _passing(query: StreamingQuery, raised: StreamingQueryException) -> object:
 
 
 @contextmanager
-def _told_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Set ``stop`` at the first signal. The next one does what it did before."""
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Set ``stop`` at the first signal. A second one has its former handler."""
     former: dict[signal.Signals, object] = {}
 
-    def told(number: int, _: FrameType | None) -> None:
-        log.warning("%s: the query is being stopped", signal.Signals(number).name)
+    def stop_query(number: int, _: FrameType | None) -> None:
+        log.warning("%s: stopping the query", signal.Signals(number).name)
         stop.set()
         give_back()
 
@@ -133,7 +131,7 @@ def _told_by_signals(stop: threading.Event) -> Iterator[None]:
             handler = signal.getsignal(number)
             if handler in (signal.SIG_DFL, signal.default_int_handler) or _is_sparks(handler):
                 former[number] = handler
-                signal.signal(number, told)
+                signal.signal(number, stop_query)
     try:
         yield
     finally:

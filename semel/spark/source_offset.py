@@ -4,8 +4,8 @@
 
 ``began`` is the offset at which this source first started a partition, unchanged in every later offset; a partition
 that is found later begins at its earliest. ``epochs`` names the leader epoch in which the log was seen to reach
-``end``: a log that was cut below it since, and written anew, is told by that alone. It changes with ``end`` only, and
-is added where it was missing when another ``end`` changes; version 1 has none. ``"initial":true`` stands in the answer
+``end``: only that shows a log that was truncated below it and written again. It changes with ``end`` only. A missing
+one is added when another ``end`` changes. Version 1 has none. ``"initial":true`` stands in the answer
 of ``initialOffset`` only, where ``began`` equals ``end``: Spark asks for that answer several times and logs none of
 them, so a reader that is given such a start reads from the end's ``began`` instead.
 
@@ -43,7 +43,7 @@ class TopicOffset:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """How far one source of ours has planned, and since where.
+    """The end of what one source of ours has planned, and its beginning.
 
     ``initial`` marks the answer of ``initialOffset``: no position to believe.
     """
@@ -54,21 +54,21 @@ class SourceOffset:
 
 
 def initial(cluster: str, topics: Mapping[str, tuple[str, Mapping[int, int]]]) -> SourceOffset:
-    """The answer of ``initialOffset``: for each topic its id and where its partitions begin."""
+    """Return the answer of ``initialOffset``: for each topic its id and where its partitions begin."""
     return SourceOffset(
         cluster, {name: TopicOffset(id, dict(began), dict(began)) for name, (id, began) in topics.items()}, initial=True
     )
 
 
 def as_dict(offset: SourceOffset) -> dict[str, Any]:
-    """The canonical dictionary: what a Python data source hands to Spark."""
+    """Return the canonical dictionary that a Python data source gives to Spark."""
     topics = {name: _topic_dict(offset.topics[name]) for name in sorted(offset.topics)}
     mark = {"initial": True} if offset.initial else {}
     return {"cluster": offset.cluster, **mark, "topics": topics, "v": VERSION}
 
 
 def dump(offset: SourceOffset) -> str:
-    """The canonical text: sorted keys, no spaces."""
+    """Return the canonical text: sorted keys, no spaces."""
     return write_object(as_dict(offset)).decode()
 
 

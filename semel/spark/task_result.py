@@ -1,4 +1,4 @@
-"""What a writing task hands back to the driver: its receipt, or the error that stopped it, as one row of JSON
+"""The result of a writing task, on its way to the driver: its receipt, or the error that stopped it, as one row of JSON
 (``docs/formats.md``).
 
 No pickle: a task that refuses because it has another version of semel answers as well, and the driver must be able to
@@ -45,12 +45,12 @@ def _encode(answer: Receipt | SemelError) -> bytes:
 
 
 def decode_result(text: bytes) -> Receipt | SemelError:
-    """An answer: errors of every version, receipts of this one.
+    """Decode an answer: errors of every version, receipts of this one.
 
     Raises :class:`~semel.errors.DataLoss` for what is no answer, :class:`~semel.errors.ConfigError` for one in a form
     that is not known here.
     """
-    # what is no error is read anew, from its beginning: by then nothing of this reading may be held any more
+    # a text without an error is read again from its beginning: nothing of this reading may be held by then
     error = _error_in(text)
     return read_receipt(text) if error is None else error  # the first says what is wrong with it, where it is neither
 

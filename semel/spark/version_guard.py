@@ -1,5 +1,5 @@
-"""What Spark carries to executors, sealed: the version of semel that made it, plain, and the rest as bytes that no
-other version opens.
+"""Sealed values that Spark carries to executors: the version of semel that made them as text, and the rest as bytes
+that no other version opens.
 
 Spark unpickles functions, readers and partitions before any code of ours runs, and would import what only one version
 has. So what it unpickles is one of the three classes here. Their names, and that they are made of a version and of
@@ -35,7 +35,7 @@ class Sealed:
         return type(self), (self._made_by, self._body)
 
     def unpack(self) -> Any:
-        """What was sealed. Raises :class:`ConfigError` where another version of semel has sealed it."""
+        """Return the sealed value. Raise :class:`ConfigError` if another version of semel has sealed it."""
         check_same_version(self._made_by, self.what)
         return pickle.loads(self._body)
 
@@ -66,7 +66,7 @@ class SealedWriting(Sealed):
 
 
 class SealedReader(Sealed):
-    """What a task reads a source with.
+    """The reader of a source in a task.
 
     In a process with another version it raises before anything is asked of a broker.
     """
@@ -74,7 +74,7 @@ class SealedReader(Sealed):
     what = "the plan of this source"
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one partition."""
+        """Yield the rows of one partition."""
         read: Callable[[InputPartition], Iterator[Any]] = self.unpack()
         return read(partition)
 
@@ -88,5 +88,5 @@ class SealedPartition(Sealed, InputPartition):
 
 
 def pack(function: Callable[..., Any] | object) -> tuple[str, bytes]:
-    """The two parts that a sealed thing is made of."""
+    """Return the two parts of a sealed value."""
     return __version__, pickle.dumps(function)

@@ -1,5 +1,5 @@
-"""What a Python worker of Spark keeps from one task to the next: a client for each cluster, whose connections serve the
-next task too.
+"""The state of a Python worker of Spark between tasks: a client for each cluster, whose connections serve the next task
+too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _clients: dict[tuple[int, ClientConfig], Client] = {}
 
 
 def client(config: ClientConfig) -> Client:
-    """The client of this thread. In a forked process it has let go of its parent's connections, and opens its own."""
+    """Return the client of this thread. In a forked process it drops its parent's connections and opens its own."""
     key = (get_ident(), config)
     if key not in _clients:
         _clients[key] = Client(config)

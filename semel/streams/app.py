@@ -98,7 +98,7 @@ class App:
     """An application: build its topology, then :meth:`run` it, in as many processes as you like.
 
     ``application_id`` names its group, its topics and its transactional ids. Properties are Kafka's and Kafka Streams'.
-    Raises :class:`ConfigError` for what is wrong with them. Opens no connection.
+    Raises :class:`ConfigError` for wrong ones. Opens no connection.
     """
 
     def __init__(self, application_id: str, /, **properties: object) -> None:
@@ -118,13 +118,13 @@ class App:
         return Settings.parse(self.properties)
 
     def stream(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes") -> Stream:
-        """The records of a topic."""
+        """Return the stream of a topic's records."""
         _check(topic, key, value)
         name = self.topology.name("KSTREAM-SOURCE-")
         return Stream(self.topology, self.topology.add(Source(name, topic=topic, key=key, value=value)), key, value)
 
     def table(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes", name: str | None = None) -> Table:
-        """The newest record of each key of a topic; one without a value deletes it."""
+        """Return a table with the newest record of each key of a topic. A record without a value deletes its key."""
         _check(topic, key, value)
         store = name or self.topology.name(f"{topic}-STATE-STORE-")
         source, processor = self.topology.name("KSTREAM-SOURCE-"), self.topology.name("KTABLE-SOURCE-")
@@ -141,15 +141,15 @@ class App:
         )
 
     def describe(self) -> str:
-        """The topology as text, in Kafka Streams' form."""
+        """Return the topology as text, in Kafka Streams' form."""
         return self.topology.describe()
 
     def run(self) -> None:
         """Work until :meth:`stop`, in this process. Start it in more processes to share the work.
 
-        Raises :class:`~semel.errors.Fenced` where another worker has come with its instance id,
-        :class:`~semel.errors.DataLoss` for rows or state that are gone, :class:`ConfigError` for what brokers refuse
-        and for records that a function fails at.
+        Raises :class:`~semel.errors.Fenced` if another worker has come with its instance id,
+        :class:`~semel.errors.DataLoss` for lost rows or state, and :class:`ConfigError` for what brokers refuse and for
+        records at which a function fails.
         """
         from semel.streams.worker import Worker
 

@@ -50,7 +50,7 @@ class Executors:
 
     @property
     def running(self) -> bool:
-        """Whether Spark runs, and a worker that has not failed."""
+        """True if Spark runs, and a worker that has not failed."""
         states = [status.state for status in self._supervisor.statuses]
         return not self._supervisor.spark_gone.is_set() and any(
             state not in (State.FAILED, State.STOPPED) for state in states
@@ -72,7 +72,7 @@ def run_worker(process: Process) -> None:
     except ConfigError as error:
         if error.tag != "STATE_LOCKED":
             raise
-        raise Retriable(  # the process before it, of which Spark has not made an end yet
+        raise Retriable(  # the process before it, which Spark has not ended yet
             f"{error.message} It starts again until that is so.", tag="STATE_LOCKED"
         ) from error
 

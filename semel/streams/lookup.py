@@ -1,4 +1,4 @@
-"""What a store holds, as of the last commit, by its changelog: from any machine, while workers run."""
+"""A lookup in a store as of the last commit, by its changelog: from any machine, while workers run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _WORD = 8
 
 
 def look_up(client: Client, topology: Topology, store: str, key: str | None) -> Iterator[dict[str, Any]]:
-    """The entries of a key, or of all: ``key``, ``window_start`` for windows, the columns of the value, ``timestamp``.
+    """Yield the entries of a key, or of all: ``key``, ``window_start`` for windows, the columns of the value,
+    ``timestamp``.
 
     Raises :class:`ConfigError` for a store that the topology does not have.
     """
@@ -44,7 +45,7 @@ def look_up(client: Client, topology: Topology, store: str, key: str | None) -> 
 
 @dataclass(frozen=True)
 class _Kept:
-    """What a store keeps. ``read`` makes columns of its entries."""
+    """The contents of a store. ``read`` makes columns of its entries."""
 
     spec: StoreSpec
     read: Callable[[Entries], dict[str, Any]]

@@ -1,7 +1,7 @@
-"""Processors: a class of one's own that works on single records, with stores, as in Kafka Streams' Processor API.
+"""Processors: your own class that works on single records, with stores, as in Kafka Streams' Processor API.
 
-Each task has a processor of its own. What it holds in memory is gone when the task moves or a transaction is aborted;
-what it puts into its stores is not.
+Each task has its own processor. Be careful of what it keeps in memory: that is lost when the task moves or a
+transaction is aborted. What it puts into its stores is not lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Context", "Processing", "Processor", "PunctuationType", "Supplier"]
 
 
 class PunctuationType(Enum):
-    """What the time of a punctuator is."""
+    """The kind of time of a punctuator."""
 
     STREAM_TIME = "the highest time of the records so far"
     WALL_CLOCK_TIME = "the machine's clock; not there yet"
@@ -35,7 +35,7 @@ class Processor:
     context: Context
 
     def init(self, context: Context) -> None:
-        """Called once, before the first record."""
+        """Prepare the processor. Called once, before the first record."""
         self.context = context
 
     def process(self, record: Record) -> None:
@@ -43,7 +43,7 @@ class Processor:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Called when its task ends."""
+        """Release what the processor holds. Called when its task ends."""
 
 
 #: Makes a processor for each task: a class, or a function without arguments.
@@ -58,7 +58,7 @@ class _Punctuator:
 
 
 class Context:
-    """What a processor works with: its stores, what it hands on, and when it wants to be called."""
+    """The tools of a processor: its stores, its output, and its schedule."""
 
     def __init__(self, name: str, views: Mapping[str, KeyValueStore | WindowStore]) -> None:
         self._name, self._views = name, views
@@ -68,7 +68,7 @@ class Context:
         self.forwarded: list[tuple[Any, Any, int]] = []
 
     def store(self, name: str) -> Any:
-        """A store of this processor. Raises :class:`ConfigError` for one that was not given to it."""
+        """Return a store of this processor. Raise :class:`ConfigError` for one that it was not given."""
         if name not in self._views:
             raise ConfigError(
                 f"{self._name} has no store {name!r}: it was given {', '.join(sorted(self._views)) or 'none'}. Nothing"
@@ -78,7 +78,7 @@ class Context:
         return self._views[name]
 
     def forward(self, key: Any, value: Any, *, timestamp: int | None = None) -> None:
-        """Hand on a record. Its time is that of the record that is worked on, unless one is given."""
+        """Forward a record. Its time is that of the current record, unless one is given."""
         self.forwarded.append((key, value, self._now if timestamp is None else timestamp))
 
     def schedule(
@@ -126,7 +126,7 @@ class Processing:
     _context: Context = field(init=False)
 
     def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
-        """What the processor has forwarded."""
+        """Return the records that the processor has forwarded."""
         parents: list[int] = []
         for at, record in enumerate(records(rows, *self.given)):
             calling(self._process, self.name, record, record, stores)
@@ -151,6 +151,6 @@ class Processing:
         context._punctuate()
 
     def close(self) -> None:
-        """The task ends."""
+        """Close the processor when its task ends."""
         if self._processor is not None:
             self._processor.close()

@@ -18,7 +18,7 @@ __all__ = ["Reset", "plan_reset", "reset"]
 
 @dataclass(frozen=True)
 class Reset:
-    """What is deleted: topics of the application, its group's offsets, and the state on this machine."""
+    """The things to delete: topics of the application, its group's offsets, and the state on this machine."""
 
     application_id: str
     topics: Sequence[str]

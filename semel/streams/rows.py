@@ -37,7 +37,7 @@ class Record:
 
 
 def times(rows: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The times of rows, in milliseconds."""
+    """Return the times of rows, in milliseconds."""
     column = whole(rows["timestamp"])
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
@@ -46,7 +46,7 @@ def times(rows: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def timestamps(milliseconds: Any) -> Any:
-    """Times in milliseconds, as a column."""
+    """Return times in milliseconds as a column."""
     return pa.array(milliseconds, pa.int64()).cast(pa.timestamp("ms", "UTC"))
 
 
@@ -78,7 +78,7 @@ def calling(function: Callable[..., Any], name: str, record: Record, *arguments:
 
 
 def from_result(rows: Any, result: Any, name: str) -> Any:
-    """What a function of batches has returned, as one batch with its time and origin."""
+    """Return the result of a function of batches as one batch with its time and origin."""
     if isinstance(result, pa.Table):
         result = one_batch(result)
     if not isinstance(result, pa.RecordBatch):
@@ -107,7 +107,7 @@ def carry_on(rows: Any, result: Any, name: str) -> Any:
 
 
 def one_batch(table: Any) -> Any:
-    """A table as one record batch."""
+    """Return a table as one record batch."""
     table = table.combine_chunks()
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

@@ -41,7 +41,7 @@ def check_serde(serde: Serde, where: str) -> None:
 
 
 def decode(column: Any, serde: Serde) -> Any:
-    """A column of bytes in the type of its serde. Raises ``ValueError`` for bytes that do not fit."""
+    """Return a column of bytes in the type of its serde. Raise ``ValueError`` for bytes that do not fit."""
     column = whole(column)
     if serde in (None, "bytes"):
         return column.cast(pa.binary())
@@ -51,7 +51,7 @@ def decode(column: Any, serde: Serde) -> Any:
 
 
 def encode(column: Any, serde: Serde) -> Any:
-    """A column as bytes. Raises ``ValueError`` for values that the serde does not take."""
+    """Return a column as bytes. Raise ``ValueError`` for values that the serde refuses."""
     column = whole(column)
     kind = column.type
     if serde in _NUMBERS:
@@ -68,13 +68,13 @@ def encode(column: Any, serde: Serde) -> Any:
 
 
 def to_python(column: Any, serde: Serde) -> list[Any]:
-    """The values as a function of single records sees them."""
+    """Return the values for a function of single records."""
     values: list[Any] = column.to_pylist()
     return [None if value is None else json.loads(value) for value in values] if serde == "json" else values
 
 
 def from_python(values: Sequence[Any], serde: Serde) -> Any:
-    """What functions of single records have returned, as a column. Raises ``ValueError`` for what does not fit."""
+    """Return the results of functions of records as a column. Raise ``ValueError`` for values that do not fit."""
     if serde == "json":
         return pa.array([None if value is None else _dumps(value) for value in values], pa.string())
     kinds = {"bytes": pa.binary(), "string": pa.string(), "long": pa.int64(), "double": pa.float64()}

@@ -1,7 +1,7 @@
 """Stores of processors: ``stores.key_value("seen")`` and ``stores.window("clicks", retention="1 h")``.
 
-A processor asks its context for them by name, and works on keys and values in the types of the serdes. What it puts is
-seen by its transaction at once, and committed with the output and the offsets.
+A processor asks its context for them by name, and works on keys and values in the types of the serdes. Its transaction
+sees a new value at once, and commits it with the output and the offsets.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class StoreBuilder:
     value: Serde
 
     def view(self, store: Store) -> KeyValueStore | WindowStore:
-        """The store as a processor sees it."""
+        """Return the store as a processor sees it."""
         kind = KeyValueStore if self.spec.retention_ms is None else WindowStore
         return kind(store, self.key, self.value)
 
 
 def key_value(name: str, *, key: Serde = "string", value: Serde = "json") -> StoreBuilder:
-    """A store of keys and values. ``name`` names its changelog topic."""
+    """Return a builder of a store of keys and values. ``name`` names its changelog topic."""
     return _builder(StoreSpec(name), key, value)
 
 
 def window(name: str, *, retention: str | int, key: Serde = "string", value: Serde = "json") -> StoreBuilder:
-    """A store of values by key and the beginning of a window. ``retention`` is how long they are kept, by the times of
-    the records: milliseconds, or ``"1 h"``.
+    """Return a builder of a store of values by key and window start. ``retention`` is how long they are kept, by the
+    times of the records: milliseconds, or ``"1 h"``.
     """
     return _builder(StoreSpec(name, milliseconds(retention, "retention")), key, value)
 
@@ -82,7 +82,7 @@ class KeyValueStore(_View):
     """Values by key."""
 
     def get(self, key: Any) -> Any:
-        """The value of a key; None where there is none."""
+        """Return the value of a key, or None."""
         return self._read([self._raw(key)])[0]
 
     def put(self, key: Any, value: Any) -> None:
@@ -123,12 +123,12 @@ class WindowStore(_View):
         self._write(self._place(window_start) + self._raw(key), value)
 
     def fetch(self, key: Any, window_start: int) -> Any:
-        """The value of a key and window; None where there is none."""
+        """Return the value of a key and window, or None."""
         return self._read([self._place(window_start) + self._raw(key)])[0]
 
     def fetch_range(self, key: Any, first: int, last: int) -> list[tuple[int, Any]]:
-        """The windows of a key that begin from ``first`` to ``last``, both included, with their values. Looks at all
-        keys of that time.
+        """Return the windows of a key that begin from ``first`` to ``last``, both included, with their values. It reads
+        all keys of that time.
         """
         raw = self._raw(key)
         keys = [one for one in self._between(first, last) if one[_WORD:] == raw]

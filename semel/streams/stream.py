@@ -1,7 +1,7 @@
 """Streams and tables, in Kafka Streams' words: each method adds a node and returns what comes out of it.
 
 Keys and values are bytes unless ``key=`` and ``value=`` name a serialisation (:mod:`semel.streams.serdes`). A method
-that changes the key marks the stream; what needs equal keys together then goes through a repartition topic.
+that changes the key marks the stream. An operation that needs equal keys together then uses a repartition topic.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Stream:
     def map_batches(
         self, function: Callable[[pa.RecordBatch], Any], *, key: Serde = None, value: Serde = None
     ) -> Stream:
-        """A function of Arrow batches, which returns a batch or a table with any columns. The fast way."""
+        """Apply a function of Arrow batches, which returns a batch or a table with any columns. The fast way."""
         return self._then(
             "KSTREAM-MAPBATCHES-",
             lambda name: stateless.map_batch(function, name),
@@ -62,7 +62,7 @@ class Stream:
     def map(
         self, function: Callable[[Record], tuple[Any, Any]], *, key: Serde = "string", value: Serde = "json"
     ) -> Stream:
-        """A function of single records, which returns a new key and value."""
+        """Apply a function of single records, which returns a new key and value."""
         given = (self.key, self.value)
         return self._then(
             "KSTREAM-MAP-",
@@ -73,14 +73,14 @@ class Stream:
         )
 
     def map_values(self, function: Callable[[Record], Any], *, value: Serde = "json") -> Stream:
-        """A function of single records, which returns a new value. The key stays."""
+        """Apply a function of single records, which returns a new value. The key stays."""
         given = (self.key, self.value)
         return self._then(
             "KSTREAM-MAPVALUES-", lambda name: stateless.mapping_values(function, name, given, value), value=value
         )
 
     def flat_map(self, function: Callable[[Record], Any], *, key: Serde = "string", value: Serde = "json") -> Stream:
-        """A function of single records, which returns any number of pairs of key and value."""
+        """Apply a function of single records, which returns any number of pairs of key and value."""
         given = (self.key, self.value)
         return self._then(
             "KSTREAM-FLATMAP-",
@@ -116,7 +116,7 @@ class Stream:
         ]
 
     def merge(self, other: Stream) -> Stream:
-        """The records of both, in no promised order between them."""
+        """Merge the records of both streams, in no promised order between them."""
         if (self.key, self.value) != (other.key, other.value):
             raise ConfigError(
                 f"streams with key {self.key} and value {self.value}, and with key {other.key} and value {other.value},"
@@ -148,16 +148,16 @@ class Stream:
         self.topology.add(Sink(name, (self.node,), topic=topic, key=key or self.key, value=value or self.value))
 
     def join(self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *, value: Serde = "json") -> Stream:
-        """Join each record with what the table has for its key; records without a partner go.
+        """Join each record with the table's value for its key. Records without a partner are dropped.
 
-        ``joiner`` takes both values. Without it rows have the column ``table_value``: for ``map_batches``.
+        ``joiner`` gets both values. Without it, rows have the column ``table_value``, for ``map_batches``.
         """
         return self._join(table, joiner, value, "KSTREAM-JOIN-", outer=False)
 
     def left_join(
         self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *, value: Serde = "json"
     ) -> Stream:
-        """As :meth:`join`; records without a partner stay, with None in its place."""
+        """Join as :meth:`join` does, but keep records without a partner, with None in its place."""
         return self._join(table, joiner, value, "KSTREAM-LEFTJOIN-", outer=True)
 
     def _join(self, table: Any, joiner: Any, value: Serde, prefix: str, *, outer: bool) -> Stream:
@@ -183,9 +183,10 @@ class Stream:
         key: Serde = "string",
         value: Serde = "json",
     ) -> Stream:
-        """A :class:`~semel.streams.processor.Processor` for each task, which works on single records with its stores.
+        """Apply a :class:`~semel.streams.processor.Processor` in each task, which works on single records with its
+        stores.
 
-        ``supplier`` makes one: its class will do. ``key`` and ``value`` are of what it forwards.
+        ``supplier`` makes one, so a class will do. ``key`` and ``value`` belong to the forwarded records.
         """
         for one in stores:
             if not isinstance(one, StoreBuilder):
@@ -225,7 +226,7 @@ class GroupedStream:
         return WindowedStream(self.stream, windows)
 
     def count(self, name: str | None = None) -> Table:
-        """How many records each group has."""
+        """Count the records of each group."""
         return self._folded(name, "AGGREGATE", lambda _: Count(), None)
 
     def aggregate(

@@ -44,7 +44,7 @@ class Task:
             self._hand_on(node, _decoded(node, topic, rows))
 
     def close(self) -> None:
-        """Let go of the state. What was not committed is forgotten."""
+        """Close the state. Uncommitted changes are dropped."""
         try:
             for one in self._own.values():
                 one.close()
@@ -79,7 +79,7 @@ class Task:
 
 
 def _decoded(node: Source, topic: str, rows: Any) -> Any:
-    """The rows in the types of the source's serdes."""
+    """Return the rows in the types of the source's serdes."""
     columns = {name: rows[name] for name in rows.schema.names}
     columns["key"] = _column(node, topic, rows, "key", node.key)
     if node.unpack is not None:

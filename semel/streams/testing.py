@@ -99,7 +99,7 @@ class Driver:
             self._offsets[topic] += 1
 
     def read(self, topic: str, *, key: Serde = "string", value: Serde = "string") -> list[Record]:
-        """What was written to a topic since the last read."""
+        """Return the records that were written to a topic since the last read."""
         found, self._output[topic] = self._output[topic], []
         keys = to_python(decode(pa.array([one.key for one in found], pa.binary()), key), key)
         values = to_python(decode(pa.array([one.value for one in found], pa.binary()), value), value)
@@ -109,7 +109,7 @@ class Driver:
         ]
 
     def store(self, name: str) -> Mapping[Any, bytes]:
-        """What a store holds: bytes by key, and of windows by key and where the window begins (milliseconds)."""
+        """Return the contents of a store: bytes by key, and for windows by key and window start (milliseconds)."""
         if name not in self._stores:
             raise ConfigError(
                 f"the topology has no store {name!r}. Nothing was read. It has {', '.join(sorted(self._stores))}.",

@@ -36,7 +36,7 @@ _CHANGELOG = {
 
 @dataclass(frozen=True)
 class Plan:
-    """Which sub-topology reads a topic, and the partitions of each topic read."""
+    """The sub-topology that reads each topic, and the topic's partitions."""
 
     parts: Mapping[str, SubTopology]
     partitions: Mapping[str, int]
@@ -68,7 +68,7 @@ def prepare(client: Client, topology: Topology, replication: int) -> Plan:
 
 
 def _check_offsets_there(client: Client, topology: Topology, part: SubTopology, plan: Plan) -> None:
-    """State without offsets of the group, as after their retention, would count what it was made of once more."""
+    """Check that state has offsets of the group. Without them, as after retention, rows would be counted again."""
     names = [topology.topic(source) for source in part.sources]
     read = [(name, index) for name in names for index in range(plan.partitions[name])]
     begun = {index for _, index in committed(client, topology.application_id, read, require_stable=True)}
@@ -132,7 +132,7 @@ def _make(client: Client, topology: Topology, parts: list[SubTopology], plan: Pl
 
 
 def _check_new(client: Client, topology: Topology, plan: Plan, missing: list[str]) -> None:
-    """A topic that has to be made has lost its state, if the application has run before."""
+    """Check that the application is new. If it has run before, its missing topics have lost state and rows."""
     read: list[TopicPartition] = [(topic, index) for topic, count in plan.partitions.items() for index in range(count)]
     read = [partition for partition in read if partition[0] not in missing]
     if committed(client, topology.application_id, read, require_stable=True):
@@ -158,7 +158,7 @@ def _check_same_topology(client: Client, topology: Topology, parts: list[SubTopo
 
 
 def _partitions(client: Client, topology: Topology, parts: list[SubTopology]) -> dict[str, int]:
-    """How many partitions each topic has, or is to have."""
+    """Return how many partitions each topic has, or will have."""
     sources = [source for part in parts for source in part.sources]
     outside = {source.topic for source in sources if not source.internal}
     outside |= {sink.topic for part in parts for sink in part.sinks if not sink.internal}

@@ -23,13 +23,13 @@ Operator = Callable[[Any, Mapping[str, Store]], Any]
 
 
 class TaskOperator(Protocol):
-    """What a node does in one task, with what it keeps in memory."""
+    """The work of a node in one task, with its state in memory."""
 
     def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
         """Arrow in, Arrow out."""
 
     def close(self) -> None:
-        """The task ends."""
+        """Release what the operator holds when its task ends."""
 
 
 @dataclass(eq=False)
@@ -72,7 +72,7 @@ class Sink(Node):
 
 @dataclass(frozen=True)
 class SubTopology:
-    """What is worked on together, one task a partition."""
+    """The nodes that work together, one task a partition."""
 
     number: int
     nodes: tuple[Node, ...]
@@ -105,7 +105,7 @@ class Topology:
         self._number = 0
 
     def name(self, prefix: str) -> str:
-        """The next name: ``KSTREAM-FILTER-0000000003``."""
+        """Return the next name: ``KSTREAM-FILTER-0000000003``."""
         self._number += 1
         return f"{prefix}{self._number - 1:010d}"
 
@@ -134,15 +134,15 @@ class Topology:
             )
 
     def topic(self, node: Source | Sink) -> str:
-        """The topic of a node, as the cluster knows it."""
+        """Return the topic of a node, as the cluster knows it."""
         return f"{self.application_id}-{node.topic}" if node.internal else node.topic
 
     def changelog(self, store: str) -> str:
-        """The changelog topic of a store."""
+        """Return the changelog topic of a store."""
         return f"{self.application_id}-{store}-changelog"
 
     def internal_topics(self) -> list[str]:
-        """The names of all topics that belong to the application."""
+        """Return the names of all topics that belong to the application."""
         repartition = [self.topic(node) for node in self.nodes if isinstance(node, Source) and node.internal]
         return sorted(repartition + [self.changelog(spec.name) for one in self.sub_topologies() for spec in one.stores])
 
@@ -166,7 +166,7 @@ class Topology:
         return [SubTopology(number, tuple(nodes), _joined(nodes)) for number, nodes in enumerate(found)]
 
     def describe(self) -> str:
-        """The topology as text, in Kafka Streams' form."""
+        """Return the topology as text, in Kafka Streams' form."""
         lines = ["Topologies:"]
         for one in self.sub_topologies():
             lines.append(f"   Sub-topology: {one.number}")
@@ -181,7 +181,7 @@ def _share(some: Iterable[StoreSpec], others: Iterable[StoreSpec]) -> bool:
 
 
 def _joined(nodes: list[Node]) -> bool:
-    """Where there is state, each task needs the same partition of each topic."""
+    """Return whether each task needs the same partition of each topic: that is so with state."""
     return sum(isinstance(node, Source) for node in nodes) > 1 and any(node.stores for node in nodes)
 
 

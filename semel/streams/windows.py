@@ -33,7 +33,7 @@ class Windows:
 
     @property
     def retention_ms(self) -> int:
-        """How long a window stays in the store after it began."""
+        """The time that a window stays in the store after it began."""
         return max(self.size_ms + self.grace_ms, _KEPT_MS)
 
     def assign(self, times: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -84,7 +84,7 @@ def _checked(found: Windows) -> Windows:
 
 
 def milliseconds(given: Any, name: str) -> int:
-    """A duration: milliseconds, or a text such as ``"5 min"``. Raises :class:`ConfigError` for what is none."""
+    """Parse a duration: milliseconds, or a text such as ``"5 min"``. Raise :class:`ConfigError` for anything else."""
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
     match = _DURATION.fullmatch(str(given).strip())

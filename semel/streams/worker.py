@@ -90,7 +90,7 @@ class Worker:
         return TaskAssignor(topics, self._held)
 
     def _held(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """The tasks that it works on, and those that it has a folder of."""
+        """Return the tasks that it works on, and those that it has a folder of."""
         folder = self._settings.state_dir / self._topology.application_id
         there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         return _task_ids(task.id for task in self.tasks), _task_ids(there)
@@ -116,7 +116,7 @@ class Worker:
 
     @property
     def tasks(self) -> list[Task]:
-        """What it works on now."""
+        """The tasks that it works on now."""
         return list({task.id: task for task in self._tasks.values()}.values())
 
     def step(self) -> bool:
@@ -234,7 +234,7 @@ class Worker:
             task.close()
 
     def _open(self, partitions: Collection[TopicPartition]) -> None:
-        """A store that turns out to be damaged is deleted, and all is opened once more."""
+        """Open the stores. If one is damaged, delete it and open all of them again."""
         try:
             self._open_tasks(partitions)
         except Damaged as error:
@@ -302,7 +302,7 @@ def _task_ids(names: Iterable[str]) -> list[tuple[int, int]]:
 
 
 def store_folder(settings: Settings, application_id: str, task: str, store: str) -> Path:
-    """Where a store lies: ``state.dir``/application.id/task/rocksdb/store."""
+    """Return the folder of a store: ``state.dir``/application.id/task/rocksdb/store."""
     return settings.state_dir / application_id / task / "rocksdb" / store
 
 
@@ -316,7 +316,7 @@ def _delete(error: Damaged) -> None:
 
 
 def _polling_often(settings: Settings) -> Any:
-    """A fetch that waits for rows must not hold up a commit that is due."""
+    """Return settings with short polls: a fetch that waits for rows must not delay a commit that is due."""
     return replace(
         settings.client, fetch_max_wait_ms=min(settings.client.fetch_max_wait_ms, settings.commit_interval_ms)
     )

@@ -1,4 +1,4 @@
-"""Whether the rows of a transaction are still there when it is to be committed (DESIGN rule 12).
+"""The check that a transaction's rows are still there, before its commit (DESIGN rule 12).
 
 The broker commits a transaction whose rows retention has deleted or whose log was cut, and says nothing. A log is cut
 only where its leader changes, so who led before the first row is remembered. One that still leads, in the same epoch,
@@ -92,7 +92,7 @@ def check_rows_present(
 def _verified_by_log_start(
     client: Client, wrote: Mapping[TopicPartition, Written], leaders: Leaders, deadline: Deadline, meaning: str
 ) -> set[TopicPartition]:
-    """The partitions whose leaders, in these very epochs, have answered.
+    """Return the partitions whose leaders have answered in these very epochs.
 
     Raises :class:`DataLoss` where their logs begin behind the rows.
     """
@@ -106,7 +106,7 @@ def _verified_by_log_start(
 def _verified_by_new_leaders(
     client: Client, identity: Identity, wrote: Mapping[TopicPartition, Written], deadline: Deadline, meaning: str
 ) -> set[TopicPartition]:
-    """The partitions whose new leaders have all of the rows. Raises :class:`DataLoss` where they have not."""
+    """Return the partitions whose new leaders have all of the rows. Raise :class:`DataLoss` if they have not."""
     leaders = {
         partition: leader for partition, leader in newest_leaders(client, wrote, deadline).items() if leader[0] >= 0
     }
@@ -133,7 +133,7 @@ def _has_all_rows(opened: Collection[OpenTransaction], identity: Identity, wrote
 
 
 def still_open(client: Client, identity: Identity, deadline: Deadline) -> bool:
-    """Whether the coordinator still has this very transaction open."""
+    """Return whether the coordinator still has this very transaction open."""
     told = describe(client, identity.transactional_id, deadline)
     return told is not None and (told.state, told.producer_id, told.epoch) == (
         "Ongoing",

@@ -73,10 +73,10 @@ def abort(own: Ownership) -> bool:
 
 
 def check_still_owner(own: Ownership, told: str) -> None:
-    """Find out whether anybody has taken the id since, with no transaction open: an abort with nothing in it is
+    """Find out whether another owner has taken the id since, with no transaction open: an empty abort is
     answered by the next identity alone.
 
-    Raises :class:`Fenced` if so, with ``told`` behind it.
+    Raises :class:`Fenced` if so, with ``told`` at its end.
     """
     answer = end(own.client, own.identity, commit=False, deadline=own.deadline())
     if answer.code:
@@ -85,7 +85,7 @@ def check_still_owner(own: Ownership, told: str) -> None:
 
 
 def abort_after_refusal(own: Ownership, text: str, tag: str) -> NoReturn:
-    """A request inside the transaction was refused: abort. ``text`` says which request and ``tag`` how.
+    """Abort after a request inside the transaction was refused. ``text`` says which request and ``tag`` how.
 
     After 47, 48, 49 or 90 our own abort tells whether another owner has the id. If not, the transaction had expired, or
     where it is too young for that, a rival has been here (PROTOCOL 4).
@@ -110,7 +110,7 @@ def abort_after_refusal(own: Ownership, text: str, tag: str) -> NoReturn:
 
 
 def _back_off_for_rival(own: Ownership, identity: Identity) -> None:
-    """A rival aborted this transaction: let it finish.
+    """Let a rival that aborted this transaction finish its takeover.
 
     Twice in a row it is an owner at work, and going on would be a fight.
     """

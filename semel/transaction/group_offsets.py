@@ -29,7 +29,7 @@ _PATIENCE_MS = 1_000
 
 
 def check_no_live_members(own: Ownership, group: str | None, deadline: Deadline) -> None:
-    """Raise :class:`ConfigError` if anybody is in the group: it is reserved for one query."""
+    """Raise :class:`ConfigError` if the group has members: it is reserved for one query."""
     members = live_members(own.client, group, deadline) if group else []
     if members:
         raise ConfigError(
@@ -42,8 +42,8 @@ def check_no_live_members(own: Ownership, group: str | None, deadline: Deadline)
 def await_group_offsets(
     own: Ownership, group: str, partitions: Collection[TopicPartition], heal: HealCallback, former: Collection[int] = ()
 ) -> dict[TopicPartition, int]:
-    """The group's offsets, once no transaction is pending on them. Raises :class:`AbortAndRetry` if one stays, and what
-    ``heal`` raises.
+    """Return the group's offsets, once no transaction is pending on them. Raise :class:`AbortAndRetry` if one stays,
+    and what ``heal`` raises.
 
     ``former`` are the producer ids that the id's owners had before, which may have left something pending.
     """
@@ -111,7 +111,7 @@ def _settle_offsets_partition(own: Ownership, group: str, heal: HealCallback, fo
 
 
 def offsets_partition(client: Client, group: str, deadline: Deadline | None = None) -> TopicPartition:
-    """Where brokers keep the offsets of a group.
+    """Return the partition in which brokers keep the offsets of a group.
 
     Raises :class:`ConfigError` without the right to describe that topic.
     """
@@ -119,7 +119,7 @@ def offsets_partition(client: Client, group: str, deadline: Deadline | None = No
 
 
 def _java_hash(text: str) -> int:
-    """The absolute value of ``String.hashCode``, by which brokers place groups.
+    """Return the absolute value of ``String.hashCode``, by which brokers place groups.
 
     Not the bits without the sign, by which they place keys.
     """
@@ -130,11 +130,11 @@ def _java_hash(text: str) -> int:
 
 
 def group_view(progress: Progress, client: Client) -> dict[TopicPartition, int]:
-    """What the group should say by the progress: of several sources that read one partition, the lowest (DESIGN rule
+    """Return the group's offsets by the progress. If several sources read one partition, the lowest counts (DESIGN rule
     5).
 
-    Partitions that the cluster has lost, or has anew under the same name, are left out: the group is a view, and of
-    these there is nothing to see.
+    Partitions that are gone, or were created again under the same name, are omitted: the group is a view, and these
+    show nothing.
     """
     known = _existing(client, {topic for topic, _ in progress.positions(client.cluster)})
     ids = {name: id_text(topic.id) for name, topic in known.items()}

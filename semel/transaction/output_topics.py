@@ -41,7 +41,7 @@ class OutputTopics:
         renew: bool = True,
         create: Callable[[set[str]], None] | None = None,
     ) -> Mapping[str, TicketTopic]:
-        """What :func:`describe_output_topics` says, or has said a while ago. ``create`` makes those that are missing.
+        """Return the answer of :func:`describe_output_topics`, or a recent one. ``create`` creates missing topics.
 
         Without ``renew`` nothing changes that was known: a transaction is open, and has its tickets by it.
         """
@@ -60,11 +60,11 @@ class OutputTopics:
 
     @property
     def age_s(self) -> float:
-        """How long ago this was looked at, in seconds."""
+        """The age of this description, in seconds."""
         return time.monotonic() - self._described
 
     def retention_ms(self, name: str, deadline: Deadline) -> int | None:
-        """How long the topic keeps rows, by their timestamps; None where it keeps them for ever, or does not tell."""
+        """Return how long the topic keeps rows, by their timestamps, or None for ever or if that is unknown."""
         if name not in self._retention:
             keys = ("cleanup.policy", "retention.ms")
             try:
@@ -76,7 +76,7 @@ class OutputTopics:
         return self._retention[name]
 
     def warn_once(self, name: str) -> bool:
-        """Whether a warning of this topic is due: not a second time."""
+        """Return whether a warning of this topic is due. It is due once."""
         due = name not in self._warned
         self._warned.add(name)
         return due

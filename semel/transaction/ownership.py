@@ -1,4 +1,4 @@
-"""What an owner holds between its requests: the identity, the state, what it knows of progress and of partitions."""
+"""The state of an owner between its requests: its identity, its state, and what it knows of progress and partitions."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ SESSION = "session"
 
 
 def protocol_deadline(client: Client) -> Deadline:
-    """How long to repeat a request of the protocol: ``delivery.timeout.ms``, with short pauses, since most waits are
-    for a marker.
+    """Return how long to repeat a request of the protocol: ``delivery.timeout.ms``, with short pauses, because most
+    waits are for a marker.
     """
     config = client.config
     return Deadline(
@@ -41,7 +41,7 @@ def protocol_deadline(client: Client) -> Deadline:
 
 
 def longest_timeout_ms(client: Client, deadline: Deadline) -> int:
-    """How long the brokers let a transaction be open; 15 minutes, their default, where they do not tell."""
+    """Return how long the brokers let a transaction be open: 15 minutes, their default, if they do not say."""
     try:
         told = topics.broker_config(client, ["transaction.max.timeout.ms"], deadline)
     except ConfigError:  # no right to read it: the broker refuses what is too long, by name
@@ -76,7 +76,7 @@ class Ownership:
         self.progress_log = ProgressLog(())
         #: The producer ids that those owners had, where they show.
         self.previous_producer_ids: frozenset[int] = frozenset()
-        #: Whether to go on where progress seems lost: for who is about to set it.
+        #: Whether to continue although progress seems lost, for an owner that is about to set it.
         self.may_have_lost_progress = False
         #: Whether it was found lost: then what this owner leaves before its first commit must not look like progress
         #: that is there.
@@ -93,7 +93,7 @@ class Ownership:
         #: 48).
         self.early_aborts = 0
         self.timeout_ms = client.config.transaction_timeout_ms or 0
-        #: How long the brokers let a transaction be open; their default where they do not tell.
+        #: How long the brokers let a transaction be open; their default if they do not say.
         self.max_timeout_ms = DEFAULT_TIMEOUT_MS
         self._began = 0.0
 
@@ -104,14 +104,14 @@ class Ownership:
 
     @property
     def age_ms(self) -> float:
-        """How long the transaction has been open, by a clock that does not jump.
+        """The age of the transaction, by a clock that does not jump.
 
         A suspended machine counts as the broker counts, at the latest at the end.
         """
         return (time.monotonic() - self._began) * 1000
 
     def deadline(self) -> Deadline:
-        """A new :func:`protocol_deadline`."""
+        """Return a new :func:`protocol_deadline`."""
         return protocol_deadline(self.client)
 
     def settle_timeout(self, deadline: Deadline) -> None:
@@ -132,7 +132,7 @@ _S = TypeVar("_S", bound=_Owned)
 
 
 def synchronized(method: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
-    """A method that waits for those of other threads on the same owner."""
+    """Make a method wait for the calls of other threads on the same owner."""
 
     @wraps(method)
     def taken(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:

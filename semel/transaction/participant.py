@@ -42,8 +42,8 @@ SECOND_ATTEMPT = "SECOND_ATTEMPT"
 class Participant:
     """Writes with one ticket.
 
-    ``attempt``, ``stage`` and ``task`` are Spark's; an attempt above 0 is refused, and a ticket of another semel.
-    ``sticky`` turns the partition that rows without a key begin with.
+    ``attempt``, ``stage`` and ``task`` are Spark's. An attempt above 0 is refused, and so is a ticket of another
+    version of semel. ``sticky`` moves the partition at which rows without a key begin.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Participant:
     def write(self, topic: str, rows: pa.Table | pa.RecordBatch, *, keys: bool = True) -> None:
         """Write rows without waiting for the last acknowledgements: :meth:`flush` or :attr:`receipt` waits.
 
-        Without ``keys`` a key decides nothing: rows that name no partition go to any of the ticket's.
+        Without ``keys``, keys choose no partition: rows without a partition go to any of the ticket's.
         """
         with self._writing():
             check_columns(rows)
@@ -113,12 +113,14 @@ class Participant:
             reached(ParticipantStep.SENT, topic)
 
     def write_encoded(self, topic: str, partitions: npt.NDArray[np.int64], batches: Iterable[memoryview]) -> None:
-        """Write whole record batches, encoded without an identity or read from another log, each to its partition, in
-        their order.
+        """Write whole record batches, each to its partition, in their order. They were encoded without an identity, or
+        read from another log.
 
-        They get the ticket's producer id, epoch and sequence here, and a new checksum: the caller has checked the old
-        one, and that each batch has all of its records and is no control batch. What a log has put into their headers
-        goes. Raises :class:`ConfigError` for a partition outside the ticket, before anything is sent.
+        They get the ticket's producer id, epoch and sequence here, and a new checksum. Values that a log has put into
+        their headers are removed. The caller has checked the old checksum, and that each batch has all of its records
+        and is no control batch.
+
+        Raises :class:`ConfigError` for a partition outside the ticket, before anything is sent.
         """
         with self._writing():
             self._check(topic, partitions)
@@ -149,10 +151,9 @@ class Participant:
     def flush(self) -> None:
         """Wait until everything written is acknowledged by all in-sync replicas.
 
-        Raises :class:`AbortAndRetry` if a broker refused rows because of their transaction, :class:`ConfigError` if
-        because of the rows or of rights, :class:`~semel.errors.Retriable` if not all was acknowledged within
-        ``delivery.timeout.ms``, :class:`~semel.errors.DataLoss` for an answer that cannot be read. There is no receipt
-        then.
+        Raises :class:`AbortAndRetry` if a broker refused rows because of their transaction, and :class:`ConfigError`
+        because of the rows or of rights. Raises :class:`~semel.errors.Retriable` if not all was acknowledged within
+        ``delivery.timeout.ms``, and :class:`~semel.errors.DataLoss` for an unreadable answer. Then there is no receipt.
         """
         self._check_not_forked()
         with self._lock:
@@ -244,8 +245,8 @@ class Participant:
         return Batch((pack(header, [body]), body), len(batch), header.count, sequence)
 
     def _targets(self, topic: str, rows: pa.Table | pa.RecordBatch, *, keys: bool) -> npt.NDArray[np.int64]:
-        """The partition of each row; without one or a key, it is a partition of the ticket that changes from call to
-        call.
+        """Return the partition of each row. Without one or a key, it is a partition of the ticket that changes from
+        call to call.
         """
         mine = np.flatnonzero(self._mask(topic))
         self._sticky += 1

@@ -5,9 +5,9 @@ One transaction (PROTOCOL 3), and the modules that each part is in::
     take_over -> begin -> tickets -> participants write -> accept -> progress, offsets -> commit -> markers
     takeover     transaction         participant           transaction                    ending    markers
 
-The owner alone speaks to the coordinator. It adds everything to a transaction before anybody writes; it commits only
-when every ticket is back with its receipt or was withdrawn; and its next transaction begins only when the markers of
-the last one have been seen.
+Only the owner speaks to the coordinator. It adds all partitions to a transaction before a participant writes. It
+commits only when every ticket is back with its receipt or was withdrawn. Its next transaction begins only when the
+markers of the last one have been seen.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _IN_A_TRANSACTION = (State.OPEN, State.COMMITTING, State.ABORTING)
 class Producer:
     """Owns a transactional id. Creating it sends nothing; :meth:`take_over` fences the predecessor. Threads take turns.
 
-    ``told`` hears of each transaction that has ended, and whether it was committed; not of those whose end nobody
-    knows. With ``may_have_lost_progress`` it goes on where the progress of an id that has committed before is gone: for
-    who is about to set it.
+    ``told`` is called when a transaction has ended, with whether it was committed. It is not called if the outcome is
+    unknown. With ``may_have_lost_progress``, the producer continues although the progress of a used id is gone: for a
+    caller that is about to set it.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Producer:
             self.close()
         except SemelError as second:
             if error is None or (isinstance(error, AbortAndRetry) and isinstance(second, Fenced)):
-                raise  # who runs it again would fight with whoever has the id now
+                raise  # a retry would fence the new owner of the id
             error.add_note(f"Closing its producer did not go well either: {second}")  # the first one is the one to see
 
     @property
@@ -93,7 +93,7 @@ class Producer:
 
     @property
     def age_ms(self) -> float | None:
-        """How long its transaction has been open, in milliseconds; None while none is. Any thread may ask."""
+        """The age of its open transaction in milliseconds, or None. Any thread may ask."""
         return self._own.age_ms if self._own.states.now in _IN_A_TRANSACTION else None
 
     @property
@@ -113,12 +113,13 @@ class Producer:
     def take_over(self, outputs: Collection[str] = (), group: str | None = None) -> Progress | None:
         """Fence every predecessor, settle what it left, and return its committed progress (PROTOCOL 2).
 
-        ``outputs`` are the topics that will be written, ``group`` the group whose offsets will be committed. Raises
-        :class:`Fenced` if another owner is at work, :class:`~semel.errors.Unsupported` for a broker that is too old,
-        :class:`~semel.errors.ConfigError` for a group with live members, a progress topic that will not do and an id
-        that was renamed, :class:`~semel.errors.DataLoss` for progress that is damaged or gone and for a lost marker,
-        :class:`AbortAndRetry` if a partition or an offset is not settled in time, :class:`~semel.errors.Retriable` if
-        brokers do not answer.
+        ``outputs`` are the topics that will be written, ``group`` is the group whose offsets will be committed.
+
+        Raises :class:`Fenced` if another owner is at work, and :class:`~semel.errors.Unsupported` for a broker that is
+        too old. Raises :class:`~semel.errors.ConfigError` for a group with live members, an unfit progress topic, or a
+        renamed id. Raises :class:`~semel.errors.DataLoss` for damaged or lost progress and for a lost marker. Raises
+        :class:`AbortAndRetry` if a partition or an offset is not settled in time, and :class:`~semel.errors.Retriable`
+        if brokers do not answer.
         """
         self._outputs, self._group = frozenset(outputs), group
         take_over(self._own, self._outputs, group)
@@ -158,13 +159,13 @@ class Producer:
 
     @synchronized
     def transaction(self) -> Transaction:
-        """A new transaction. Waits until the markers of the one before have been seen; takes the id over if that has
-        not been done.
+        """Begin a new transaction. Wait until the markers of the previous one have been seen. Take the id over first,
+        if that has not been done.
 
-        Raises what :meth:`take_over` and :meth:`wait_visible` raise, yet :class:`AbortAndRetry` also behind a commit:
-        what is to be run is the new work. Once the producer is fenced, closed or does not know how its last transaction
-        ended, or while one is open, :class:`Fenced`, :class:`~semel.errors.ConfigError` or
-        :class:`~semel.errors.Retriable`, each saying so.
+        Raises what :meth:`take_over` and :meth:`wait_visible` raise, but after a commit :class:`AbortAndRetry` too: the
+        work to run again is the new one. Raises :class:`Fenced`, :class:`~semel.errors.ConfigError` or
+        :class:`~semel.errors.Retriable` once the producer is fenced, closed or does not know how its last transaction
+        ended, and while one is open. The message says which.
         """
         if self._own.states.now is State.NEW:
             self.take_over(self._outputs, self._group)
@@ -176,11 +177,13 @@ class Producer:
         """Wait until the markers of the last transaction have been seen, and raise what that wait raised (PROTOCOL
         3.8).
 
-        While they are not seen, every call waits for them again, and nothing begins: the next end could settle the last
-        rows the wrong way. Raises :class:`AbortAndRetry` if a partition stays away or offsets stay pending,
-        :class:`~semel.errors.DataLoss` naming the partitions whose marker does not come, :class:`Fenced` if another
-        owner is there. Behind a commit, :class:`Retriable` tagged COMMITTED comes in the place of an error that asks to
-        run the work again: the rows are there.
+        Until they are seen, every call waits again, and no transaction begins: its end could settle the last rows the
+        wrong way.
+
+        Raises :class:`AbortAndRetry` if a partition stays away or offsets stay pending. Raises
+        :class:`~semel.errors.DataLoss` with the partitions whose marker does not come, and :class:`Fenced` if another
+        owner is there. After a commit, :class:`Retriable` tagged COMMITTED replaces an error that asks to run the work
+        again, because the rows are there.
         """
         try:
             self._wait_visible()
@@ -196,9 +199,9 @@ class Producer:
 
     @synchronized
     def check_owner(self) -> None:
-        """Prove that the id is still this producer's, with no transaction open. Raises :class:`Fenced` where it is not.
+        """Prove that the id is still this producer's, with no transaction open. Raises :class:`Fenced` if it is not.
 
-        An abort with nothing in it is answered by the identity alone.
+        The coordinator checks the identity before it answers an empty abort.
         """
         self._wait_visible()
         try:
@@ -247,14 +250,14 @@ class Producer:
             self._told(ended.committed)
 
     def _take_over_again(self) -> None:
-        """Take the id over again, all of PROTOCOL 2: it expired unused. Resume only if nobody came between (row 49)."""
+        """Take over the expired id, all of PROTOCOL 2. Resume only if no other owner came between (row 49)."""
         own, before = self._own, self._own.committed
         own.states.move(Event.EXPIRED)
         try:
             take_over(own, self._outputs, self._group)
         except BaseException:
             # what was decided on the progress from before must not be carried into another ownership: only a new start
-            # decides anew
+            # decides again
             if own.states.now is not State.FENCED:
                 own.states.move(Event.GIVEN_UP)
             raise
@@ -267,10 +270,10 @@ class Producer:
         own.committed = before
 
     def close(self) -> None:
-        """Abort what is open, wait for the last markers, then let go. It is closed in any case.
+        """Abort the open transaction, wait for the last markers, then close. It is closed in any case.
 
-        Raises what :meth:`Transaction.close` and :meth:`wait_visible` raise. In a forked child nothing is done: it is
-        the parent's.
+        Raises what :meth:`Transaction.close` and :meth:`wait_visible` raise. Does nothing in a forked child: the
+        producer belongs to the parent.
         """
         try:
             if self._own.states.forked:  # it is the parent's, and so is what is open

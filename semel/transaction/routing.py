@@ -1,6 +1,4 @@
-"""Which output partition each row goes to, and the rows of each partition apart: Kafka's own rule, for all rows at
-once.
-"""
+"""The output partition of each row, and the rows of each partition apart: Kafka's own rule, for all rows at once."""
 
 from __future__ import annotations
 
@@ -24,8 +22,7 @@ _COLUMNS = {"headers", "key", "partition", "timestamp", "value"}
 def targets(
     topic: str, rows: pa.Table | pa.RecordBatch, partitions: int, sticky: int, *, keys: bool = True
 ) -> npt.NDArray[np.int64]:
-    """The partition of each row: the one that its column ``partition`` names, else its key's (murmur2), else
-    ``sticky``.
+    """Return the partition of each row: the one in its column ``partition``, else its key's (murmur2), else ``sticky``.
 
     Without ``keys`` the key decides nothing. Raises :class:`ConfigError` for a partition that the topic does not have.
     """
@@ -80,7 +77,7 @@ def check_columns(rows: pa.Table | pa.RecordBatch) -> None:
 
 
 def plain_columns(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """The same rows with their keys and values as text or bytes of any length: no dictionaries, no fixed sizes."""
+    """Return the same rows with keys and values as text or bytes of any length: no dictionaries, no fixed sizes."""
     schema = rows.schema
     for name in {"key", "value"} & set(schema.names):
         index = schema.get_field_index(name)
@@ -92,7 +89,7 @@ def plain_columns(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
 
 
 def with_partitions(rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64]) -> pa.Table | pa.RecordBatch:
-    """The same rows, each with its partition in the column ``partition``."""
+    """Return the same rows, each with its partition in the column ``partition``."""
     rest = rows.drop_columns(["partition"]) if "partition" in rows.schema.names else rows
     return rest.append_column("partition", array(target.astype(np.int32), pa.int32()))
 
@@ -100,7 +97,7 @@ def with_partitions(rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int6
 def by_partition(
     rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64]
 ) -> list[tuple[int, pa.Table | pa.RecordBatch]]:
-    """The rows of each partition, in their order. Their text and bytes are views of where they lie."""
+    """Return the rows of each partition, in their order. Text and bytes are views: they are not copied."""
     if (target == target[0]).all():
         return [(int(target[0]), rows)]
     # numpy sorts 16-bit integers by counting, several times as fast as longer ones

@@ -7,12 +7,12 @@
             session.send("out", transform(batch))
             session.commit()
 
-Where it stands is what the group has committed, and nothing else. So a session never repairs: when the group
-rebalances, when a commit is refused or a transaction has timed out, all that was not committed is aborted, and reading
-begins again where the group stands. Rows are handed out again then, and are visible once.
+Its position is what the group has committed, and nothing else. So a session never repairs. When the group rebalances,
+a commit is refused or a transaction times out, everything uncommitted is aborted, and reading begins again at the
+group's offsets. Rows are handed out again then, and are visible once.
 
-Not promised: that rows are kept between batches. What was made of a batch must be sent before the next one is asked
-for; what is only held in memory is made twice when the batch is handed out again.
+Be careful of results that you keep in memory between batches: send what a batch produced before you ask for the next
+one. Otherwise it is produced twice when the batch is handed out again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ _NOT_A_MEMBER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
 
 
 class AssignmentListener(Protocol):
-    """Who keeps something beside the partitions that a session reads. Called in the thread that polls."""
+    """A listener that keeps something beside the partitions that a session reads. It is called in the thread that
+    polls.
+    """
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Before the first row of these is handed out, once nothing that a predecessor did is open any more."""
@@ -129,7 +131,7 @@ class Session:
 
     @property
     def committed(self) -> Mapping[TopicPartition, int]:
-        """Where the group stands, by what was read of it at the last assignment and committed since."""
+        """The group's offsets, read at the last assignment and committed since."""
         return dict(self._stands)
 
     @property
@@ -146,11 +148,11 @@ class Session:
                 yield batch
 
     def poll(self, timeout: float) -> pa.RecordBatch | None:
-        """The next rows of what is assigned to it, or None if there are none within ``timeout`` seconds. Rebalances
-        happen in here, and are waited for beyond the timeout.
+        """Return the next rows of the assigned partitions, or None if there are none within ``timeout`` seconds.
+        Rebalances happen in here, and may last beyond the timeout.
 
-        Raises :class:`Fenced` where another worker has come with its instance id, :class:`~semel.errors.DataLoss` for
-        rows that have gone before they were read, :class:`~semel.errors.Retriable` when brokers stay away, and
+        Raises :class:`Fenced` if another worker has come with its instance id, :class:`~semel.errors.DataLoss` for rows
+        that were deleted before they were read, :class:`~semel.errors.Retriable` if brokers stay away, and
         :class:`ConfigError` for what they refuse.
         """
         end = time.monotonic() + timeout
@@ -185,7 +187,7 @@ class Session:
     def _follow(self) -> None:
         """Take part in the group, and read what it assigns now, from where it stands."""
         now = self._member.poll()
-        with self._revoking:  # what the consumer's thread has begun there is over before this one goes on
+        with self._revoking:  # the consumer's thread must finish there before this one continues
             pass
         if now == self._assigned:
             return
@@ -210,7 +212,7 @@ class Session:
         reached(SessionStep.POSITIONS_READ, self._transactional_id)
         self._reader = SessionReader(self._client, ranges, headers=self._headers, max_rows=self._max_rows)
         if self._reset is _RESETS["latest"]:
-            self._commit_empty()  # a later start would begin at a later end, and what lies between be read by nobody
+            self._commit_empty()  # a later start would begin at a later end, and skip the rows between
 
     # ---- writing
 
@@ -229,11 +231,11 @@ class Session:
     ) -> None:
         """Write rows into the transaction. Columns as for :meth:`~semel.transaction.participant.Participant.send`.
 
-        Acknowledged when it returns; without ``wait`` :meth:`commit` waits for that. ``partitions`` are those of the
-        topic that the transaction writes, if not all of them; the first call for a topic says so.
+        They are acknowledged when it returns; without ``wait``, :meth:`commit` waits for that. ``partitions`` are those
+        of the topic that the transaction writes, if not all of them. Only the first call for a topic names them.
 
-        Where the transaction is gone (it timed out, or the group has rebalanced), nothing is written: the next
-        :meth:`commit` says so, and the rows that these were made of are handed out again. Raises :class:`ConfigError`
+        If the transaction is gone (it timed out, or the group has rebalanced), nothing is written. The next
+        :meth:`commit` says so, and the rows that these were made from are handed out again. Raises :class:`ConfigError`
         for rows that cannot be written, and what :meth:`commit` raises.
         """
         if self._assigned is None:
@@ -251,12 +253,12 @@ class Session:
         reached(SessionStep.SENT, topic)
 
     def commit(self) -> bool:
-        """Commit what was sent and the positions behind all batches that were handed out, in one transaction.
+        """Commit what was sent and the positions after all batches that were handed out, in one transaction.
 
-        Returns whether that is done. False: nothing of it is visible or ever will be, and the rows are handed out
-        again, to this worker or to another one. Raises :class:`Fenced` where another worker has come with the instance
-        id of this one, :class:`~semel.errors.DataLoss` for rows that were acknowledged and are gone,
-        :class:`~semel.errors.Retriable` tagged OUTCOME_UNKNOWN if nobody said how it ended: open the session again.
+        Returns True if that is done. False means that nothing of it will ever be visible, and that the rows are handed
+        out again, to this worker or to another one. Raises :class:`Fenced` if another worker has come with the instance
+        id of this one, :class:`~semel.errors.DataLoss` if acknowledged rows are gone, and
+        :class:`~semel.errors.Retriable` tagged OUTCOME_UNKNOWN if its outcome is unknown: open the session again.
         """
         if self._assigned is None:
             self._check_begun()
@@ -320,7 +322,7 @@ class Session:
                 log.warning("session %r: the abort before a rebalance failed: %s", self._transactional_id, error)
 
     def _lost(self, error: AbortAndRetry) -> None:
-        """The transaction was aborted: begin again where the group stands."""
+        """Begin again at the group's offsets: the transaction was aborted."""
         self._used = True
         if error.tag == "EXPIRED":
             self._expiries.expired(self._read)

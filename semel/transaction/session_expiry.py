@@ -1,4 +1,4 @@
-"""Whether the batch of a session times out again and again."""
+"""The count of a session's timeouts in a row for one batch."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class ExpiryWatch:
         self._expired_at: dict[TopicPartition, int] = {}
 
     def began(self, positions: Mapping[TopicPartition, int]) -> None:
-        """The next transaction begins there, as far as these partitions go."""
+        """Take note that the next transaction begins there, as far as these partitions go."""
         self._began.update(positions)
 
     def forget(self) -> None:
-        """Nothing is assigned any more."""
+        """Forget all positions: nothing is assigned any more."""
         self._began = {}
 
     def expired(self, read: Mapping[TopicPartition, int]) -> None:
-        """The transaction that had ``read`` as far as this has timed out."""
+        """Take note that the transaction that had ``read`` as far as this has timed out."""
         began = {partition: at for partition, at in self._began.items() if read[partition] != at}
         if began and began == self._expired_at:
             first, at = min(began.items())

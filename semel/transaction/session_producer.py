@@ -1,8 +1,8 @@
 """The producer of a session: transactions whose positions are a group's offsets, and nothing else (KIP-447).
 
-It keeps no progress. Offsets are in the transaction with the rows, so whoever gets the partitions next reads where to
-go on, and the group's generation fences whoever had them before. What that leaves of PROTOCOL: take the id, add, write,
-look whether the rows are there, commit offsets, end, see the markers.
+It keeps no progress. Offsets are in the transaction with the rows. So the next owner of the partitions reads where to
+resume, and the group's generation fences the former owner. These steps of PROTOCOL remain: take the id, add, write,
+check the rows, commit offsets, end, see the markers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SessionProducer:
 
     @property
     def open(self) -> bool:
-        """Whether a transaction has begun and not ended."""
+        """True if a transaction has begun and not ended."""
         return self._own.states.now is State.OPEN
 
     def take_over(self) -> None:
@@ -162,7 +162,7 @@ class SessionProducer:
                 end_txn.abort(self._own)
 
     def close(self) -> None:
-        """Abort what is open, see the last markers, and let go. A successor has fenced this owner already."""
+        """Abort the open transaction, wait for its markers, and close. An owner that was fenced just closes."""
         try:
             if not self._own.states.forked and self._own.states.now in (State.OPEN, State.READY):
                 with suppress(Fenced):

@@ -1,4 +1,4 @@
-"""What a session reads: from where its group stands, batch by batch, and how far that is."""
+"""The rows of a session: from its group's offsets, batch by batch, with the position."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def read_positions(
     reset: Earliest | Latest,
     from_earliest: Collection[str] = (),
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where the group stands, once nothing is pending there any more: a predecessor's commit counts or does not. And
-    where each partition is read from, those included for which the group has nothing: by ``reset``, but for topics that
-    are read ``from_earliest`` in any case.
+    """Return the group's offsets, once nothing is pending there any more, so that a predecessor's commit counts or does
+    not; and where each partition is read from. Partitions without an offset begin by ``reset``, and those of topics in
+    ``from_earliest`` at the earliest offset.
     """
     stands = committed(client, group, partitions, require_stable=True) if partitions else {}
     missing = set(partitions) - stands.keys()
@@ -54,11 +54,11 @@ class SessionReader:
         return self._positions
 
     def next(self) -> pa.RecordBatch | None:
-        """The next rows; None for an answer that brought nothing, and where there is nothing to read."""
+        """Return the next rows, or None if an answer brought nothing or there is nothing to read."""
         return next(self._batches) if self._batches is not None else None
 
     def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
         if self._batches is not None:
             self._batches.close()
 

@@ -15,7 +15,7 @@ __all__ = ["Event", "State", "States"]
 
 
 class State(Enum):
-    """Where an owner stands."""
+    """The state of an owner."""
 
     NEW = "has not taken over its id yet"
     READY = "holds its id, no transaction is open"
@@ -28,7 +28,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What moves an owner on."""
+    """The event that moves an owner to another state."""
 
     TAKING_OVER = "taking over"
     TAKEN_OVER = "having taken over"
@@ -91,11 +91,11 @@ class States:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that the owner was made in."""
+        """True in a child of the process that made the owner."""
         return os.getpid() != self._process
 
     def check_not_forked(self) -> None:
-        """Raises :class:`ConfigError` in a child of the process that this owner was made in.
+        """Raise :class:`ConfigError` in a child of the process that made this owner.
 
         Two processes with one identity write under the same sequences: the broker keeps the first rows, and answers OK
         to the others.

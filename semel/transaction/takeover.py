@@ -1,8 +1,10 @@
 """Taking over a transactional id: fence, then read, then see markers (PROTOCOL 2).
 
-The order is the point. InitProducerId first: nobody else can commit after it. Then a claim and a read up to it: so no
-committed progress is missed, whichever broker answers. Then markers: no transaction of ours begins before everything
-that a predecessor left open is settled as it was decided.
+The order matters:
+
+1. InitProducerId: no other owner can commit after it.
+2. A claim, and a read up to it: no committed progress is missed, whichever broker answers.
+3. Markers: no transaction of ours begins before everything that a predecessor left open is settled as decided.
 """
 
 from __future__ import annotations
@@ -108,7 +110,7 @@ def _find_progress(own: Ownership, deadline: Deadline) -> None:
         own.progress.ensure(deadline)
         if own.progress.topic_id == looked_at:
             break
-        # it is another topic, maybe made behind progress that somebody has committed meanwhile: look again
+        # it is another topic, maybe created after another owner's commit meanwhile: read again
         used |= trace is not Presence.NEVER_USED
     if trace is Presence.NEVER_USED:
         # before the coordinator knows the id: an id that is known and has left nothing here has lost its progress
@@ -118,18 +120,18 @@ def _find_progress(own: Ownership, deadline: Deadline) -> None:
 def progress_presence(
     client: Client, transactional_id: str, progress: ProgressTopic, deadline: Deadline, *, used: bool = False
 ) -> Presence:
-    """Return what is left of an id's progress. It is lost, too, where nothing is left and the coordinator knows the id,
-    or the caller has ``used`` it.
+    """Return what is left of an id's progress. If nothing is left, it is lost if the coordinator knows the id, or the
+    caller has ``used`` it.
 
-    Beginning anew, what is committed would be written again. Asked before the topic is created and before anything is
-    claimed in it, so that a second start is refused as the first was.
+    Without this check, committed rows would be written again. It comes before the topic is created and before a claim
+    is written, so that a second start is refused as the first was.
     """
-    trace = progress.presence(
-        deadline
-    )  # before the coordinator is asked: whoever comes between the two is known to it then
+    # read the topic before asking the coordinator: an owner that starts in between is then known to it
+    trace = progress.presence(deadline)
     if trace is not Presence.NEVER_USED or not (used or describe(client, transactional_id, deadline) is not None):
         return trace
-    trace = progress.presence(deadline)  # and has claimed before that: two first starts at once have lost nothing
+    # that owner has claimed before: two first starts at once have lost nothing
+    trace = progress.presence(deadline)
     return Presence.LOST if trace is Presence.NEVER_USED else trace
 
 
@@ -154,7 +156,7 @@ def _lost(own: Ownership) -> DataLoss:
 
 
 def read_progress(own: Ownership, deadline: Deadline) -> ProgressLog:
-    """Claim, read everything below the claim, and refuse to go on where another owner shows."""
+    """Claim, read everything below the claim, and stop if another owner shows."""
     claim = own.progress.write_read_barrier() if own.lost_progress else own.progress.claim()
     reached(OwnerStep.CLAIMED, own.transactional_id)
     settled = own.progress.read(claim, deadline)

@@ -1,4 +1,4 @@
-"""What travels between the owner of a transaction and its participants: a ticket there, a receipt back.
+"""The messages between the owner of a transaction and its participants: a ticket there, a receipt back.
 
 Both are small, picklable, and hold no secret. A ticket names the partitions that its holder alone may write (DESIGN
 rule 1); a receipt says that all that was written is acknowledged, and where it lies.
@@ -40,7 +40,7 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TicketTopic:
-    """What a writer must know of a topic, as it was when it was looked at.
+    """The facts about a topic that a writer needs, as they were read.
 
     ``partitions`` is how many it has; ``max_bytes`` bounds a batch.
     """
@@ -64,7 +64,7 @@ class Ticket:
     version: str = __version__
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """Encode as JSON."""
         mine: dict[str, list[int]] = {name: [] for name in self.topics}
         for name, index in self.partitions:
             mine[name].append(int(index))
@@ -110,7 +110,7 @@ class Receipt:
     attempt: int = 0
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """Encode as JSON."""
         wrote: dict[str, dict[str, list[int]]] = {}
         for (name, index), w in self.wrote.items():
             wrote.setdefault(name, {})[str(int(index))] = [int(w.first), int(w.last), int(w.records), int(w.size)]
@@ -124,10 +124,10 @@ class Receipt:
 
 
 def read_ticket(text: bytes) -> Ticket:
-    """A ticket from its JSON. Raises :class:`ConfigError` for what is none.
+    """Parse a ticket from its JSON. Raise :class:`ConfigError` if it is none.
 
-    Of one that another version of semel made nothing but that version is read. Not refused here but by whoever is to
-    write with it: an error in the middle of unpickling is lost in many a pool of processes.
+    Of a ticket of another version of semel, only that version is read. The participant refuses it, not this function:
+    many pools of processes lose an error that is raised while unpickling.
     """
     value, made_by = _read(text, "ticket")
     if made_by != __version__:
@@ -145,7 +145,7 @@ def read_ticket(text: bytes) -> Ticket:
 
 
 def read_receipt(text: bytes) -> Receipt:
-    """A receipt from its JSON.
+    """Parse a receipt from its JSON.
 
     Raises :class:`ConfigError` for one that another version of semel made, :class:`DataLoss` for what is none.
     """
@@ -229,7 +229,7 @@ def _damaged(what: str, error: Exception) -> ConfigError | DataLoss:
 
 
 class Tickets:
-    """What was given out in one transaction, and what has come back of it."""
+    """The tickets of one transaction, and the receipts that have come back."""
 
     def __init__(self) -> None:
         self._issued: list[Ticket] = []
@@ -261,7 +261,7 @@ class Tickets:
             seen.add(partition)
 
     def issue(self, identity: Identity, share: tuple[TopicPartition, ...], topics: Mapping[str, TicketTopic]) -> Ticket:
-        """The next ticket, of these partitions."""
+        """Issue the next ticket, for these partitions."""
         ticket = Ticket(len(self._issued), identity, share, {topic: topics[topic] for topic, _ in share})
         self._issued.append(ticket)
         self._out.add(ticket.number)
@@ -300,7 +300,7 @@ class Tickets:
         self.wrote.update(receipt.wrote)
 
     def withdraw(self, ticket: Ticket, identity: Identity) -> None:
-        """Note that nobody holds it any more.
+        """Note that no participant holds it any more.
 
         Raises :class:`ConfigError` for one of another transaction, and for one that has come back.
         """

@@ -73,7 +73,7 @@ class Transaction:
 
     @property
     def age_ms(self) -> float:
-        """How long this transaction has been open, in milliseconds."""
+        """The age of this transaction, in milliseconds."""
         return self._own.age_ms
 
     # ---- writing
@@ -82,17 +82,19 @@ class Transaction:
     def tickets(
         self, shares: Sequence[Iterable[TopicPartition]], topics: Mapping[str, TicketTopic] | None = None
     ) -> list[Ticket]:
-        """One ticket for each share of partitions. All partitions are added to the transaction in one request, before
-        anybody can write.
+        """Return one ticket for each share of partitions. All partitions are added to the transaction in one request,
+        before a participant can write.
 
-        ``topics`` are those that the shares were made by; the others are looked at now. What was first known of a topic
-        holds to the end, and a topic that was created again since then is refused by its id when rows are sent.
+        ``topics`` are those that the shares were made from; the others are read now. The first known facts about a
+        topic hold to the end. A topic that was created again since is refused by its id when rows are sent.
 
-        Raises :class:`ConfigError` if two tickets would name one partition (DESIGN rule 1: also after the first one is
-        back, since a second writer would begin at sequence 0 again, and the broker answers OK to that and keeps the
-        first rows), or for a partition that is not there. Raises :class:`AbortAndRetry` if the transaction has been
-        aborted or a partition stays away, :class:`Fenced` if another owner is there, :class:`~semel.errors.DataLoss`
-        for a lost marker, :class:`Retriable` if brokers stay away.
+        Raises :class:`ConfigError` for a missing partition, or if two tickets would name one partition, also after the
+        first ticket is back (DESIGN rule 1). A second writer would begin at sequence 0 again, and the broker answers OK
+        to that and keeps the first rows.
+
+        Raises :class:`AbortAndRetry` if the transaction was aborted or a partition stays away, :class:`Fenced` if
+        another owner is there, :class:`~semel.errors.DataLoss` for a lost marker, and :class:`Retriable` if brokers
+        stay away.
         """
         self._require_open()
         wanted = [tuple(share) for share in shares]
@@ -116,12 +118,12 @@ class Transaction:
 
     @synchronized
     def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
-        """Write rows from this process; acknowledged when it returns. Columns as for :meth:`Participant.send`.
+        """Write rows from this process, and wait until they are acknowledged. Columns as for :meth:`Participant.send`.
 
-        Raises what :meth:`tickets` and :meth:`Participant.send` raise. When rows were refused, the transaction cannot
-        be committed any more: at an :class:`AbortAndRetry` it is aborted already; :class:`Fenced`, or
-        :class:`Retriable` tagged OUTCOME_UNKNOWN, comes instead where that failed; after anything else the end of the
-        ``with`` block aborts it.
+        Raises what :meth:`tickets` and :meth:`Participant.send` raise. After refused rows the transaction cannot be
+        committed any more. At an :class:`AbortAndRetry` it is aborted already. If that abort failed, :class:`Fenced`,
+        or :class:`Retriable` tagged OUTCOME_UNKNOWN, comes instead. After any other error, the end of the ``with``
+        block aborts it.
         """
         self._require_open()
         if topic not in self._sending:
@@ -137,8 +139,7 @@ class Transaction:
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | GroupMetadata) -> None:
         """Put the next offsets to read into the transaction: they are committed with its rows, or not at all (KIP-447).
 
-        They are sent when it commits, after everything else. Raises :class:`ConfigError` for a partition that is not
-        there.
+        They are sent at the commit, after everything else. Raises :class:`ConfigError` for a missing partition.
         """
         self._require_open()
         check_offsets(offsets)
@@ -166,7 +167,7 @@ class Transaction:
 
     @synchronized
     def withdraw(self, tickets: Iterable[Ticket]) -> None:
-        """Declare that nobody holds these tickets any more and nobody has written with them. The caller must have proof
+        """Declare that no participant holds these tickets any more, and none has written with them. You must have proof
         (DESIGN rule 3).
 
         Raises :class:`ConfigError` for a ticket of another transaction, and for one that has come back.
@@ -181,7 +182,7 @@ class Transaction:
 
     @property
     def wrote(self) -> Mapping[TopicPartition, Written]:
-        """What the accepted receipts say was written."""
+        """The written offsets of the accepted receipts."""
         return self._tickets.wrote
 
     # ---- ending
@@ -190,10 +191,10 @@ class Transaction:
     def commit(self, progress: Progress | None = None) -> None:
         """Write the progress record as the last row, then the offsets, then commit.
 
-        Raises :class:`AbortAndRetry` if it was aborted, also because a leader of what was written stays away,
-        :class:`~semel.errors.DataLoss` if rows that were acknowledged are gone, :class:`~semel.errors.Fenced` if
-        another owner is there, :class:`Retriable` tagged OUTCOME_UNKNOWN if nobody said how it ended. With nothing in
-        it, nothing is sent.
+        Raises :class:`AbortAndRetry` if it was aborted, also because a leader of a written partition stays away. Raises
+        :class:`~semel.errors.DataLoss` if acknowledged rows are gone, :class:`~semel.errors.Fenced` if another owner is
+        there, and :class:`Retriable` tagged OUTCOME_UNKNOWN if the outcome is unknown. An empty transaction sends
+        nothing.
         """
         self._require_open()
         try:
@@ -259,10 +260,10 @@ class Transaction:
 
     @synchronized
     def abort(self) -> None:
-        """Abort. Nothing of it becomes visible then.
+        """Abort. Nothing of it becomes visible.
 
-        Raises :class:`Retriable` tagged OUTCOME_UNKNOWN if it turns out to have been committed or nobody answered in
-        time, :class:`Fenced` if another owner is there, :class:`ConfigError` if it has ended before.
+        Raises :class:`Retriable` tagged OUTCOME_UNKNOWN if it turns out to have been committed or no broker answered in
+        time, :class:`Fenced` if another owner is there, and :class:`ConfigError` if it has ended before.
         """
         self._require_open()
         self._done = True
@@ -282,7 +283,7 @@ class Transaction:
     def close(self) -> None:
         """Abort it if it is open.
 
-        Raises what :meth:`abort` raises but for :class:`Fenced`: whoever has fenced this owner has aborted it.
+        Raises what :meth:`abort` raises except :class:`Fenced`: the owner that fenced this one has aborted it.
         """
         if not self._done and self._own.states.now is State.OPEN:
             with suppress(Fenced):
@@ -316,7 +317,7 @@ class Transaction:
     # ---- requests
 
     def _require_open(self) -> None:
-        """Ask whether anything may be done. The state alone does not tell: it may be that of a later transaction."""
+        """Check that the transaction is open. The state alone does not show it: it may be a later transaction's."""
         self._own.states.move(Event.ADDED)
         if self._done:
             raise ConfigError(
@@ -364,8 +365,8 @@ class Transaction:
         return code
 
     def _groups(self) -> dict[str, set[TopicPartition]]:
-        """Where this transaction commits offsets, and where former owners may have left some pending that nobody has
-        looked at since.
+        """Return the partitions in which this transaction commits offsets, and those in which former owners may have
+        left some pending that no owner has checked since.
         """
         return union(self._own.groups_to_check, self._offsets_by_group())
 

@@ -23,7 +23,7 @@ _MAX_BYTES = 30_000  # the id is a key of the coordinator's log and travels as a
 
 
 class IdKind(Enum):
-    """What an id is for."""
+    """The purpose of an id."""
 
     OWNER = "owner"
     TASK = "task"
@@ -49,7 +49,7 @@ def parse(transactional_id: str) -> Name:
 
 
 def unit_id(prefix: str, uuid: str, index: int) -> str:
-    """The id of a prepared transaction. :func:`parse` takes it apart."""
+    """Return the id of a prepared transaction. :func:`parse` takes it apart."""
     return f"{prefix}.{IdKind.UNIT.value}.{uuid}.{index}"
 
 

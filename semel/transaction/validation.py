@@ -1,4 +1,4 @@
-"""What callers name: refused before anything is sent where it names nothing."""
+"""The checks of partitions and offsets that a caller gives. Bad ones raise ConfigError before anything is sent."""
 
 from __future__ import annotations
 

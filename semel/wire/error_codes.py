@@ -214,7 +214,7 @@ def codes() -> list[int]:
 
 
 def advice(code: int) -> str:
-    """Return what to tell people of a code, or nothing where its name says it."""
+    """Return the explanation of a code for people, or nothing if its name says it."""
     return _ADVICE.get(code, "")
 
 

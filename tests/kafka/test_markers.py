@@ -140,7 +140,8 @@ def test_a_leader_that_dies_while_markers_are_awaited_is_followed_by_the_next(ka
 
 def test_the_marker_of_a_partition_that_has_no_leader(kafka3: Sandbox) -> None:
     """KAFKA-20734: from 4.3.0 to 4.4.0 all is said to be well, the marker never comes, and the abort of the next
-    transaction takes the committed rows with it. Before that the coordinator is busy until the partition is back."""
+    transaction takes the committed rows with it. Before that the coordinator is busy until the partition is back.
+    """
     lost = tuple(map(int, kafka3.version.split("."))) >= (4, 3, 0)
     with closing(Raw(kafka3.bootstrap_servers)) as raw, closing(Raw(kafka3.bootstrap_servers)) as other:
         identity = raw.init()

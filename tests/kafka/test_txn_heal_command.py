@@ -92,7 +92,7 @@ def test_it_shows_and_asks_and_writes_what_was_decided(scene: Scene) -> None:
     names = scene.left["committed"].names
     refused = heal(scene, names, answer="n\n")
     assert refused.exit_code == 1
-    assert re.search(r"it had been +committed", refused.output)
+    assert re.search(r"outcome +committed", refused.output)
     assert "Write the marker, as commit?" in refused.output
     assert "Nothing was changed: it is still open" in refused.output
     assert scene.values(names, wait_for_open=False) == ["before-0", "before-1", "lost-1"], (
@@ -200,7 +200,7 @@ def test_where_nobody_knows_somebody_decides_and_the_query_goes_on(scene: Scene,
     names = scene.left[f"unknown, {end}"].names
     undecided = heal(scene, names, "--yes")
     assert undecided.exit_code == 2
-    assert "nothing is written down of how it had ended" in undecided.output
+    assert "its outcome is not recorded" in undecided.output
     done = heal(scene, names, answer="commit\n") if end == "asked" else heal(scene, names, "--as", end, "--yes")
     assert done.exit_code == 0, done.output
     assert done.output.count("(commit, abort)") == (end == "asked")
@@ -329,7 +329,7 @@ def test_progress_that_is_kept_elsewhere(scene: Scene) -> None:
     for _ in range(2):
         unknown = heal(scene, names, "--yes")
         assert unknown.exit_code == 2
-        assert re.search(r"it had been +not written down in semel-progress", unknown.output)
+        assert re.search(r"outcome +not recorded in semel-progress", unknown.output)
     assert not scene.nothing_is_open(names)
     known = heal(scene, names, "--yes", "--transactional-id", names.id, "--progress-topic", "elsewhere")
     assert known.exit_code == 0, known.output
@@ -361,7 +361,8 @@ def whose(scene: Scene, names: Names) -> tuple[int, str]:
 
 def test_of_whom_one_may_not_know_is_not_touched(scene: Scene, tmp_path: Path) -> None:
     """A transaction goes on under an id that this login may not describe: brokers leave it out without a word. Its rows
-    carry the time of their source, years ago, and so say nothing of when they were written."""
+    carry the time of their source, years ago, and so say nothing of when they were written.
+    """
     names = scene.left["went on"].names
     unseen: Right = (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL)
     login = scene.frail.login(tmp_path)

@@ -79,7 +79,7 @@ def test_prepared_ones_are_listed_and_described(store: Store) -> None:
         )
         text = store.run("list", "--prepared").output
         assert "never" in text
-        assert "decided in a program's store: semel txn sweep PREFIX" in text
+        assert "if a program's store holds the decision: semel txn sweep PREFIX" in text
         assert f"{store.topic}-owner" not in text, "an owner's transaction is open, and not prepared"
         assert "the decision is in its program's store" in store.run("describe", prepared.transactional_id).output
         refused = store.run("commit", f"{store.topic}-owner", "--yes")
@@ -92,7 +92,7 @@ def test_one_is_committed_by_hand_after_a_question(store: Store) -> None:
     prepared = store.prepare("one")
     said = store.run("commit", prepared.transactional_id, answer="n\n")
     assert (said.exit_code, store.visible) == (1, [])
-    assert "cannot be taken back" in said.output
+    assert "become visible for ever" in said.output
     said = store.run("commit", prepared.transactional_id, "--yes", "--json")
     assert json.loads(said.output)["committed"] is True
     assert store.visible == ["one"]

@@ -11,6 +11,8 @@ import signal
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from semel.sandbox import Sandbox
 from semel.sandbox.processes import alive, children
 from semel.steps import OwnerStep, SinkStep
@@ -44,11 +46,14 @@ def _all_dead(pids: list[int]) -> bool:
 ONE = SparkCluster("local-cluster[1,2,1024]")
 
 
-def test_executors_die_behind_their_receipts(kafka: Sandbox, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "behind", [pytest.param(BEHIND[:1], id="sample"), pytest.param(BEHIND, id="all", marks=pytest.mark.exhaustive)]
+)
+def test_executors_die_behind_their_receipts(kafka: Sandbox, tmp_path: Path, behind: list[CrashPoint]) -> None:
     copy = new_copy(kafka, tmp_path, "receipts", rows=2_000, per_batch=250)
-    plan = CrashPlan(tmp_path / "plan", *BEHIND, BEFORE)
+    plan = CrashPlan(tmp_path / "plan", *behind, BEFORE)
     with ONE.driver(program("copy", copy), plan) as driver:
-        for point in (*BEHIND, BEFORE):
+        for point in (*behind, BEFORE):
             plan.wait(point, PATIENCE_S)
             assert driver.said("is run again") == 0, "with its receipts there, a batch is committed, whoever dies"
             wait_for(lambda: bool(executors(driver.process.pid)), "an executor")

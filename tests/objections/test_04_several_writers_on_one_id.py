@@ -59,7 +59,7 @@ def headers(raw: Raw, index: int) -> list[BatchHeader]:
         return list(scan(found[where].records))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_thousands_of_interleavings_leave_gap_free_sequences(raw: Raw, producer: Producer, seed: int) -> None:
     """Writers with random shares of the partitions, each with its own connection, take turns at random; some
     transactions are aborted.

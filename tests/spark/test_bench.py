@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,9 @@ from semel.testing.spark.spark_home import java_options, spark_home
 from semel.wire.client import Client
 
 ROOT = Path(__file__).parents[2]
-#: Keyed rows and the source without TLS go the same ways.
-WORK = ("sink-free", "tls", "micro-batches", "outbox")
+#: Keyed rows go the same ways.
+WORK = {"sink-free": ["sink, free rows"], "source": ["source"], "micro-batches": ["micro-batch, 4 partitions"]}
+MORE = {"tls": ["sink, free rows, TLS", "source, TLS"], "outbox": ["outbox on SQLite, units of 100 rows"]}
 SMALL = "--sink-rows 2000 --source-rows 2000 --rounds 1 --no-warm-up --batches 1 --partitions 4 --units 3".split()
 
 
@@ -40,22 +42,25 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
-def test_the_bench_measures_and_keeps_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("works", [WORK, pytest.param(MORE, marks=pytest.mark.exhaustive)])
+def test_the_bench_measures_and_keeps_it(tmp_path: Path, works: dict[str, list[str]]) -> None:
     document = tmp_path / "benchmarks.md"
     document.write_text(f"prose\n{BEGIN}\n{END}\n")
-    command = [sys.executable, "-m", "bench", *SMALL, *(f"--only={work}" for work in WORK), "--document", str(document)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench",
+        *SMALL,
+        *(f"--only={work}" for work in works),
+        "--document",
+        str(document),
+    ]
     done = subprocess.run(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     kept = document.read_text()
-    for work in (
-        "sink, free rows",
-        "sink, free rows, TLS",
-        "source, TLS",
-        "micro-batch, 4 partitions",
-        "outbox on SQLite, units of 100 rows",
-    ):
+    for work in chain.from_iterable(works.values()):
         assert f"| {work} |" in kept
     assert kept.startswith("prose\n")
     assert document.with_suffix(".png").exists()

@@ -99,7 +99,9 @@ def named_sources(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("named_sources")
-@pytest.mark.parametrize("starting", ["where it stood", "earliest", "latest"])
+@pytest.mark.parametrize(
+    "starting", ["where it stood", "earliest", pytest.param("latest", marks=pytest.mark.exhaustive)]
+)
 def test_a_topic_moves_to_a_source_of_its_own(line: Line, starting: str) -> None:
     other = create(line.kafka, f"{line.prefix}-other", 2)
 

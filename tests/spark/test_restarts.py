@@ -61,7 +61,7 @@ def test_told_to_end_it_leaves_nothing_open(kafka: Sandbox, tmp_path: Path, told
         driver.process.send_signal(told)
         assert driver.wait(GRACE_S) == 0, driver.tail()
         assert open_ones(copy) == []
-        assert driver.said(f"{told.name}: the query is being stopped") == 1
+        assert driver.said(f"{told.name}: stopping the query") == 1
         assert driver.said("KeyboardInterrupt") == 0, driver.tail()
     run_to_the_end(copy, tmp_path / "second")
 

@@ -115,8 +115,10 @@ def run_through_failures(line: Line, plan: Any) -> None:
     "name",
     [
         "windows-hdfs",
-        "transformWithState-rocksdb",
-        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("distinct-rocksdb", "join-rocksdb-2")),
+        *(
+            pytest.param(name, marks=pytest.mark.exhaustive)
+            for name in ("transformWithState-rocksdb", "distinct-rocksdb", "join-rocksdb-2")
+        ),
     ],
 )
 def test_as_if_nothing_had_failed(

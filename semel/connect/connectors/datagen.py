@@ -33,7 +33,7 @@ class DatagenSource(SourceConnector):
     }
 
     def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
-        """As many as it may have."""
+        """Return as many tasks as allowed."""
         return [{**config, "task": number} for number in range(max_tasks)]
 
     def task(self) -> SourceTask:
@@ -49,7 +49,7 @@ class DatagenSourceTask(SourceTask):
     """Counts."""
 
     def start(self, config: Mapping[str, Any], context: TaskContext) -> None:
-        """Go on behind the last committed number."""
+        """Resume after the last committed number."""
         self._config, self._task = config, config["task"]
         self._partition = {"task": self._task}
         self._next = self._first = (context.offset(self._partition) or {"next": 0})["next"]

@@ -172,7 +172,8 @@ def _position(offset: Mapping[str, Any] | None, path: str) -> int:
 
 
 def split_lines(data: bytes) -> tuple[Any, _Ints]:
-    """The whole lines in ``data`` as a binary array without their ends, and for each where the next one begins.
+    """Return the whole lines in ``data`` as a binary array without line ends, and where the next line begins after
+    each.
 
     A ``\\r`` at the very end is not taken for an end yet: a ``\\n`` may follow.
     """
@@ -187,7 +188,7 @@ def split_lines(data: bytes) -> tuple[Any, _Ints]:
 
 
 def _split_all(raw: NDArray[np.uint8]) -> tuple[Any, _Ints]:
-    """The same for lines that end in any of the three ways."""
+    """Split lines that end in any of the three ways, as :func:`split_lines` does."""
     newline = raw == _NEWLINE
     returned = np.flatnonzero(raw == _RETURN)
     following = returned[returned + 1 < len(raw)]
@@ -200,7 +201,7 @@ def _split_all(raw: NDArray[np.uint8]) -> tuple[Any, _Ints]:
 
 
 def _lines(starts: NDArray[Any], data: bytes | NDArray[np.uint8]) -> Any:
-    """A binary array of values that lie one behind the other; ``starts`` are of the next one after each."""
+    """Return a binary array of values that follow each other. ``starts`` has the start of the next value after each."""
     offsets = np.zeros(len(starts) + 1, np.int32)
     offsets[1:] = starts
     return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -39,7 +39,7 @@ class FilesSource(SourceConnector):
     }
 
     def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
-        """As many as it may have: files may come later."""
+        """Return as many tasks as allowed, because files may come later."""
         return [{**config, "task": number, "tasks": max_tasks} for number in range(max_tasks)]
 
     def task(self) -> SourceTask:

@@ -106,7 +106,7 @@ class SingerSourceTask(SourceTask):
         self._tap: Tap | None = None
         self._due = 0.0
         self._keys: dict[str, list[str]] = {}
-        #: Records after the last STATE, and in front of it: those are about to be given.
+        #: Records after the last STATE, and those before it, which are given next.
         self._open: list[SourceRecord] = []
         self._whole: list[SourceRecord] = []
 
@@ -200,7 +200,7 @@ class SingerSourceTask(SourceTask):
 
 
 def _exact(text: str) -> float:
-    """A number with a point. Raises :class:`ConfigError` for one that has more digits than a float."""
+    """Return a number with a decimal point. Raise :class:`ConfigError` if it has more digits than a float."""
     number = float(text)
     if not math.isfinite(number) or Decimal(text) != Decimal(repr(number)):
         raise ConfigError(

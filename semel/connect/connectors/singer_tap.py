@@ -66,7 +66,7 @@ class Tap:
         self.ended = False
 
     def line(self, seconds: float) -> bytes | None:
-        """The next line that is not empty; None where there is none within the time."""
+        """Return the next line that is not empty, or None if none comes within the time."""
         while True:
             while self._next < len(self._lines):
                 self._next += 1
@@ -82,7 +82,7 @@ class Tap:
             self._next = 0
 
     def _killed(self) -> bool:
-        """Whether it ended in the middle of what it was doing."""
+        """Return whether the tap was killed."""
         try:
             return self._process.wait(_END_S) < 0
         except subprocess.TimeoutExpired:

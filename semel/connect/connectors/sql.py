@@ -96,7 +96,7 @@ class SqlSourceTask(SourceTask):
     """Reads its tables in turn."""
 
     def start(self, config: Mapping[str, Any], context: TaskContext) -> None:
-        """Connect, and go on where the offsets say."""
+        """Connect, and resume at the offsets."""
         self._config = config
         self._engine = open_engine(config)
         self._readings = [
@@ -162,6 +162,6 @@ def _column(values: list[Any]) -> Any:
 
 
 def _first_line(error: BaseException) -> str:
-    """The driver's own words, without the statement and its values."""
+    """Return the driver's own words, without the statement and its values."""
     original = getattr(error, "orig", None) or error
     return f"{str(original).splitlines()[0] if str(original) else type(original).__name__}."

@@ -34,7 +34,7 @@ _SEQUENCE = """
 
 
 def open_engine(config: Mapping[str, Any]) -> Engine:
-    """An engine for ``connection.url``, which opens no connection yet. Raises :class:`ConfigError` for no URL."""
+    """Return an engine for ``connection.url``, without a connection. Raise :class:`ConfigError` for a bad URL."""
     try:
         import sqlalchemy as sa
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
@@ -100,7 +100,7 @@ class Source:
         return "the query" if self.query else f"table {self.table}"
 
     def clause(self) -> Any:
-        """What to select from."""
+        """Return the table or query to select from."""
         import sqlalchemy as sa
 
         columns: list[Any] = [sa.column(name) for name in self.columns]
@@ -110,7 +110,7 @@ class Source:
         return sa.table(name, *columns, schema=schema or None)
 
     def check_ids(self, engine: Engine) -> bool:
-        """Whether all who may still write a lower id can be seen.
+        """Return whether every transaction that may still write a lower id can be seen.
 
         Raises :class:`ConfigError` for a replica, which does not see who writes, and for sessions that keep ids for
         later.
@@ -156,7 +156,7 @@ class Source:
 
 
 def sources_of(config: Mapping[str, Any]) -> list[Source]:
-    """What a configuration reads. Raises :class:`ConfigError` for one that contradicts itself."""
+    """Return the sources of a configuration. Raise :class:`ConfigError` if it contradicts itself."""
     mode = config["mode"].lower()
     columns: list[str] = []
     for kind in ("timestamp", "incrementing"):
@@ -177,14 +177,14 @@ def sources_of(config: Mapping[str, Any]) -> list[Source]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a table was read: the last time in microseconds, and the last id."""
+    """The position in a table: the last time in microseconds, and the last id."""
 
     timestamp_us: int | None = None
     incrementing: int | None = None
 
     @classmethod
     def of(cls, offset: Mapping[str, Any] | None) -> Progress:
-        """What an offset says. Raises :class:`DataLoss` for one of something else."""
+        """Parse an offset. Raise :class:`DataLoss` for the offset of something else."""
         given = offset or {}
         ms, nanos, number = (given.get(name) for name in ("timestamp", "timestamp_nanos", "incrementing"))
         if any(not (value is None or type(value) is int) for value in (ms, nanos, number)):
@@ -199,7 +199,7 @@ class Progress:
 
     @property
     def offset(self) -> dict[str, int]:
-        """As it is kept, in the JDBC source's form."""
+        """The offset as it is stored, in the JDBC source's form."""
         made = {} if self.incrementing is None else {"incrementing": self.incrementing}
         if self.timestamp_us is not None:
             made |= {
@@ -223,11 +223,11 @@ class Reading:
 
     @property
     def waits(self) -> bool:
-        """Whether there are rows that wait for those who write beside them."""
+        """True if rows wait for concurrent writers."""
         return bool(self._writing)
 
     def next_rows(self) -> tuple[list[str], list[Any]]:
-        """The names of the columns, and the next rows; none where there are none now."""
+        """Return the names of the columns, and the next rows. Without new rows the list is empty."""
         import sqlalchemy as sa
 
         with self._engine.connect() as connection:
@@ -250,15 +250,15 @@ class Reading:
     def _whole_moments(
         self, connection: Connection, whole: Callable[[Any], Any], names: Sequence[str], rows: list[Any]
     ) -> list[Any]:
-        """The rows, without a last time of which more may come: the next batch begins after a time, and would pass
-        them over. Where all have one time, all rows of it, by the statement that ``whole`` makes.
+        """Return the rows without the last time, of which more may come: the next batch begins after a time, and would
+        skip them. If all rows have one time, return all rows of that time, by the statement that ``whole`` makes.
         """
         times = [self._value(dict(zip(names, row, strict=True)), self._config["timestamp.column.name"]) for row in rows]
         kept = [row for row, moment in zip(rows, times, strict=True) if moment != times[-1]]
         return kept or list(connection.execute(whole(times[-1])).fetchall())
 
     def advance(self, names: Sequence[str], rows: Sequence[Any]) -> dict[str, int]:
-        """Go on behind these rows: their offset."""
+        """Move past these rows, and return their offset."""
         last = dict(zip(names, rows[-1], strict=True))
         moment = number = None
         if self._timed:
@@ -275,7 +275,7 @@ class Reading:
         return self._progress.offset
 
     def _settled(self, connection: Connection) -> bool:
-        """Whether rows may be read: up to the horizon nobody can add one any more."""
+        """Return whether rows may be read: no transaction can add one up to the horizon."""
         import sqlalchemy as sa
 
         if self._horizon is None:

@@ -47,7 +47,7 @@ _RARE = r"[\x00-\x07\x0b\x0e-\x1f]"
 
 
 def json_converter(options: Mapping[str, str], setting: str) -> Converter:
-    """The converter with these options. Raises :class:`ConfigError` for what it does not know."""
+    """Return the converter with these options. Raise :class:`ConfigError` for an unknown one."""
     enabled = options.get("schemas.enable", "true").lower()
     unknown = sorted(options.keys() - {"schemas.enable", "schemas.cache.size", "decimal.format"})
     if enabled not in ("true", "false") or unknown or options.get("decimal.format", "NUMERIC").upper() != "NUMERIC":
@@ -151,7 +151,7 @@ def _text(column: Any, name: str) -> Any:
 
 
 def _own_offsets(column: Any) -> Any:
-    """The offsets into what ``flatten`` gives, which leaves out what lies under nulls and before a slice."""
+    """Return the offsets into the result of ``flatten``, which drops values under nulls and before a slice."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
     return offsets.cast(column.offsets.type)

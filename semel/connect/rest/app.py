@@ -27,7 +27,7 @@ __all__ = ["make_app"]
 
 
 def make_app(config: WorkerConfig, worker: Answering) -> Starlette:
-    """The application."""
+    """Make the application."""
     names = {"localhost", socket.gethostname().lower(), config.advertised.rpartition(":")[0].lower()}
     names |= {listener.host.lower() for listener in config.listeners if listener.host}
 

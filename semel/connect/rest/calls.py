@@ -46,7 +46,7 @@ class Answering(Protocol):
 
     @property
     def config(self) -> WorkerConfig:
-        """What it works by."""
+        """The worker's settings."""
 
     @property
     def cluster_id(self) -> str:
@@ -54,24 +54,24 @@ class Answering(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Whether its group wants it to lead."""
+        """True if its group wants it to lead."""
 
     @property
     def ready(self) -> bool:
-        """Whether it answers for connectors itself."""
+        """True if it answers for connectors itself."""
 
     @property
     def leader_url(self) -> str:
-        """Where the leader answers; empty where nobody knows."""
+        """The leader's address, or an empty text if it is unknown."""
 
     @property
     def herder(self) -> Herder:
-        """What can be done with connectors. Raises where it does not lead."""
+        """The operations on connectors. Raises an error if the worker does not lead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is answered; without a body nothing is."""
+    """An answer. Without a body nothing is sent."""
 
     status: int = 200
     body: Any = None
@@ -90,7 +90,7 @@ class Call:
 
     @property
     def herder(self) -> Herder:
-        """What can be done with connectors, where this worker leads."""
+        """The operations on connectors, if this worker leads."""
         return self.worker.herder
 
     @property
@@ -99,18 +99,18 @@ class Call:
         return self.path["name"]
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """A parameter that is true or false."""
+        """Return a parameter that is true or false."""
         return self.query.get(name, [str(default)])[-1].lower() == "true"
 
     def json(self, what: str) -> Any:
-        """The body, which must be JSON. Raises :class:`BadBody`."""
+        """Return the body, which must be JSON. Raise :class:`BadBody` otherwise."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError) as error:
             raise BadBody(f"The body is not JSON ({error}), and a {what} is expected") from None
 
     def object(self, what: str, fields: Collection[str] | None = None) -> dict[str, Any]:
-        """The body as an object, with no other fields than these."""
+        """Return the body as an object with no other fields than these."""
         found = self.json(what)
         if not isinstance(found, dict):
             raise BadBody(f"Cannot deserialize value of type `{what}` from {_kind(found)} value")
@@ -121,7 +121,7 @@ class Call:
 
 
 def texts(found: object, what: str) -> dict[str, str | None]:
-    """An object whose values are text; numbers and booleans are taken as text, as Kafka Connect does."""
+    """Return an object whose values are text. Numbers and booleans become text, as in Kafka Connect."""
     if not isinstance(found, dict):
         raise BadBody(f"Cannot deserialize value of type `{what}` from {_kind(found)} value")
     made: dict[str, str | None] = {}
@@ -141,7 +141,7 @@ Endpoint = Callable[[Call], Answer]
 
 
 def endpoint(function: Endpoint, *, everywhere: bool = False) -> Any:
-    """A route's endpoint: the function runs on a thread, since it may wait for the cluster.
+    """Make a route's endpoint. The function runs on a thread, because it may wait for the cluster.
 
     Unless it can be answered ``everywhere``, a worker that does not lead its group has the leader answer.
     """
@@ -190,7 +190,7 @@ def _answered(function: Endpoint, call: Call) -> Response:
 
 
 def failed(status: int, message: str) -> Response:
-    """An error's answer."""
+    """Return the answer for an error."""
     return _json(status, {"error_code": status, "message": message})
 
 

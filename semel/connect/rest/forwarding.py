@@ -25,7 +25,7 @@ _NEXT = {None: "true", "true": "false"}
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """What the leader answered. Status 409 without a body where nobody could be asked, ``problem`` says why."""
+    """The leader's answer. Status 409 without a body means that no leader could be asked; ``problem`` says why."""
 
     status: int
     body: bytes = b""

@@ -1,4 +1,4 @@
-"""What workers ask of each other, signed (KIP-507, KIP-618): fence the tasks of a connector, look at its tasks again.
+"""Signed requests between workers (KIP-507, KIP-618): fence the tasks of a connector, read its tasks again.
 
 Here the leader runs all tasks, so no worker of semel asks. Tools that know Kafka Connect's requests may.
 """

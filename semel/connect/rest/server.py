@@ -30,7 +30,7 @@ class RestServer:
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens."""
+        """The addresses on which it listens."""
         found = []
         for one in self._sockets:
             host, port = one.getsockname()[:2]
@@ -39,7 +39,7 @@ class RestServer:
 
     @property
     def url(self) -> str:
-        """Where other workers find it; empty where it does not listen."""
+        """The address for other workers, or an empty text if it does not listen."""
         if not self._sockets:
             return ""
         host, _, port = self._config.advertised.rpartition(":")
@@ -48,7 +48,7 @@ class RestServer:
 
     @property
     def serving(self) -> bool:
-        """Whether it answers; also where it has nothing to answer on."""
+        """True if it answers, or has no address to answer on."""
         return self._serving
 
     def listen(self) -> None:

@@ -27,7 +27,7 @@ _Answer = Callable[[Request], Awaitable[Response]]
 
 
 def page_or(answer: _Answer) -> _Answer:
-    """An endpoint that gives the page to who accepts ``text/html``, and its own answer to all others."""
+    """Return an endpoint that gives the page to clients that accept ``text/html``, and its own answer to all others."""
 
     async def chosen(request: Request) -> Response:
         accepted = [one.partition(";")[0].strip() for one in request.headers.get("accept", "").lower().split(",")]

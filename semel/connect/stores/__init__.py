@@ -1,4 +1,4 @@
-"""What a worker keeps in Kafka, in Kafka Connect's own formats.
+"""The state of a worker in Kafka, in Kafka Connect's own formats.
 
 ===================  =================================================================================================
 ``offsets``          one offset for each source partition, read by a claim; ``offset_format`` is its form

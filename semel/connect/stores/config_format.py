@@ -36,7 +36,7 @@ def as_json(value: Mapping[str, Any]) -> bytes:
 
 
 def connector_record(name: str, config: Mapping[str, str] | None) -> Record:
-    """A connector's configuration; None deletes it."""
+    """Return the record of a connector's configuration. None deletes it."""
     return f"connector-{name}".encode(), None if config is None else as_json({"properties": dict(config)})
 
 
@@ -62,13 +62,13 @@ def count_record(name: str, tasks: int) -> Record:
 
 
 def session_key_record(key: str, created_ms: int) -> Record:
-    """The key that requests between workers are signed with (KIP-507)."""
+    """Return the record of the key that signs requests between workers (KIP-507)."""
     return b"session-key", as_json({"key": key, "algorithm": "HmacSHA256", "creation-timestamp": created_ms})
 
 
 @dataclass
 class Configs:
-    """What a config topic says, record by record."""
+    """The contents of a config topic, record by record."""
 
     connectors: dict[str, dict[str, str]] = field(default_factory=dict)
     targets: dict[str, str] = field(default_factory=dict)

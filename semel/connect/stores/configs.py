@@ -23,11 +23,11 @@ __all__ = ["ConfigStore"]
 
 
 class ConfigStore:
-    """What is stored of connectors. Reading it asks nobody."""
+    """The stored connectors. Reading them asks no broker."""
 
     def __init__(self, client: Client, leader: Leader, topic: str | None) -> None:
         self._client, self._leader, self.topic = client, leader, topic
-        #: Held by whoever must write what follows from what is stored now.
+        #: Held by a writer whose record depends on what is stored now.
         self.lock = threading.RLock()
         self.now = Configs()
         self._stale = False

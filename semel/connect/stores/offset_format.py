@@ -25,17 +25,17 @@ _CLAIM = "semel"
 
 
 def encode_key(connector: str, partition: Partition) -> bytes:
-    """The key of a source partition. Raises :class:`ConfigError` for one that is not flat."""
+    """Return the key of a source partition. Raise :class:`ConfigError` if it is not flat."""
     return _text([connector, _flat(connector, partition, "source partition")])
 
 
 def encode_value(connector: str, offset: Offset) -> bytes | None:
-    """The value of an offset; None removes it. Raises :class:`ConfigError` for one that is not flat."""
+    """Return the value of an offset. None removes it. Raise :class:`ConfigError` if it is not flat."""
     return None if offset is None else _text(_flat(connector, offset, "source offset"))
 
 
 def claim_key(connector: str) -> bytes:
-    """The key of this connector's claims. Their value is null, so that Kafka Connect shows nothing of them."""
+    """Return the key of this connector's claims. Their value is null, so Kafka Connect ignores them."""
     return _text([connector, {_CLAIM: "claim"}])
 
 
@@ -51,7 +51,7 @@ def parse_key(key: bytes | None) -> tuple[str, dict[str, Any]] | None:
 
 
 def parse_value(value: bytes | None) -> dict[str, Any] | None:
-    """The offset; None where it was removed. Raises ``ValueError`` for what is none."""
+    """Parse the value of an offset: None if it was removed. Raise ``ValueError`` if it is damaged."""
     return None if value is None or value == b"null" else read_object(value)
 
 
@@ -66,7 +66,7 @@ def _text(value: object) -> bytes:
 
 
 def _flat(connector: str, given: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """What Kafka Connect takes: text as keys, and values that are text, numbers, booleans or null."""
+    """Check for what Kafka Connect accepts: text as keys, and text, numbers, booleans or null as values."""
     if not isinstance(given, Mapping):
         raise _refused(connector, what, f"it is a {type(given).__name__}")
     for name, value in given.items():

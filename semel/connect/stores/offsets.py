@@ -1,12 +1,11 @@
 """The offsets topic: one offset for each source partition, read by a claim.
 
 Kafka Connect reads such a topic up to an end that a broker names. That end may be old, and then records come twice. So
-whoever reads here first writes a claim of its own to each partition, and reads up to that: all that was acknowledged
+a reader here first writes its own claim to each partition, and reads up to that. Everything that was acknowledged
 before is below it, on every broker that can answer.
 
-Records are settled by the markers behind them. What is open under other connectors' keys is passed over. What is open
-under this connector's own is waited for: the marker of a fenced predecessor comes after its successor is told that it
-is fenced.
+Later markers settle the records. Open records under other connectors' keys are skipped. Open records under this
+connector's key are awaited, because the marker of a fenced predecessor comes after the answer to its successor.
 """
 
 from __future__ import annotations
@@ -62,13 +61,13 @@ class OffsetStore:
         reached(ConnectStep.OFFSETS_READ, self._connector)
 
     def find(self, partition: Partition) -> Offset:
-        """The offset of a source partition, as it was read."""
-        encode_key(self._connector, partition)  # one that is not flat is told now
+        """Return the offset of a source partition, as it was read."""
+        encode_key(self._connector, partition)  # report one that is not flat now
         _, offset = self._found.get(canonical(partition), (b"", None))
         return offset
 
     def knows(self, partition: Partition) -> bool:
-        """Whether this source partition has an offset here, or had one that was removed."""
+        """Return whether this source partition has an offset here, or had one that was removed."""
         return canonical(partition) in self._found
 
     def append(self, rows: pa.Table) -> None:
@@ -79,7 +78,7 @@ class OffsetStore:
         appender.flush()
 
     def committed(self, offsets: Mapping[str, tuple[Partition, Offset]]) -> None:
-        """Nothing is to be done: they are here."""
+        """Do nothing: the offsets are here."""
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Offset]]:
         """Each source partition, as it was spelt, and its offset. Those that were removed are left out."""
@@ -89,7 +88,7 @@ class OffsetStore:
                 yield parsed[1], offset
 
     def rows(self, offsets: Mapping[str, tuple[Partition, Offset]]) -> pa.Table:
-        """The records that keep these offsets, each in its partition of the topic."""
+        """Return the records of these offsets, each in its partition of the topic."""
         keys, values = [], []
         for name, (partition, offset) in offsets.items():
             key = self._key(name, partition)
@@ -99,11 +98,11 @@ class OffsetStore:
         return record_table(keys, values, [self._place(key) for key in keys])
 
     def places(self, offsets: Mapping[str, tuple[Partition, Offset]]) -> list[int]:
-        """The partitions of the topic in which these offsets are kept."""
+        """Return the partitions of the topic that hold these offsets."""
         return sorted({self._place(self._key(name, partition)) for name, (partition, _) in offsets.items()})
 
     def _key(self, name: str, partition: Partition) -> bytes:
-        """The bytes of a key, as they were spelt first."""
+        """Return the bytes of a key, in its first spelling."""
         found = self._found.get(name)
         return found[0] if found is not None else encode_key(self._connector, partition)
 
@@ -117,7 +116,7 @@ class OffsetStore:
         return {index: appender.acknowledged[self.topic, index][0].last for index in partitions}
 
     def _settled(self, index: int, claim: int, deadline: Deadline) -> list[LogRecord]:
-        """The committed records of this connector below the claim, once none of them is open."""
+        """Return the committed records of this connector below the claim, once none of them is open."""
         return read_settled(
             self._client,
             (self.topic, index),
@@ -151,5 +150,5 @@ class OffsetStore:
             self._found[name] = record.key, offset
 
     def _place(self, key: bytes) -> int:
-        """The partition that Kafka Connect's producer chooses for a key."""
+        """Return the partition that Kafka Connect's producer chooses for a key."""
         return (murmur2(key) & 0x7FFFFFFF) % self._partitions

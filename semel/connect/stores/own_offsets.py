@@ -43,22 +43,22 @@ class Offsets(Protocol):
         """Read all of them."""
 
     def find(self, partition: Partition) -> Offset:
-        """The offset of a source partition."""
+        """Return the offset of a source partition."""
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Offset]]:
         """Each source partition and its offset."""
 
     def rows(self, offsets: Committed) -> pa.Table:
-        """The records that keep these offsets."""
+        """Return the records of these offsets."""
 
     def places(self, offsets: Committed) -> list[int]:
-        """The partitions of the topic in which these offsets are kept."""
+        """Return the partitions of the topic that hold these offsets."""
 
     def append(self, rows: pa.Table) -> None:
         """Write such records in no transaction."""
 
     def committed(self, offsets: Committed) -> None:
-        """These are committed."""
+        """Take note that these offsets are committed."""
 
 
 class OwnOffsets:
@@ -76,7 +76,7 @@ class OwnOffsets:
         self._own.read()
 
     def find(self, partition: Partition) -> Offset:
-        """The offset of a source partition, as it was read."""
+        """Return the offset of a source partition, as it was read."""
         return (self._own if self._own.knows(partition) else self._shared).find(partition)
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Offset]]:
@@ -87,11 +87,11 @@ class OwnOffsets:
                 yield partition, offset
 
     def rows(self, offsets: Committed) -> pa.Table:
-        """The records that keep these offsets in the own topic."""
+        """Return the records of these offsets in the own topic."""
         return self._own.rows(offsets)
 
     def places(self, offsets: Committed) -> list[int]:
-        """The partitions of the own topic in which these offsets are kept."""
+        """Return the partitions of the own topic that hold these offsets."""
         return self._own.places(offsets)
 
     def append(self, rows: pa.Table) -> None:
@@ -142,7 +142,7 @@ class OwnOffsets:
 
 @contextmanager
 def opened_offsets(client: Client, worker: WorkerConfig, config: ConnectorConfig) -> Iterator[Offsets]:
-    """The offsets of a connector that writes by ``client``; to be read."""
+    """Yield the offsets of a connector that writes with ``client``, for reading."""
     topic = config.offsets_topic or worker.offsets_topic
     own = OffsetStore(client, topic, config.name)
     if not config.has_own_offsets:

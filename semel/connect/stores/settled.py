@@ -1,7 +1,7 @@
 """The committed records of one partition below a claim, once none of the wanted ones is open.
 
-A claim is a record that the reader has written itself: all that was acknowledged before is below it, on every broker
-that can answer. Records are settled by the markers behind them. What nobody wants is passed over, open or not.
+A claim is a record of the reader itself: everything that was acknowledged before is below it, on every broker that can
+answer. Later markers settle the records. Unwanted records are skipped, open or not.
 """
 
 from __future__ import annotations

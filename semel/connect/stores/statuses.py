@@ -39,7 +39,7 @@ class TaskState:
     trace: str | None = None
 
     def shown(self) -> dict[str, Any]:
-        """How REST shows it."""
+        """Return the form that REST shows."""
         made: dict[str, Any] = {"state": self.state, "worker_id": self.worker_id, "version": __version__}
         return made if self.trace is None else {**made, "trace": self.trace}
 
@@ -129,7 +129,7 @@ class StatusStore:
                 self._queue.put((f"status-connector-{name}".encode(), None))
 
     def shown(self, name: str) -> dict[str, Any] | None:
-        """What REST shows of a connector; None where nothing is known."""
+        """Return the state of a connector for REST, or None if it is unknown."""
         with self._lock:
             connector = self.connectors.get(name)
             tasks = sorted(self.tasks.get(name, {}).items())

@@ -1,4 +1,4 @@
-"""Where a task's transactions end: behind each poll, behind an interval, or where the connector says."""
+"""The ends of a task's transactions: after each poll, after an interval, or as the connector says."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Boundary:
         self.commits = 0
 
     def divided(self, polled: Any) -> Iterator[tuple[Any, bool | None]]:
-        """What a poll gave, in the parts that its transactions have; with each, whether it is asked to be kept."""
+        """Yield the parts of a poll, one for each transaction, and whether each is to be committed."""
         yield polled, None
 
     def write(self, rows: Rows, part: Any) -> None:
@@ -96,7 +96,7 @@ class _Interval(Boundary):
 
 
 class _Connector(Boundary):
-    """Where the connector says; what it leaves open when the task ends is aborted."""
+    """Ends that the connector sets. What is open when the task ends is aborted."""
 
     def __init__(self, config: ConnectorConfig, writer: Writer, task: SourceTask) -> None:
         super().__init__(config, writer, task)

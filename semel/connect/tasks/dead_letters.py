@@ -27,7 +27,7 @@ def dead_letters(
     task: int,
     refusal: Refusal,
 ) -> pa.Table:
-    """A table of them. ``refusal`` says why the dead-letter topic would not take rows."""
+    """Return a table of them. ``refusal`` says why the dead-letter topic would refuse rows."""
     return pa.concat_tables(_letter(letter, config, task, refusal) for letter in letters)
 
 

@@ -29,7 +29,7 @@ __all__ = ["run"]
 
 #: How long to wait after a poll that gave nothing.
 _IDLE_S = 0.1
-#: How often the worker is told how far it is.
+#: How often the task reports its position to the worker.
 _TELL_S = 1.0
 
 

@@ -37,7 +37,7 @@ class Part:
 
 
 def offset_part(store: Offsets, offsets: Mapping[str, tuple[Partition, Offset]]) -> Part:
-    """The records that keep these offsets."""
+    """Return the records of these offsets."""
     table = store.rows(offsets)
     return Part(store.topic, table, sorted(set(table.column("partition").to_pylist())))
 

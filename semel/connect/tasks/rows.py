@@ -1,4 +1,4 @@
-"""What a poll gave, as tables of bytes for each topic and as the offsets that come with them."""
+"""The records of a poll as tables of bytes, one for each topic, and their offsets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many records."""
+        """The number of records."""
         return sum(table.num_rows for _, table in self.tables)
 
 

@@ -1,4 +1,4 @@
-"""How a task writes: records and offsets in one transaction, or at least once with offsets now and then."""
+"""The writers of a task: records and offsets in one transaction, or at least once with offsets now and then."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Writer(Protocol):
 
     @property
     def open_ms(self) -> float | None:
-        """How long its transaction has been open, in milliseconds; None while none is."""
+        """The age of its open transaction in milliseconds, or None."""
 
     def start(self) -> None:
         """Stop every predecessor from writing, where that can be done."""
@@ -55,7 +55,7 @@ class Writer(Protocol):
         """Do what is due now."""
 
     def close(self) -> None:
-        """Let go; what is not committed is lost."""
+        """Close. What is not committed is lost."""
 
 
 class ExactlyOnce:
@@ -80,7 +80,7 @@ class ExactlyOnce:
 
     @property
     def open_ms(self) -> float | None:
-        """How long its transaction has been open, in milliseconds; None while none is."""
+        """The age of its open transaction in milliseconds, or None."""
         return self._producer.age_ms
 
     def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
@@ -123,10 +123,10 @@ class ExactlyOnce:
         self.commit()
 
     def idle(self) -> None:
-        """Nothing is due."""
+        """Do nothing: nothing is due."""
 
     def close(self) -> None:
-        """Abort what is open, and let go of the id."""
+        """Abort the open transaction, and release the id."""
         self._producer.close()
 
     @contextmanager
@@ -208,7 +208,7 @@ class AtLeastOnce:
         self._flushed = time.monotonic()
 
     def start(self) -> None:
-        """Nobody can be stopped without a transactional id."""
+        """Do nothing: without a transactional id, no other task can be fenced."""
 
     @property
     def open_ms(self) -> None:
@@ -226,11 +226,11 @@ class AtLeastOnce:
         self._due.update(rows.offsets)
 
     def commit(self) -> None:
-        """Records are visible already; offsets are written when their time has come."""
+        """Write the offsets if they are due. Records are visible already."""
         self.idle()
 
     def abort(self) -> None:
-        """Records cannot be taken back: a connector that aborts is refused in this mode."""
+        """Do nothing: records cannot be taken back. A connector that aborts is refused in this mode."""
 
     def idle(self) -> None:
         """Write the offsets, if their time has come."""

@@ -1,4 +1,4 @@
-"""What a transformation is, and how it takes structs apart."""
+"""The base of transformations, and functions that take structs apart."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Transform:
         return topic, put(table, self.side, self.changed(column, topic, table))
 
     def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
-        """The column of its side, changed."""
+        """Return the changed column."""
         raise NotImplementedError
 
     @property
@@ -45,33 +45,33 @@ class Transform:
 
 
 def whole(column: Any) -> Any:
-    """A column as one array."""
+    """Return a column as one array."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 def put(table: pa.Table, name: str, column: Any) -> pa.Table:
-    """The table with this column, in the place of one of that name or as the last."""
+    """Return the table with this column, in the place of its namesake or as the last."""
     if name in table.schema.names:
         return table.set_column(table.schema.get_field_index(name), name, column)
     return table.append_column(name, column)
 
 
 def parted(column: Any, transform: str) -> dict[str, Any]:
-    """The fields of a struct. Raises :class:`ConfigError` for a column of anything else."""
+    """Return the fields of a struct. Raise :class:`ConfigError` for any other column."""
     if not pa.types.is_struct(column.type):
         raise refused(transform, f"only structs have fields, and it found {column.type}")
     return {field.name: values for field, values in zip(column.type, column.flatten(), strict=True)}
 
 
 def struct_of(fields: Mapping[str, Any], like: Any) -> Any:
-    """A struct of these fields, null where another one is."""
+    """Return a struct of these fields, null where ``like`` is null."""
     return pa.StructArray.from_arrays(list(fields.values()), list(fields), mask=like.is_null())
 
 
 def refused(transform: str, why: str) -> ConfigError:
-    """A record that a transformation cannot change."""
+    """Return the error for a record that a transformation cannot change."""
     return ConfigError(
         f"{transform} cannot change a record: {why}. Nothing of this poll is visible. Correct its settings, give it a"
         " predicate, or set errors.tolerance=all.",

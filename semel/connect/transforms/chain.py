@@ -95,7 +95,7 @@ class Chain:
     links: Sequence[_Link] = ()
 
     def apply(self, topic: str, table: pa.Table) -> _Tables:
-        """What comes of a table of one topic."""
+        """Return the tables that a table of one topic becomes."""
         tables = [(topic, table)]
         for link in self.links:
             tables = [made for one, rows in tables if rows.num_rows for made in link.apply(one, rows)]
@@ -103,7 +103,7 @@ class Chain:
 
 
 def read_chain(given: Mapping[str, str], convert: Convert) -> tuple[Chain, list[Found], set[str]]:
-    """The chain that these properties tell, what is wrong with them, and which of them were read."""
+    """Return the chain of these properties, the problems with them, and the names that were read."""
     reading = _Reading(given, convert)
     chain = reading.chain()
     return chain, reading.found, reading.read
@@ -186,5 +186,5 @@ class _Reading:
 
 
 def _refused_one(options: Mapping[str, Setting], values: Mapping[str, Any]) -> bool:
-    """Whether a value that was given could not be read: it is None, and its default is not."""
+    """Return whether a given value could not be read: it is None, and its default is not."""
     return any(value is None and options[name].default is not None for name, value in values.items())

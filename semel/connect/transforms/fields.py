@@ -37,7 +37,7 @@ class InsertField(Transform):
             raise ConfigError("static.field and static.value must be given together.", tag="TRANSFORM")
 
     def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
-        """The struct with the new fields behind its own."""
+        """Return the struct with the new fields after its own."""
         fields, given, rows = parted(column, self.name), self.given, len(column)
         new: dict[str, Callable[[], Any]] = {
             "topic.field": lambda: pa.repeat(topic, rows),
@@ -70,7 +70,7 @@ class ReplaceField(Transform):
         self._renames = {old: new for old, _, new in pairs}
 
     def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
-        """The struct with the fields that stay."""
+        """Return the struct with the remaining fields."""
         include, exclude = self.given["include"], self.given["exclude"]
         kept = {
             self._renames.get(name, name): values
@@ -86,7 +86,7 @@ class MaskField(Transform):
     options: ClassVar[_Options] = {"fields": Setting(list), "replacement": _TEXT}
 
     def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
-        """The struct with masked fields; nulls stay."""
+        """Return the struct with masked fields. Nulls stay."""
         fields = parted(column, self.name)
         for name in self.given["fields"]:
             if name in fields:
@@ -114,7 +114,7 @@ class ExtractField(Transform):
     options: ClassVar[_Options] = {"field": Setting(str)}
 
     def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
-        """The field's values."""
+        """Return the field's values."""
         fields = parted(column, self.name)
         if self.given["field"] not in fields:
             raise refused(self.name, f"unknown field: {self.given['field']}")
@@ -127,7 +127,7 @@ class HoistField(Transform):
     options: ClassVar[_Options] = {"field": Setting(str)}
 
     def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
-        """The struct."""
+        """Return the column as a struct with one field."""
         return pa.StructArray.from_arrays([column], [self.given["field"]])
 
 
@@ -138,7 +138,7 @@ class ValueToKey(Transform):
     sided: ClassVar[bool] = False
 
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
-        """The table with a key; rows without a value have none."""
+        """Return the table with a key. Rows without a value have none."""
         column = whole(table.column("value"))
         fields = parted(column, self.name)
         missing = [name for name in self.given["fields"] if name not in fields]

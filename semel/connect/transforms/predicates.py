@@ -1,4 +1,4 @@
-"""Which records a transformation is for."""
+"""Predicates: the records to which a transformation applies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Predicate:
         self.given = options
 
     def chosen(self, topic: str, table: pa.Table) -> Any:
-        """Which rows."""
+        """Return a mask of the chosen rows."""
         raise NotImplementedError
 
 
@@ -50,7 +50,7 @@ class RecordIsTombstone(Predicate):
     """Records without a value."""
 
     def chosen(self, topic: str, table: pa.Table) -> Any:
-        """The rows whose value is null."""
+        """Return a mask of the rows with a null value."""
         return whole(table.column("value")).is_null()
 
 
@@ -60,7 +60,7 @@ class HasHeaderKey(Predicate):
     options: ClassVar[Mapping[str, Setting]] = {"name": Setting(str)}
 
     def chosen(self, topic: str, table: pa.Table) -> Any:
-        """The rows with such a header."""
+        """Return a mask of the rows with such a header."""
         if "headers" not in table.schema.names:
             return False
         headers = whole(table.column("headers"))

@@ -1,4 +1,4 @@
-"""Where records go: to another topic, or nowhere."""
+"""Transformations that route records to another topic, or drop them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RegexRouter(Transform):
         self._replacement = _GROUP.sub(lambda found: rf"\g<{found[1] or found[2]}>", options["replacement"])
 
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
-        """The same table, to that topic."""
+        """Return the same table, for that topic."""
         found = self._regex.fullmatch(topic)
         return (found.expand(self._replacement) if found else topic), table
 
@@ -44,5 +44,5 @@ class Filter(Transform):
     sided: ClassVar[bool] = False
 
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
-        """Nothing."""
+        """Drop the table."""
         return topic, table.slice(0, 0)

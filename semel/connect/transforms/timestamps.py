@@ -41,7 +41,7 @@ class TimestampConverter(Transform):
         self._format, self._fraction = _read_format(options["format"])
 
     def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
-        """The column, or one field of it, converted."""
+        """Return the column with its values, or one field of them, converted."""
         name = self.given["field"]
         if not name:
             return self._converted(column)

@@ -1,4 +1,4 @@
-"""What a file of MirrorMaker 2 asks for, flow by flow."""
+"""The flows that a file of MirrorMaker 2 asks for."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ class MirrorConfig:
     not_done: tuple[str, ...]
 
     def flow(self, source: str, target: str) -> FlowConfig | None:
-        """The flow between two clusters, where it is enabled."""
+        """Return the flow between two clusters if it is enabled."""
         return next((f for f in self.flows if (f.policy.source, f.policy.target) == (source, target)), None)

@@ -103,22 +103,22 @@ REFUSED: Final = (
 
 
 def is_accepted(name: str) -> bool:
-    """Whether a key may be passed over, and is listed."""
+    """Return whether a key may be ignored, and is listed."""
     return name in ACCEPTED or bool(_ACCEPTED_LIKE.fullmatch(name) or _OF_CLIENTS.fullmatch(name))
 
 
 def is_client_key(name: str) -> bool:
-    """Whether a name is one of Kafka's clients' own; what only Java's know is theirs too, and is refused by the
-    client.
+    """Return whether a name is a property of Kafka's clients. Properties of Java's clients count too: semel's client
+    refuses them.
     """
     return is_property(name) or name in SECURITY or name in MEANINGLESS or only_in_java(name) is not None
 
 
 def is_shared(name: str) -> bool:
-    """Whether a plain key holds for the clients of all clusters."""
+    """Return whether a key without an alias applies to the clients of all clusters."""
     return name == "bootstrap.servers" or name in SECURITY
 
 
 def nothing(name: str) -> bool:
-    """Of flows, no key is a client's without its role."""
+    """Return False: a flow has no client key without its role."""
     return False

@@ -69,7 +69,7 @@ def read_properties(path: Path, targets: Iterable[str] = ()) -> MirrorConfig:
 
 
 class _File:
-    """What the file says, key by key."""
+    """The contents of the file, key by key."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {key: value.strip() for key, value in given.items()}
@@ -162,7 +162,7 @@ class _File:
     # ---- flows
 
     def config(self, targets: tuple[str, ...]) -> MirrorConfig:
-        """The flows that are enabled, checked as a whole."""
+        """Return the enabled flows, checked as a whole."""
         for alias in targets:
             if alias not in self._clusters:
                 raise self._unknown_cluster(f"--clusters {alias}")
@@ -185,11 +185,11 @@ class _File:
         return MirrorConfig(flows, tuple(sorted(self._accepted)), not_done)
 
     def _rows(self, source: str, target: str) -> list[Mapping[str, str]]:
-        """Where keys of a flow are looked for, the nearest first."""
+        """Return where the keys of a flow are looked up, the nearest first."""
         return [self._of_flow.get((source, target), {}), self._plain]
 
     def _get(self, source: str, target: str, name: str) -> tuple[str, str] | None:
-        """The key that holds for a flow, with its value."""
+        """Return the key that applies to a flow, with its value."""
         keys = (f"{source}->{target}.{name}", name)
         found = zip(keys, self._rows(source, target), strict=True)
         return next(((key, row[name]) for key, row in found if name in row), None)
@@ -306,7 +306,7 @@ class _File:
     # ---- clients
 
     def _client(self, alias: str, flow: tuple[str, str], side: str, role: str) -> dict[str, str]:
-        """The properties of the client of one cluster. Raises :class:`ConfigError` for what is wrong with them."""
+        """Return the properties of the client of one cluster. Raise :class:`ConfigError` if they are wrong."""
         cluster, own = self._of_cluster[alias], self._of_flow.get(flow, {})
         shared = {name: value for name, value in self._plain.items() if is_shared(name)}
         merged = {**shared, **{name: value for name, value in cluster.items() if is_client_key(name)}}

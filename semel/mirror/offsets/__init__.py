@@ -1,4 +1,4 @@
-"""Where source offsets came to lie on the target, and what follows from it.
+"""The offsets of source records on the target, and the translation that follows from them.
 
 - ``segments``: runs in which both offsets rise together; each round adds its own. ``segment_topic``: where they are
   kept.

@@ -14,7 +14,7 @@ _VERSION = 0
 
 
 def checkpoints_topic(source: str) -> str:
-    """Where the checkpoints of groups of the cluster ``source`` are, on the target."""
+    """Return the topic on the target that holds the checkpoints of groups of the cluster ``source``."""
     return f"{source}.checkpoints.internal"
 
 

@@ -43,7 +43,7 @@ _Offsets = dict[TopicPartition, tuple[int, Translated]]
 
 
 def is_followed(config: FlowConfig, group: str) -> bool:
-    """Whether the file asks for a group, and it is none that the mirror keeps for itself."""
+    """Return whether the file asks for a group, and the mirror does not keep it for itself."""
     source = re.escape(config.policy.source)
     own = re.fullmatch(rf"mirror\.(?:{source}\..+|.+\.{source})", group)
     return own is None and config.groups.matches(group)
@@ -69,7 +69,7 @@ class GroupFollower:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, and let go of the clients."""
+        """End the thread, and close the clients."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(_JOIN_S)
@@ -77,7 +77,7 @@ class GroupFollower:
         self._target.close()
 
     def tell(self, positions: Positions, segments_end: int) -> None:
-        """These positions are committed, and so are the runs up to ``segments_end``."""
+        """Report that these positions are committed, and the runs up to ``segments_end`` with them."""
         self._newest = positions, segments_end
 
     def _run(self) -> None:
@@ -92,7 +92,7 @@ class GroupFollower:
                 self.follow(checkpoints="checkpoints" in due, sync="groups" in due, own="source" in due)
 
     def follow(self, *, checkpoints: bool, sync: bool, own: bool) -> None:
-        """Once, now. Any thread may ask. Errors are logged."""
+        """Follow the groups once, now. Any thread may call it. Errors are logged."""
         with self._following:
             if self._newest is None:
                 return
@@ -128,7 +128,7 @@ class GroupFollower:
                 self._sync(group, offsets)
 
     def _translated(self, group: str, translator: Translator) -> _Offsets:
-        """It goes back only where the group has gone back."""
+        """Return the translated offsets. They go back only if the group has gone back."""
         offsets = groups.all_committed(self._source, group)
         found = {partition: (offsets[partition], one) for partition, one in translator.forward(offsets).items()}
         for partition, (upstream, before) in self._told.get(group, {}).items():

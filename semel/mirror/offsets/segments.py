@@ -1,4 +1,4 @@
-"""Where each source offset came to lie on the target: runs in which both offsets rise together.
+"""The offset of each source record on the target, as runs in which both offsets rise together.
 
 A round adds its runs. Between two of them are offsets without a record: markers, aborted rows, and what compaction has
 removed. So the next record that a reader at a source offset sees is found exactly, and the other way too.
@@ -41,12 +41,12 @@ class Runs:
 
     @classmethod
     def of_pieces(cls, pieces: Sequence[Piece], firsts: Sequence[int]) -> Runs:
-        """The runs of what was written: ``firsts`` has the target offset of the first record of each piece."""
+        """Return the runs of what was written. ``firsts`` has the target offset of the first record of each piece."""
         found = [_of_piece(piece, first) for piece, first in zip(pieces, firsts, strict=True)]
         return cls(*(np.concatenate(column) for column in zip(*found, strict=True))).joined() if found else cls.none()
 
     def joined(self) -> Runs:
-        """Runs that follow each other on both sides become one."""
+        """Join runs that follow each other on both sides."""
         if not len(self.count):
             return self
         gap = (np.diff(self.source) != self.count[:-1]) | (np.diff(self.target) != self.count[:-1])
@@ -54,7 +54,7 @@ class Runs:
         return Runs(self.source[firsts], self.target[firsts], np.add.reduceat(self.count, firsts))
 
     def packed(self) -> list[int]:
-        """As three numbers a run: how far it begins after the run before on each side, and its records."""
+        """Return three numbers a run: its distance from the previous run on each side, and its records."""
         ends = [np.concatenate(([0], (begin + self.count)[:-1])) for begin in (self.source, self.target)]
         columns = (self.source - ends[0], self.target - ends[1], self.count)
         return [int(number) for number in np.stack(columns, axis=1).ravel()] if len(self.count) else []
@@ -72,7 +72,7 @@ class Runs:
         return cls(source, target, rows[:, 2])
 
     def sliced(self, first: int, last: int) -> Runs:
-        """Some of them."""
+        """Return a part of the runs."""
         return Runs(self.source[first:last], self.target[first:last], self.count[first:last])
 
     def inverse(self) -> Runs:
@@ -80,7 +80,7 @@ class Runs:
         return Runs(self.target, self.source, self.count)
 
     def next_record(self, offset: int) -> int | None:
-        """The offset on the other side of the first record at or after ``offset``; None after all of them."""
+        """Return the offset on the other side of the first record at or after ``offset``, or None after all of them."""
         index = int(np.searchsorted(self.source, offset, side="right")) - 1
         if index >= 0 and offset < self.source[index] + self.count[index]:
             return int(self.target[index] + offset - self.source[index])
@@ -118,12 +118,12 @@ class Segments:
     runs: dict[TopicPartition, list[Runs]] = field(default_factory=dict)
 
     def add(self, found: Mapping[TopicPartition, Runs]) -> None:
-        """Runs of a later round."""
+        """Add the runs of a later round."""
         for partition, runs in found.items():
             self.runs.setdefault(partition, []).append(runs)
 
     def of(self, partition: TopicPartition) -> Runs:
-        """The runs of a partition, as one list of them."""
+        """Return the runs of a partition as one."""
         parts = self.runs.get(partition, [])
         if len(parts) != 1:
             columns = ([getattr(part, name) for part in parts] for name in ("source", "target", "count"))
@@ -175,7 +175,7 @@ def _translated(runs: Runs, there: TopicPartition, offset: int, end: int, earlie
 
 
 def write_forms(positions: Positions, found: Mapping[TopicPartition, Runs]) -> list[bytes]:
-    """The records of a round, whose ``positions`` these are: as few as their size allows."""
+    """Return the records of a round with these ``positions``: as few as their size allows."""
     texts: list[bytes] = []
     topics: dict[str, dict[str, Any]] = {}
     size = 0
@@ -201,7 +201,7 @@ def _portions(found: Mapping[TopicPartition, Runs]) -> Iterable[tuple[TopicParti
 
 
 def read_form(text: bytes, positions: Positions, where: str) -> dict[TopicPartition, Runs]:
-    """The runs of one record, of topics that are still the same on both sides.
+    """Return the runs of one record, for topics that are unchanged on both sides.
 
     Raises :class:`DataLoss` for what is damaged; ``where`` is for the message.
     """

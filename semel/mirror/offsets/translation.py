@@ -22,7 +22,7 @@ __all__ = ["Translator", "segments_end"]
 
 
 def segments_end(progress: Progress, segments: SegmentTopic) -> int:
-    """The offset after the last row that the newest transaction of a flow has in the segments topic; 0 if none."""
+    """Return the offset after the last row that a flow's newest transaction has in the segments topic, or 0."""
     topic, index = segments.partition
     _, last = progress.wrote.get(topic, {}).get(index, (-1, -1))
     return last + 1
@@ -40,7 +40,7 @@ class Translator:
     def refresh(self) -> bool:
         """Read what was committed since. False where the flow has committed nothing yet.
 
-        Nobody is fenced. Raises :class:`~semel.errors.Retriable` while a transaction of the flow stays open.
+        No owner is fenced. Raises :class:`~semel.errors.Retriable` while a transaction of the flow stays open.
         """
         progress = committed_progress(self._target, self._id, scope=SCOPE)
         if progress is None:

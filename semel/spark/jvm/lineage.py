@@ -19,8 +19,8 @@ _OF_RDDS = ("LogicalRDD", "ExternalRDD")
 
 
 def newest_checkpoint(df: DataFrame) -> int:
-    """The id of the newest RDD that a DataFrame is read from a checkpoint by, -1 without any. A call for each RDD of
-    its lineage, so ask seldom.
+    """Return the id of the newest RDD through which a DataFrame reads a checkpoint, or -1. It costs a call for each RDD
+    of the lineage, so ask seldom.
 
     Spark makes that RDD when it writes the checkpoint, and it takes the place of all that the checkpointed one was made
     of.
@@ -40,7 +40,7 @@ def newest_checkpoint(df: DataFrame) -> int:
 
 
 def newest_persisted(df: DataFrame) -> int:
-    """The id of the newest RDD that anybody in the application keeps in cached blocks, -1 without any.
+    """Return the id of the newest RDD that the application keeps in cached blocks, or -1.
 
     As text, which Java gives as JSON has it: the end of an iterator is an exception in Java, of which PySpark makes
     eighty calls (8 ms).
@@ -51,7 +51,7 @@ def newest_persisted(df: DataFrame) -> int:
 
 
 def _rdds_of(plan: Any) -> list[Any]:
-    """Those that are leaves of a logical plan, of its subqueries, too."""
+    """Return the RDDs that are leaves of a logical plan and of its subqueries."""
     found = nodes(plan)
     below = [rdd for node in found for query in items(node.subqueries()) for rdd in _rdds_of(query)]
     return below + [node.rdd() for node in found if simple_name(node) in _OF_RDDS]
@@ -62,7 +62,7 @@ _NARROW = ("Filter", "LogicalRDD", "Project", "SubqueryAlias")
 
 
 def is_one_partition(df: DataFrame) -> bool:
-    """Whether the DataFrame of a micro-batch is computed by one task, and nothing in its own plan asks for more.
+    """Return whether one task computes the DataFrame of a micro-batch, and its own plan asks for no more.
 
     Of the plan in front of it Spark has made an RDD before it calls; nothing is computed here.
     """
@@ -75,7 +75,7 @@ def is_one_partition(df: DataFrame) -> bool:
 
 
 def is_null_column(df: DataFrame, name: str) -> bool:
-    """Whether the plan itself makes a column null in each row, as ``lit(None)`` does. Nothing is computed here."""
+    """Return whether the plan itself makes a column null in each row, as ``lit(None)`` does. Nothing is computed."""
     with pinned("the expressions that a column is made of"):
         node = df._jdf.queryExecution().analyzed()
         (id,) = [column.exprId() for column in items(node.output()) if column.name() == name]

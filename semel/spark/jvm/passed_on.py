@@ -18,7 +18,9 @@ __all__ = ["columns_of_source"]
 
 
 def columns_of_source(df: DataFrame, execution: Execution, names: Collection[str]) -> set[str]:
-    """Those of ``names`` that a callback's DataFrame has from a source of semel's, unchanged. Some calls a column."""
+    """Return those of ``names`` that a callback's DataFrame has unchanged from a source of semel's. It costs some calls
+    a column.
+    """
     wanted = set(names) & set(df.columns)
     if not wanted:
         return set()

@@ -8,7 +8,7 @@ __all__ = ["class_name", "items", "nodes", "simple_name"]
 
 
 def nodes(root: Any) -> list[Any]:
-    """A plan's operators, each before its children.
+    """Return a plan's operators, each before its children.
 
     An adaptive plan (only ever of a stateless query) shows its input, not its children.
     """
@@ -23,7 +23,7 @@ def nodes(root: Any) -> list[Any]:
 
 
 def items(sequence: Any) -> list[Any]:
-    """What a sequence of Scala's holds."""
+    """Return the elements of a Scala sequence."""
     return [sequence.apply(index) for index in range(sequence.size())]
 
 

@@ -1,5 +1,5 @@
-"""What Spark keeps of its jobs and stages, behind its pages and its REST API: the second part of what Spark does not
-promise.
+"""Spark's status store: its jobs and stages, behind its pages and its REST API. It is the second part of what Spark
+does not promise.
 
 Spark keeps these books by a thread of its own, a bit later than things happen, and forgets the oldest. The names are
 pinned as those of :mod:`semel.spark.jvm.streaming_query` are, in tests/spark/test_internals.py. What the facts mean is
@@ -36,7 +36,7 @@ _OLDEST = 20
 
 
 def job_ids(spark: SparkSession, run: str | None = None) -> list[int]:
-    """The jobs of this thread's job group, the newest first.
+    """Return the jobs of this thread's job group, the newest first.
 
     That of a query's thread is its ``run``, unless the user's function has set another one: then the jobs of both are
     listed.
@@ -53,7 +53,7 @@ def _ids_of(books: _Books, group: str | None) -> list[int]:
 
 
 def job(spark: SparkSession, id: int) -> Job | None:
-    """What became of a job; None where Spark has forgotten it."""
+    """Return the state of a job, or None if Spark has forgotten it."""
     with pinned("what became of a job"):
         books = _books_of(spark.sparkContext)
         told = _read_status(books, books.store.job, id)
@@ -73,8 +73,8 @@ def job(spark: SparkSession, id: int) -> Job | None:
 
 
 def forgot_jobs_since(spark: SparkSession, milliseconds: Callable[[], int]) -> bool:
-    """Whether Spark may have forgotten a job that ended after this moment, in milliseconds since 1970; asked for where
-    it has forgotten any.
+    """Return whether Spark may have forgotten a job that ended after this moment, in milliseconds since 1970. Ask it
+    only if Spark has forgotten any.
 
     It forgets those that ended first, so one that it keeps, and that ended before, says that it has not.
     """
@@ -90,15 +90,15 @@ def forgot_jobs_since(spark: SparkSession, milliseconds: Callable[[], int]) -> b
 
 
 def dropped(context: SparkContext) -> int:
-    """How many events Spark has dropped so far, which its books then lack: it does so where they come faster than its
-    thread can keep them.
+    """Return how many events Spark has dropped so far. Its status store lacks them: Spark drops events that come faster
+    than its thread can store them.
     """
     with pinned("how many events it has dropped"):
         return int(_books_of(context).dropped.getCount())
 
 
 def stage(spark: SparkSession, id: int) -> Stage | None:
-    """What became of a stage; None where Spark has forgotten it."""
+    """Return the state of a stage, or None if Spark has forgotten it."""
     with pinned("what became of a stage"):
         books = _books_of(spark.sparkContext)
         told = _read_status(books, books.store.lastStageAttempt, id)
@@ -106,7 +106,7 @@ def stage(spark: SparkSession, id: int) -> Stage | None:
 
 
 def stages(spark: SparkSession, ids: Collection[int]) -> dict[int, Stage]:
-    """What became of stages, by id: of those that Spark still knows."""
+    """Return the states of stages by id, for those that Spark still knows."""
     found: dict[int, Stage] = {}
     for id in ids if len(ids) <= _ONE_BY_ONE else ():
         one = stage(spark, id)
@@ -117,7 +117,7 @@ def stages(spark: SparkSession, ids: Collection[int]) -> dict[int, Stage]:
 
 
 def _all_stages(spark: SparkSession) -> dict[int, Stage]:
-    """A thousand, as many as Spark keeps by default, in one answer of 0.1 s.
+    """Return a thousand stages, as many as Spark keeps by default, in one answer of 0.1 s.
 
     One by one it is 0.4 ms for each, and 13 ms where one is forgotten.
     """
@@ -130,7 +130,7 @@ def _all_stages(spark: SparkSession) -> dict[int, Stage]:
 
 
 def _read_status(books: _Books, read: Callable[[int], Any], id: int) -> dict[str, Any] | None:
-    """What Spark keeps under an id, in one call: as the text that its own REST API gives.
+    """Return the entry of an id in one call, as the text of Spark's own REST API.
 
     None where it has forgotten it.
     """
@@ -142,18 +142,19 @@ def _read_status(books: _Books, read: Callable[[int], Any], id: int) -> dict[str
 
 
 def _stage(told: Mapping[str, Any]) -> Stage:
-    """The first of its RDDs is its own; behind it come those that it is made of without a shuffle."""
+    """Return a stage. The first of its RDDs is its own; the others are those that it reads without a shuffle."""
     tasks = told["numTasks"], told["numCompleteTasks"], told["numFailedTasks"]
     return Stage(told["stageId"], told["attemptId"], *tasks, told["rddIds"][0], told["shuffleWriteRecords"])
 
 
 def poll_deadline(seconds: float) -> Deadline:
-    """A thread of Spark's own keeps the books, mostly a moment later than the results come."""
+    """Return the deadline for the status store, which a thread of Spark's writes mostly a moment after the results."""
     return Deadline(seconds * 1000, backoff_ms=0.5, backoff_max_ms=10)
 
 
 def wait_until_current(spark: SparkSession, seconds: float) -> bool:
-    """Whether Spark's books have all that has happened by now. Needed where no job is known that they must show.
+    """Wait until Spark's status store has everything that has happened by now. Needed if no job is known that it must
+    show.
 
     A job without tasks, in a group of its own, is put behind all else: the books are kept in order. To wait until
     Spark's bus is empty would be to wait for everybody's listeners.
@@ -172,7 +173,7 @@ def wait_until_current(spark: SparkSession, seconds: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Books:
-    """What Spark keeps of its jobs; ``text`` turns an answer into JSON, ``dropped`` counts what is missing."""
+    """Spark's status store. ``text`` turns an answer into JSON, ``dropped`` counts what is missing."""
 
     store: Any
     tracker: Any

@@ -86,12 +86,12 @@ def pinned(what: str) -> Iterator[None]:
 
 
 def is_connect(df: DataFrame) -> bool:
-    """Whether a DataFrame belongs to Spark Connect: no JVM in this process, so none of this module works."""
+    """Return whether a DataFrame belongs to Spark Connect: without a JVM in this process, none of this module works."""
     return any(cls.__module__.startswith("pyspark.sql.connect.") for cls in type(df).__mro__)
 
 
 def callback(df: DataFrame) -> Callback | None:
-    """Which query, run and batch call; None outside of foreachBatch.
+    """Return the query, run and batch that call, or None outside of foreachBatch.
 
     Local properties of the thread, the same that its jobs carry. The run's own, ``sql.streaming.runId``, is set for
     continuous queries only; a micro-batch has its run id as its job group, by which ``query.stop()`` cancels its jobs.
@@ -103,7 +103,7 @@ def callback(df: DataFrame) -> Callback | None:
 
 
 def find_query(df: DataFrame, query: str) -> Execution:
-    """The running query of a callback.
+    """Return the running query of a callback.
 
     The callback's session is a clone that lists no queries (``streams.active`` is empty); what sessions share has them
     all. The map holds the execution itself, not the wrapper that ``start()`` returns.
@@ -127,7 +127,7 @@ def find_query(df: DataFrame, query: str) -> Execution:
 
 
 def batch_start_ms(df: DataFrame, run: str) -> int:
-    """When the micro-batch that a run of a query is at began, in milliseconds since 1970.
+    """Return when the current micro-batch of a run began, in milliseconds since 1970.
 
     The offset log has an older time where it is replayed.
     """
@@ -139,7 +139,7 @@ def batch_start_ms(df: DataFrame, run: str) -> int:
 
 
 def belongs_to_query(df: DataFrame) -> bool:
-    """Whether a DataFrame belongs to the session that Spark has made for a running query.
+    """Return whether a DataFrame belongs to the session that Spark made for a running query.
 
     That tells it in any thread, and properties do not.
     """
@@ -149,9 +149,7 @@ def belongs_to_query(df: DataFrame) -> bool:
 
 
 def _running(df: DataFrame) -> Any:
-    """The executions of all queries that run, by id: what sessions share has them, where a callback's own session lists
-    none.
-    """
+    """Return the executions of all running queries by id. Sessions share them; a callback's own session lists none."""
     return df._jdf.sparkSession().sharedState().activeStreamingQueries()
 
 
@@ -175,8 +173,8 @@ def _trigger(execution: Any) -> Trigger:
 
 
 def sources(execution: Execution) -> tuple[SourceInfo, ...]:
-    """The sources of a query in the order of its offset log: that of the leaves of the plan that Spark has put its
-    streams into.
+    """Return the sources of a query in the order of its offset log: the order of the leaves of the plan with Spark's
+    streams.
 
     A Python data source is known by its table, which has the name that ``format`` was given.
     """
@@ -254,7 +252,8 @@ def _keeps_state(node: Any) -> bool:
 
 
 def offset_log_entry(execution: Execution, batch: int) -> OffsetLogEntry | None:
-    """What the offset log says of a batch: written before the batch runs, on whatever file system the checkpoint is.
+    """Return the offset log's entry of a batch. It is written before the batch runs, on any file system of a
+    checkpoint.
 
     None without an entry.
     """
@@ -285,7 +284,7 @@ def _text(option: Any) -> str | None:
 
 
 def settings(df: DataFrame) -> Settings:
-    """The settings in force.
+    """Return the settings in force.
 
     A running query has a copy of its session's from when it started: those of the callback's DataFrame.
     """
@@ -303,7 +302,7 @@ def settings(df: DataFrame) -> Settings:
 
 
 def _true(text: str | None) -> bool:
-    """As Spark reads it: in any case of its letters."""
+    """Parse a boolean as Spark does, in any case of its letters."""
     return text is not None and text.strip().lower() == "true"
 
 
@@ -314,7 +313,7 @@ def stopping(execution: Execution) -> bool:
 
 
 def executor_lost(error: BaseException) -> bool:
-    """Whether Spark gave a job up because an executor was gone, and not because of what the job computes.
+    """Return whether Spark gave a job up because an executor was gone, and not because of what the job computes.
 
     Seen: an executor with shuffle output was killed while the stage behind it had finished tasks. Spark runs a stage
     again only where it can take back what was finished; the rows are Python's, whose order it calls indeterminate.

@@ -1,4 +1,4 @@
-"""What can be learnt of Spark, as plain values (PROTOCOL 6, DESIGN rules 2 and 11).
+"""Facts about Spark as plain values (PROTOCOL 6, DESIGN rules 2 and 11).
 
 The answers of :mod:`semel.spark.jvm.streaming_query` and :mod:`semel.spark.jvm.status_store`, kept apart so that what
 decides on them needs no Spark. Not promised: that one of them stays true longer than the batch it was read in, but for
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class Trigger(Enum):
-    """When a query makes its batches. The values are the simple names of Spark's classes."""
+    """The trigger of a query. The values are the simple names of Spark's classes."""
 
     PROCESSING_TIME = "ProcessingTimeTrigger"
     AVAILABLE_NOW = "AvailableNowTrigger"
@@ -37,7 +37,7 @@ class Trigger(Enum):
 
 
 class Statefulness(Enum):
-    """Whether a plan keeps state between batches. UNKNOWN (operators that are not Spark's own) counts as stateful."""
+    """The statefulness of a plan. UNKNOWN (operators that are not Spark's own) counts as stateful."""
 
     STATELESS = "stateless"
     STATEFUL = "stateful"
@@ -98,7 +98,7 @@ class SourceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a query's plan is like, the same for every batch of a run. ``operators`` are those that keep state, or that
+    """The nature of a query's plan, the same for every batch of a run. ``operators`` are those that keep state, or that
     cannot be judged.
 
     ``deterministic`` is Spark's own judgement of the expressions; it does not look into Python functions or sources,
@@ -113,8 +113,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What became of a stage: its last attempt, how many tasks of that were completed (none where its output was there)
-    or failed, and its RDD.
+    """The state of a stage: its last attempt, how many of that attempt's tasks were completed or failed, and its RDD.
+    No task was completed if its output existed.
 
     ``shuffled`` are the rows that it has written into a shuffle: a stage that answers its job writes none.
 
@@ -133,8 +133,8 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What Spark keeps of a job: its stages, those that it found done among them; how many were completed in it, or
-    failed; and how many tasks.
+    """One Spark job: its stages, also those that it found done; how many stages it completed or failed; and how many
+    tasks.
     """
 
     id: int
@@ -149,7 +149,7 @@ class Job:
 
     @property
     def computed_one(self) -> bool:
-        """Whether one stage was computed in it, and once: the last one of a job that ended well."""
+        """True if one stage was computed in it, and once: the last one of a job that ended well."""
         return self.succeeded and self.completed == 1 and not self.failed
 
 

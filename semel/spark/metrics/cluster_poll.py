@@ -1,9 +1,8 @@
 """Poll the cluster for lag and for records held back by open transactions.
 
-It never holds a query up: it has connections of its own, asks with a short deadline, and no more often than every few
-seconds, whoever asks. What could not be asked is left out, counted, and said once. Not promised: the lag behind sources
-in other clusters than the sink's, whose addresses a sink does not know; a :class:`semel.spark.MetricsListener` has it
-from Spark.
+It never delays a query: it has its own connections, a short deadline, and asks at most every few seconds. An answer
+that is missing is omitted, counted, and logged once. Not promised: the lag behind sources in other clusters than the
+sink's, whose addresses a sink does not know; a :class:`semel.spark.MetricsListener` has it from Spark.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _CLUSTERS_AT_ONCE = 8
 
 @dataclass(slots=True)
 class PrefixLag:
-    """Of one prefix, in offsets by topic; what could not be asked is missing."""
+    """The lag of one prefix, in offsets by topic. What could not be asked is missing."""
 
     prefix: str
     lag: Mapping[str, int] = field(default_factory=dict)
@@ -60,7 +59,7 @@ class ClusterPoller:
         self.failures = 0
 
     def poll(self) -> list[PrefixLag]:
-        """What is seen now, or was a few seconds ago."""
+        """Return the lags of now, or of a few seconds ago."""
         with self._lock:
             if time.monotonic() >= self._next:
                 self._seen = self._ask(meters())
@@ -98,7 +97,7 @@ class ClusterPoller:
                 progress = one.producer.progress if one.producer is not None else None
                 seen.held_back = _asked(partial(held_back, client, one.outputs, deadline), problems)
                 seen.lag = _asked(partial(_lag, client, progress, deadline), problems)
-        except Retriable as error:  # nobody answers: it would be so with the next prefix too
+        except Retriable as error:  # no broker answers: the next prefix would get no answer either
             problems.append(error)
         return found
 
@@ -114,7 +113,7 @@ def _lag(client: Client, progress: Progress | None, deadline: Deadline) -> Mappi
 
 
 def _asked(ask: Callable[[], Mapping[TopicPartition, int]], problems: list[SemelError]) -> Mapping[str, int]:
-    """By topic. What is refused is a gap; that nobody answers is the caller's to judge."""
+    """Return the answers by topic. A refusal leaves a gap. If no broker answers, the caller decides."""
     try:
         found: Counter[str] = Counter()
         for (topic, _), offsets in ask().items():

@@ -38,20 +38,20 @@ class MetricsListener(StreamingQueryListener):
     """Tells ``tell``, or the log, of each batch of each query of the session; ``docs/metrics.md`` has the dictionary
     field by field.
 
-    Batches of queries without a sink of ours are told too, with ``semel`` being None, and so is the end of a query.
+    Batches of queries without our sink are reported too, with ``semel`` as None, and so is the end of a query.
     """
 
     def __init__(self, tell: Callable[[Mapping[str, Any]], object] | None = None) -> None:
         self._tell = tell or _write
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing to tell yet."""
+        """Do nothing: there is nothing to report yet."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing to tell."""
+        """Do nothing: there is nothing to report."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """A batch is done."""
+        """Take note of a finished batch."""
         progress = event.progress
         batch = find(str(progress.runId), progress.batchId)
         self._tell(
@@ -71,7 +71,7 @@ class MetricsListener(StreamingQueryListener):
         )
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """A query has ended, by itself, by ``stop()`` or by an error."""
+        """Take note that a query has ended: by itself, by ``stop()`` or by an error."""
         found = from_text(event.exception) if event.exception else None
         self._tell(
             {
@@ -85,7 +85,7 @@ class MetricsListener(StreamingQueryListener):
 
 
 def _lag(progress: StreamingQueryProgress) -> dict[str, int]:
-    """How many offsets of each topic were there, when the batch was planned, behind its end."""
+    """Return how many offsets of each topic lay after the batch's end when it was planned."""
     lag: Counter[str] = Counter()
     for source in progress.sources:
         try:

@@ -1,9 +1,9 @@
 """Count what happened to the batches of this process's sinks, and keep the numbers for metrics.
 
-A sink has one :class:`Meter`, by its prefix and cluster; a sink that is made anew for them goes on with it. A call of
-the sink is one :class:`BatchMetrics`: rows and bytes from the receipts, re-runs and skips from where they are decided,
-times from the named steps. It costs less than 0.1 ms a batch and nothing a row. Everything is in memory and begins at
-zero with the process, as Prometheus expects of counters.
+A sink has one :class:`Meter`, by its prefix and cluster. A new sink for them continues with it. A call of the sink is
+one :class:`BatchMetrics`: rows and bytes from the receipts, re-runs and skips from where they are decided, times from
+the named steps. It costs less than 0.1 ms a batch and nothing a row. Everything is in memory and begins at zero with
+the process, as Prometheus expects of counters.
 
 Bounded: the newest batches of a prefix, and so many prefixes; what was used longest ago goes first.
 """
@@ -31,7 +31,7 @@ _PREFIXES = 256
 
 
 class BatchOutcome(Enum):
-    """How a call of the sink ended."""
+    """The end of a call of the sink."""
 
     WRITTEN = "written"
     SKIPPED = "skipped"
@@ -74,7 +74,7 @@ class BatchMetrics:
     steps: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it, in milliseconds."""
+        """Return the numbers as JSON has them, in milliseconds."""
         return {
             "prefix": self.prefix,
             "outcome": self.outcome.value,
@@ -124,7 +124,7 @@ class Meter:
     def measure(self, number: int | None) -> Iterator[BatchMetrics]:
         """Measure one call of the sink.
 
-        Whoever writes it fills in what is found out; unless its outcome is told, it has failed.
+        The caller sets ``outcome``. Without one, the call counts as failed.
         """
         batch = BatchMetrics(self.prefix, number)
 
@@ -144,7 +144,7 @@ class Meter:
             self._keep(batch)
 
     def ended(self, committed: bool) -> None:
-        """A transaction has ended, in the thread of the call that it was for."""
+        """Take note that a transaction has ended, in the thread of its call."""
         with self._lock:
             for counts in self._counts():
                 counts.commits += committed
@@ -153,7 +153,7 @@ class Meter:
                 self._totals.committed_at = time.time()
 
     def again(self) -> None:
-        """This thread's batch is run again in the same call."""
+        """Take note that this thread's batch is run again in the same call."""
         with self._lock:
             for counts in self._counts():
                 counts.reruns += 1
@@ -206,7 +206,7 @@ class Meter:
 
     @property
     def age_seconds(self) -> float:
-        """How long its transaction has been open; 0 while none is."""
+        """The age of its open transaction in seconds, or 0."""
         age = self.producer.age_ms if self.producer is not None else None
         return age / 1000 if age is not None else 0.0
 
@@ -216,7 +216,7 @@ _lock = threading.Lock()
 
 
 def meter(config: ClientConfig, prefix: str, outputs: tuple[str, ...]) -> Meter:
-    """The meter of a prefix in a cluster: the one that is there, with the newest settings, or a new one."""
+    """Return the meter of a prefix in a cluster: the existing one with the newest settings, or a new one."""
     key = config.bootstrap_servers, prefix
     with _lock:
         found = _meters.setdefault(key, Meter(config, prefix, outputs))
@@ -228,14 +228,14 @@ def meter(config: ClientConfig, prefix: str, outputs: tuple[str, ...]) -> Meter:
 
 
 def meters() -> list[Meter]:
-    """Those of this process."""
+    """Return all meters of this process."""
     with _lock:
         return list(_meters.values())
 
 
 def find(run: str, number: int) -> BatchMetrics | None:
-    """The newest call of a sink for this batch of this run of a query; None if it is not kept any more, or no sink of
-    ours was called.
+    """Return the newest call of a sink for this batch and run of a query, or None if it is not kept any more or no sink
+    was called.
     """
     calls = (batch for one in meters() for batch in reversed(one.batches))
     return next((batch for batch in calls if (batch.run, batch.number) == (run, number)), None)

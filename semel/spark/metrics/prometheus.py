@@ -141,11 +141,11 @@ class MetricsCollector:
         self._lookout = ClusterPoller(every_seconds=every_seconds, within_ms=within_ms)
 
     def describe(self) -> Iterator[Family]:
-        """The metrics without their values: what a registry asks for."""
+        """Yield the metrics without their values, for a registry."""
         return (self._families[metric.kind](metric) for metric in METRICS)
 
     def collect(self) -> Iterator[Family]:
-        """The metrics with their values: what a scrape asks for."""
+        """Yield the metrics with their values, for a scrape."""
         samples = _Samples()
         for one in meters():
             _count(samples, one)
@@ -184,7 +184,9 @@ class _Samples:
 
 
 def _count(samples: _Samples, meter: Meter) -> None:
-    """What is there is shown from zero on: a counter that begins with its first event hides it from ``increase()``."""
+    """Show existing counters from zero on: a counter that begins with its first event hides that event from
+    ``increase()``.
+    """
     totals, prefix = meter.totals, meter.prefix
     samples.add(COMMITS, totals.commits, prefix)
     samples.add(ABORTS, totals.aborts, prefix)
@@ -258,7 +260,7 @@ def serve_metrics(
 
 
 def _families() -> dict[MetricKind, Callable[[Metric], Any]]:
-    """How a family of each kind is made, by the package that may be missing."""
+    """Return how a family of each kind is made. The package may be missing."""
     try:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
     except ImportError:

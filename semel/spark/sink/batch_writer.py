@@ -36,13 +36,15 @@ __all__ = ["BatchResult", "Work", "write_plain", "write_with_retries"]
 
 log = logging.getLogger("semel.spark")
 
-#: Nobody knows how the transaction ended; or Spark would give the same once more.
+#: The outcome of the transaction is unknown; or a retry would read the same torn rows.
 _NOT_AGAIN = ("OUTCOME_UNKNOWN", STALE, FORGOTTEN)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What was written, by topic, in how many milliseconds from begin to commit, and how often it was run again."""
+    """The result of a batch: written rows by topic, milliseconds from begin to commit, and the number of repeated
+    tries.
+    """
 
     wrote: Mapping[str, TopicTotals]
     milliseconds: float
@@ -50,7 +52,7 @@ class BatchResult:
 
     @property
     def rows(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return sum(wrote.rows for wrote in self.wrote.values())
 
     @property
@@ -79,13 +81,13 @@ class Work:
 def write_with_retries(
     client: Client, producer: Producer, options: SinkOptions, work: Work, meter: Meter
 ) -> BatchResult:
-    """Write the batch exactly once. A batch that may be run again is, up to ``maxBatchRetries`` times, each counted and
-    logged.
+    """Write the batch exactly once. Run it again up to ``maxBatchRetries`` times, if that is allowed. Count and log
+    each retry.
 
-    Raises :class:`AbortAndRetry` or :class:`Retriable` if that did not help, and at once if the batch keeps state,
-    since the state of an aborted run would stay (DESIGN rule 2), if nobody said how the transaction ended
-    (OUTCOME_UNKNOWN), if Spark would go on from what it has lost a part of (STALE_SHUFFLE), or if what it has forgotten
-    is in front of the next attempt, too (BOOKS_FORGOTTEN).
+    Raises :class:`AbortAndRetry` or :class:`Retriable` if that did not help. Raises it at once if a retry cannot help:
+    a batch with state, because the state of an aborted run would stay (DESIGN rule 2); an unknown outcome
+    (OUTCOME_UNKNOWN); a torn shuffle that Spark keeps (STALE_SHUFFLE); or jobs that Spark has forgotten
+    (BOOKS_FORGOTTEN).
     """
     retries = 0
     proof = Proof(work.df, options.prefix, run=work.progress.run)
@@ -131,7 +133,7 @@ def _write_once(
             txn.withdraw(txn.outstanding)
             _commit(txn, work)
         else:
-            # no task ran at all, so no receipt says who holds what: nobody may hold a ticket of what is committed
+            # no task ran, so no receipt shows who holds a ticket; at a commit no participant may hold one
             txn.abort()
     if not receipts:
         _commit_progress(producer, work)
@@ -139,7 +141,7 @@ def _write_once(
 
 
 def _commit_progress(producer: Producer, work: Work) -> None:
-    """A transaction of progress and offsets alone: a batch without rows."""
+    """Commit a transaction of progress and offsets only: a batch without rows."""
     with producer.transaction() as txn:
         _commit(txn, work)
 
@@ -183,7 +185,7 @@ def _placed(client: Client, options: SinkOptions, work: Work) -> Placement:
 
 
 def _sums(receipts: list[Receipt]) -> dict[str, TopicTotals]:
-    """By topic."""
+    """Return the sums of the receipts by topic."""
     sums: dict[str, TopicTotals] = {}
     for receipt in receipts:
         for (topic, _), wrote in receipt.wrote.items():

@@ -1,4 +1,4 @@
-"""What keeps a batch from going on from the progress, each thing in words and, for rows, as a range."""
+"""The differences that keep a batch from continuing from the progress, each in words and, for rows, as a range."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def ranges_text(ranges: Sequence[Rows]) -> str:
 
 
 def other_finding(label: str, start: str, recorded: str) -> Difference:
-    """A source that is not semel's stands elsewhere."""
+    """Return the difference of a source that is not semel's and has another position."""
     return Difference(
         f"{label} (not semel's) starts at {start} and the progress ends at {recorded}: it is not"
         " known which rows lie between"
@@ -73,19 +73,19 @@ def other_finding(label: str, start: str, recorded: str) -> Difference:
 
 
 def kind_finding(label: str) -> Difference:
-    """A source was exchanged for one of another kind."""
+    """Return the difference of a source that was exchanged for one of another kind."""
     return Difference(
         f"{label} is of another kind than in the progress, so their positions cannot be compared", apart=True
     )
 
 
 def source_label(name: str | None, index: int) -> str:
-    """A source in a message: by its name where it has one, else by its position."""
+    """Return a source's name for a message, or its position without one."""
     return f"source {name!r}" if name is not None else f"source {index}"
 
 
 def cluster_finding(label: str, found: str, recorded: str) -> Difference:
-    """A source reads another cluster now."""
+    """Return the difference of a source that now reads another cluster."""
     return Difference(
         f"{label} reads cluster {found} and the progress is of cluster {recorded}, so their offsets cannot be compared",
         apart=True,
@@ -93,7 +93,7 @@ def cluster_finding(label: str, found: str, recorded: str) -> Difference:
 
 
 def added_finding(label: str) -> Difference:
-    """The progress knows nothing of a source."""
+    """Return the difference of a source that is not in the progress."""
     return Difference(f"{label} is not in the progress, so it is not known which of its rows were written")
 
 
@@ -103,7 +103,7 @@ def behind_finding(label: str, rows: Sequence[Rows]) -> Difference:
 
 
 def began_finding(label: str, topic: str, partition: int, now: int, before: int) -> Difference:
-    """A query begins before the place where it once began."""
+    """Return the difference of a query that begins before its first beginning."""
     return Difference(
         f"{label}: {topic}-{partition} begins at {now} now and began at {before}: this query has never read the rows"
         " between"
@@ -111,7 +111,9 @@ def began_finding(label: str, topic: str, partition: int, now: int, before: int)
 
 
 def moved_finding(label: str, topic: str, partition: int, start: int, recorded: int) -> Difference:
-    """A source begins with what another one has read and reads no more. With no rows where it begins exactly there."""
+    """Return the difference of a source that begins with what another source has read and reads no more. It has no rows
+    if the source begins exactly there.
+    """
     text = (
         f"{label}: {topic}-{partition} was read up to {recorded} by another source of the query, which reads it no"
         f" more, and starts at {start} here"
@@ -122,12 +124,12 @@ def moved_finding(label: str, topic: str, partition: int, start: int, recorded: 
 
 
 def unknown_start_finding(label: str) -> Difference:
-    """Nothing says where the batch starts to read a source."""
+    """Return the difference of a source without a known start of the batch."""
     return Difference(f"where the batch starts to read {label} is not in the checkpoint")
 
 
 def gone_finding(label: str) -> Difference:
-    """The query no longer has a source."""
+    """Return the difference of a source that the query no longer has."""
     return Difference(f"{label} of the progress is not in the query")
 
 
@@ -151,7 +153,7 @@ def topic_findings(
 
 
 def _of_the_topic_before(text: str, topic: str, end: TopicEnd, recorded: TopicEnd) -> list[Difference]:
-    """An old checkpoint: since it was written, the query has read the new topic.
+    """Return the differences of an old checkpoint: since it was written, the query has read the new topic.
 
     From here it would read that from its beginning.
     """

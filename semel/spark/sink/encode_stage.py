@@ -35,7 +35,7 @@ _GATHER = 8 << 20
 
 @dataclass(frozen=True)
 class Encoder:
-    """What runs in the tasks before the shuffle: ``mapInArrow`` calls it with Arrow batches of rows.
+    """The function of the tasks before the shuffle: ``mapInArrow`` calls it with Arrow batches of rows.
 
     ``topic`` is where all rows go, or None where a column says it. ``first`` numbers the partitions of all ``topics``
     through; partition number ``n`` belongs to task ``n % tasks``. Raises :class:`ConfigError` for a topic or a
@@ -84,8 +84,8 @@ class Encoder:
 
 
 def in_portions(turns: Sequence[tuple[int, Batch]], most: int = PORTION) -> Iterator[Sequence[tuple[int, Batch]]]:
-    """The encoded batches in order, as many at a time as have ``most`` bytes together, or one: an Arrow array holds
-    less than 2 GiB.
+    """Yield the encoded batches in order, as many at a time as have ``most`` bytes together, or one: an Arrow array
+    holds less than 2 GiB.
     """
     first = size = 0
     for index, (_, batch) in enumerate(turns):
@@ -113,7 +113,7 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def by_topic(rows: pa.Table, topic: str | None, known: Mapping[str, object]) -> list[tuple[str, pa.Table]]:
-    """The rows of each topic. Raises :class:`ConfigError` for one that is not among ``known``."""
+    """Return the rows of each topic. Raise :class:`ConfigError` for a topic that is not in ``known``."""
     if topic is not None:
         return [(topic, rows)]
     names = rows.column("topic")

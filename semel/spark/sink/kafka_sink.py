@@ -47,7 +47,7 @@ log = logging.getLogger("semel.spark")
 
 @dataclass(slots=True)
 class _Run:
-    """What the sink holds for one run of a query: the prefix is taken over once, and each batch may come once.
+    """The sink's state for one run of a query: the prefix is taken over once, and each batch may come once.
 
     ``last`` is the newest one, ``failed`` the one whose call raised, ``writing`` the one whose transaction is open.
     """
@@ -62,12 +62,12 @@ class _Run:
 class KafkaSink:
     """Writes DataFrames to Kafka, exactly once.
 
-    Options are those of Spark's Kafka sink, and: ``transactionalIdPrefix`` (names the query for good; required),
-    ``topics`` (comma-separated, what a ``topic`` column may name), ``partitioner`` (``default``, or ``any`` to spread
-    rows in spite of their keys), ``delivery`` (``exactly_once`` or ``at_least_once``), ``maxBatchRetries`` (3),
-    ``progressTopic``, ``onProgressMismatch``, and ``kafka.group.id`` (the source's offsets are committed to it with
-    the rows). An option that is None counts as left out, as in PySpark. Raises :class:`ConfigError` for what is
-    wrong with them; connects at the first batch.
+    Options are those of Spark's Kafka sink, and: ``transactionalIdPrefix`` (the query's name for ever; required),
+    ``topics`` (the topics that a ``topic`` column may name, separated by commas), ``partitioner`` (``default``, or
+    ``any`` to spread rows in spite of their keys), ``delivery`` (``exactly_once`` or ``at_least_once``),
+    ``maxBatchRetries`` (3), ``progressTopic``, ``onProgressMismatch``, and ``kafka.group.id`` (the group to which the
+    source's offsets are committed with the rows). An option of None counts as not given, as in PySpark. Raises
+    :class:`ConfigError` for wrong options. Connects at the first batch.
     """
 
     def __init__(self, *unnamed: object, **options: object) -> None:
@@ -194,7 +194,7 @@ class KafkaSink:
         return totals
 
     def _enter(self, df: DataFrame, batch: MicroBatch) -> _Run:
-        """The state of this run; a new run takes over. A second call for a batch is refused (DESIGN rule 2)."""
+        """Return the state of this run. A new run takes over. A second call for a batch is refused (DESIGN rule 2)."""
         with self._lock:
             run = self._run
             if run is None or run.query.run != batch.query.run:
@@ -243,7 +243,7 @@ class KafkaSink:
         return _Run(query, producer)
 
     def _group(self, query: Query) -> str | None:
-        """The group that shows the progress: the sink's option, else what the sources were given. Users say it once."""
+        """Return the group that shows the progress: the sink's option, or that of the sources. Users set it once."""
         groups = sorted({source.group for source in query.sources if source.group is not None})
         if self._options.group is None and len(groups) > 1:
             raise ConfigError(
@@ -254,7 +254,7 @@ class KafkaSink:
         return self._options.group or next(iter(groups), None)
 
     def _cluster(self) -> str:
-        self._client.versions()  # the first that a sink asks: where nobody answers, that is what is said
+        self._client.versions()  # the sink's first request: if no broker answers, the error says that
         return self._client.cluster
 
     def _producer(self, scope: str) -> Producer:
@@ -304,14 +304,14 @@ class KafkaSink:
     def write(self, df: DataFrame, version: int | None = None) -> BatchResult | None:
         """Write a batch DataFrame: all of it becomes visible at once, or nothing.
 
-        With a ``version``, the same one again is skipped (returns None) and a lower one refused, so that a job may be
-        started again after a failure. Without one, a second run writes the rows a second time, which is printed.
+        With a ``version``, the same version again is skipped (returns None) and a lower one refused. So a job may be
+        started again after a failure. Without a version, a second run writes the rows again, which is printed.
 
-        Raises :class:`ConfigError` for columns, rows, settings or a version that cannot be written and inside of a
-        foreachBatch function, :class:`AbortAndRetry` if ``maxBatchRetries`` did not help, :class:`~semel.errors.Fenced`
-        if another owner has the prefix, :class:`~semel.errors.Retriable` if brokers stay away or (tagged
-        OUTCOME_UNKNOWN) nobody said how the transaction ended, :class:`~semel.errors.DataLoss` for damaged progress or
-        a lost marker, :class:`Unsupported` for Spark Connect or a broker that is too old, and what Spark raises.
+        Raises :class:`ConfigError` for columns, rows, settings or a version that cannot be written, and inside a
+        foreachBatch function. Raises :class:`AbortAndRetry` if ``maxBatchRetries`` did not help,
+        :class:`~semel.errors.Fenced` if another owner has the prefix, and :class:`~semel.errors.Retriable` if brokers
+        stay away or (tagged OUTCOME_UNKNOWN) the outcome is unknown. Raises :class:`~semel.errors.DataLoss` for damaged
+        progress or a lost marker, :class:`Unsupported` for Spark Connect or an old broker, and what Spark raises.
         """
         if streaming_query.is_connect(df):
             raise Unsupported(
@@ -388,7 +388,7 @@ class KafkaSink:
 
 
 def _with_its_state(fenced: Fenced) -> Fenced:
-    """What a driver that was fenced in mid-batch may have done to the checkpoint (docs/guarantees.md, "State"): no
+    """Add what a driver that was fenced in mid-batch may have done to the checkpoint (docs/guarantees.md, "State"): no
     broker keeps it from that.
     """
     return Fenced(

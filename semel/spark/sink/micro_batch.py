@@ -1,4 +1,4 @@
-"""What the sink knows of its query and of the micro-batch that calls it, so that users say nothing twice (DESIGN 3,
+"""The query and micro-batch that call the sink, read from Spark, so that users configure nothing twice (DESIGN 3,
 PROTOCOL 6).
 
 :func:`observe` is called in the foreachBatch callback. The end of batch N is N's entry in Spark's offset log; its start
@@ -51,22 +51,22 @@ class Query:
 
     @property
     def checkpoint(self) -> str:
-        """Where the checkpoint is, as a URI."""
+        """The checkpoint's location, as a URI."""
         return self.execution.checkpoint
 
     @property
     def temporary(self) -> bool:
-        """Whether that is a folder that Spark deletes when the run ends."""
+        """True if that is a folder that Spark deletes when the run ends."""
         return self.execution.temporary
 
     @property
     def trigger(self) -> Trigger:
-        """When the query makes its batches."""
+        """The query's trigger."""
         return self.execution.trigger
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether the query ends when the data that was there at its start is processed."""
+        """True if the query ends when the data of its start are processed."""
         return self.trigger in (Trigger.AVAILABLE_NOW, Trigger.ONCE)
 
     @property
@@ -94,8 +94,8 @@ class MicroBatch:
         return PlannedBatch(self.query.id, self.number, self.query.stateful, self.sources)
 
     def positions(self, number: int) -> tuple[Source | None, ...] | None:
-        """The end of the batch of this number, if this checkpoint's offset log still has it, by source; None without an
-        entry.
+        """Return the end of the batch of this number by source, if this checkpoint's offset log still has it; None
+        without an entry.
 
         The log is not asked for what this batch has brought along: its own end, and that of the one before.
         """
@@ -109,7 +109,7 @@ class MicroBatch:
         return tuple(_position(info, text, f"offsets/{number}") for info, text in zip(sources, texts, strict=True))
 
     def reads(self, cluster: str) -> set[str]:
-        """The topics of this cluster that it reads."""
+        """Return the topics of this cluster that it reads."""
         return {
             topic
             for end in self.planned.ends
@@ -119,7 +119,7 @@ class MicroBatch:
 
 
 def observe(df: DataFrame, known: Query | None = None) -> MicroBatch:
-    """The batch of the callback, with its query, that this DataFrame was given to.
+    """Return the batch and query of the callback that got this DataFrame.
 
     ``known``, the answer before, is used again within its run.
     """
@@ -168,8 +168,8 @@ def _entry(query: Query, batch: int) -> OffsetLogEntry:
 
 
 def _texts(entry: OffsetLogEntry, sources: tuple[SourceInfo, ...]) -> tuple[str | None, ...]:
-    """The texts of a log entry by source: by position in version 1, by key in version 2 (what the query no longer has
-    is left out).
+    """Return the texts of a log entry by source: by position in version 1, by key in version 2 (without sources that
+    the query no longer has).
     """
     keys = [str(index) if entry.version == 1 else info.key for index, info in enumerate(sources)]
     return tuple(entry.offsets.get(key) for key in keys)
@@ -186,7 +186,7 @@ def source_batch(info: SourceInfo, batch: int, start: str | None, end: str | Non
 
 
 def _position(info: SourceInfo, text: str | None, where: str) -> Source | None:
-    """A source's end as a position.
+    """Return a source's end as a position.
 
     A named source that the log lacks has none; one by position keeps its place with Spark's own sign.
     """
@@ -201,13 +201,13 @@ def _end(info: SourceInfo, offset: SourceOffset) -> KafkaSource:
 
 
 def _began(info: SourceInfo, offset: SourceOffset) -> KafkaSource:
-    """Where the source began, as a position of its own."""
+    """Return where the source began, as a position."""
     topics = {name: TopicEnd(topic.id, dict(topic.began)) for name, topic in offset.topics.items()}
     return KafkaSource(offset.cluster, topics, info.name)
 
 
 def _start(info: SourceInfo, before: SourceOffset | None, end: SourceOffset) -> KafkaSource:
-    """The end of the batch before, and ``began`` of this one's end for each partition that it lacks."""
+    """Return the end of the previous batch, and ``began`` of this one's end for each partition that it lacks."""
     if before is None:
         return _began(info, end)
     topics: dict[str, TopicEnd] = {}

@@ -1,4 +1,4 @@
-"""Which task writes which output partition (DESIGN section 7).
+"""The assignment of output partitions to writing tasks (DESIGN section 7).
 
 Rows with a key or a partition are encoded where they are (:mod:`semel.spark.sink.encode_stage`), and their record
 batches are shuffled once, by ``repartitionById``, to the one task that holds the ticket of their partition: it gives

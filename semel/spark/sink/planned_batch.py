@@ -35,10 +35,10 @@ class PlannedBatch:
 
     @property
     def starts(self) -> tuple[Source, ...]:
-        """Where it starts to read its sources, as far as that is known."""
+        """The start of each source in this batch, as far as it is known."""
         return tuple(source.start for source in self.sources if source.start is not None)
 
     @property
     def ends(self) -> tuple[Source, ...]:
-        """How far its sources are read when it is done: the ``sources`` of its progress record."""
+        """The end of each source in this batch: the ``sources`` of its progress record."""
         return tuple(source.end for source in self.sources if source.end is not None)

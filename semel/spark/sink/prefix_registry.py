@@ -1,5 +1,5 @@
-"""Which prefix a live query of this application writes with: two writers with one would fence each other, or skip what
-only the other has written (DESIGN rule 2).
+"""The prefixes that live queries of this application write with. Two writers with one prefix would fence each other, or
+skip what only the other has written (DESIGN rule 2).
 
 By the cluster's own id: ``localhost:9092`` and ``127.0.0.1:9092`` are one. Not promised: anything about other
 applications, which the brokers keep apart; a program that waits for itself learns it here sooner, and why.
@@ -83,8 +83,8 @@ def check_free(cluster: str, prefix: str, sink: object, query: Query | None) -> 
 
 
 def check_owners(run: str) -> bool:
-    """Whether this run of a query has taken prefixes over. Raises :class:`~semel.errors.Fenced` where one of them is
-    another driver's now.
+    """Return whether this run of a query has taken prefixes over. Raise :class:`~semel.errors.Fenced` if another driver
+    has one of them now.
     """
     mine = [claim.sink for claim in list(_claims.values()) if claim.query.run == run]
     for sink in mine:
@@ -106,6 +106,6 @@ atexit.register(abort_open)
 
 
 def _held(cluster: str, prefix: str) -> _Claim | None:
-    """Who writes with a prefix in this application, where the query is live."""
+    """Return the live query that writes with a prefix in this application."""
     held = _claims.get((cluster, prefix))
     return None if held is None or streaming_query.stopping(held.query.execution) else held

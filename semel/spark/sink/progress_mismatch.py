@@ -1,9 +1,9 @@
-"""What a refusal of PROTOCOL 6 says: what was found where, which rows would be repeated or missed, the ways out.
+"""The message of a refused batch (PROTOCOL 6): what differs, which rows would be repeated or missed, the ways out.
 
-A block of lines, indented as :func:`semel.errors.from_text` reads them back from Spark's text. The token of the way out
-is a digest of the progress and of the batch at hand, so it is spent as soon as either moves. Not promised: the ranges
-where offsets cannot be compared (another cluster, a topic that was created again, sources that are not semel's); the
-text says so.
+The message is a block of lines, indented as :func:`semel.errors.from_text` reads them back from Spark's text. The token
+of the way out is a digest of the progress and of this batch, so it is spent as soon as either moves. Not promised:
+ranges where offsets cannot be compared (another cluster, a topic that was created again, sources that are not
+semel's). The text says so.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from semel.transaction.progress.record import KafkaSource, Progress, Source
 
 __all__ = ["Mismatch", "is_given"]
 
-#: What stands before each further line.
+#: The start of each line after the first.
 _LINE = "\n    "
-#: What there is to do where the progress is right, and where there is none.
-_GO_ON = "start with another, empty checkpoint (this one holds the refused batch), and give"
-_AS_WRITTEN = "to go on from the progress, with nothing repeated or missed,"
-#: It stands where somebody has set it, and not where the rows end.
+#: The way out if the progress is right.
+_RESUME = "start with a new, empty checkpoint (this one holds the refused batch), and give"
+_AS_WRITTEN = "to resume from the progress, with nothing repeated or missed,"
+#: A progress that was set by hand need not be where the written rows end.
 _AS_SET = (
-    "to go on from the progress, where it was set (what was written from there on is written once more, and what was"
-    " not read in front of it is missed),"
+    "to resume from the progress, which was set by hand (rows written after it are written again, and unread rows"
+    " before it are skipped),"
 )
 
 
@@ -40,9 +40,9 @@ def is_given(token: str, override: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Stop: nobody but a person can say what is right.
+    """A batch that the sink refuses, because only a person can say what is right.
 
-    ``override`` is the token that the user gave, if any, and ``prefix`` is for the words.
+    ``override`` is the token that the user gave, if any. ``prefix`` is for the message.
     """
 
     planned: PlannedBatch
@@ -53,7 +53,7 @@ class Mismatch:
 
     @property
     def token(self) -> str:
-        """A digest of P and N: what ``onProgressMismatch=checkpoint:<token>`` must say to run the batch all the same.
+        """A digest of P and N: ``onProgressMismatch=checkpoint:<token>`` needs it to run the batch all the same.
 
         The batch's own offsets are in it too: a token must not fit other data that is planned under the same number.
         """
@@ -66,12 +66,12 @@ class Mismatch:
 
     @property
     def repeated(self) -> tuple[Rows, ...]:
-        """The rows that running the batch as it is would write once more."""
+        """The rows that running the batch as it is would write again."""
         return tuple(one.repeated for one in self.differences if one.repeated is not None)
 
     @property
     def missed(self) -> tuple[Rows, ...]:
-        """The rows that running the batch as it is would leave out for good."""
+        """The rows that running the batch as it is would never write."""
         return tuple(one.missed for one in self.differences if one.missed is not None)
 
     @property
@@ -81,16 +81,16 @@ class Mismatch:
 
     @property
     def reason(self) -> str:
-        """What was found, and what running the batch as it is would do, in one line."""
+        """The findings, and what running the batch as it is would do, in one line."""
         effects = ". ".join(_effects(self.repeated, self.missed))
         return f"{self._head}{_listed(self.differences)}. {effects}.{' ' + self._state if self._state else ''}"
 
     @property
     def message(self) -> str:
-        """What is said where the batch is not run: what was found, what would be repeated and missed, the ways out."""
+        """The message of a refused batch: what was found, what would be repeated and missed, and the ways out."""
         spent = ""
         if self.override is not None and not is_given(self.token, self.override):
-            spent = f" The token that was given, {self.override!r}, is for another batch or another progress record."
+            spent = f" The given token {self.override!r} is for another batch or another progress record."
         more = [f"and {len(self.differences) - NAMED} more"] if len(self.differences) > NAMED else []
         return _LINE.join(
             [
@@ -107,7 +107,7 @@ class Mismatch:
     @property
     def _head(self) -> str:
         return (
-            f"batch {self.planned.batch} of query {self.planned.query} does not go on from the progress of"
+            f"batch {self.planned.batch} of query {self.planned.query} does not continue from the progress of"
             f" transactionalIdPrefix {self.prefix!r}: {self._found()}"
         )
 
@@ -116,17 +116,17 @@ class Mismatch:
         if not self.planned.stateful or self.progress is None or self._has_its_state:
             return ""
         return (
-            "What the query keeps (sums, windows, rows of a join) would go on from what this checkpoint has of it: a"
-            " new one has nothing, so that each sum begins at 0, and is written in the place of the right one."
+            "This query keeps state (sums, windows, rows of a join), and this checkpoint does not hold the state for"
+            " that progress. Sums would start at a wrong value, in a new checkpoint at 0, and replace the right ones."
         )
 
     def error(self) -> DataLoss:
-        """The exception that says it."""
+        """Return the exception with this message."""
         return DataLoss(self.message, tag=self.tag)
 
     @property
     def ways_out(self) -> list[str]:
-        """What the user can do, each in a sentence."""
+        """The ways out for the user, one sentence each."""
         if self.progress is None:
             return self._ways_without_progress()
         theirs = _topics(self.progress.sources)
@@ -136,40 +136,40 @@ class Mismatch:
             *self._ways_of_another_query(theirs, strange=strange),
             *self._ways_to_go_on(self.progress, strange=strange),
             self._by_hand + _by_hand_does(self.repeated, self.missed),
-            f"`semel progress reset {shlex.quote(self.prefix)}` forgets the progress, for another, empty checkpoint"
-            f" (this one holds the refused batch) that begins by its startingOffsets{self._anew}",
+            f"`semel progress reset {shlex.quote(self.prefix)}` forgets the progress. Then start with a new,"
+            f" empty checkpoint (this one holds the refused batch), which begins at startingOffsets{self._restarted}",
         ]
 
     @property
     def _by_hand(self) -> str:
-        return f"onProgressMismatch=checkpoint:{self.token} runs this one batch as the checkpoint has it"
+        return f"onProgressMismatch=checkpoint:{self.token} runs this batch once, as the checkpoint has it"
 
     @property
-    def _anew(self) -> str:
+    def _restarted(self) -> str:
         if self.planned.stateful:
             return (
-                ": with earliest its state is made anew from all rows that are there, and their output is written once"
-                " more"
+                ": with earliest, the state is built again from all rows that are still there, and their output is"
+                " written again"
             )
-        return ": what it reads from there is written, also what is written already"
+        return ": all rows that it reads from there are written, also those that were written before"
 
     def _ways_without_progress(self) -> list[str]:
         return [
-            "if the prefix was changed, and no sink uses the former one any more:"
-            f" `semel progress rename <former> {shlex.quote(self.prefix)}`",
-            f"{self._by_hand}: right where all in front of it was written, by another sink or without exactly-once, or"
-            " where there was nothing to write (foreachBatch left out empty batches: have it call the sink for every"
-            " batch from now on); what was not will be missing",
-            "another, empty checkpoint begins by its startingOffsets (earliest: with all that is there): right where"
-            " nothing was written yet; what was is written once more",
+            "if you changed the prefix, and no sink uses the old one any more:"
+            f" `semel progress rename <old> {shlex.quote(self.prefix)}`",
+            f"{self._by_hand}. Use it only if every earlier batch was written another way, or had no rows and was not"
+            " passed to the sink; rows that were not written are lost. foreachBatch must call the sink for every"
+            " batch, empty or not",
+            "start with a new, empty checkpoint, which begins at startingOffsets (earliest: all rows that are still"
+            " there). Use it if nothing was written yet; rows that were written are written again",
         ]
 
     def _ways_of_another_query(self, theirs: set[str], *, strange: bool) -> list[str]:
         if not strange:
             return []
         return [
-            f"if the progress is another query's (it reads {', '.join(sorted(theirs))}), give this one a"
-            " transactionalIdPrefix of its own: what follows would be done to that query"
+            f"if the progress belongs to another query (it reads {', '.join(sorted(theirs))}), give this one its own"
+            " transactionalIdPrefix: the other ways out would change that query"
         ]
 
     def _ways_to_go_on(self, progress: Progress, *, strange: bool) -> list[str]:
@@ -179,18 +179,18 @@ class Mismatch:
             if progress.batch is None:
                 return []
             return [
-                f"start from a copy of the checkpoint of query {progress.query} that has reached batch"
-                f" {progress.batch} (its folder offsets has a file of that name before it is started), if there is one"
+                f"if you have a copy of the checkpoint of query {progress.query} that has reached batch"
+                f" {progress.batch} (its folder offsets has a file of that name before you start it), start from it"
             ]
         if any(one.apart for one in self.differences):
             return []
         where = _AS_SET if progress.batch is None else _AS_WRITTEN
         by_source = any(one.by_source for one in self.differences)
-        return [f"{where} {_GO_ON} {_go_on(progress, by_source=by_source)}"]
+        return [f"{where} {_RESUME} {_starting_offsets(progress, by_source=by_source)}"]
 
     @property
     def _has_its_state(self) -> bool:
-        """Whether the state of this checkpoint is that which belongs to the progress."""
+        """True if this checkpoint holds the state that belongs to the progress."""
         progress, batch = self.progress, self.planned.batch
         assert progress is not None
         at_it = progress.batch is not None and batch in (progress.batch, progress.batch + 1)
@@ -200,10 +200,8 @@ class Mismatch:
         progress, query, batch = self.progress, self.planned.query, self.planned.batch
         if progress is None:
             return (
-                f"the checkpoint plans batch {batch}, and there is no progress at all (this sink is new in the query,"
-                " or its progress is lost, forgotten by `semel progress reset`, or written under another prefix; this"
-                " query wrote without exactly-once before, or did not call the sink for the batches before, as it must"
-                " for empty ones too)"
+                f"the checkpoint plans batch {batch}, and the sink has no progress. The sink may be new in this query;"
+                " its progress may be lost, reset, or under another prefix; or earlier batches were written without it"
             )
         whose = "the same query" if progress.query == query else f"query {progress.query}"
         reached = (
@@ -214,15 +212,15 @@ class Mismatch:
         state = ""
         if progress.query == query and progress.batch is not None and batch > progress.batch + 1:
             state = (
-                "; the sink was not called for the batches between, or wrote them elsewhere: foreachBatch must call"
-                " it for every batch, empty or not"
+                "; the sink was not called for the batches between, or wrote them elsewhere (foreachBatch must call"
+                " it for every batch, empty or not)"
             )
         elif progress.query == query and progress.batch is not None and batch <= progress.batch:
-            state = "; the checkpoint is behind it: an older copy, or one whose newest files are gone"
+            state = "; the checkpoint is older: a copy, or one whose newest files are gone"
         if self.planned.stateful and not self._has_its_state:
             state += (
-                "; this query keeps state (or cannot be told stateless), and the state that belongs to that progress"
-                " is not in this checkpoint"
+                "; this query keeps state (or may keep some), and the state that belongs to that progress is not in"
+                " this checkpoint"
             )
         return f"the checkpoint plans batch {batch}, the progress {reached}{state}"
 
@@ -233,23 +231,24 @@ def _listed(findings: Sequence[Difference]) -> str:
 
 
 def _effects(repeated: Sequence[Rows], missed: Sequence[Rows]) -> list[str]:
-    """Return what going on from this checkpoint would do, a line each."""
+    """Return what running from this checkpoint would do, a line each."""
     if not repeated and not missed:
-        return ["Which rows it would repeat or miss cannot be told from offsets alone"]
+        return ["The offsets alone do not show which rows it would repeat or miss"]
     effects = {"repeat": repeated, "miss": missed}
     return [f"It would {verb} {ranges_text(ranges) if ranges else 'no rows'}" for verb, ranges in effects.items()]
 
 
 def _by_hand_does(repeated: Sequence[Rows], missed: Sequence[Rows]) -> str:
-    does = ["writes the rows to repeat once more"] if repeated else []
-    does += ["leaves the rows to miss out for good"] if missed else []
-    return f", which {' and '.join(does)}" if does else ", whatever that repeats or misses"
+    does = ["writes the repeated rows again"] if repeated else []
+    does += ["never writes the missed rows"] if missed else []
+    return f", which {' and '.join(does)}" if does else ", whatever it repeats or misses"
 
 
-def _go_on(progress: Progress, *, by_source: bool) -> str:
-    """What sources are given.
+def _starting_offsets(progress: Progress, *, by_source: bool) -> str:
+    """Return the ``startingOffsets`` of the sources.
 
-    Of several, ``committed`` finds none its own place where they were exchanged, or read one partition at two offsets.
+    With several sources, ``committed`` cannot find each one's own place if they were exchanged, or if they read one
+    partition at two offsets.
     """
     places: dict[tuple[str, str, int], int] = {}
     ours = [(index, source) for index, source in enumerate(progress.sources) if isinstance(source, KafkaSource)]
@@ -264,8 +263,8 @@ def _go_on(progress: Progress, *, by_source: bool) -> str:
         return "the source startingOffsets=committed and this transactionalIdPrefix"
     given = "; ".join(f"{source_label(source.name, index)} {_offsets(source)}" for index, source in ours)
     return (
-        f"each source its own startingOffsets: {given} (let each read all that its offsets name; topics and"
-        " partitions can be left out again after that)"
+        f"each source its own startingOffsets: {given} (let each read all topics and partitions in its offsets;"
+        " you can remove some after that)"
     )
 
 

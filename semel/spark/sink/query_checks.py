@@ -1,4 +1,4 @@
-"""What sinks refuse in a query and in Spark's settings, before the first batch."""
+"""The checks of a query and of Spark's settings before the first batch."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def reconcile(
     override: str | None = None,
     prefix: str = "<transactionalIdPrefix>",
 ) -> Decision:
-    """What to do with a batch, given the newest committed progress record.
+    """Return what to do with a batch, given the newest committed progress record.
 
     ``logged`` is this checkpoint's own end of batch P, by source, where its offset log has one. ``override`` is the
     token of ``onProgressMismatch=checkpoint:<token>``. ``prefix`` is for the words of a refusal.
@@ -89,9 +89,7 @@ def reconcile(
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Which source of the query is which of the progress; those that only the query has, and those that only the
-    progress has.
-    """
+    """The pairs of a query's source and the progress' source, and those without a partner on either side."""
 
     pairs: list[tuple[int, Source]]
     added: list[int]
@@ -99,7 +97,7 @@ class _Match:
 
 
 def _match(planned: PlannedBatch, progress: Progress) -> _Match:
-    """By name where a source has one, else by position."""
+    """Match sources by name if they have one, else by position."""
     known = {(r.name if r.name is not None else index): (index, r) for index, r in enumerate(progress.sources)}
     match = _Match([], [], [])
     for index, source in enumerate(planned.sources):
@@ -121,7 +119,7 @@ def _allowed_by_table(
     starts_there: bool,
     began_there: bool,
 ) -> Decision | None:
-    """The rows of the table that let a batch pass where there is progress; None where none of them does."""
+    """Return the decision of the table's rows that let a batch pass if there is progress, or None."""
     sources, batch = planned.sources, planned.batch
     if progress.query == planned.query and progress.batch is not None:
         if batch == progress.batch + 1 and starts_there and all(_is_new(sources[i], i, progress) for i in match.added):
@@ -181,8 +179,8 @@ def _compare_start(source: SourceBatch, index: int, recorded: Source) -> list[Di
 
 
 def _moved(planned: PlannedBatch, progress: Progress, match: _Match) -> list[Difference]:
-    """What a source would read that another one has read and reads no more: the two of a union exchanged, a topic moved
-    between them.
+    """Return the rows that a source would read and another one has read and reads no more: the two of a union
+    exchanged, or a topic moved between them.
     """
     recorded = dict(match.pairs)
     readers = [(source, planned.sources[index].end) for index, source in match.pairs] + [
@@ -203,8 +201,8 @@ def _moved(planned: PlannedBatch, progress: Progress, match: _Match) -> list[Dif
 
 
 def _places(source: Source | None) -> dict[tuple[str, str, str, int], int]:
-    """The offsets of a source's partitions by cluster, topic, the topic's id and number; of sources that are not
-    semel's nothing is known.
+    """Return the offsets of a source's partitions by cluster, topic, topic id and number. Sources that are not semel's
+    have none.
     """
     if not isinstance(source, KafkaSource):
         return {}
@@ -229,20 +227,20 @@ def _begins_earlier(source: SourceBatch, index: int, recorded: Source) -> list[D
 
 
 def _is_new(source: SourceBatch, index: int, progress: Progress) -> bool:
-    """Whether a source that the progress lacks was added by name or at the end, and starts where it began."""
+    """Return whether a source that the progress lacks was added by name or at the end, and starts where it began."""
     placed = source.name is not None or index >= len(progress.sources)
     return placed and source.start == source.began
 
 
 def _equal(positions: Sequence[Source | None], match: _Match) -> bool:
-    """Whether positions are exactly those of the progress: the same sources, topics, partitions and offsets."""
+    """Return whether positions equal those of the progress: the same sources, topics, partitions and offsets."""
     if match.gone or any(positions[index] is not None for index in match.added):
         return False
     return all(positions[index] == recorded for index, recorded in match.pairs)
 
 
 def _covered(planned: PlannedBatch, done: int, match: _Match, logged: Sequence[Source | None] | None) -> bool:
-    """Whether every row of the batch lies below the progress."""
+    """Return whether every row of the batch lies below the progress."""
     ends = [source.end for source in planned.sources]
     if match.gone or any(ends[index] is not None for index in match.added):
         return False
@@ -255,7 +253,7 @@ def _covered(planned: PlannedBatch, done: int, match: _Match, logged: Sequence[S
 
 
 def _below(end: Source | None, recorded: KafkaSource) -> bool:
-    """Whether a source's end is at or below the progress in every partition. What the progress lacks counts as 0."""
+    """Return whether a source's end is at or below the progress in every partition. A missing partition counts as 0."""
     if end is None:
         return True
     if not isinstance(end, KafkaSource) or end.cluster != recorded.cluster:

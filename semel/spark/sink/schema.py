@@ -31,7 +31,7 @@ _DROPPED = ("offset", "timestampType")
 
 
 def check_columns(df: DataFrame, topic: str | None, topics: tuple[str, ...]) -> DataFrame:
-    """The columns that are written, and nothing else.
+    """Return a DataFrame with only the columns that are written.
 
     Raises :class:`ConfigError` before anything is read or written.
     """

@@ -46,7 +46,7 @@ _LZ4 = pa.Codec("lz4_raw")
 def shuffled(
     topic: str, slots: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32], batches: Sequence[Batch]
 ) -> pa.RecordBatch:
-    """The rows of these batches of one topic."""
+    """Return the rows for these batches of one topic."""
     sizes = np.array([batch.size for batch in batches], np.int32)
     columns = [
         array(slots, pa.int32()),
@@ -65,8 +65,8 @@ def _smaller(batch: Batch) -> bytes:
 
 
 def unshuffled(rows: pa.RecordBatch) -> Iterator[tuple[str, npt.NDArray[np.int64], Iterator[memoryview]]]:
-    """Topic, partitions and batches of each run of rows of one topic; each call of the encoder makes one. A batch is
-    decompressed when it is taken.
+    """Yield topic, partitions and batches of each run of rows of one topic. Each call of the encoder makes such a run.
+    A batch is decompressed when it is taken.
     """
     topics, partitions = rows.column("topic").to_pylist(), numbers(rows.column("partition").cast(pa.int64()))
     sizes = numbers(rows.column("size").cast(pa.int64()))
@@ -78,7 +78,7 @@ def unshuffled(rows: pa.RecordBatch) -> Iterator[tuple[str, npt.NDArray[np.int64
 
 
 def _values(column: pa.Array) -> Iterator[memoryview]:
-    """The bytes of each value where they lie: a scalar of pyarrow would be a copy."""
+    """Yield the bytes of each value where they lie. A scalar of pyarrow would be a copy."""
     column = column.cast(pa.large_binary())
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]

@@ -1,17 +1,19 @@
 """The proof that each row of a batch was computed once and written once (DESIGN rule 2, PROTOCOL 3.5;
 docs/decisions/0010).
 
-Spark hides two things behind a job that ends well. A writing stage that ran again starts at task attempt 0 again, and
-the broker acknowledges a repeated sequence that carries other rows. And where an executor is lost, what it held of a
-shuffle is computed anew: if that comes out otherwise than the first time (a model, a request, ``uuid()``), what has
-read the one and what reads the other do not fit, and rows are there twice or not at all, though each writing task has
-run once.
+Two things can go wrong in a Spark job that succeeds:
 
-Both leave traces in what Spark keeps of its jobs: those of the attempt, and those in front of it that have made what
-the batch was written from. Not promised: anything about cached blocks, of which Spark keeps no such books; about what
-another job group or an earlier micro-batch computed (shuffles of RDDs outlive it); about what a program has taken out
-of Spark in front of a batch job (collected, written to files, broadcast); or about what Spark has forgotten in front of
-a batch job, since others have run a thousand jobs or stages in the meantime. A micro-batch is refused then.
+- The writing stage ran again. Its tasks start at attempt 0 again, and the broker acknowledges a repeated sequence with
+  other rows.
+- An executor was lost, and Spark computed its part of a shuffle again. If the function answers differently (a model, a
+  request, ``uuid()``), the readers of the first and the second output do not fit. Rows are doubled or lost, although
+  each writing task ran once.
+
+Both leave traces in Spark's status store, in the jobs of the attempt and in earlier jobs whose output it read. Not
+promised: cached blocks, which Spark does not record so; the work of another job group or an earlier micro-batch
+(shuffles of RDDs outlive it); data that left Spark before a batch job (collected, written to files, broadcast); and
+jobs or stages before a batch job that Spark has forgotten, because others ran a thousand since. A micro-batch is
+refused then.
 """
 
 from __future__ import annotations
@@ -33,19 +35,18 @@ from semel.transaction.ticket import Receipt
 
 __all__ = ["FORGOTTEN", "STALE", "JobWithStages", "Proof", "check_computed_once", "prove_tasks", "sink_made"]
 
-#: The tag of an attempt that was made from what is of two computations, and stays in Spark: running it once more in the
-#: same call does not help.
+#: The tag of an attempt whose rows come from two computations of a shuffle that Spark keeps. A retry in the same call
+#: would read it again.
 STALE = "STALE_SHUFFLE"
-#: The tag of an attempt in front of which Spark has forgotten something of the batch, as it has for the next attempt in
-#: the same call.
+#: The tag of an attempt before which Spark has forgotten a part of the batch. A retry in the same call would not find
+#: it either.
 FORGOTTEN = "BOOKS_FORGOTTEN"
-#: What begins the tag of every attempt of every sink: what one of them has computed is used by no other job, unless it
-#: was checkpointed.
+#: The beginning of the tags of all attempts of all sinks. No other job uses their output, unless it was checkpointed.
 _SINKS = "semel-write-"
 _SECONDS = 10.0
-#: In the place of the RDD of a stage that Spark has forgotten.
+#: The RDD of a stage that Spark has forgotten.
 _FORGOTTEN = -1
-#: So many jobs in front of a call are looked at: of a stateless query two or three have made its shuffles.
+#: How many jobs before a call are checked. Two or three of them made the shuffles of a stateless query.
 _LOOK_BACK = 100
 #: How many events Spark had dropped when a prefix was proven last, or its sink was made, by application.
 _dropped: WeakKeyDictionary[SparkContext, dict[str, int]] = WeakKeyDictionary()
@@ -56,9 +57,9 @@ JobWithStages = tuple[Job, Sequence[Stage]]
 class Proof:
     """The proof for one call to write a batch under a ``prefix``. The Spark jobs of an attempt carry its ``tag``.
 
-    A micro-batch, of the ``run`` of a query, has its DataFrame to itself: nothing in front of the call before has made
-    what it is written from. That holds since a sink and its prefix have one call in a batch: a second one is refused
-    (SECOND_CALL, PREFIX_IN_USE). The DataFrame of a batch job may be written once more after a failure.
+    A micro-batch of a query's ``run`` has a DataFrame of its own: no job before the previous call has made its rows.
+    That holds because a sink and its prefix have one call in a batch: a second one is refused (SECOND_CALL,
+    PREFIX_IN_USE). The DataFrame of a batch job may be written again after a failure.
     """
 
     def __init__(self, df: DataFrame, prefix: str, *, run: str | None) -> None:
@@ -68,13 +69,13 @@ class Proof:
         self._call = f"{self._prefix}{uuid.uuid4()}-"
         self._run = run
         self._attempt = 0
-        # what is at work beside the call is not in front of it
+        # a job that runs beside the call is not before it
         self._before = max(status_store.job_ids(self._spark, run), default=-1)
         self._ended: dict[int, Job] = {}
         self._met_the_call_before = False
         context = self._spark.sparkContext
-        # in front of a batch job is anybody's; and where nothing is known, the sink was made before the application
-        # began
+        # events before a batch job may belong to any program; an unknown prefix means that the sink was made before the
+        # application began
         self._dropped = (
             _dropped.get(context, {}).get(self._prefix, 0) if run is not None else status_store.dropped(context)
         )
@@ -82,11 +83,11 @@ class Proof:
 
     @property
     def tag(self) -> str:
-        """What the jobs of this attempt carry, and no others."""
+        """The tag of this attempt's jobs, and of no others."""
         return f"{self._call}{self._attempt}"
 
     def next_attempt(self) -> None:
-        """The batch is written again, in the same call."""
+        """Begin another attempt at the batch in the same call."""
         self._attempt += 1
         self._persisted = max(self._persisted, lineage.newest_persisted(self._df))
 
@@ -94,8 +95,8 @@ class Proof:
         """Raise :class:`AbortAndRetry` unless Spark confirms that the writing stage ran once, and that nothing before
         it was computed twice.
 
-        The receipts are counted as well: an attempt that Spark killed is in none of its columns. Without any, no task
-        was needed, and no stage wrote: that there are no rows may be what is torn.
+        The receipts are counted as well: Spark's columns do not show an attempt that it killed. Without receipts no
+        task was needed and no stage wrote. Then the batch may be torn by having no rows.
         """
         stage = _writing_stage(receipts) if receipts else None
         if stage is None and not status_store.wait_until_current(self._spark, _SECONDS):
@@ -123,9 +124,9 @@ class Proof:
         check_computed_once(told, self.tag, micro_batch=self._run is not None, kept=self._newest_kept)
 
     def _check_nothing_dropped(self) -> None:
-        """Raise :class:`AbortAndRetry` where what Spark has dropped may have been of this batch.
+        """Raise :class:`AbortAndRetry` if Spark has dropped events that may belong to this batch.
 
-        It counts that before it keeps what comes behind.
+        Spark counts a dropped event before it stores later ones.
         """
         context = self._spark.sparkContext
         before, dropped = self._dropped, status_store.dropped(context)
@@ -139,27 +140,26 @@ class Proof:
             )
 
     def _late(self, reason: str) -> AbortAndRetry:
-        """What was waited for may be among what Spark has dropped, and never come: then that is said, and it is not
-        waited for in another try.
+        """Return the error for a wait that has timed out. What was awaited may be among the events that Spark has
+        dropped: then the error says so, and no other try waits for it.
         """
         self._check_nothing_dropped()
         return _unproven(reason, "Spark is late with what it keeps of its jobs: its driver has too much to do.")
 
     def _newest_kept(self) -> int:
-        """Find the newest, also of what was persisted when a try began: its plan reads the blocks, and the user may
-        have let go of them since.
+        """Find the newest RDD, also among those persisted when a try began: its plan reads the blocks, although the
+        user may have unpersisted them since.
         """
         return max(lineage.newest_checkpoint(self._df), lineage.newest_persisted(self._df), self._persisted)
 
     def _batch(self, stage: int | None) -> list[Job]:
-        """All jobs of the batch, the oldest first, when that of the writing stage has ended, or all of them where there
-        is none.
+        """Wait for the job of the writing stage, or for all jobs without one. Return all jobs of the batch, the oldest
+        first.
         """
         deadline = status_store.poll_deadline(_SECONDS)
         for _ in deadline.attempts():
             jobs = list(self._jobs())
-            # those that it has read from have ended before it began; one that still runs is one that it did not need in
-            # the end
+            # the jobs that it read from ended before it began; it does not need a job that still runs
             if any(stage in job.stages and not job.running for job in jobs) or (
                 stage is None and not self._awaited(jobs)
             ):
@@ -167,12 +167,12 @@ class Proof:
         raise self._late(f"Spark did not show within {_SECONDS:.0f} s how the jobs of the batch ended")
 
     def _awaited(self, jobs: Sequence[Job]) -> bool:
-        """Of this call alone: what of others still runs, nobody here has waited for."""
+        """Return whether a job of this call still runs. Jobs of other calls are not waited for."""
         return any(job.running and _carries(job, self._call) for job in jobs)
 
     def _jobs(self) -> Iterator[Job]:
-        """Return the jobs of this call and those before it, for a micro-batch back to the call before, the newest
-        first.
+        """Yield the jobs of this call and earlier ones, the newest first, for a micro-batch back to the previous
+        call.
         """
         self._met_the_call_before, in_front = False, 0
         for id in status_store.job_ids(self._spark, self._run):
@@ -189,10 +189,9 @@ class Proof:
             yield job
 
     def _told(self, jobs: Sequence[Job]) -> list[JobWithStages]:
-        """Return the jobs with their stages. Spark forgets first the stages that were found done: of them only the ids
-        are left.
+        """Return the jobs with their stages. Spark first forgets stages that were found done, and keeps only their ids.
 
-        In front of a batch job, the look ends where more is forgotten.
+        Before a batch job, the check ends where more is forgotten.
         """
         known = status_store.stages(self._spark, {id for job in jobs for id in job.stages})
         told: list[JobWithStages] = []
@@ -232,16 +231,16 @@ def prove_tasks(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
 
 
 def sink_made(prefix: str) -> None:
-    """Of what Spark has dropped in this application, that which was before now is not of this prefix's batches."""
+    """Ignore what Spark has dropped before now: it does not concern this prefix's batches."""
     context = SparkContext._active_spark_context
     if context is not None:
         _dropped.setdefault(context, {}).setdefault(_beginning(prefix), status_store.dropped(context))
 
 
 def _beginning(prefix: str) -> str:
-    """What the tags of all attempts of a prefix begin with, and of no other: the look ends there.
+    """Return the common beginning of the tags of all attempts of a prefix, and of no other: the search ends there.
 
-    As a digest, since tags take no comma.
+    It is a digest, because tags take no comma.
     """
     return f"{_SINKS}{sha256(prefix.encode()).hexdigest()}-"
 
@@ -255,12 +254,11 @@ def _of_another_attempt(job: Job, tag: str) -> bool:
 
 
 def check_computed_once(told: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: Callable[[], int]) -> None:
-    """Raise :class:`AbortAndRetry` where what the attempt of this tag was written from may be of two computations.
+    """Raise :class:`AbortAndRetry` if the rows of the attempt with this tag may come from two computations.
 
-    ``told`` are the jobs of the batch in their order. Tagged STALE_SHUFFLE where that was so before the attempt: it
-    would be in the next one, too. ``kept`` finds the id of the newest RDD that what is written was checkpointed in, or
-    that anybody has persisted, or -1. It costs a call for each RDD, and is called only where something was computed
-    twice.
+    ``told`` are the jobs of the batch in their order. The tag of the error is STALE_SHUFFLE if that was so before the
+    attempt: it would be so in the next one. ``kept`` finds the id of the newest RDD with a checkpoint of the rows or
+    of the newest persisted RDD, or -1. It costs a call for each RDD, and is called only if a stage was computed twice.
     """
     everything = {stage.rdd for _, stages in told for stage in stages}
     newest = kept() if _torn(told, everything, tag) else -1
@@ -281,17 +279,15 @@ def check_computed_once(told: Sequence[JobWithStages], tag: str, *, micro_batch:
 
 
 def _used(told: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: int) -> set[int]:
-    """The RDDs that the attempt may be written from: what its own jobs list, which is its lineage, and what is in no
+    """Return the RDDs that the attempt may be written from: those that its own jobs list (its lineage), and those in no
     lineage.
 
-    In front of a micro-batch anything may have been broadcast for it; in front of a batch job the same may be
-    anybody's. What was checkpointed is the exception, for both: RDDs older than the checkpoint may be in it, whoever
-    computed them. A lazy checkpoint is written by the first job over its RDD, which may be that of a try that was
-    refused, and the next try begins from it. Cached blocks are alike, and what a cached plan has broadcast: both are
-    made of RDDs that are older than the one that is persisted. Where its own jobs list a stage that Spark has
-    forgotten, that may be of any RDD.
+    An earlier job of a micro-batch may have made a broadcast for it. Before a batch job, such a job may belong to any
+    program, so it does not count. Checkpoints count for both: any RDD that is older than the checkpoint may be in it.
+    The first job over its RDD writes a lazy checkpoint. That job may belong to a refused try, and the next try begins
+    from it. Cached blocks and broadcasts of a cached plan are alike: both depend on RDDs that are older than the
+    persisted one. A forgotten stage in the attempt's own jobs may have any RDD.
     """
-
     any_of_all = any(tag in job.tags and stage.rdd == _FORGOTTEN for job, stages in told for stage in stages)
 
     def may_be_used(job: Job, stage: Stage) -> bool:
@@ -302,12 +298,12 @@ def _used(told: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: i
 
 
 def _torn(told: Sequence[JobWithStages], used: set[int], tag: str, kept: int = -1) -> list[Stage]:
-    """The stages that have computed again a part of what had been read.
+    """Return the stages that have computed again a part of a shuffle that had been read.
 
-    A shuffle that is partly lost is computed by the next attempt of its stage, or in a later job by a stage of the same
-    RDD, a new one or that which was found done. Where nothing was made of it before, each of its parts is there once. A
-    stage that is forgotten may have been any that writes a shuffle, found done; what answers a job (each try of
-    ``take``) is never found done.
+    A partly lost shuffle is computed by the next attempt of its stage, or in a later job by a stage of the same RDD: a
+    new one, or the one that was found done. If nothing had read it before, each of its parts is there once. A forgotten
+    stage may be any that writes a shuffle and was found done. The last stage of a job (each try of ``take``) is never
+    found done.
     """
     alike: defaultdict[int, list[tuple[Stage, Job, Sequence[Stage]]]] = defaultdict(list)
     for job, stages in told:
@@ -326,7 +322,7 @@ def _torn(told: Sequence[JobWithStages], used: set[int], tag: str, kept: int = -
             [stage.id for stage, job, stages in some if _read(stage, job, stages, used, tag, kept)]
             for some in (listed, forgotten)
         )
-        # what a later stage of a job has read is a shuffle, also where no row of it was written
+        # a stage that a later stage of the job has read wrote a shuffle, even without any row
         shuffles = {stage.id for stage, job, _ in listed if stage.shuffled or stage.id < max(job.stages)}
         torn.update(
             stage
@@ -337,10 +333,10 @@ def _torn(told: Sequence[JobWithStages], used: set[int], tag: str, kept: int = -
 
 
 def _read(stage: Stage, job: Job, stages: Sequence[Stage], used: Collection[int], tag: str, kept: int) -> bool:
-    """Whether something that may be used was made of a stage in a job.
+    """Return whether a job read a stage for something that may be used.
 
-    What another attempt of a sink has made is not, but for what is found again: shuffles of RDDs, checkpoints, cached
-    blocks, which may hold what was made of any RDD that is older. Of other jobs it cannot be known: what they have
+    The output of another attempt of a sink is not used, except for what is found again: shuffles of RDDs, checkpoints
+    and cached blocks, which may hold data of any older RDD. The output of other jobs may always be used: what they have
     collected may be the small side of a join.
     """
     apart = _of_another_attempt(job, tag) and (stage.rdd == _FORGOTTEN or stage.rdd > kept)

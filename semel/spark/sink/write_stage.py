@@ -63,18 +63,20 @@ def write(placement: Placement, tickets: Sequence[Ticket], properties: Mapping[s
 
 
 def receipts_of(results: Iterable[Receipt | SemelError]) -> list[Receipt]:
-    """The receipts among the answers of tasks. Raises the first error among them."""
+    """Return the receipts among the results of tasks. Raise the first error among them."""
     results = list(results)
     ours = [result for result in results if isinstance(result, SemelError)]
     if ours:
-        # a second attempt is only the echo of what ended the first one, where that is told too
+        # a second attempt only echoes the error of the first one, if that is known too
         raise next((each for each in ours if each.tag != SECOND_ATTEMPT), ours[0])
     return [result for result in results if isinstance(result, Receipt)]
 
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """What tasks get: see :class:`~semel.spark.sink.placement.Placement`. ``topics`` are those that rows may name."""
+    """The parameters of writing tasks: see :class:`~semel.spark.sink.placement.Placement`. ``topics`` are those that
+    rows may name.
+    """
 
     topic: str | None
     topics: tuple[str, ...]
@@ -86,7 +88,7 @@ class _How:
 def _write_task(
     batches: Iterator[pa.RecordBatch], tickets: Sequence[Ticket], properties: Mapping[str, str], how: _How
 ) -> Iterator[pa.RecordBatch]:
-    """What runs in each task of the writing stage."""
+    """Write the rows of one task of the writing stage."""
     context = TaskContext.get()
     assert context is not None, "runs in a Spark task only"
     number, attempt, stage = context.partitionId(), context.attemptNumber(), context.stageId()
@@ -107,9 +109,9 @@ def _write_task(
 def _answer(
     write: Callable[[Iterator[pa.RecordBatch]], Receipt], batches: Iterator[pa.RecordBatch]
 ) -> Receipt | SemelError:
-    """The receipt, or what stopped the writing.
+    """Return the receipt, or the error that stopped the writing.
 
-    What is raised where rows are taken is Spark's to tell, and goes on to it.
+    An error of the rows' source belongs to Spark, and is passed on to it.
     """
     rows = _WatchedRows(batches)
     try:
@@ -128,7 +130,7 @@ def _answer(
 
 
 def task_broke(broken: Exception) -> AbortAndRetry:
-    """The answer of a task that was stopped by what is no error of ours."""
+    """Return the answer of a task that a foreign error stopped."""
     where = traceback.extract_tb(broken.__traceback__)[-1]
     return AbortAndRetry(
         f"a writing task ended by {type(broken).__name__}: {broken} ({Path(where.filename).name}, line"
@@ -168,7 +170,7 @@ def _write_rows(participant: Participant, batches: Iterable[pa.RecordBatch], how
 
 
 def _write_batches(participant: Participant, batches: Iterable[pa.RecordBatch]) -> None:
-    """What the stage before the shuffle has encoded."""
+    """Write the record batches of the stage before the shuffle."""
     for rows in batches:
         for topic, partitions, held in unshuffled(rows):
             participant.write_encoded(topic, partitions, held)

@@ -1,5 +1,5 @@
 """The arithmetic of micro-batches: offsets of the log as positions, limits shared out, ranges between two offsets. It
-asks nobody.
+asks no broker.
 
 ``maxOffsetsPerTrigger`` is shared out as in Spark's ``kafka`` source: by what each partition has waiting, rounded down,
 but one offset at least for each that has any. The rule of batch 0 is in :func:`between` (PROTOCOL 6).
@@ -35,11 +35,11 @@ class PartitionPlan:
 
     @property
     def waiting(self) -> int:
-        """How many offsets are there to be read."""
+        """The number of offsets to read."""
         return self.latest - self.position
 
     def up_to(self, latest: int, epoch: int) -> PartitionPlan:
-        """The same, read on to ``latest``, by the word of the leader of this epoch.
+        """Return the partition read on to ``latest``, as the leader of this epoch reported it.
 
         One of an older epoch than the position's was deposed since, and may name rows that were cut: nothing is new for
         now.
@@ -49,8 +49,8 @@ class PartitionPlan:
         return replace(self, latest=latest, latest_epoch=epoch)
 
     def epoch_at(self, end: int, *, moves: bool) -> int:
-        """That of a batch's end. Where nothing is read it stays, and is named where none was if the offset ``moves``
-        anyway.
+        """Return the epoch of a batch's end. If nothing is read, it stays; a missing one is added if the offset
+        ``moves`` anyway.
 
         Another text is another batch for Spark.
         """
@@ -58,7 +58,7 @@ class PartitionPlan:
 
 
 def parts_of(offset: SourceOffset) -> dict[TopicPartition, PartitionPlan]:
-    """The partitions of an offset; what is there now is not known to it, so ``latest`` is the position."""
+    """Return the partitions of an offset. The current log ends are unknown here, so ``latest`` is the position."""
     rows = ((name, index, topic) for name, topic in offset.topics.items() for index in topic.end)
     return {
         (name, i): PartitionPlan(topic.id, topic.began[i], topic.end[i], topic.end[i], topic.epochs.get(i, -1))
@@ -74,7 +74,7 @@ def topic_ranges(
     initial: bool = False,
     moves: bool = False,
 ) -> SourceOffset:
-    """The offset that ends these partitions at ``ends``.
+    """Return the offset that ends these partitions at ``ends``.
 
     ``moves``: it is another one than the start, wherever that ends.
     """
@@ -90,7 +90,7 @@ def topic_ranges(
 
 
 def apply_rate_limit(parts: Mapping[TopicPartition, PartitionPlan], most: int | None) -> dict[TopicPartition, int]:
-    """Where a batch of about ``most`` offsets ends in each partition; all that is there without a limit."""
+    """Return where a batch of about ``most`` offsets ends in each partition. Without a limit it takes all."""
     total = sum(part.waiting for part in parts.values())
     if most is None or total <= most:
         return {partition: part.latest for partition, part in parts.items()}
@@ -103,7 +103,7 @@ def _share(waiting: int, total: int, most: int) -> int:
 
 
 def between(start: SourceOffset, end: SourceOffset) -> list[Range]:
-    """What a batch reads.
+    """Return the ranges of a batch.
 
     A start that is marked as initial is not believed: no log holds it, and the end says where each partition began.
     """
@@ -120,8 +120,9 @@ def between(start: SourceOffset, end: SourceOffset) -> list[Range]:
 def split_into_tasks(
     ranges: Iterable[Range], min_partitions: int | None, max_records: int | None, min_records: int
 ) -> list[tuple[Range, ...]]:
-    """What each task reads. A task costs tens of milliseconds, whatever it reads: small ranges share one, until it has
-    ``min_records`` offsets or so. ``minPartitions`` and ``maxRecordsPerPartition`` are kept to, and cut large ranges.
+    """Divide ranges into tasks. A task costs tens of milliseconds, whatever it reads, so small ranges share one task
+    until it has about ``min_records`` offsets. ``minPartitions`` and ``maxRecordsPerPartition`` are kept, and divide
+    large ranges.
     """
     filled = [one for one in ranges if one.size > 0]
     cut = [

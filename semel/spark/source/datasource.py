@@ -65,22 +65,22 @@ class SemelSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name that ``format`` is given."""
+        """Return the name that ``format`` is given."""
         return "semel"
 
     def schema(self) -> t.StructType:
-        """The columns of Spark's ``kafka`` source.
+        """Return the columns of Spark's ``kafka`` source.
 
         All options are checked here, when the DataFrame is made, as far as that needs no cluster.
         """
         return _schema(SourceOptions.parse(self.options, warn=True))
 
     def reader(self, schema: t.StructType) -> BatchReader:
-        """The reader of a batch query."""
+        """Return the reader of a batch query."""
         return BatchReader(self._checked(schema))
 
     def streamReader(self, schema: t.StructType) -> StreamReader:
-        """The reader of a streaming query."""
+        """Return the reader of a streaming query."""
         return StreamReader(self._checked(schema))
 
     def writer(self, schema: t.StructType, overwrite: bool) -> NoReturn:
@@ -117,7 +117,7 @@ def _schema(options: SourceOptions) -> t.StructType:
 
 @dataclass(frozen=True)
 class Slice(InputPartition):
-    """What one task reads: ranges of partitions that are all different."""
+    """The input of one task: ranges of partitions that are all different."""
 
     ranges: tuple[Range, ...]
 
@@ -202,7 +202,7 @@ class BatchReader(DataSourceReader):
         return [Slice(ranges) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one partition."""
+        """Yield the rows of one partition."""
         return self._reading.rows(partition)
 
 
@@ -242,18 +242,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query starts, marked as such."""
+        """Return where a new query starts, marked as such."""
         return as_dict(self._planning().initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limits of the options, as far as Spark has words for them; :meth:`latestOffset` knows the rest."""
+        """Return the limits of the options, as far as Spark has words for them. :meth:`latestOffset` knows the rest."""
         limits = self._options.limits
         if limits.most is not None:
             return ReadMaxRows(limits.most)
         return ReadMinRows(limits.least) if limits.least is not None else ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends."""
+        """Return where the next batch ends."""
         return as_dict(self._planning().advance(_offset(start), self._limits(limit)))
 
     def _limits(self, limit: ReadLimit) -> Limits:
@@ -266,8 +266,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _UNLIMITED
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the topics ended when the last batch was planned: with the batch's own end, the lag in the query's
-        progress.
+        """Return where the topics ended when the last batch was planned. With the batch's own end, this is the lag in
+        the query's progress.
         """
         reported = self._planning().reported
         return as_dict(reported) if reported is not None else None
@@ -277,11 +277,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planning().freeze()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a batch."""
+        """Return the tasks of a batch."""
         return [Slice(ranges) for ranges in self._planning().tasks(_offset(start), _offset(end))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one partition."""
+        """Yield the rows of one partition."""
         return self._reading.rows(partition)
 
     def stop(self) -> None:

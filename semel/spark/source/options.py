@@ -73,7 +73,7 @@ _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Where the transactions of ``prefix`` have got to, else what ``group`` has committed."""
+    """The start at the committed progress of ``prefix``, or else at the offsets of ``group``."""
 
     prefix: str | None
     progress_topic: str
@@ -85,7 +85,7 @@ Start = StartSpec | Resume
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a micro-batch may or must hold, in offsets. ``delay_ms``: how long too little is waited with."""
+    """The limits of a micro-batch in offsets. ``delay_ms`` is the longest wait if there are too few."""
 
     most: int | None
     least: int | None
@@ -151,11 +151,11 @@ class SourceOptions:
 
     @property
     def read_committed(self) -> bool:
-        """Whether rows of open and aborted transactions stay hidden."""
+        """True if rows of open and aborted transactions stay hidden."""
         return self.config.isolation_level == "read_committed"
 
     def for_stream(self) -> Start:
-        """Where a new streaming query starts. Raises :class:`ConfigError` for options of batch queries."""
+        """Return where a new streaming query starts. Raise :class:`ConfigError` for options of batch queries."""
         endings = [name for name in _ENDINGS if name in self.given]
         if endings:
             raise ConfigError(
@@ -164,7 +164,7 @@ class SourceOptions:
         return self.starting if self.starting is not None else Latest()
 
     def for_batch(self) -> tuple[Start, EndSpec]:
-        """Where a batch query starts and ends. Raises :class:`ConfigError` for what would leave it nothing to read."""
+        """Return where a batch query starts and ends. Raise :class:`ConfigError` if that leaves nothing to read."""
         start = self.starting if self.starting is not None else Earliest()
         end = self.ending if self.ending is not None else Latest()
         if isinstance(start, Latest) or (isinstance(start, AtOffsets) and _LATEST in _numbers(start.offsets)):
@@ -287,7 +287,7 @@ def _check_times(start: int | Mapping[str, Mapping[int, int]], end: int | Mappin
 
 
 def _check_pair(start: Mapping[str, Mapping[int, int]], end: Mapping[str, Mapping[int, int]], what: str) -> None:
-    """The same partitions on both sides, and no end before its start."""
+    """Check that both sides have the same partitions, and that no end lies before its start."""
     starts, ends = (
         {(topic, index): n for topic, row in side.items() for index, n in row.items()} for side in (start, end)
     )

@@ -1,4 +1,4 @@
-"""What a source reads: ``subscribe``, ``subscribePattern`` or ``assign``."""
+"""The selection of topics: ``subscribe``, ``subscribePattern`` or ``assign``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ Selection = Subscribe | SubscribePattern | Assign
 
 
 def selection_of(options: Mapping[str, str]) -> Selection:
-    """What the options select. Raises :class:`ConfigError` for none or several, and for one that selects nothing."""
+    """Return the selection of the options. Raise :class:`ConfigError` for none or several, or for one that selects
+    nothing.
+    """
     given = [name for name in SELECTIONS if name in options]
     if len(given) != 1:
         found = f"{' and '.join(given)} were" if given else "none was"
@@ -133,7 +135,7 @@ def _assigned(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def read_json(name: str, text: str, example: str) -> dict[str, Any]:
-    """An option's JSON object. Raises :class:`ConfigError` that shows an example of one."""
+    """Return an option's JSON object. Raise :class:`ConfigError` that shows an example of one."""
     try:
         return read_object(text)
     except ValueError:
@@ -141,6 +143,6 @@ def read_json(name: str, text: str, example: str) -> dict[str, Any]:
 
 
 def malformed(name: str, text: str, example: str) -> ConfigError:
-    """The error of an option that has another form."""
+    """Return the error of an option in another form."""
     others = {"startingOffsets": " or earliest, latest, committed", "endingOffsets": " or latest"}.get(name, "")
     return ConfigError(f"{name}={text:.1000} cannot be understood. Nothing was read. Give it like {example}{others}.")

@@ -1,4 +1,4 @@
-"""Where the micro-batches of a streaming query start and end (PROTOCOL 6).
+"""The start and end of each micro-batch of a streaming query (PROTOCOL 6).
 
 ``began`` goes from offset to offset unchanged. A partition that is found later begins at its earliest offset, which is
 0 unless something is lost. One that the options no longer include is dropped, and begins as new when they include it
@@ -61,7 +61,7 @@ class StreamPlan:
         self.reported: SourceOffset | None = None
 
     def initial(self) -> SourceOffset:
-        """Where a new query starts. The same answer for the whole run: Spark asks more than once."""
+        """Return where a new query starts. The answer stays the same for a run, because Spark asks more than once."""
         if self._initial is None:
             selected = self._topics.select()
             starts = self._topics.starts(selected, self._start)
@@ -85,7 +85,7 @@ class StreamPlan:
             self._freezing = True
 
     def advance(self, start: SourceOffset, limits: Limits) -> SourceOffset:
-        """Where a batch from ``start`` ends: ``start`` itself if there is nothing to read, or too little yet."""
+        """Return where a batch from ``start`` ends: ``start`` itself if there is nothing to read, or too little yet."""
         self._check_cluster(start)
         parts = self._parts(start)
         if not start.initial:
@@ -98,7 +98,7 @@ class StreamPlan:
         return topic_ranges(start.cluster, parts, apply_rate_limit(parts, limits.most), moves=start.initial)
 
     def tasks(self, start: SourceOffset, end: SourceOffset) -> list[tuple[Range, ...]]:
-        """What each task of a batch reads.
+        """Return the ranges of each task of a batch.
 
         The first batch of a run may have been logged long ago: it is compared with what is there now.
         """
@@ -113,7 +113,7 @@ class StreamPlan:
         return split_into_tasks(ranges, options.min_partitions, options.max_records, options.min_records)
 
     def _without_markers_alone(self, parts: dict[TopicPartition, PartitionPlan]) -> dict[TopicPartition, PartitionPlan]:
-        """The same partitions, with nothing new where all that is new are markers and aborted rows.
+        """Return the same partitions, but with nothing new in those that have only new markers and aborted rows.
 
         Each end of a transaction leaves a marker on every partition that it added. Two queries that feed each other
         would else make batches of each other's markers for ever. Positions move over markers with the next rows.
@@ -161,7 +161,7 @@ class StreamPlan:
         return kept | self._found(found, lost=doubtful.keys() - kept.keys())
 
     def _cut(self, parts: Mapping[TopicPartition, PartitionPlan]) -> set[TopicPartition]:
-        """Those of which something that was read is in the log no more.
+        """Return the partitions whose log has lost rows that were read.
 
         No log is cut without an election, so the others need no look.
         """
@@ -196,7 +196,7 @@ class StreamPlan:
             # the broker that was asked first is behind: nothing new for now, and no other text
             if left.start == part.position:
                 kept[left.topic_partition] = part
-            else:  # the log was cut, and goes on from there: the leader that has it so is the one to remember
+            else:  # the log was truncated and continues from there: remember the leader that has it so
                 now = seen.get(left.topic_partition)
                 epoch = now.epoch if now is not None else -1
                 kept[left.topic_partition] = PartitionPlan(
@@ -225,8 +225,8 @@ class StreamPlan:
         }
 
     def _too_little(self, waiting: int, limits: Limits) -> bool:
-        """As in Spark's own source: the first trigger of a run never waits, and no other for longer than
-        ``maxTriggerDelay``.
+        """Return whether there are too few rows for a batch. As in Spark's own source, the first trigger of a run never
+        waits, and no other waits longer than ``maxTriggerDelay``.
         """
         if limits.least is None or self._target is not None:
             return False

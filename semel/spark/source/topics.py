@@ -1,4 +1,4 @@
-"""What the cluster has of the topics that a source reads: partitions, where they end now, where to start.
+"""The topics of a source in the cluster: partitions, their current ends, and where to start.
 
 Partitions are looked for once a second at most: Spark asks for the latest offsets every few milliseconds while a query
 has nothing to do. Not promised: that a pattern finds a topic in the very trigger in which it was created.
@@ -70,8 +70,8 @@ class SourceTopics:
         return self._client.cluster
 
     def select(self, *, ready: Collection[TopicPartition] | None = None) -> dict[TopicPartition, str]:
-        """The partitions to read, each with the id of its topic. Raises :class:`ConfigError` for a topic or partition
-        that is not there.
+        """Return the partitions to read, each with the id of its topic. Raise :class:`ConfigError` for a topic or
+        partition that does not exist.
 
         With ``ready``, only these and others that have a leader: a partition that is being created is left for the next
         look.
@@ -114,7 +114,7 @@ class SourceTopics:
         return {name: known[name] for name in names}
 
     def _holds_rows(self, topic: Topic, ready: Collection[TopicPartition] | None) -> bool:
-        """Whether a topic that a pattern matches is one of rows.
+        """Return whether a topic that matches a pattern holds rows.
 
         One that may yet become a progress topic, since it is empty, is left for the next look: nothing is missed of it.
         One whose leaders are not there yet is left for the next look too, where there will be one. A first look, the
@@ -133,7 +133,7 @@ class SourceTopics:
         return self._keeps_progress[topic.id] is False
 
     def selects(self, partition: TopicPartition) -> bool:
-        """Whether the options ask for this partition, be it there or not."""
+        """Return whether the options ask for this partition, even if it does not exist."""
         match self._options.selection:
             case Subscribe(topics):
                 return partition[0] in topics
@@ -144,7 +144,7 @@ class SourceTopics:
                 return partition[0] != self._options.progress_topic and re.fullmatch(pattern, partition[0]) is not None
 
     def latest(self, known: Collection[TopicPartition], *, fresh: bool = False) -> dict[TopicPartition, LatestOffset]:
-        """The partitions to read and where they end now.
+        """Return the partitions to read and their current ends.
 
         ``known`` are those that were read before; what of them is gone is left out.
         """
@@ -182,7 +182,7 @@ class SourceTopics:
         return self._selected
 
     def _never_seen(self, seen: Collection[TopicPartition]) -> bool:
-        """Whether the options name a topic or partition that is not there, and that was not read before."""
+        """Return whether the options name a topic or partition that does not exist and was not read before."""
         match self._options.selection:
             case Subscribe(topics):
                 return not set(topics) <= {name for name, _ in seen}
@@ -191,23 +191,25 @@ class SourceTopics:
         return False
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each log still has."""
+        """Return the first offset of each log."""
         return resolve(self._client, partitions, Earliest(), read_committed=self._options.read_committed)
 
     def starts(self, selected: Mapping[TopicPartition, str], start: Start) -> dict[TopicPartition, int]:
-        """Where reading starts in each partition."""
+        """Return where reading starts in each partition."""
         if isinstance(start, Resume):
             return self._resume(selected, start)
         return resolve(self._client, selected, start, read_committed=self._options.read_committed)
 
     def ends(self, selected: Mapping[TopicPartition, str], end: EndSpec) -> dict[TopicPartition, int]:
-        """Where reading ends in each partition."""
+        """Return where reading ends in each partition."""
         return resolve(self._client, selected, end, read_committed=self._options.read_committed, ending=True)
 
     # ---- startingOffsets=committed
 
     def _resume(self, selected: Mapping[TopicPartition, str], resume: Resume) -> dict[TopicPartition, int]:
-        """By the progress of the prefix, where it knows these topics; else by the group (PROTOCOL 6)."""
+        """Return where to resume: by the progress of the prefix if it knows these topics, else by the group (PROTOCOL
+        6).
+        """
         progress = (
             committed_progress(self._client, resume.prefix, progress_topic=resume.progress_topic)
             if resume.prefix is not None
@@ -227,8 +229,8 @@ class SourceTopics:
         )
 
     def left_out(self, selected: Mapping[TopicPartition, str]) -> dict[TopicPartition, PartitionPlan]:
-        """What the progress that was resumed has and the options do not ask for, be it there or not: the sink compares
-        all of it with the first batch.
+        """Return the partitions of the resumed progress that the options do not ask for, even if they are gone: the
+        sink compares all of them with the first batch.
 
         Nothing of a progress of several sources, which does not say which of them this one is. Raises :class:`DataLoss`
         as :func:`~semel.spark.source.unsubscribed.drop_unsubscribed`.
@@ -251,8 +253,8 @@ class SourceTopics:
     def _positions(
         self, progress: Progress, selected: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, int] | None:
-        """The lowest position of each partition among the sources that read it; None if none of them read any of these
-        topics.
+        """Return the lowest position of each partition among the sources that read it, or None if none of them reads
+        these topics.
         """
         ids = {name: topic_id for (name, _), topic_id in selected.items()}
         positions = progress.positions(self.cluster, ids)

@@ -1,9 +1,9 @@
-"""What a source has read, and its options ask for no more: a topic that was taken out of ``subscribe``, a partition out
-of ``assign``.
+"""Partitions that a source has read and its options no longer include: a topic removed from ``subscribe``, or a
+partition from ``assign``.
 
-With ``failOnDataLoss`` the query stops, as with Spark's own source: most often somebody has mistyped a name, or moved
-topics between the sources of a query. Without, they are dropped with a warning, and begin as new when they are named
-again (docs/decisions/0014).
+With ``failOnDataLoss`` the query stops, as with Spark's own source: most often a name is mistyped, or topics were moved
+between the sources of a query. Without it, they are dropped with a warning, and begin as new when they are named again
+(docs/decisions/0014).
 """
 
 from __future__ import annotations

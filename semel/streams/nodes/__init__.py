@@ -1,4 +1,4 @@
-"""What nodes of a topology do: Arrow batches in, Arrow batches out.
+"""The work of a topology's nodes: Arrow batches in, Arrow batches out.
 
 - ``stateless``: functions, filters, keys, branches, and what a sink writes.
 - ``stateful``: aggregations, tables, joins.

@@ -1,4 +1,4 @@
-"""What an aggregation keeps of its rows, and how new rows change it: :class:`Count`, :class:`Columns`, :class:`Python`.
+"""The state of an aggregation, and how new rows change it: :class:`Count`, :class:`Columns`, :class:`Python`.
 
 Count and Columns work on whole batches: Arrow groups the rows, and numpy adds what it found to what was there. Their
 entries have a fixed size, so that those of all groups of a batch are one array. Python calls a function for each
@@ -38,20 +38,20 @@ class Groups:
 
 
 class Fold(Protocol):
-    """What one aggregation does."""
+    """The work of one aggregation."""
 
     #: Columns of the rows that it needs.
     needs: tuple[str, ...]
 
     def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
-        """The new entry of each group (None deletes it), and its time."""
+        """Return the new entry of each group (None deletes it), and its time."""
 
     def columns(self, entries: Entries) -> dict[str, Any]:
-        """What entries say, as columns."""
+        """Return the entries as columns."""
 
 
 class Count:
-    """How many rows. An entry's value is Kafka's Long."""
+    """The number of rows. An entry's value is Kafka's Long."""
 
     needs: tuple[str, ...] = ()
     _form = np.dtype([("time", ">i8"), ("count", ">i8")])
@@ -64,7 +64,7 @@ class Count:
         return _written(found), found["time"].astype(np.int64)
 
     def columns(self, entries: Entries) -> dict[str, Any]:
-        """The column ``value``."""
+        """Return the column ``value``."""
         return {"value": pa.array(_read(self._form, entries)["count"].astype(np.int64), mask=_missing(entries))}
 
 
@@ -123,7 +123,7 @@ class Columns:
         found[f"{name} kind"] = np.where(there | (kinds != _EMPTY), _FLOAT if floats else _INTEGER, _EMPTY)
 
     def columns(self, entries: Entries) -> dict[str, Any]:
-        """A column for each name."""
+        """Return a column for each name."""
         found, missing = _read(self._form, entries), _missing(entries)
         columns = {}
         for name in self._asked:
@@ -172,7 +172,7 @@ class Python:
         return self._function(record.key, record.value, state)
 
     def columns(self, entries: Entries) -> dict[str, Any]:
-        """The column ``value``."""
+        """Return the column ``value``."""
         raw = pa.array([None if entry is None else entry[_WORD:] for entry in entries], pa.binary())
         return {"value": decode(raw, self._made)}
 

@@ -28,8 +28,8 @@ def pack_nothing(rows: Any) -> Any:
 
 
 def packing(columns: Sequence[str], name: str) -> Callable[[Any], Any]:
-    """What writes these columns into values. It raises :class:`ConfigError` for a column that is not there, or holds
-    no numbers.
+    """Return a function that packs these columns into values. It raises :class:`ConfigError` for a column that is
+    missing or holds no numbers.
     """
     form = _form(columns)
 
@@ -44,7 +44,7 @@ def packing(columns: Sequence[str], name: str) -> Callable[[Any], Any]:
 
 
 def unpacking(columns: Sequence[str]) -> Callable[[Any], Any]:
-    """What reads them again, as a dictionary of columns."""
+    """Return a function that unpacks them into a dictionary of columns."""
     form = _form(columns)
 
     def unpack(values: Any) -> dict[str, Any]:

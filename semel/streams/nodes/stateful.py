@@ -104,7 +104,7 @@ class Aggregate:
 
 
 def value_reader(value: Serde) -> Callable[[Entries], dict[str, Any]]:
-    """What makes the column ``value`` of entries."""
+    """Return a function that makes the column ``value`` of entries."""
 
     def read(entries: Entries) -> dict[str, Any]:
         raw = pa.array([None if entry is None else entry[_WORD:] for entry in entries], pa.binary())
@@ -122,7 +122,7 @@ class TableSource:
     value: Serde
 
     def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
-        """The last row of each key."""
+        """Return the last row of each key."""
         store = stores[self.spec.name]
         rows = with_key(rows, {})
         keys = encode(rows["key"], self.key)
@@ -160,7 +160,7 @@ class Join:
     made: Serde
 
     def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
-        """The rows that have a partner; with ``outer`` all of them."""
+        """Return the rows that have a partner, or all rows with ``outer``."""
         keys = encode(rows["key"], self.given[0]).dictionary_encode()
         entries = stores[self.spec.name].get(keys.dictionary.to_pylist()) if len(keys.dictionary) else []
         there = pa.array([entry is not None for entry in entries], pa.bool_()).take(keys.indices).fill_null(False)

@@ -1,4 +1,4 @@
-"""What nodes without state do. Each function returns an operator: Arrow in, Arrow out.
+"""The work of nodes without state. Each function returns an operator: Arrow in, Arrow out.
 
 Functions of batches and expressions of ``pyarrow.compute`` work on whole batches. Functions of single records are the
 slow, easy way: they cost about a microsecond of Python for each record, and more for JSON.
@@ -36,7 +36,7 @@ _BRANCH = "__branch"
 
 
 def map_batch(function: Callable[[pa.RecordBatch], Any], name: str) -> Operator:
-    """A function of batches."""
+    """Return an operator for a function of batches."""
 
     def operate(rows: Any, _: Mapping[str, Store]) -> Any:
         try:
@@ -92,7 +92,7 @@ def flat_mapping(
 
 
 def mapping_values(function: Callable[[Record], Any], name: str, given: tuple[Serde, Serde], made: Serde) -> Operator:
-    """A new value for each; the key stays."""
+    """Return an operator that gives each record a new value. The key stays."""
 
     def operate(rows: Any, _: Mapping[str, Store]) -> Any:
         values = [calling(function, name, record, record) for record in records(rows, *given)]
@@ -120,7 +120,7 @@ def keyed_by(chooser: str | Callable[[Record], Any], name: str, given: tuple[Ser
 
 
 def with_key(rows: Any, _: Mapping[str, Store]) -> Any:
-    """Drop rows without a key: nobody could say to which group they belong."""
+    """Drop rows without a key: they belong to no group."""
     key = rows["key"]
     return rows.filter(key.is_valid()) if key.null_count else rows
 
@@ -139,7 +139,7 @@ def branching(conditions: Sequence[Any], name: str, key: Serde, value: Serde) ->
 
 
 def branch_child(number: int) -> Operator:
-    """The rows of one branch."""
+    """Return an operator that keeps the rows of one branch."""
 
     def operate(rows: Any, _: Mapping[str, Store]) -> Any:
         return rows.filter(pc.equal(rows[_BRANCH], number)).drop_columns([_BRANCH])

@@ -74,7 +74,7 @@ def _check_not_made_again(store: Store, name: str, topic_id: str) -> None:
 
 
 def _start(store: Store, name: str, topic_id: str, begin: int, end: int) -> int:
-    """Where to read on. A store that cannot be believed is thrown away."""
+    """Return where to read on. A damaged store is deleted."""
     there = store.position
     if there is None:
         return begin

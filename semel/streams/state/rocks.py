@@ -59,7 +59,7 @@ class Rocks:
             raise Damaged(folder, error) from None
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
-        """The entries of these keys."""
+        """Return the entries of these keys."""
         try:
             found: Any = self._db.get([_ENTRY + key for key in keys])
         except Exception as error:
@@ -77,7 +77,7 @@ class Rocks:
             raise Damaged(self._folder, error) from None
 
     def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
-        """The keys from ``start`` to before ``end``."""
+        """Return the keys from ``start`` to before ``end``."""
         try:
             found: Any = self._db.keys(from_key=_ENTRY + start)
             return [key[1:] for key in takewhile(lambda key: end is None or key[1:] < end, found)]
@@ -101,7 +101,7 @@ class Rocks:
             raise Damaged(self._folder, error) from None
 
     def position(self) -> Position | None:
-        """What was last written with the entries."""
+        """Return the position that was last written with the entries."""
         try:
             text: Any = self._db.get(_POSITION)
         except Exception as error:
@@ -118,5 +118,5 @@ class Rocks:
         self._db = self._open(str(self._folder), self._options)
 
     def close(self) -> None:
-        """Let go of the folder: another worker may open it."""
+        """Close the folder: another worker may open it."""
         self._db.close()

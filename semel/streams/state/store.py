@@ -30,7 +30,7 @@ _SEQUENCE = b"\0\0\0\0"
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """What a topology says of a store. ``retention_ms`` is that of a store of windows."""
+    """A store in a topology. ``retention_ms`` belongs to a store of windows."""
 
     name: str
     retention_ms: int | None = None
@@ -38,7 +38,7 @@ class StoreSpec:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a backend has come.
+    """The position of a backend.
 
     ``topic_id`` and ``offset`` are the changelog's; ``stream_time`` is the highest time of its entries, ``written_ms``
     when it was written, by the clock.
@@ -50,7 +50,7 @@ class Position:
     written_ms: int
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """Encode as JSON."""
         return write_object(
             {
                 "v": _FORM,
@@ -78,25 +78,25 @@ class Backend(Protocol):
     """Keeps the committed entries."""
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
-        """The entries of these keys."""
+        """Return the entries of these keys."""
 
     def scan(self) -> Iterator[tuple[bytes, bytes]]:
         """All entries, by key."""
 
     def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
-        """The keys from ``start`` to before ``end``; None is behind the last."""
+        """Return the keys from ``start`` to before ``end``. None lies after the last."""
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], position: Position | None) -> None:
         """All of it, or nothing."""
 
     def position(self) -> Position | None:
-        """What was last written with the entries; None where nothing was."""
+        """Return the position that was last written with the entries, or None."""
 
     def clear(self) -> None:
         """Forget everything."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
 
 
 class Memory:
@@ -107,7 +107,7 @@ class Memory:
         self._position: Position | None = None
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
-        """The entries of these keys."""
+        """Return the entries of these keys."""
         return [self._entries.get(key) for key in keys]
 
     def scan(self) -> Iterator[tuple[bytes, bytes]]:
@@ -115,7 +115,7 @@ class Memory:
         return iter(sorted(self._entries.items()))
 
     def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
-        """The keys from ``start`` to before ``end``."""
+        """Return the keys from ``start`` to before ``end``."""
         return [key for key in self._entries if start <= key and (end is None or key < end)]
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], position: Position | None) -> None:
@@ -126,7 +126,7 @@ class Memory:
         self._position = position
 
     def position(self) -> Position | None:
-        """What was last written with the entries."""
+        """Return the position that was last written with the entries."""
         return self._position
 
     def clear(self) -> None:
@@ -134,7 +134,7 @@ class Memory:
         self._entries, self._position = {}, None
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
 
 class Store:
@@ -156,16 +156,16 @@ class Store:
 
     @property
     def position(self) -> Position | None:
-        """How far the committed state has come."""
+        """The position of the committed state."""
         return self._backend.position()
 
     @property
     def changed(self) -> int:
-        """How many entries this transaction has changed."""
+        """The number of entries that this transaction has changed."""
         return len(self._puts) + len(self._deletes)
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
-        """The entries of these keys, as this transaction sees them."""
+        """Return the entries of these keys, as this transaction sees them."""
         puts, deletes = self._puts, self._deletes
         if not puts and not deletes:
             return self._backend.get(keys)
@@ -177,7 +177,7 @@ class Store:
         return found
 
     def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
-        """The keys from ``start`` to before ``end``, in their order, as this transaction sees them."""
+        """Return the keys from ``start`` to before ``end``, in their order, as this transaction sees them."""
         found = {key for key in self._backend.keys(start, end) if key not in self._deletes}
         found.update(key for key in self._puts if start <= key and (end is None or key < end))
         return sorted(found)
@@ -195,11 +195,11 @@ class Store:
         self._deletes[key] = timestamp
 
     def saw(self, timestamp: int) -> None:
-        """A row of this time has come."""
+        """Take note of the time of a row."""
         self.stream_time = max(self.stream_time, timestamp)
 
     def changes(self) -> pa.Table:
-        """What this transaction has changed, as records of the changelog: columns key, value and timestamp. Windows
+        """Return the changes of this transaction as records of the changelog: columns key, value and timestamp. Windows
         that are too old are deleted here.
         """
         self._expire()
@@ -217,11 +217,11 @@ class Store:
         )
 
     def apply(self, topic_id: str, offset: int) -> None:
-        """The transaction is committed: its changes and the offset behind them go into the backend, in one write."""
+        """Apply the committed transaction: its changes and the offset after them go into the backend, in one write."""
         self._write(Position(topic_id, offset, self.stream_time, _now()))
 
     def forget(self) -> None:
-        """The transaction is aborted: its changes are as if they had not been."""
+        """Drop the changes of an aborted transaction."""
         self._puts.clear()
         self._deletes.clear()
         self.stream_time, self._expiring = self._committed_time, self._expired
@@ -259,7 +259,7 @@ class Store:
         self._expired = self._expiring = b""
 
     def close(self) -> None:
-        """Let go of the backend. What was not committed is forgotten."""
+        """Close the backend. Uncommitted changes are dropped."""
         self.forget()
         self._backend.close()
 
@@ -289,7 +289,7 @@ class Store:
 
 
 def number(data: bytes) -> int:
-    """The first 8 bytes as a number."""
+    """Return the first 8 bytes as a number."""
     return int.from_bytes(data[:_WORD], "big", signed=True)
 
 

@@ -1,11 +1,9 @@
-"""Markers that were lost, written (PROTOCOL 5): the very marker that the coordinator would have written, on the
-partition that lacks it.
+"""Healing: write a lost marker as the coordinator would have, on the partition that lacks it (PROTOCOL 5).
 
 On 4.3.0 to 4.4.0 a partition without a leader at the end of a transaction never gets its marker (KAFKA-20734). Its rows
-stay open, readers wait in front of them, and the end of the next transaction of that producer id would settle them,
-maybe the wrong way. What is written here has the rows' own producer id, their epoch + 1 and the decision that was made:
-a repeat of it does no harm, and one that comes late, in the middle of another transaction, is refused by the broker
-(measured).
+stay open, readers stop before them, and the end of the next transaction of that producer id would settle them, perhaps
+the wrong way. The marker that is written here has the rows' producer id, their epoch + 1 and the made decision. A
+repeat does no harm. A late one, in the middle of another transaction, is refused by the broker (measured).
 """
 
 from __future__ import annotations
@@ -47,15 +45,15 @@ class MarkerHealer:
 
     @property
     def patience_s(self) -> float:
-        """How long to look on before the first call: markers that are on their way land in milliseconds."""
+        """The wait before the first call: markers on their way land in milliseconds."""
         return 0.0 if self._ended is None else 0.25
 
     def __call__(self, lost: Mapping[TopicPartition, OpenTransaction], leaders: Leaders) -> None:
-        """Settle what is open on these partitions. Whether that has happened is for the caller to see.
+        """Settle the open rows of these partitions. The caller checks whether that has happened.
 
-        Raises :class:`ConfigError` tagged MARKER_LOST without the right to write markers, :class:`DataLoss` tagged
-        DECISION_UNKNOWN where nothing says how a transaction had ended, or DECISION_CONTRADICTED where somebody has
-        written down another end of this owner's than its own, :class:`Fenced` if another owner has come, or may have,
+        Raises :class:`ConfigError` tagged MARKER_LOST without the right to write markers. Raises :class:`DataLoss`
+        tagged DECISION_UNKNOWN if nothing shows how a transaction ended, or DECISION_CONTRADICTED if another outcome
+        than this owner's is recorded for it. Raises :class:`Fenced` if another owner has come, or may have, and
         :class:`Retriable` if brokers stay away.
         """
         if not self._proven:
@@ -100,11 +98,11 @@ class MarkerHealer:
         self._proven = True
 
     def _check_not_expired(self) -> None:
-        """Open rows of another producer id were seen: an owner before this one has left them, if the id is this one's
-        still.
+        """Check that the id is still this owner's, after open rows of another producer id were seen. Only then did an
+        earlier owner leave them.
 
-        Behind the id's expiry whoever takes it gets a producer id that this owner may know from progress alone, as it
-        knows its predecessors', and nothing else tells the two apart: what stands open may be at work.
+        After the id has expired, its next owner gets another producer id. This owner may know that one from progress,
+        as it knows its predecessors', and nothing else distinguishes the two: the open rows may be of a running owner.
         """
         own = self._own
         now = describe(own.client, own.transactional_id, own.deadline())

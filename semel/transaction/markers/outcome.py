@@ -1,11 +1,11 @@
-"""How a former transaction of an id ended, by what it left behind (PROTOCOL 5.3).
+"""The outcome of an id's former transaction, by what it left behind (PROTOCOL 5.3).
 
-Asked where its marker was lost: the rows are there, open, and nothing on their partition says how they were meant to
-end. What is written here as their end must be what the coordinator decided then, and it does not remember: its answers
-are about the newest transaction of an id alone.
+Used when a marker was lost: the rows are open, and their partition does not show how the transaction ended. The marker
+must repeat the coordinator's decision. But the coordinator does not remember it: it knows only the newest transaction
+of an id.
 
-Not promised: an answer. Where data and progress have both lost their marker and the owner died before it wrote down how
-it had ended them, nobody knows, and the caller stops.
+Not promised: an answer. If both data and progress have lost their marker, and the owner died before it recorded the
+outcome, the outcome is unknown, and the caller stops.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["outcome_of_open_rows", "transaction_outcome"]
 def transaction_outcome(
     client: Client, producer_id: int, epoch: int, settled: ProgressLog, current: int | None, deadline: Deadline
 ) -> bool | None:
-    """Whether the transaction of this pair was committed; None where nothing tells.
+    """Return whether the transaction of this pair was committed, or None if nothing shows it.
 
     ``settled`` is what was read of the prefix's progress up to a claim, ``current`` the producer id that its
-    transactional id has now, None where nobody knows it.
+    transactional id has now, or None if it is unknown.
     """
     written_down = settled.decided_of(producer_id, epoch)
     if written_down is not None:
@@ -35,9 +35,9 @@ def transaction_outcome(
     if own:
         newest = max(own, key=lambda record: record.offset)
         return newest.committed if newest.committed is not None else _by_its_rows(client, newest, deadline)
-    # progress is written last, so without a record nothing was committed; yet compaction drops a record behind a newer
-    # one, and where there is none at all, whoever wrote these rows may write none, or keep it in another topic. A claim
-    # says nothing of that: every owner leaves one
+    # progress is written last, so without a record nothing was committed. But compaction drops a record after a newer
+    # one; and without any record, the writer of these rows may keep no progress, or keep it in another topic. A claim
+    # shows nothing here: every owner leaves one
     written = [record for record in settled.everything if not record.progress.moved]
     if not written or any(_newer(record, producer_id, epoch, current) for record in written):
         return None
@@ -62,7 +62,7 @@ def outcome_of_open_rows(
 
 
 def _newer(record: ProgressRecord, producer_id: int, epoch: int, current: int | None) -> bool:
-    """Whether the record may be of a later transaction than the pair's.
+    """Return whether the record may be of a later transaction than the pair's.
 
     Producer ids are not in order: brokers give them out in blocks.
     """
@@ -72,7 +72,9 @@ def _newer(record: ProgressRecord, producer_id: int, epoch: int, current: int | 
 
 
 def _by_its_rows(client: Client, record: ProgressRecord, deadline: Deadline) -> bool | None:
-    """The progress record lost its marker too: a marker behind any of the rows that it names speaks for all of them."""
+    """Return the outcome by a marker after any row that the progress record names: it counts for all of them. The
+    record has lost its own marker.
+    """
     for topic, parts in sorted(record.progress.wrote.items()):
         known = client.existing({topic}, deadline)
         for index, (_, last) in sorted(parts.items()):

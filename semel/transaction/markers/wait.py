@@ -45,9 +45,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True)
 class EndedTransaction:
-    """What a transaction leaves to be watched: where markers are due, the last rows that they stand behind, and the
-    groups' offsets.
-    """
+    """The rest of an ended transaction: where markers are due, the last rows before them, and the groups' offsets."""
 
     identity: Identity
     committed: bool
@@ -57,11 +55,11 @@ class EndedTransaction:
 
 
 class HealCallback(Protocol):
-    """What to do about rows that stay open: look whether their marker is lost, and write it, or raise."""
+    """The callback for rows that stay open: it checks whether their marker is lost, and writes it, or raises."""
 
     @property
     def patience_s(self) -> float:
-        """How long to look on before it is called."""
+        """The wait before it is called."""
 
     def __call__(self, lost: Mapping[TopicPartition, OpenTransaction], leaders: Leaders) -> None:
         """Settle these, which their leaders have shown. They are looked at again afterwards."""
@@ -69,7 +67,7 @@ class HealCallback(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What one round showed.
+    """The result of one round.
 
     ``settled`` are the partitions where nothing of ours is open, ``ours`` is what is open of ours, ``gone`` where
     nothing is open and our last rows are not there, ``others`` what other producers have open. A partition that is in
@@ -115,7 +113,7 @@ def wait_for_markers(
         try:
             leaders = newest_leaders(client, left, once)
             look, silence = _ask_leaders(client, leaders, producer_ids, last_offsets, once), None
-        except Retriable as error:  # a round in which nobody answers is not the end of the wait, and proves nothing
+        except Retriable as error:  # a round without an answer does not end the wait, and proves nothing
             look, silence = _Look(set(), {}, look.gone, {}), error
         _check_no_rival(look.ours, identity)
         others.update(look.others)
@@ -248,8 +246,8 @@ def describe_open_rows(partition: TopicPartition, opened: OpenTransaction) -> st
 def heal_command(
     partition: TopicPartition, producer_id: int, transactional_id: str, progress_topic: str | None = None
 ) -> str:
-    """What an operator runs, with all that it takes to find the same progress, also when no broker knows the producer
-    id any more.
+    """Return the operator's command, with all that it needs to find the same progress, also if no broker knows the
+    producer id any more.
     """
     kept = f" --progress-topic {shlex.quote(progress_topic)}" if progress_topic is not None else ""
     return (

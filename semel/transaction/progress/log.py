@@ -48,7 +48,7 @@ class ProgressLog:
 
     @property
     def forgotten(self) -> bool:
-        """Whether the newest record that was committed says that there is no progress (``semel progress reset``)."""
+        """True if the newest committed record says that there is no progress (``semel progress reset``)."""
         return self._last is not None and self._last.progress.forgotten
 
     @property
@@ -67,8 +67,8 @@ class ProgressLog:
 
     @property
     def groups(self) -> dict[str, set[TopicPartition]]:
-        """Of each group, where the newest committed transaction and those behind it have put offsets: the ones before
-        were seen to be settled.
+        """The partitions of each group into which the newest committed transaction and later ones have put offsets.
+        Earlier ones were seen to be settled.
         """
         own = [record for record in self.everything if not record.progress.moved]  # that one was written by another id
         last = max((record.offset for record in own if record.committed), default=-1)
@@ -82,8 +82,8 @@ class ProgressLog:
         return found
 
     def outcome_of(self, producer_id: int, epoch: int) -> bool | None:
-        """How the transaction of this identity ended, by its newest record: committed, aborted, or None where no record
-        tells.
+        """Return how the transaction of this identity ended, by its newest record: committed, aborted, or None without
+        a record.
         """
         return next(
             (r.committed for r in reversed(self.everything) if (r.producer_id, r.epoch) == (producer_id, epoch)), None
@@ -102,8 +102,8 @@ def complete(
     wrote: Mapping[TopicPartition, Written],
     groups: Mapping[str, Collection[TopicPartition]],
 ) -> Progress:
-    """The record that a transaction writes: the caller's position, or the number after the one before; where its rows
-    lie; and the partitions whose offsets it commits.
+    """Return the record that a transaction writes: the caller's position, or the previous number plus one; where its
+    rows lie; and the partitions whose offsets it commits.
     """
     if progress is None:
         last = before.progress.batch if before is not None else None
@@ -175,8 +175,8 @@ def check_not_moved(settled: ProgressLog, transactional_id: str) -> None:
 
 
 def _notes(key: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """What the keys of one prefix begin with, the keys of its claims and its looks, and what those of its decisions
-    begin with.
+    """Return the common beginning of a prefix's keys, the keys of its claims and its looks, and the common beginning of
+    its decisions.
     """
     head = key_head(key)
     return head, head + b'"scope":"claim"}]', head + b'"scope":"look"}]', head + b'"scope":"decided"'

@@ -3,7 +3,7 @@ find topics that keep progress.
 
 Nothing is fenced: a look is a plain record that any process may write. Its offset bounds the read, and the answer is
 given only when every record of that id below it is settled. Not promised: that the answer is still the newest when it
-is used; a living owner goes on.
+is used; a living owner continues.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def committed_progress(
     progress_topic: str = DEFAULT_TOPIC,
     deadline: Deadline | None = None,
 ) -> Progress | None:
-    """The newest committed progress; None where there is none, or no progress topic.
+    """Return the newest committed progress, or None without any or without a progress topic.
 
     Raises :class:`Retriable` if a transaction of this id stays open, :class:`~semel.errors.ConfigError` if another id
     has taken over.
@@ -58,7 +58,7 @@ def read_everything(progress: ProgressTopic, deadline: Deadline) -> ProgressLog:
 
 
 def snapshot(client: Client, progress: ProgressTopic, deadline: Deadline) -> ProgressLog:
-    """What a broker shows now, for people to look at: a deposed leader may show an older end. Writes nothing."""
+    """Return what a broker shows now, for people: a deposed leader may show an older end. Writes nothing."""
     end = list_offsets(client, {progress.partition: LATEST}, read_committed=False, deadline=deadline)
     return progress.read(end[progress.partition].offset, deadline)
 

@@ -41,10 +41,10 @@ _SIMPLE: dict[str, type] = {"query": str, "run": str, "batch": int, "moved": str
 
 @dataclass(frozen=True, slots=True)
 class TopicEnd:
-    """How far one topic was read: the topic's id, and for each partition the next offset to read.
+    """The position in one topic: the topic's id, and for each partition the next offset to read.
 
     ``began`` is where the query first started each partition. It says nothing of how far it was read, and is not
-    compared; None where nobody knows.
+    compared; None if it is unknown.
     """
 
     id: str
@@ -76,7 +76,7 @@ Source = KafkaSource | OpaqueSource
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one transaction did: which batch of which query, how far its sources were read, where its rows lie.
+    """The work of one transaction: which batch of which query, the position of its sources, and where its rows lie.
 
     ``wrote`` holds first and last offset by topic and partition, ``groups`` the partitions of each group whose offsets
     it commits. ``outputs`` are the ids of the topics that the batch was to be written to, also of those that got no
@@ -97,8 +97,8 @@ class Progress:
     forgotten: bool = False
 
     def positions(self, cluster: str | None = None, ids: Mapping[str, str] | None = None) -> dict[tuple[str, int], int]:
-        """The next offset to read of each topic and partition of semel's own sources; of several sources that read the
-        same one, the lowest.
+        """Return the next offset to read of each topic and partition of semel's own sources. If several sources read
+        one partition, the lowest counts.
 
         With ``cluster``, of sources that read that one; with ``ids``, of topics that still have this id: offsets of one
         that was created again mean nothing.
@@ -114,7 +114,7 @@ class Progress:
         return found
 
     def encode(self) -> bytes:
-        """As JSON with sorted keys."""
+        """Encode as JSON with sorted keys."""
         value: dict[str, Any] = {**self.extra, "v": VERSION}
         for name in _SIMPLE:
             if getattr(self, name) is not None:
@@ -156,11 +156,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RecordedOutcome:
-    """How the owner of a transaction ended it, or an operator decided, written down because a marker of it was lost
-    (PROTOCOL 5.3).
+    """The outcome of a transaction that lost a marker, recorded by its owner or an operator (PROTOCOL 5.3).
 
-    A plain record: it holds whatever becomes of its writer, and whoever finds rows of this pair open ends them so. Of
-    several, the first one counts.
+    It is a plain record, so it counts whatever happens to its writer. Any owner that finds open rows of this pair ends
+    them so. Of several records, the first one counts.
     """
 
     producer_id: int
@@ -168,7 +167,7 @@ class RecordedOutcome:
     committed: bool
 
     def encode(self) -> bytes:
-        """As JSON with sorted keys."""
+        """Encode as JSON with sorted keys."""
         value = {"v": VERSION, "producer": self.producer_id, "epoch": self.epoch, "committed": self.committed}
         return write_object(value)
 
@@ -249,12 +248,12 @@ def _by_number(offsets: Mapping[str, Any]) -> dict[int, int]:
 
 
 def progress_key(prefix: str, scope: str) -> bytes:
-    """The key of a prefix's progress, in the shape of Connect's offsets topic."""
+    """Return the key of a prefix's progress, in the shape of Connect's offsets topic."""
     return json.dumps([prefix, {"scope": scope}], sort_keys=True, separators=(",", ":")).encode()
 
 
 def is_progress_key(key: bytes | None) -> bool:
-    """Whether a record with this key belongs to a progress topic: all of its keys are a name and a scope."""
+    """Return whether a record with this key belongs to a progress topic: all of its keys are a name and a scope."""
     try:
         found = json.loads(key or b"")
     except ValueError:
@@ -269,17 +268,17 @@ def is_progress_key(key: bytes | None) -> bool:
 
 
 def claim_key(prefix: str) -> bytes:
-    """The key of a prefix's claims."""
+    """Return the key of a prefix's claims."""
     return progress_key(prefix, "claim")
 
 
 def claim_value(begins: int) -> bytes:
-    """The value of a claim: where the log began, at the latest, when nothing of its prefix was missing."""
+    """Return the value of a claim: the latest known start of the log when nothing of its prefix was missing."""
     return write_object({"v": CLAIM_VERSION, "begins": begins})
 
 
 def claimed_from(text: bytes, where: str) -> int:
-    """Where the log began when a claim was written. Raises as :meth:`Progress.decode` does."""
+    """Return where the log began when a claim was written. Raise as :meth:`Progress.decode` does."""
     try:
         value = read_object(text)
         if is_version(value["v"], 1):  # which did not say it: a log begins at 0 unless something cut it
@@ -302,7 +301,7 @@ def look_key(prefix: str) -> bytes:
 
 
 def decided_key(prefix: str, writer: str) -> bytes:
-    """The key of a record that says how a transaction was ended whose marker was lost.
+    """Return the key of a record that says how a transaction ended whose marker was lost.
 
     Each has a key of its own, by ``writer``: of two that contradict each other the first one counts, and compaction
     would keep the last one.
@@ -311,5 +310,5 @@ def decided_key(prefix: str, writer: str) -> bytes:
 
 
 def key_head(key: bytes) -> bytes:
-    """What the keys of one prefix begin with, in whatever scope, by one of them."""
+    """Return the common beginning of the keys of one prefix in any scope, by one of them."""
     return key[: key.rindex(b'"scope":')]

@@ -1,4 +1,4 @@
-"""What a progress topic must be set to, so that no progress is lost (PROTOCOL 1)."""
+"""The settings that a progress topic needs, so that no progress is lost (PROTOCOL 1)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from semel.wire.metadata import Topic
 
 __all__ = ["OF_THE_BROKERS", "OF_THE_TOPIC", "PARTITIONS", "faults", "look_for_faults"]
 
-#: A prefix lives on partition murmur2(prefix) mod this, however many partitions more the topic has: adding some moves
-#: nobody.
+#: A prefix lives on partition murmur2(prefix) mod this, even if the topic has more partitions: added ones move no
+#: prefix.
 PARTITIONS = 16
 OF_THE_TOPIC = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.replicas")
 #: The transaction log's: progress must be as safe as what says how its transaction ended.
@@ -44,7 +44,7 @@ def look_for_faults(client: Client, topic: Topic, deadline: Deadline) -> tuple[l
 
 
 def faults(topic: Topic, settings: Mapping[str, str | None], log_settings: Mapping[str, str | None]) -> list[str]:
-    """How a topic of these settings could lose progress, each to follow its name.
+    """Return how a topic with these settings could lose progress, each to follow its name.
 
     What could not be read of the transaction log is passed over.
     """

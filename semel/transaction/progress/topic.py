@@ -1,6 +1,4 @@
-"""Where progress is kept: a compacted topic, checked before it is trusted, and one partition of it for each prefix
-(PROTOCOL 1).
-"""
+"""The progress topic: compacted, checked before it is trusted, with one partition for each prefix (PROTOCOL 1)."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ log = logging.getLogger("semel.transaction")
 
 
 class Presence(Enum):
-    """What the owners of a prefix before have left, for one scope: nothing, as if there had been none; all that there
-    was; less than that.
-    """
+    """The progress left by earlier owners of a prefix, for one scope: never any, all of it, or less than that."""
 
     NEVER_USED = "none"
     COMPLETE = "there"
@@ -184,17 +180,17 @@ class ProgressTopic:
         return self._append({claim_key(self._prefix): claim_value(self._claim_begins)}, None).last
 
     def write_read_barrier(self) -> int:
-        """Bound a read as :meth:`register` does, and say nothing."""
+        """Bound a read as :meth:`register` does, without a claim."""
         return self._append({look_key(self._prefix): LOOK}, None).last
 
     def record_outcome(self, decided: RecordedOutcome, deadline: Deadline) -> bool:
-        """Write how a transaction was ended, and return how it counts as ended: as the first such record says, which
-        may be another one's.
+        """Record how a transaction ended, and return the outcome that counts: that of the first such record, which may
+        be another writer's.
 
-        Two may decide at once, and each look before the other has written. So all that was written up to this record is
-        read back: who finds another answer in front of its own must write no marker. Nobody finds another one later:
-        what is first stays first. Compaction leaves each record alone (its key is its own), and none is in the log
-        twice, however often it is sent: it would drop the earlier one of the two.
+        Two writers may decide at once, and each read before the other has written. So everything up to this record is
+        read back: a writer that finds another outcome before its own must write no marker. That cannot change later,
+        because the first record stays the first. Each has its own key, so compaction keeps it. A retry does not double
+        it: of a doubled record, compaction would drop the earlier one.
         """
         record = {decided_key(self._prefix, uuid4().hex): decided.encode()}
         wrote = self._append(record, None, plain=idempotent_producer(self._client, deadline))
@@ -214,13 +210,13 @@ class ProgressTopic:
         return parse_progress_log(read_raw(self._client, self.partition, end, deadline), self.key, where)
 
     def presence(self, deadline: Deadline) -> Presence:
-        """What is left of the owners before: each has left a claim, of which compaction keeps the newest, and who has
-        committed a record.
+        """Return whether earlier progress is complete. Every owner leaves a claim, of which compaction keeps the
+        newest, and a record when it commits.
 
-        What is open or aborted is not all: who sets lost progress, and dies on the way, leaves that. Nor is a claim in
-        front of which the log has been cut off since, nor another scope's record: they say that there was more. Where
-        the record of this key is there all the same, it speaks for its own scope, and claims go on naming what the last
-        one did: of other scopes nothing is known. The topic is not made where it is missing.
+        Three things do not count as complete: open or aborted records (a reset of lost progress that died leaves them),
+        a claim before which records were deleted since, and another scope's record. They show that there was more. If
+        the record of this key exists all the same, it proves its own scope. Later claims keep the older beginning,
+        because nothing is known of other scopes. A missing topic is not created.
         """
         if not self.exists(deadline):
             return Presence.NEVER_USED
@@ -248,7 +244,7 @@ class ProgressTopic:
         return Presence.LOST if others or claimed is not None else Presence.NEVER_USED
 
     def was_cut(self, deadline: Deadline) -> bool:
-        """Whether the log begins later than when it was looked at: records have been deleted meanwhile."""
+        """Return whether the log begins later than when it was read: records have been deleted meanwhile."""
         return self._beginning(deadline) > self._begins
 
     def _beginning(self, deadline: Deadline) -> int:
@@ -302,7 +298,7 @@ class ProgressTopic:
         self.check_same_topic(known)
 
     def check_same_topic(self, known: Mapping[str, Topic]) -> None:
-        """As :meth:`check_not_deleted`, by the topics that there are."""
+        """Check as :meth:`check_not_deleted` does, against the topics that exist."""
         if self.name not in known or known[self.name].id != self.topic_id:
             raise DataLoss(
                 f"the progress topic {self.name!r} was deleted or created again while {self._prefix!r} was at work,"

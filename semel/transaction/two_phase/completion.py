@@ -37,7 +37,7 @@ def commit(client: Client, prepared: Prepared, *, checked: bool = False) -> Iden
     """Commit it, and return when readers see its rows. A second call does no harm.
 
     ``checked`` is whether its rows were seen to be there a moment ago. Returns the identity with which its id goes on,
-    where the coordinator has told it.
+    if the coordinator has named it.
 
     Raises :class:`DataLoss` where it was aborted, or its rows were deleted before: what was decided is lost; also
     where its rows and markers are gone, so that nobody can tell how it ended. :class:`Retriable` where the brokers do
@@ -98,7 +98,7 @@ def check_cluster(client: Client, prepared: Prepared) -> None:
 
 
 def _check_rows_present(client: Client, prepared: Prepared, deadline: Deadline) -> None:
-    """A broker commits what retention, or a log that was cut, has left of a transaction, and says nothing."""
+    """Check that all rows are there: a broker commits what retention or a truncation has left, and says nothing."""
     ids = {name: parse_id(topic_id) for name, topic_id in prepared.topics.items()}
     check_topics_unchanged(client, prepared.rows.keys(), ids, (), deadline, _STAYS_OPEN)
     wrote = {p: Written(first, first + count - 1, count, 0) for p, (first, count) in prepared.rows.items()}
@@ -157,7 +157,7 @@ def _by_markers(client: Client, prepared: Prepared, deadline: Deadline, answered
 
 
 def _existing(client: Client, prepared: Prepared, deadline: Deadline) -> set[TopicPartition]:
-    """The partitions of topics that are still those that were written."""
+    """Return the partitions of topics that are still those that were written."""
     known = client.existing({topic for topic, _ in prepared.rows}, deadline)
     return {p for p in prepared.rows if p[0] in known and id_text(known[p[0]].id) == prepared.topics[p[0]]}
 

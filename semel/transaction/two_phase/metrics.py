@@ -1,4 +1,5 @@
-"""What waits for a decision, for Prometheus: asked of the cluster when it is scraped, with no work in the background.
+"""Prometheus metrics of transactions that wait for a decision, read from the cluster at each scrape, without background
+work.
 
 Needs the package ``prometheus-client`` (the extra ``metrics``), which is imported when it is used.
 """
@@ -38,11 +39,11 @@ class PreparedCollector:
         self._prefix = prefix
 
     def describe(self) -> Iterator[Metric]:
-        """The metrics without their values."""
+        """Yield the metrics without their values."""
         return iter(self._families().values())
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics with their values. A connection of its own is opened and closed."""
+        """Yield the metrics with their values. It opens and closes its own connection."""
         families = self._families()
         try:
             with Client(self._config) as client:

@@ -43,7 +43,7 @@ class Prepared:
 
     @property
     def identity(self) -> Identity:
-        """What ends it."""
+        """The identity that ends it."""
         return Identity(self.transactional_id, self.producer_id, self.epoch)
 
     def __hash__(self) -> int:

@@ -1,9 +1,8 @@
 """The producer of prepared transactions: an id of this process alone for each that is open (DESIGN rule 13).
 
-Ids are ``<prefix>.unit.<uuid>.<k>``. One is used again once its last transaction has ended everywhere; until then the
-next transaction takes another ``k``. Where this producer has ended it (:meth:`TwoPhaseProducer.commit`), the id goes on
-with the identity that EndTxn has answered, and no InitProducerId is sent. After a fork, and where an answer was lost,
-the names are new ones.
+Ids are ``<prefix>.unit.<uuid>.<k>``. An id is reused once its last transaction has ended everywhere; until then the
+next transaction takes another ``k``. If this producer has ended it (:meth:`TwoPhaseProducer.commit`), the id continues
+with the identity in the answer of EndTxn, without InitProducerId. After a fork, or a lost answer, new ids are used.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ Mode = Literal[True, "bounded"]
 _ENDED = ("CompleteCommit", "CompleteAbort", "Empty")
 #: So many ids that were not free yet are looked at before a new one is taken.
 _LOOKS = 2
-#: An identity is gone on with for so long: brokers forget ids that rest, after a week unless told otherwise.
+#: How long an identity is reused: brokers forget idle ids, by default after a week.
 _RESTED_S = 3_600.0
-#: What is prepared and not ended for so long holds readers up: it was forgotten, or whoever decides is stuck.
+#: A transaction that stays prepared for so long holds readers up: it was forgotten, or the decider is stuck.
 _LONG_PREPARED_S = 60.0
 #: How long to ask about it.
 _SHORT_MS = 1_000
@@ -165,7 +164,7 @@ class TwoPhaseProducer:
             self._ready.append(_Ready(following, time.monotonic()))
 
     def _next_identity(self) -> Identity | None:
-        """That of an id which this producer has seen to its end, a short while ago."""
+        """Return the identity of an id that this producer has seen to its end a short while ago."""
         while self._ready:
             ready = self._ready.popleft()
             if time.monotonic() - ready.since < _RESTED_S:
@@ -186,7 +185,7 @@ class TwoPhaseProducer:
             return identity
 
     def close(self) -> None:
-        """Let go. What is prepared stays prepared."""
+        """Close. Prepared transactions stay prepared."""
 
     def _free_id(self, deadline: Deadline) -> str:
         for _ in range(min(_LOOKS, len(self._used))):
@@ -198,7 +197,7 @@ class TwoPhaseProducer:
         return unit_id(self._prefix, self._uuid, self._next - 1)
 
     def _is_free(self, used: _Used, deadline: Deadline) -> bool:
-        """Whether its last transaction has ended, by the coordinator's word and on each partition."""
+        """Return whether its last transaction has ended, by the coordinator's word and on each partition."""
         told = describe(self._client, used.identity.transactional_id, deadline)
         if told is None or told.state not in _ENDED or (used.partitions and told.epoch <= used.identity.epoch):
             return False
@@ -206,7 +205,7 @@ class TwoPhaseProducer:
         return not any(one.producer_id == used.identity.producer_id for rows in opened.values() for one in rows)
 
     def _find_timeout_ms(self, deadline: Deadline) -> int:
-        """What was set, or 15 minutes, or the brokers' maximum where that is less (DESIGN rule 10)."""
+        """Return the set timeout, or 15 minutes, or the brokers' maximum if that is less (DESIGN rule 10)."""
         most = longest_timeout_ms(self._client, deadline)
         given = self._client.config.transaction_timeout_ms
         if given is not None and given > most:

@@ -24,7 +24,7 @@ __all__ = ["Recovered", "open_units", "recover"]
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a recovery has ended: the prepared transactions that were committed, the ids that it has aborted.
+    """The result of a recovery: the committed prepared transactions, and the aborted ids.
 
     What had ended by itself since it was listed is in neither.
     """
@@ -73,7 +73,7 @@ def recover(
 
 
 def open_units(client: Client, prefix: str) -> list[TransactionDescription]:
-    """The transactions of ``prefix`` that are prepared, or may still be."""
+    """Return the transactions of ``prefix`` that are prepared, or may still be."""
     return [
         told
         for told in describe_all(client, states=("Ongoing",))
@@ -88,7 +88,7 @@ def _identity(told: TransactionDescription) -> Identity:
 def _abort(listed: Sequence[TransactionDescription], client: Client, failed: list[SemelError]) -> list[str]:
     """Abort these, by the epochs listed, and wait until readers are past them. Returns the ids that were aborted here.
 
-    All are told to end before the first one is waited for.
+    All ends are sent before the first one is awaited.
     """
     ended: list[tuple[TransactionDescription, Identity]] = []
     for told in listed:

@@ -180,7 +180,7 @@ class Unit:
             )
 
     def _warn_of_retention(self) -> None:
-        """What is prepared may wait, and retention does not: it takes rows of open transactions too."""
+        """Warn if retention may delete prepared rows before the commit: it spares no open transaction."""
         now = time.time() * 1000
         until = self._until_ms or now + _LONG_MS
         for topic, carried in self._times.items():
@@ -224,7 +224,7 @@ class Unit:
 
 
 def _newest_ms(rows: pa.Table) -> int:
-    """The newest time that rows carry, in milliseconds: a segment goes when all of its rows are old."""
+    """Return the newest time of the rows in milliseconds: a segment goes when all of its rows are old."""
     if "timestamp" in rows.column_names:
         newest = pc.max(rows["timestamp"].cast(pa.timestamp("ms"), safe=False).cast(pa.int64())).as_py()
         if newest is not None:

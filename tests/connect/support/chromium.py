@@ -34,7 +34,7 @@ _FONTS = "<fontconfig><dir>{fonts}</dir><cachedir>{cache}</cachedir></fontconfig
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser; gone at the end."""
+    """Yield a browser. It is gone at the end."""
     home = _home()
     libraries = home / "al2023" / "lib"
     environment: dict[str, str | float | bool] = {
@@ -53,7 +53,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def _home() -> Path:
-    """The folder of the browser in the cache; filled first where it is not there yet."""
+    """Return the browser's folder in the cache. Fill it first if it is missing."""
     home = cache_directory() / "chromium" / _VERSION
     if not home.exists():
         with ivy.scratch(home.parent) as folder:

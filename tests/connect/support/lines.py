@@ -91,7 +91,7 @@ class Lines:
         return arrived(self.servers, *self.names) >= sum(len(self.expected(name)) for name in self.names)
 
     def written(self, name: str) -> list[str]:
-        """What a read_committed reader sees, in order, once nothing is open there."""
+        """Return what a read_committed reader sees, in order, once nothing is open there."""
         rows = read(self.servers, [name], {"value": "value"}).sort_by("offset")
         return [str(value) for value in rows["value"].to_pylist()]
 
@@ -99,8 +99,8 @@ class Lines:
         assert not (wrong := self.differences()), wrong
 
     def differences(self) -> list[str]:
-        """What is not exact: each line once, in order; nothing open; offsets at the ends of the files, as Kafka Connect
-        keeps them.
+        """Return what is not exact: each line once, in order; nothing open; offsets at the ends of the files, as Kafka
+        Connect keeps them.
         """
         wrong = []
         for name in self.names:
@@ -118,7 +118,7 @@ class Lines:
         return wrong
 
     def kept_offsets(self) -> dict[bytes, tuple[int, bytes | None]]:
-        """The newest record of each key of the offsets topic: its partition and its value."""
+        """Return the newest record of each key of the offsets topic: its partition and its value."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "none", "auto.offset.reset": "earliest"})
         found: dict[bytes, tuple[int, bytes | None]] = {}
         try:

@@ -42,7 +42,7 @@ class Place:
 
     @property
     def stored(self) -> dict[str, str]:
-        """What has a worker keep connectors and states in topics."""
+        """The properties with which a worker keeps connectors and states in topics."""
         return {"config_storage_topic": self.configs, "status_storage_topic": self.statuses, "listeners": ""}
 
     def numbers(self, limit: int, then: str = "idle", **more: str) -> dict[str, str]:

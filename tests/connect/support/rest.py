@@ -29,7 +29,7 @@ class Rest:
         self.who, self.address, self.servers, self.worker, self.folder = who, address, servers, worker, folder
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """The status and the JSON of an answer; the body is JSON unless it is bytes."""
+        """Return the status and the JSON of an answer. The body is JSON unless it is bytes."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **{name.replace("_", "-"): one for name, one in headers.items()}}
         request = Request(f"{self.address}{path}", data=data, method=method, headers=sent)
@@ -41,7 +41,7 @@ class Rest:
         return status, json.loads(text) if text else None
 
     def new(self, lines: int = 3) -> tuple[str, dict[str, str]]:
-        """A name and a configuration, with a file and a topic of its own."""
+        """Return a name and a configuration, with a file and a topic of its own."""
         name = f"rest-{self.who}-{next(_numbers)}"
         topics.create(self.servers, name)
         file = self.folder / f"{name}.txt"
@@ -49,7 +49,7 @@ class Rest:
         return name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": name, "tasks.max": "1"}
 
     def states(self, name: str) -> list[str]:
-        """The states of the connector and of its tasks; none without a status."""
+        """Return the states of the connector and of its tasks, or none without a status."""
         status, shown = self.ask("GET", f"/connectors/{name}/status")
         return [] if status == 404 else [one["state"] for one in (shown["connector"], *shown["tasks"])]
 

@@ -1,4 +1,4 @@
-"""What befalls the brokers of a cluster of three while an owner passes a step; and the cluster whole again."""
+"""Faults of the brokers of a cluster of three while an owner passes a step, and the repair of the cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = [step for step in OwnerStep if step not in HEALING]
 
 
 def node_of(kafka3: Sandbox, target: Target) -> Node:
-    """The node that coordinates it now.
+    """Return the node that coordinates it now.
 
     A frozen one takes connections, and says nothing: it is not waited for as long as owners do.
     """
@@ -39,7 +39,7 @@ def node_of(kafka3: Sandbox, target: Target) -> Node:
 
 
 def leader_of(kafka3: Sandbox, topic: str, index: int = 0, asked: str = "") -> Node | None:
-    """The node that leads it, by the word of the brokers that are ``asked``, else of all."""
+    """Return the node that leads it, by the word of the brokers that are ``asked``, or else of all."""
     known = AdminClient({"bootstrap.servers": asked or kafka3.bootstrap_servers}).list_topics(topic, timeout=10)
     leader = known.topics[topic].partitions[index].leader
     return next(
@@ -106,9 +106,7 @@ def striking(step: Step, strike: Callable[[], object]) -> Iterator[threading.Eve
 
 
 def live(job: Job, *, chunks: int = 1) -> None:
-    """An owner takes over, aborts once, and copies some chunks, through whatever happens; it starts anew where the
-    outcome is not known.
-    """
+    """Take over, abort once, and copy some chunks, whatever happens. Start again if the outcome is unknown."""
     through = replace(job, request_timeout_ms=2_000, delivery_timeout_ms=60_000)
     done = None
     while done is None or done > 0:

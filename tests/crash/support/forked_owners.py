@@ -91,7 +91,7 @@ class Nursery:
         self._process.communicate()
 
     def start(self, job: AnyJob, plan: CrashPlan, log: Path) -> Owner:
-        """A new owner, under a plan."""
+        """Start a new owner under a plan."""
         return Owner(
             self,
             int(

@@ -34,7 +34,7 @@ _AT_ONCE = 1_000
 
 
 def identity(servers: str, transactional_id: str) -> tuple[int, int]:
-    """The producer id and epoch that the coordinator has."""
+    """Return the producer id and epoch that the coordinator has."""
     with _client(servers) as client:
         found = describe(client, transactional_id)
         assert found is not None
@@ -102,18 +102,18 @@ def _write_again(servers: str, epochs: Mapping[str, int]) -> None:
 
 
 def coordinator_record(servers: str, transactional_id: str) -> bytes:
-    """The last record of an id in its coordinator's log."""
+    """Return the last record of an id in its coordinator's log."""
     return bytes(_records(servers, {transactional_id})[transactional_id].value())
 
 
 def with_epoch(record: bytes, epoch: int) -> bytes:
-    """The same record with another epoch."""
+    """Return the same record with another epoch."""
     version, producer_id, _ = _START.unpack_from(record)
     return _START.pack(version, producer_id, epoch) + record[_START.size :]
 
 
 def _records(servers: str, names: set[str]) -> dict[str, Message]:
-    """The last record of each id."""
+    """Return the last record of each id."""
     keys = {struct.pack(">hh", 0, len(name)) + name.encode(): name for name in names}
     consumer = Consumer(
         {"bootstrap.servers": servers, "group.id": "epochs", "enable.partition.eof": True, "enable.auto.commit": False}

@@ -39,9 +39,10 @@ Write = Callable[[Sequence[Ticket], int, int], list[Receipt]]
 
 @dataclass(frozen=True)
 class Job:
-    """What is copied where. ``mode`` says where a restart begins: ``exact`` at the committed progress; ``forget`` and
-    ``ahead`` at what a file says that was written behind the commit, or in front of it; ``plain`` writes without
-    transactions, once."""
+    """The job of a pipeline. ``mode`` says where a restart begins: ``exact`` at the committed progress; ``forget`` and
+    ``ahead`` at the position in a file that was written after the commit, or before it; ``plain`` writes without
+    transactions, once.
+    """
 
     servers: str
     prefix: str

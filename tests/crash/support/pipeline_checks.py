@@ -1,4 +1,4 @@
-"""What the crash tests share: topics with numbered records, and the look at the result."""
+"""Shared parts of the crash tests: topics with numbered records, and the check of the result."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def new_job(
 
 
 def look(job: Job) -> History:
-    """What a read_committed reader finds wrong."""
+    """Return the faults that a read_committed reader finds."""
     return check(job.servers, job.target, source=job.source, id="json:$.id", batch="json:$.batch", timeout=DEADLINE_S)
 
 
 def assert_whole(job: Job) -> None:
-    """Nothing lost, doubled, reordered or torn, and the group stands at the end."""
+    """Check that nothing is lost, doubled, reordered or torn, and that the group is at the end."""
     assert_exactly_once(
         job.servers, job.target, source=job.source, id="json:$.id", batch="json:$.batch", timeout=DEADLINE_S
     )

@@ -18,7 +18,7 @@ PARTITIONS = 4
 
 @dataclass(frozen=True)
 class SessionJob:
-    """What is copied where, and until where: the sum of the group's offsets.
+    """The job of a session: what is copied where, and until which sum of the group's offsets.
 
     ``mode`` is ``exact``, or ``ahead``: positions are committed before the rows that they belong to, or ``outside``:
     rows are written outside of the transaction, before it.
@@ -44,7 +44,7 @@ class SessionJob:
 
 
 def position(client: Client, job: SessionJob) -> int:
-    """How far the group has come, over all partitions."""
+    """Return the group's position, summed over all partitions."""
     everything = [(job.source, index) for index in range(PARTITIONS)]
     return sum(committed(client, job.group, everything, require_stable=True).values())
 

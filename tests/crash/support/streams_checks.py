@@ -37,7 +37,7 @@ def word(number: int) -> str:
 
 
 def time_of(number: int) -> int:
-    """Forwards, but for rows that come late: some too late for their windows."""
+    """Return the time of a record. Times rise, except for late records, some too late for their windows."""
     return 1_700_000_000_000 + number - number * 7919 % 41
 
 
@@ -48,7 +48,7 @@ def fill(job: StreamsJob, first: int, end: int) -> None:
 
 
 def send(producer: Producer, job: StreamsJob, first: int, end: int) -> None:
-    """Records of these numbers, without waiting for their acknowledgement."""
+    """Send records with these numbers, without waiting for their acknowledgement."""
     for number in range(first, end):
         text, partition = word(number), number % PARTITIONS
         producer.produce(job.source, value=text, key=text, partition=partition, timestamp=time_of(number))
@@ -68,7 +68,7 @@ def written(job: StreamsJob) -> dict[str, list[int]]:
 
 
 def stored(job: StreamsJob, *folders: str) -> dict[str, int]:
-    """What the stores hold; of a partition that several have, the one that has come farthest."""
+    """Return the contents of the stores. If several have a partition, the one with the farthest position counts."""
     found: dict[str, int] = {}
     for folder in sorted(path for base in folders or (job.state_dir,) for path in Path(base).glob("*/1_*/rocksdb/*")):
         store = Store(StoreSpec("counts"), Rocks(folder))
@@ -79,7 +79,9 @@ def stored(job: StreamsJob, *folders: str) -> dict[str, int]:
 
 
 def stored_windows(job: StreamsJob, *folders: str) -> dict[tuple[int, bytes, int], int]:
-    """By partition, word and where the window begins; of folders that several have, as in :func:`stored`."""
+    """Return the windows in the stores by partition, word and window start. Of several folders one counts, as in
+    :func:`stored`.
+    """
     found: dict[tuple[int, bytes, int], int] = {}
     for folder in [path for base in folders or (job.state_dir,) for path in Path(base).glob("*/0_*/rocksdb/windows")]:
         store = Store(StoreSpec("windows", 1), Rocks(folder))
@@ -91,7 +93,7 @@ def stored_windows(job: StreamsJob, *folders: str) -> dict[tuple[int, bytes, int
 
 
 def stored_seen(job: StreamsJob, *folders: str) -> dict[tuple[int, str], int]:
-    """By partition and word, what the processor has counted."""
+    """Return what the processor has counted, by partition and word."""
     found: dict[tuple[int, str], int] = {}
     for folder in [path for base in folders or (job.state_dir,) for path in Path(base).glob("*/0_*/rocksdb/seen")]:
         store = Store(StoreSpec("seen"), Rocks(folder))
@@ -103,7 +105,7 @@ def stored_seen(job: StreamsJob, *folders: str) -> dict[tuple[int, str], int]:
 
 
 def true_windows(job: StreamsJob) -> dict[tuple[int, bytes, int], int]:
-    """What the driver says, which knows neither brokers nor restarts."""
+    """Return the windows of the test driver, which knows neither brokers nor restarts."""
     found = {}
     for partition in range(PARTITIONS):
         driver = Driver(job.app())
@@ -115,7 +117,7 @@ def true_windows(job: StreamsJob) -> dict[tuple[int, bytes, int], int]:
 
 
 def in_changelog(job: StreamsJob) -> dict[str, int]:
-    """The newest count of each word in the changelog, by a reader that is not ours."""
+    """Return the newest count of each word in the changelog, by a reader that is not ours."""
     ends = read(job.servers, [job.changelog], {"key": "key"}, timeout=PATIENCE_S).num_rows
     settings = {"bootstrap.servers": job.servers, "group.id": "look", "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
@@ -135,8 +137,8 @@ def assert_exact(job: StreamsJob, *folders: str) -> None:
 
 
 def differences(job: StreamsJob, *folders: str) -> list[str]:
-    """What is not exact. Each count rises, and none is there twice: nothing was counted again. The last one is the
-    truth, everywhere.
+    """Return what is not exact. Each count rises and is there once, so nothing was counted again. The last one is right
+    everywhere.
     """
     counts = written(job)
     wrong = [f"output of {key}: {series}" for key, series in counts.items() if series != sorted(set(series))]

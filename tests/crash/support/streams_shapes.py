@@ -30,7 +30,7 @@ class ShapeJob:
     chunk: int = 20
 
     def app(self) -> App:
-        """The application."""
+        """Return the application."""
         app = App(
             self.application_id,
             **{

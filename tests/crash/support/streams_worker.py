@@ -37,7 +37,7 @@ class Seen(Processor):
 
 @dataclass(frozen=True)
 class StreamsJob:
-    """What is counted, and how many records of the source there are in the end.
+    """The job of a streams worker, and the final number of records in the source.
 
     ``mode`` is ``exact``; ``early``: state is in the store before the transaction is committed; ``again``: what a new
     start cures is cured by one, as ``App.run`` does.
@@ -86,7 +86,7 @@ class StreamsJob:
 
 
 def done(client: Client, job: StreamsJob) -> bool:
-    """Whether all of the source is counted: the group has come to the end of both topics."""
+    """Return whether the whole source is counted: the group is at the end of both topics."""
     read = [(job.source, index) for index in range(PARTITIONS)]
     if sum(committed(client, job.application_id, read, require_stable=True).values()) < job.total:
         return False
@@ -122,7 +122,7 @@ def _count(job: StreamsJob) -> None:
 
 
 def store_early() -> None:
-    """The mistake that the store is built against: what is not committed yet is in the backend."""
+    """Make the mistake that the store prevents: put uncommitted changes into the backend."""
     before = Store.changes
 
     def changes(store: Store) -> object:

@@ -56,8 +56,8 @@ writer.option("checkpointLocation", {checkpoint!r}).trigger(availableNow=True).s
 
 
 def write_pipeline(path: Path, servers: str, source: str, target: str) -> None:
-    """A program that writes one topic to another, and fails where its driver or an executor has semel from anywhere but
-    an archive ``#env``.
+    """Write a program that copies one topic to another. It fails if its driver or an executor has semel from anywhere
+    but an archive ``#env``.
     """
     path.write_text(
         _PIPELINE.format(
@@ -68,7 +68,7 @@ def write_pipeline(path: Path, servers: str, source: str, target: str) -> None:
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
-    """The address of a master that has a worker with two cores."""
+    """Yield the address of a master that has a worker with two cores."""
     with _ports(2) as (port, web):
         address, status = f"spark://{_ME}:{port}", f"http://{_ME}:{web}/json/"
         master = ["master.Master", "--host", _ME, "--port", str(port), "--webui-port", str(web)]
@@ -99,7 +99,7 @@ def _launched(daemon: Sequence[str]) -> list[str]:
 
 @contextmanager
 def yarn(folder: Path) -> Iterator[Path]:
-    """The folder with the settings of a resource manager that has a node, for HADOOP_CONF_DIR and SPARK_CONF_DIR."""
+    """Yield the folder with a resource manager's settings, for HADOOP_CONF_DIR and SPARK_CONF_DIR. It has one node."""
     jars = ivy.kept(cache_directory() / "hadoop" / _HADOOP, _SERVERS, f"YARN of Hadoop {_HADOOP}", progress=True)
     conf = folder / "yarn"
     conf.mkdir()

@@ -41,7 +41,7 @@ _OTHER_NUMBERS = re.compile(r"<!--- with other numbers --->\s*\Z")
 
 
 def blocks(path: Path, *languages: str) -> list[Example]:
-    """The blocks in these languages, invisible ones among them, in their order."""
+    """Return the blocks in these languages, also invisible ones, in their order."""
 
     def never(_: Example) -> None:
         raise AssertionError("these are to be looked at")
@@ -56,7 +56,7 @@ def not_run(block: Example) -> str | None:
 
 
 def _read(block: Example) -> tuple[str, str, list[str]]:
-    """As :func:`session`, of a shell block in any of the languages."""
+    """Parse a shell block in any of the languages, as :func:`session`."""
     language = block.document.text[block.start :].partition("\n")[0].removeprefix("```")
     if language == "console":
         return session(block.parsed)
@@ -64,7 +64,7 @@ def _read(block: Example) -> tuple[str, str, list[str]]:
 
 
 class Page:
-    """What a page's invisible blocks are given: ``servers``, ``folder``, ``instead``, and these functions."""
+    """The names that a page's invisible blocks may use: ``servers``, ``folder``, ``instead``, and these functions."""
 
     def __init__(self, path: Path, kafka: Sandbox, folder: Path) -> None:
         self._path, self._folder = path, folder
@@ -127,11 +127,11 @@ class Page:
         return text.replace(self.servers, SERVERS).replace(self.folder, FOLDER)
 
     def during(self, given: AbstractContextManager[Any]) -> Any:
-        """What a context manager gives, until the end of the page."""
+        """Enter a context manager until the end of the page, and return its value."""
         return self._given.enter_context(given)
 
     def with_status(self, status: int, command: str) -> str:
-        """The command, for ``instead``, where the page has one that is to end with this status."""
+        """Return a command for ``instead`` that must end with this status."""
         return f"""sh -c '"$@"; test $? = {status}' - {command}"""
 
     def create(self, *names: str, partitions: int = 2, **config: Any) -> None:
@@ -151,7 +151,7 @@ class Page:
         return sorted(map(str, read(self.servers, [topic], {"value": "value"}, missing="null")["value"].to_pylist()))
 
     def failure(self, action: Callable[[], object]) -> Exception:
-        """What it raises: our own error where it is one of ours."""
+        """Return the error that the action raises, as our own if it contains one."""
         try:
             done = action()
             if isinstance(done, StreamingQuery):
@@ -161,7 +161,7 @@ class Page:
         raise AssertionError("it did not fail")
 
     def shows(self, text: object) -> bool:
-        """Whether the page has this text, but for line breaks, ids and tokens."""
+        """Return whether the page has this text, except for line breaks, ids and tokens."""
         wanted = squeezed(self._as_shown(str(text)))
         assert wanted in squeezed(self._path.read_text()), f"the page does not show: {wanted}"
         return True

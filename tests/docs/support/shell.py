@@ -58,7 +58,7 @@ class Shell:
             launcher.chmod(0o755)
 
     def run(self, script: str, typed: str = "") -> str:
-        """What all of it printed. Raises :class:`AssertionError` with that where a command fails."""
+        """Run a script, and return all its output. Raise :class:`AssertionError` with it if a command fails."""
         argv = ["bash", "-e", "-o", "pipefail", "-c", script]
         variables = {**outside(), "SEMEL_CACHE": str(self.folder / "cache"), "COLUMNS": "160"}
         pipes: dict[str, Any] = {
@@ -78,8 +78,8 @@ class Shell:
 
 
 def outside() -> dict[str, str]:
-    """The environment of programs that know nothing of these tests: ``.venv`` is active, servers are on this machine
-    alone, Java compiles little.
+    """Return the environment of programs outside of these tests: ``.venv`` is active, servers are on this machine only,
+    Java compiles little.
     """
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     others = {name: value for name, value in os.environ.items() if name not in _OURS}
@@ -93,9 +93,7 @@ def outside() -> dict[str, str]:
 
 
 def session(block: str) -> tuple[str, str, list[str]]:
-    """The commands of a ``console`` block, what is typed behind their questions, and the lines that are shown as
-    printed.
-    """
+    """Parse a ``console`` block: its commands, the answers to their questions, and the lines that it shows."""
     commands, typed, printed, goes_on = [], [], [], False
     for line in block.splitlines():
         if line.startswith("$ ") or goes_on:
@@ -110,7 +108,7 @@ def session(block: str) -> tuple[str, str, list[str]]:
 
 
 def steps(block: str) -> str:
-    """The commands of a Dockerfile."""
+    """Return the commands of a Dockerfile."""
     lines = block.replace("\\\n", " ").splitlines()
     return "\n".join(line.removeprefix("RUN ") for line in lines if line.startswith("RUN "))
 

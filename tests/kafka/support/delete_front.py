@@ -27,7 +27,7 @@ def cut(servers: str, prefix: str, topic: str, *, but: int = 0) -> None:
 
 
 def _deleted(servers: str, topic: str, partition: int, before: int) -> bool:
-    """Whether the log goes by the new policy already: brokers tell it a moment earlier."""
+    """Return whether the log uses the new policy already: brokers report it a moment earlier."""
     try:
         delete_records(servers, topic, partition, before)
     except KafkaException as error:
@@ -38,7 +38,7 @@ def _deleted(servers: str, topic: str, partition: int, before: int) -> bool:
 
 
 def _set_policy(client: Client, servers: str, topic: str, wanted: str) -> None:
-    """Returns when the brokers answer by it."""
+    """Set a policy, and return when the brokers report it."""
     entry = ConfigEntry("cleanup.policy", wanted, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": servers})

@@ -45,7 +45,7 @@ for line in sys.stdin:
 
 @contextmanager
 def killing(tmp_path: Path) -> Iterator[Callable[[OwnerStep, list[str]], None]]:
-    """Runs a command, which dies at a step."""
+    """Yield a function that runs a command, which dies at a step."""
     variables = {**os.environ, "SEMEL_STEPS": "semel.testing.crash:observe"}
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

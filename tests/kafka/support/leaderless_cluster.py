@@ -57,7 +57,7 @@ MANY = 10_000
 
 @dataclass(frozen=True)
 class Names:
-    """Where one transaction leaves its traces: topic, transactional id and group, each on the victim or beside it."""
+    """The traces of one transaction: topic, transactional id and group, each on the victim or beside it."""
 
     topic: str
     id: str
@@ -74,7 +74,7 @@ class Frail:
     victim: Node
 
     def properties(self, *, may_heal: bool = True, **more: object) -> Mapping[str, object]:
-        """Of a client; without the right to write markers where it may not heal."""
+        """Return the properties of a client, without the right to write markers unless it may heal."""
         login = {} if may_heal else self.secured.login("PLAIN", "app", "of app", "SASL_PLAINTEXT")
         return {
             "bootstrap.servers": self.kafka.bootstrap_servers,
@@ -98,7 +98,7 @@ class Frail:
         return ["--command-config", str(file), "--bootstrap-server", str(properties["bootstrap.servers"])]
 
     def progress_topic(self, name: str) -> str:
-        """A topic for progress that never lies on the victim."""
+        """Return a topic for progress that never lies on the victim."""
         replicas = [[next(node.id for node in self.kafka.nodes if node is not self.victim)]] * PARTITIONS
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
         topic = NewTopic(name, PARTITIONS, replica_assignment=replicas, config={"cleanup.policy": "compact"})
@@ -129,7 +129,7 @@ class Frail:
         )
 
     def fits(self, transactional_id: str, *, on_victim: bool) -> bool:
-        """Whether the coordinator of this id lies beside the victim, and its progress on it, or beside it too."""
+        """Return whether the coordinator of this id lies beside the victim, and its progress where it should."""
         elsewhere = not self.client.connect(TransactionCoordinator(transactional_id)).address.endswith(
             f":{self.victim.port}"
         )
@@ -138,11 +138,11 @@ class Frail:
         )
 
     def leads(self, topic: str, index: int) -> bool:
-        """Whether the victim leads this partition."""
+        """Return whether the victim leads this partition."""
         return self.client.topics({topic})[topic].partitions[index].leader == self.victim.id
 
     def led(self, topic: str, indexes: range) -> bool:
-        """Whether all of these have a leader now."""
+        """Return whether all of these have a leader now."""
         known = self.client.existing({topic})
         return topic in known and all(
             index in known[topic].partitions and known[topic].partitions[index].leader >= 0 for index in indexes
@@ -150,8 +150,8 @@ class Frail:
 
     @contextmanager
     def leaderless(self) -> Iterator[None]:
-        """The victim frozen, from the moment on when its partitions have no leader, and back again with all of them
-        led.
+        """Freeze the victim, from the moment when its partitions have no leader. Bring it back at the end, with all of
+        them led.
 
         Each of the other nodes knows it then: a coordinator that does not would leave its markers to the victim, which
         takes them when it thaws.
@@ -173,8 +173,8 @@ class Frail:
 
 
 def losing_version() -> str:
-    """The version that is tried, if it loses markers, else the newest one that does: 4.2 keeps the commit waiting until
-    the partition is back.
+    """Return the tested version if it loses markers, or else the newest one that does: 4.2 keeps the commit waiting
+    until the partition is back.
     """
     named = os.environ.get(jars.VERSION_VARIABLE, "")
     return named if named in ("4.3.0", "4.3.1", "4.4.0") else "4.3.1"

@@ -59,14 +59,12 @@ class Scene:
     left: dict[str, Left]
 
     def values(self, names: Names, *, wait_for_open: bool = True) -> list[str]:
-        """What a reader of another client sees, in order."""
+        """Return what a reader of another client sees, in order."""
         seen = read(self.frail.kafka.bootstrap_servers, [names.topic], {"value": "value"}, wait_for_open=wait_for_open)
         return sorted(seen.column("value").to_pylist())
 
     def take_over(self, names: Names, *, may_heal: bool = True, progress_topic: str = DEFAULT_TOPIC) -> None:
-        """As the next owner does, from beginning to end; then a transaction that is aborted, and one that is
-        committed.
-        """
+        """Take over as the next owner does, from beginning to end. Then abort one transaction, and commit another."""
         with (
             cluster(self.frail, may_heal=may_heal) as ours,
             ours.producer(names.id, progress_topic=progress_topic) as producer,
@@ -91,8 +89,8 @@ def rows(text: str, names: Names, where: Frail) -> pa.Table:
 
 
 def go_on(producer: Producer, names: Names) -> None:
-    """An abort that would take rows of the former transaction with it, were they still open; and a commit that would
-    show aborted ones.
+    """Run an abort that would also remove rows of the former transaction if they were still open, and a commit that
+    would show aborted ones.
     """
     txn = producer.transaction()
     txn.send(names.topic, pa.table({"value": ["never"], "partition": [0]}))
@@ -103,7 +101,7 @@ def go_on(producer: Producer, names: Names) -> None:
 
 
 def write_as(client: Client, stranger: Identity, names: Names) -> None:
-    """A transaction of somebody who looks at no markers, left open."""
+    """Leave a transaction open, of a program that checks no markers."""
     partition = (names.topic, 0)
     assert add_partitions(client, stranger, [partition], client.deadline()) == 0
     appender = Appender(client, {names.topic: client.topics({names.topic})[names.topic].id}, names.id)
@@ -147,7 +145,7 @@ class Stage:
     def living(
         self, names: Names, end: str = "committed", *, may_heal: bool = True, dies_at: Step | None = None
     ) -> Left:
-        """It commits, or aborts, and looks after its markers itself."""
+        """Commit, or abort, with an owner that checks its markers itself."""
         if dies_at is not None:
             self._dying[names.id] = dies_at
         ours = self._held.enter_context(cluster(self.where, may_heal=may_heal))
@@ -165,7 +163,7 @@ class Stage:
         return self._dead(names, self._begin(producer.transaction, names), end)
 
     def late(self, names: Names) -> Left:
-        """It commits, and looks after its markers when the test lets it: ``wake``."""
+        """Commit, with an owner that checks its markers when the test lets it: ``wake``."""
         producer = self._held.enter_context(cluster(self.where)).producer(names.id)
         producer.take_over([names.topic], names.group)
         txn = self._begin(producer.transaction, names)
@@ -181,7 +179,7 @@ class Stage:
         return Left(names, None, lambda: self._fence(names), lambda: None)
 
     def strange(self, names: Names, *, commit: bool) -> Left:
-        """A transaction of a program that is not semel, which writes no progress.
+        """Leave a transaction of a program that is not semel, and writes no progress.
 
         Committed, or aborted by whoever comes next.
         """
@@ -215,7 +213,7 @@ class Stage:
                 raise
 
     def let_go(self) -> None:
-        """Nobody is held any more."""
+        """Release all held processes."""
         self._go.set()
 
     def lose(self, left: dict[str, Left]) -> None:

@@ -1,4 +1,4 @@
-"""Who waits for markers and heals nothing: for rows that are open and have not lost theirs."""
+"""A wait for markers that heals nothing: for open rows that have not lost theirs."""
 
 from __future__ import annotations
 

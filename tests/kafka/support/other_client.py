@@ -1,4 +1,4 @@
-"""What the tests of reading share: topics, writers and an independent reader, all by confluent-kafka."""
+"""Shared parts of the tests of reading: topics, writers and an independent reader, all by confluent-kafka."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def collect(client: Client, wanted: Sequence[Range], **options: Any) -> list[Row
 
 
 def oracle(servers: str, wanted: Sequence[Range], *, read_committed: bool = True) -> list[Row]:
-    """The same by librdkafka: read from each start until its position is at the end."""
+    """Return the same rows by librdkafka: read from each start until its position is at the end."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

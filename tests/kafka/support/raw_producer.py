@@ -104,7 +104,7 @@ class Raw:
         keys: Sequence[str] = (),
         codec: Codec = Codec.NONE,
     ) -> Any:
-        """The same batch for each partition."""
+        """Return a request with the same batch for each partition."""
         columns = {"value": pa.array(list(values), pa.string())} | (
             {"key": pa.array(keys, pa.string())} if keys else {}
         )
@@ -194,7 +194,7 @@ class Raw:
         return [row["value"] for row in rows if index is None or row["partition"] == index]
 
     def group_offset(self, index: int = 0) -> int | None:
-        """What the group has committed."""
+        """Return the offset that the group has committed."""
         where = (self.topic, index)
         found = committed(self.client, self.group, [where], require_stable=True, deadline=self.client.deadline())
         return found.get(where)
@@ -210,6 +210,6 @@ class Raw:
 
 
 def versions(servers: str) -> Versions:
-    """What a broker says it speaks."""
+    """Return the API versions of a broker."""
     with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
         return client.versions()

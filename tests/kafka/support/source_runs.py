@@ -64,7 +64,7 @@ class Run:
         return True
 
     def read(self, batch: int = -1) -> list[Row]:
-        """The rows of a logged batch, as a first run or a replay would read them."""
+        """Return the rows of a logged batch, as a first run or a replay would read them."""
         number = batch % len(self.log)
         partitions = list(self.reader.partitions(self.start_of(number), json.loads(self.log[number])))
         return rows_of(self.reader, partitions)

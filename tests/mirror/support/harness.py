@@ -1,5 +1,5 @@
-"""What the tests of the mirror share: files of MirrorMaker 2, the program, and a look at both clusters with a client
-that is not ours.
+"""Shared parts of the tests of the mirror: files of MirrorMaker 2, the program, and reads of both clusters with a
+client that is not ours.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ log = logging.getLogger("semel.mirror")
 
 
 def unique(name: str) -> str:
-    """A name that no other test has used."""
+    """Return a name that no other test has used."""
     return f"{name}-{next(_numbers)}"
 
 
 def mm2(directory: Path, a: Sandbox | str, b: Sandbox | str, topics: str, alias: str = "", **keys: str) -> Path:
-    """A file with one flow, from an alias of its own: each is another mirror. ``keys`` have ``__`` for a dot."""
+    """Write a file with one flow, from an alias of its own: each is another mirror. ``keys`` have ``__`` for a dot."""
     alias = alias or unique("A")
     flow = f"{alias}->B"
     lines = {
@@ -55,12 +55,12 @@ def mm2(directory: Path, a: Sandbox | str, b: Sandbox | str, topics: str, alias:
 
 
 def servers(where: Sandbox | str) -> str:
-    """Of a cluster, or as they are given."""
+    """Return the servers of a cluster, or the given ones."""
     return where if isinstance(where, str) else where.bootstrap_servers
 
 
 def alias_of(path: Path) -> str:
-    """The source's alias in a file of :func:`mm2`."""
+    """Return the source's alias in a file of :func:`mm2`."""
     return path.stem
 
 
@@ -87,7 +87,7 @@ class Running:
             self.failed.append(error)
 
     def said(self) -> str:
-        """What the flows have logged."""
+        """Return what the flows have logged."""
         return "\n".join(self._lines)
 
     def __enter__(self) -> Running:
@@ -113,12 +113,12 @@ class _Lines(logging.Handler):
 
 
 def program(path: Path, *options: str) -> list[str]:
-    """The command line of ``semel mirror``."""
+    """Return the command line of ``semel mirror``."""
     return [sys.executable, "-c", "from semel.cli import main; main()", "mirror", str(path), *options]
 
 
 def produce(sandbox: Sandbox, topic: str, records: Sequence[Mapping[str, Any]], **settings: Any) -> None:
-    """Records as confluent-kafka takes them, acknowledged."""
+    """Produce records in confluent-kafka's form, and wait until they are acknowledged."""
     producer = Producer({"bootstrap.servers": sandbox.bootstrap_servers, "linger.ms": 20, **settings})
     for record in records:
         producer.produce(topic, **record)
@@ -148,13 +148,13 @@ def transactions(a: Sandbox, topic: str, outcomes: str) -> Producer:
 
 
 def partitions(sandbox: Sandbox | str, topic: str) -> list[int]:
-    """Of a topic; none where it is not there."""
+    """Return the partitions of a topic, or none if it is missing."""
     found = AdminClient({"bootstrap.servers": servers(sandbox)}).list_topics(timeout=30).topics
     return sorted(found[topic].partitions) if topic in found else []
 
 
 def topics_of(sandbox: Sandbox) -> set[str]:
-    """The names of all topics."""
+    """Return the names of all topics."""
     return set(AdminClient({"bootstrap.servers": sandbox.bootstrap_servers}).list_topics(timeout=30).topics)
 
 

@@ -67,7 +67,7 @@ def written(a: Sandbox, topic: str) -> Iterator[Writer]:
 
 
 def assert_the_same(a: Sandbox, b: Sandbox, topic: str, target: str) -> None:
-    """By an independent client: record by record, and by the ids; and no transaction is left open."""
+    """Compare by an independent client: record by record, and by the ids. No transaction may be open."""
     assert records(b, target) == records(a, topic)
     print(
         assert_exactly_once(

@@ -1,4 +1,4 @@
-"""What was done to a topic behind the mirror's back."""
+"""Changes to topics that the mirror does not see."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _PARTS = ("connect-mirror", "connect-mirror-client")
 
 
 def mirror_jars() -> str:
-    """The class path of MirrorMaker 2's own jars and of Kafka's, fetched the first time."""
+    """Return the class path of MirrorMaker 2's own jars and of Kafka's. They are downloaded the first time."""
     version = chosen_version()
     home = cache_directory() / "connect-mirror" / version
     jars = ivy.kept(
@@ -27,7 +27,7 @@ def mirror_jars() -> str:
 
 @contextmanager
 def java() -> Iterator[Any]:
-    """A Java of its own with these classes, as py4j shows them."""
+    """Yield a Java of its own with these classes, as py4j shows them."""
     port, token = launch_gateway(
         classpath=mirror_jars(), die_on_exit=True, enable_auth=True, javaopts=["-XX:TieredStopAtLevel=1"]
     )

@@ -28,7 +28,7 @@ Callback = Callable[[DataFrame, int], None]
 
 
 class Crashed(Exception):
-    """What a callback raises in place of a crash of the driver: Spark stops the run and has no commit of the batch."""
+    """The error of a callback in place of a crash of the driver: Spark stops the run and has no commit of the batch."""
 
 
 @dataclass
@@ -54,16 +54,16 @@ class Line:
 
     @property
     def kafka_options(self) -> dict[str, str]:
-        """What source and sink are told of the cluster."""
+        """The options for the cluster, for source and sink."""
         return {"kafka.bootstrap.servers": self.kafka.bootstrap_servers}
 
     @property
     def checkpoint(self) -> Path:
-        """Where runs keep their checkpoint unless told otherwise."""
+        """The checkpoint of runs without another one."""
         return self.directory / f"{self.prefix}-cp"
 
     def rows(self, **options: Any) -> DataFrame:
-        """The source."""
+        """Return the source."""
         reading = {
             "subscribe": self.source,
             "startingOffsets": "earliest",
@@ -75,7 +75,7 @@ class Line:
         return self.spark.readStream.format("semel").options(**self.kafka_options, **reading).load()
 
     def sink(self, **options: object) -> KafkaSink:
-        """A new sink, as a new driver has one."""
+        """Return a new sink, as a new driver has one."""
         return KafkaSink(
             **{"topic": self.target, "transactionalIdPrefix": self.prefix, **self.kafka_options, **options}
         )
@@ -117,7 +117,7 @@ class Line:
 
 
 def crash_behind(batch: int) -> Callable[[KafkaSink], Callback]:
-    """The driver dies when the sink has returned from this batch, and Spark's commit log has not got it."""
+    """Crash the driver when the sink has returned from this batch, and Spark's commit log does not have it."""
 
     def around(sink: KafkaSink) -> Callback:
         def callback(df: DataFrame, number: int) -> None:
@@ -131,7 +131,7 @@ def crash_behind(batch: int) -> Callable[[KafkaSink], Callback]:
 
 
 def crash_before(batch: int) -> Callable[[KafkaSink], Callback]:
-    """The driver dies when this batch has been planned, and nothing of it was written."""
+    """Crash the driver when this batch has been planned, and nothing of it was written."""
 
     def around(sink: KafkaSink) -> Callback:
         def callback(df: DataFrame, number: int) -> None:
@@ -145,7 +145,7 @@ def crash_before(batch: int) -> Callable[[KafkaSink], Callback]:
 
 
 def killing(rows: DataFrame, marker: Path) -> DataFrame:
-    """The first Python worker that is to write rows of a batch dies once, by SIGKILL, with rows in its hands."""
+    """Kill the first Python worker that writes rows of a batch once, by SIGKILL, while it holds rows."""
 
     def die(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -170,7 +170,7 @@ def cut(checkpoint: Path, log: str, newest: int) -> list[int]:
 
 
 def backup(checkpoint: Path) -> Path:
-    """A copy of a checkpoint, as a backup makes one."""
+    """Return a copy of a checkpoint, as a backup makes one."""
     copy = checkpoint.with_name(f"{checkpoint.name}-{unique('backup')}")
     shutil.copytree(checkpoint, copy)
     return copy

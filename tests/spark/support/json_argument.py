@@ -1,4 +1,4 @@
-"""What a program of the tests is told: one word of its command line."""
+"""The argument of a test program: one word of its command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Argument:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The other way round."""
+        """Parse it again."""
         return cls(**json.loads(text))
 
     def __str__(self) -> str:

@@ -39,13 +39,13 @@ def _application() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def spark(_application: SparkSession) -> SparkSession:
-    """A session of the module's own, with its own settings; the application is shared."""
+    """Return a session of this module, with its own settings. The application is shared."""
     return _application.newSession()
 
 
 @pytest.fixture
 def setting(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
-    """Settings of the module's session, for one test."""
+    """Yield a function that changes settings of the module's session for one test."""
     names: list[str] = []
 
     def put(name: str, value: str) -> None:

@@ -1,4 +1,4 @@
-"""What is done to the books that Spark keeps of its jobs: they forget, have dropped events, or stand still."""
+"""Manipulations of Spark's status store: it forgets, has dropped events, or stands still."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORGETFUL = KEPT_STAGES // _SHUFFLES + 2
 
 @contextmanager
 def job_group(spark: SparkSession, name: str) -> Iterator[None]:
-    """This thread's jobs belong to no other group meanwhile, such as that of the tests before."""
+    """Give the jobs of this thread a group of their own, apart from that of earlier tests."""
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", name)
     try:
         yield
@@ -28,7 +28,7 @@ def job_group(spark: SparkSession, name: str) -> Iterator[None]:
 
 
 def many_stages(spark: SparkSession, jobs: int, *, anew: bool = True) -> None:
-    """Those of 41 shuffles for each job; all but the first find them done, unless they are made anew.
+    """Run jobs of 41 shuffles each. All but the first find them done, unless they are made ``anew``.
 
     Behind FORGETFUL Spark has forgotten some.
     """
@@ -70,7 +70,7 @@ def fill_books(spark: SparkSession) -> None:
 
 @contextmanager
 def books_held(spark: SparkSession) -> Iterator[None]:
-    """Nothing is written into Spark's books meanwhile; what comes is, behind it."""
+    """Hold back what Spark writes into its status store. It is written afterwards."""
     context: Any = spark.sparkContext
     java, bus = context._jvm.java, context._jsc.sc().listenerBus()
     over = java.util.concurrent.CountDownLatch(1)
@@ -89,7 +89,7 @@ def books_held(spark: SparkSession) -> Iterator[None]:
 
 
 def _in_java(context: Any, owner: Any, method: str, kind: str, *arguments: Any) -> Any:
-    """A function of Java's: this method of an object, with these arguments and none of those that it is given."""
+    """Return a Java function: this method of an object, with these arguments and none of those that it is given."""
     java = context._jvm.java
     handles, wanted = java.lang.invoke.MethodHandles, java.lang.Class.forName(kind)
     [found] = [
@@ -108,7 +108,7 @@ def _in_java(context: Any, owner: Any, method: str, kind: str, *arguments: Any) 
 
 
 def _nothing(context: Any) -> Any:
-    """An event."""
+    """Return an event."""
     return context._jvm.org.apache.spark.scheduler.SparkListenerUnpersistRDD(2_000_000_000)
 
 

@@ -1,5 +1,5 @@
-"""What the tests on Spark share: topics with numbered rows, driver programs that are killed and started again, and the
-look at the result.
+"""Shared parts of the tests on Spark: topics with numbered rows, driver programs that are killed and restarted, and the
+check of the result.
 
 Rows carry their number as ``id`` and the lot they were written in as ``lot``; keys repeat, so that every output
 partition has rows of both input partitions and the order within each pair is checked.
@@ -36,8 +36,8 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Copy(Argument):
-    """What is copied where: the argument of ``programs/copy.py``. With ``topics``, the rows are spread over these by
-    their number.
+    """The job of a copy: the argument of ``programs/copy.py``. With ``topics``, the rows are spread over these by their
+    number.
 
     ``kafka`` are properties that both ends are given beside what is said here, or in its place. ``min_records`` is what
     a reading task gets at least: 1 has a task for each partition, and keyed rows shuffled, however few there are.
@@ -57,12 +57,12 @@ class Copy(Argument):
 
 
 def unique(name: str) -> str:
-    """A name that no other test has used."""
+    """Return a name that no other test has used."""
     return f"{name}-{next(_numbers)}"
 
 
 def create(kafka: Sandbox, name: str, partitions: int, **config: Any) -> str:
-    """A topic of its own, with leaders; ``config`` has ``_`` for ``.``. Returns its name."""
+    """Create a topic with leaders, and return its name. ``config`` has ``_`` for ``.``."""
     return topics.create(kafka.bootstrap_servers, unique(name), partitions, **config)
 
 
@@ -97,7 +97,7 @@ def new_copy(
 
 
 def look(copy: Copy) -> History:
-    """What a read_committed reader finds in the output."""
+    """Return what a read_committed reader finds in the output."""
     return check(copy.servers, copy.target, source=copy.source, id="json:$.id", batch="json:$.lot")
 
 
@@ -113,7 +113,7 @@ def assert_exact(copy: Copy) -> None:
 
 
 def source_ends(servers: str, topic: str) -> dict[int, int]:
-    """The end offset of each partition."""
+    """Return the end offset of each partition."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "none"})
     try:
         partitions = consumer.list_topics(topic, 30).topics[topic].partitions
@@ -125,7 +125,7 @@ def source_ends(servers: str, topic: str) -> dict[int, int]:
 def group_offsets(
     servers: str, group: str, topic: str, partitions: Sequence[int] | Mapping[int, int]
 ) -> dict[int, int]:
-    """What a group has committed."""
+    """Return the offsets that a group has committed."""
     admin = AdminClient({"bootstrap.servers": servers})
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, index) for index in partitions])
     found = admin.list_consumer_group_offsets([asked], require_stable=True)[group].result(60)
@@ -133,8 +133,8 @@ def group_offsets(
 
 
 def progress(servers: str, prefix: str, scope: str = "query") -> Any:
-    """The newest committed progress record of a prefix, read with a client that is not ours; None without one, or where
-    that is a tombstone.
+    """Return the newest committed progress record of a prefix, read with a client that is not ours. Return None without
+    one, or if that is a tombstone.
     """
     rows = read(servers, [PROGRESS], {"key": "key", "value": "value"}, missing="").to_pylist()
     mine = [row for row in rows if json.loads(row["key"]) == [prefix, {"scope": scope}]]
@@ -143,12 +143,12 @@ def progress(servers: str, prefix: str, scope: str = "query") -> Any:
 
 
 def values(servers: str, topic: str) -> list[str]:
-    """The values that a read_committed reader sees."""
+    """Return the values that a read_committed reader sees."""
     return [str(value) for value in read(servers, [topic], {"value": "value"})["value"].to_pylist()]
 
 
 def everything(servers: str, topic: str) -> list[str]:
-    """The values that a read_uncommitted reader sees, sorted: partitions come in any order."""
+    """Return the values that a read_uncommitted reader sees, sorted: partitions come in any order."""
     raw = {"isolation.level": "read_uncommitted", "enable.partition.eof": True, "auto.offset.reset": "error"}
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", **raw})
     found: list[str] = []
@@ -176,7 +176,7 @@ LOCAL_DRIVER = SparkCluster(LOCAL)
 
 
 def program(module: str, *arguments: object) -> list[str]:
-    """The command line of ``tests.spark.programs.<module>``."""
+    """Return the command line of ``tests.spark.programs.<module>``."""
     return [sys.executable, "-m", f"tests.spark.programs.{module}", *map(str, arguments)]
 
 

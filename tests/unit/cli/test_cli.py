@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
+import typer
 from typer.testing import CliRunner
 
 from semel import __version__, cli
+
+
+def commands(group: Any, *path: str) -> Iterator[tuple[str, Any]]:
+    """Each command that does something, with its words."""
+    for name in group.list_commands(typer.Context(group)):
+        one = group.get_command(typer.Context(group), name)
+        if hasattr(one, "list_commands"):
+            yield from commands(one, *path, name)
+        elif not (one.help or "").endswith("Not available yet."):
+            yield " ".join(("semel", *path, name)), one
+
+
+EVERY_COMMAND = dict(commands(typer.main.get_command(cli.app)))
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
@@ -19,7 +37,28 @@ def test_the_help_teaches_every_command() -> None:
     assert shown.exit_code == 0
     for name in cli.COMMANDS:
         assert name in shown.output
-    assert "Exactly-once" in shown.output
+    assert "exactly-once" in shown.output
+
+
+@pytest.mark.parametrize("words", EVERY_COMMAND)
+def test_each_command_has_an_example_with_its_own_options(words: str) -> None:
+    command = EVERY_COMMAND[words]
+    text = (command.epilog or "").replace("\\\n", "")
+    examples = [line for line in text.splitlines() if line.startswith("semel ")]
+    assert examples != [], "an example to copy"
+    for example in examples:
+        typed = example if example.startswith(words) else example.replace("semel mirror", "semel mirror run", 1)
+        assert typed.startswith(words)
+        command.make_parser(typer.Context(command)).parse_args(shlex.split(typed.removeprefix(words), comments=True))
+
+
+@pytest.mark.parametrize("words", ["semel", *EVERY_COMMAND])
+def test_each_help_fits_80_columns(words: str) -> None:
+    shown = CliRunner().invoke(cli.app, [*words.split()[1:], "--help"], env={"COLUMNS": "80", "TERM": "dumb"})
+    assert shown.exit_code == 0
+    lines = shown.output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if "…" in line] == [], "nothing is cut off"
 
 
 def test_the_version() -> None:

@@ -54,7 +54,7 @@ P41 = progress(41, at({0: 100}))
 def test_no_progress_runs_batch_0_and_refuses_every_other(stateful: bool) -> None:
     assert reconcile(simple(0, 5, 9, stateful=stateful), None) == Run()
     found = refused(reconcile(simple(7, 5, 9, stateful=stateful), None))
-    assert "no progress at all" in found.message
+    assert "the sink has no progress" in found.message
     assert (found.repeated, found.missed) == ((), ())
 
 
@@ -86,12 +86,12 @@ def test_stateless_with_sources_of_ours_runs_under_any_query_and_number_at_the_p
 def test_stateful_does_not(batch: int, query: str) -> None:
     found = refused(reconcile(simple(batch, 100, 130, query=query, stateful=True), P41))
     assert "keeps state" in found.message
-    assert "cannot be told from offsets" in found.message
-    assert "a new one has nothing, so that each sum begins at 0" in found.reason
-    assert "another, empty checkpoint (this one holds the refused batch) that begins" in found.message
+    assert "The offsets alone do not show which rows" in found.message
+    assert "Sums would start at a wrong value, in a new checkpoint at 0" in found.reason
+    assert "a new, empty checkpoint (this one holds the refused batch), which begins at" in found.message
     assert "startingOffsets=committed" not in found.message, "an empty checkpoint has none of the state"
     assert f"a copy of the checkpoint of query {Q} that has reached batch 41" in found.message
-    assert "its state is made anew" in found.message
+    assert "the state is built again from all rows" in found.message
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_checkpoint_from_before_the_topic_was_created_again_is_told_what_it_wo
     )
     assert (found.tag, found.repeated, found.missed) == ("PROGRESS_MISMATCH", (Rows("in", 0, 0, 80),), ())
     assert (
-        "to go on from the progress, with nothing repeated or missed, start with another, empty checkpoint"
+        "to resume from the progress, with nothing repeated or missed, start with a new, empty checkpoint"
         in found.message
     )
 
@@ -491,30 +491,28 @@ def test_message_to_a_query_that_reads_other_topics_asks_whose_the_prefix_is() -
     elsewhere = part(at({0: 0}, topic="other"), at({0: 9}, topic="other"))
     message = refused(reconcile(plan(0, elsewhere, query="another"), P41, prefix="orders' own")).message
     assert (
-        "if the progress is another query's (it reads in), give this one a transactionalIdPrefix of its own" in message
+        "if the progress belongs to another query (it reads in), give this one its own transactionalIdPrefix" in message
     )
     assert "startingOffsets=committed" not in message, "there is nothing of these topics to go on from"
     assert "`semel progress reset 'orders'\"'\"' own'`" in message
-    assert "another query's" not in refused(reconcile(plan(43, elsewhere), P41)).message
+    assert "another query" not in refused(reconcile(plan(43, elsewhere), P41)).message
 
 
 def test_message_to_an_older_checkpoint_says_so() -> None:
-    assert "the checkpoint is behind it" in refused(reconcile(simple(41, 80, 120), P41)).message
+    assert "the checkpoint is older" in refused(reconcile(simple(41, 80, 120), P41)).message
 
 
 def test_message_where_the_progress_was_set_by_hand_promises_no_rows_once() -> None:
     """What lies between where it was set and where the query stood is written already."""
     message = refused(reconcile(simple(42, 100, 130), progress(None, at({0: 0}), query=None))).message
-    assert (
-        "to go on from the progress, where it was set (what was written from there on is written once more" in message
-    )
+    assert "to resume from the progress, which was set by hand (rows written after it are written again" in message
     assert "nothing repeated" not in message
     assert "with nothing repeated or missed" in refused(reconcile(simple(0, 7, 9, query="other"), P41)).message
 
 
 def test_message_without_progress_names_the_former_prefix() -> None:
     message = refused(reconcile(simple(7, 5, 9), None)).message
-    assert "if the prefix was changed, and no sink uses the former one any more: `semel progress rename" in message
+    assert "if you changed the prefix, and no sink uses the old one any more: `semel progress rename" in message
     assert "startingOffsets=committed" not in message
 
 
@@ -524,17 +522,17 @@ def test_message_without_progress_says_what_stands_in_front_and_when_each_way_is
         "source 0 of the batch begins after rows in-0 2 to 4 (3 offsets), and nothing says that they were written"
         in message
     )
-    assert "right where all in front of it was written" in message
-    assert "right where nothing was written yet" in message
+    assert "Use it only if every earlier batch was written another way" in message
+    assert "Use it if nothing was written yet" in message
     assert "begins behind" not in refused(reconcile(simple(7, 0, 9), None)).message
 
 
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        (simple(42, 90, 130), "as the checkpoint has it, which writes the rows to repeat once more."),
-        (simple(42, 110, 130), "as the checkpoint has it, which leaves the rows to miss out for good."),
-        (simple(40, 100, 130, stateful=True), "as the checkpoint has it, whatever that repeats or misses."),
+        (simple(42, 90, 130), "as the checkpoint has it, which writes the repeated rows again."),
+        (simple(42, 110, 130), "as the checkpoint has it, which never writes the missed rows."),
+        (simple(40, 100, 130, stateful=True), "as the checkpoint has it, whatever it repeats or misses."),
     ],
 )
 def test_message_says_what_the_token_does_to_the_rows(batch: PlannedBatch, said: str) -> None:
