@@ -56,8 +56,7 @@ def start(
 
     The first start downloads Apache Kafka (45 MB) and keeps it in the cache folder.
 
-    Be careful of typing errors: as Kafka does by default, the broker creates a topic that a producer names and that
-    does not exist.
+    A misspelt topic name is created, not refused: that is Kafka's default for a topic that a producer names.
     """
     console = Console()
     wanted = [_topic(text) for text in topic or []]

@@ -46,7 +46,8 @@ def connect(
     connectors: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="CONNECTOR.properties", help="The properties of each connector. They replace its configuration."
+            metavar="CONNECTOR.properties",
+            help="The properties of each connector. They replace a stored configuration of its name.",
         ),
     ] = None,
     master: Master = None,

@@ -61,7 +61,7 @@ def look(
     """Check this machine and the cluster before you start a query.
 
     The command shows what would be refused, and what to do. It writes nothing and fences no owner. Give the query's own
-    properties as `--command-config`, because rights belong to a login.
+    properties as `--command-config`: the check then runs with the query's login.
 
     The status is 0 if nothing would be refused, 1 if something would, and 2 if no broker answered.
     """

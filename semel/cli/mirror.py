@@ -199,7 +199,10 @@ app.command(
 )(translate)
 app.command(
     "resolve",
-    epilog=examples("semel mirror resolve mm2.properties --source A --target B \\\n    --topic orders --skip"),
+    epilog=examples(
+        "semel mirror resolve mm2.properties --source A --target B \\\n    --topic orders --skip",
+        "semel mirror resolve mm2.properties --source A --target B \\\n    --topic orders --restart",
+    ),
 )(resolve)
 app.command("status", epilog=examples("semel mirror status mm2.properties"))(status)
 _not_there("adopt", "Resume where MirrorMaker 2 has stopped.")

@@ -20,7 +20,7 @@ __all__ = ["resolve"]
 
 
 def resolve(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of MirrorMaker 2.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The mirror's properties, in MirrorMaker 2's format.")],
     source: Annotated[str, typer.Option("--source", help="The flow's source cluster.")],
     target: Annotated[str, typer.Option("--target", help="The flow's target cluster.")],
     topic: Annotated[str, typer.Option("--topic", help="The topic's name on the source.")],

@@ -22,7 +22,7 @@ __all__ = ["status"]
 
 
 def status(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of MirrorMaker 2.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The mirror's properties, in MirrorMaker 2's format.")],
     clusters: Annotated[str, typer.Option("--clusters", help="Use only the flows into these clusters: B[,C].")] = "",
     as_json: AsJson = False,
 ) -> None:

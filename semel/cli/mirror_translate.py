@@ -30,7 +30,7 @@ Target = Annotated[str, typer.Option("--target", help="The cluster on which the 
 
 
 def translate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of MirrorMaker 2.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The mirror's properties, in MirrorMaker 2's format.")],
     source: Source,
     target: Target,
     group: Annotated[str, typer.Option(help="The consumer group to translate.")] = "",

@@ -29,7 +29,10 @@ __all__ = [
 log = logging.getLogger("semel.cli")
 
 Master = Annotated[
-    str | None, typer.Option("--master", help="Spark's master, as for spark-submit. Default: local[64,4].")
+    str | None,
+    typer.Option(
+        "--master", help="Spark's master, as for spark-submit. Default: local[64,4] (64 task slots, 4 tries)."
+    ),
 ]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark, as for spark-submit.")

@@ -151,7 +151,7 @@ def reset(
     """Forget the progress of a prefix, or set it to other offsets.
 
     The command shows the progress, and asks. It takes the prefix over first: a running query is fenced and stops, also
-    if you answer no. The query loses nothing by that: restart it.
+    if you answer no. That stop loses no data: restart the query.
 
     Written rows stay in their topics. A query that starts from earlier offsets writes them again.
     """

@@ -92,9 +92,9 @@ def carry(
 def _check_stateless(found: KafkaCheckpoint, starting: Mapping[str, Mapping[str, int]]) -> None:
     if found.stateful:
         raise ConfigError(
-            "the old query keeps state, and state cannot be carried over. Nothing was changed. Begin with empty"
-            f" state and no progress, at startingOffsets={json.dumps(starting)}, or earlier, to build it from what is"
-            " read again.",
+            "the old query keeps state, and state cannot be imported. Nothing was changed. Start a new query with a"
+            f" new prefix and checkpoint at startingOffsets={json.dumps(starting)}: its state begins empty. Earlier"
+            " offsets rebuild the state, and write that output again.",
             tag="STATEFUL",
         )
 

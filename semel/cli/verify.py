@@ -31,7 +31,7 @@ _WHERE = 'earliest, latest, a time (2026-11-22T10:00), or an offset for each par
     epilog=examples(
         "semel verify --bootstrap-server localhost:9092 --topic orders --id key",
         "semel verify --bootstrap-server localhost:9092 --topic totals \\\n"
-        "    --id json:$.order_id --against orders --against-id key",
+        "    --id 'json:$.order_id' --against orders --against-id key",
     )
 )
 def check(
@@ -77,7 +77,7 @@ def check(
     - 0: nothing was found.
     - 1: ids are doubled, lost or unknown, records have no id, or there are no records.
     - 2: the check could not be made.
-    - 3: the only finding is ids that are more often in the source.
+    - 3: some ids are in the source more often than in the topic, and nothing else was found.
     """
     with exit_2_on_error():
         asked = Of(topic, IdPlace.parse(id_place), _start("--from", start, topic), _end("--to", end, topic))

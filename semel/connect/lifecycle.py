@@ -142,8 +142,9 @@ class Lifecycle:
         if self._expiries.get(process, 0) >= _MOST_EXPIRIES:
             raise ConfigError(
                 f"transactions of {process} expired {_MOST_EXPIRIES} times in a row, with no commit between. Nothing of"
-                " them is visible. (1) Tune producer.… for throughput. (2) Raise producer.transaction.timeout.ms. (3)"
-                " Shorten transaction.boundary.interval.ms. (4) Use transaction.boundary=poll.",
+                " them is visible, and the task has stopped. (1) Raise producer.transaction.timeout.ms in the worker's"
+                " file, and restart the worker. (2) With transaction.boundary=interval: shorten"
+                " transaction.boundary.interval.ms.",
                 tag="EXPIRED_AGAIN",
             )
         run = self._runs.get(name)

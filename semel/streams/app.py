@@ -70,7 +70,8 @@ class Settings:
         if numbers["commit_interval_ms"] > timeout:
             raise ConfigError(
                 f"commit.interval.ms={numbers['commit_interval_ms']} is longer than transaction.timeout.ms={timeout}:"
-                " each transaction would be aborted. Nothing was read. Commit more often, or raise the timeout.",
+                " each transaction would be aborted. Nothing was read. Lower commit.interval.ms, or raise"
+                " transaction.timeout.ms.",
                 tag="COMMIT_INTERVAL",
             )
         instance = given.get("group.instance.id")

@@ -382,7 +382,7 @@ def test_down_for_longer_than_the_timeout_after_the_decision(
         if mode is True:
             successor.recover()
         else:
-            with pytest.raises(semel.DataLoss, match=r"PREPARED_LOST.*1 rows.*Write these rows again"):
+            with pytest.raises(semel.DataLoss, match=r"PREPARED_LOST.*1 rows.*Write these Kafka rows again"):
                 successor.recover()
             (lost,) = successor.pending()
             successor.forget(lost)

@@ -277,7 +277,7 @@ def test_bounded_it_expires_and_that_is_loud(brokers: Sandbox, topic: str) -> No
             return told is not None and told.state == "CompleteAbort"
 
         wait_for(expired, "the brokers have aborted it")
-        with pytest.raises(semel.DataLoss, match=r"PREPARED_LOST.*It expired \(bounded\)"):
+        with pytest.raises(semel.DataLoss, match=r"PREPARED_LOST.*it expired \(bounded\)"):
             cluster.commit(prepared)
         cluster.abort(prepared)
     assert values(brokers, topic) == []

@@ -130,7 +130,7 @@ def test_what_is_refused(old: Copy, tmp_path: Path) -> None:
     """State, and offsets that the topic has not: it was created again, or they were deleted."""
     checkpoint = Path(shutil.copytree(old.checkpoint, tmp_path / "state"))
     (checkpoint / "state").mkdir()
-    with pytest.raises(ConfigError, match="state cannot be carried over") as refused:
+    with pytest.raises(ConfigError, match="state cannot be imported") as refused:
         carry(old, checkpoint, "refused", "--yes")
     assert refused.value.tag == "STATEFUL"
 

@@ -152,8 +152,9 @@ class FileStreamSourceTask(SourceTask):
 
     def _lost(self, tag: str, what: str) -> DataLoss:
         return DataLoss(
-            f"{self._path} was truncated or replaced: {what}. All lines that were read before are written. To read the"
-            " new file from its beginning, give it another name, and the connector that name.",
+            f"{self._path} was truncated or replaced: {what}. All lines up to the last commit are written; those of an"
+            " open interval are not. To read the new file from its beginning, rename it, and set the connector's file"
+            " to that path.",
             tag=tag,
         )
 

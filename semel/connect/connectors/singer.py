@@ -186,8 +186,8 @@ class SingerSourceTask(SourceTask):
             )
         if status:
             raise ConfigError(
-                f"tap {name} ended with status {status}. Its records after the last STATE are not written. Correct"
-                f" what it says, and restart the task. Its last words: {said}",
+                f"tap {name} ended with status {status}. Its records after the last STATE are not written. Fix the"
+                f" cause, and restart the task: it resumes at its last committed STATE. Its last words: {said}",
                 tag="TAP_FAILED",
             )
         if left:

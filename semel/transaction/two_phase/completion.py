@@ -54,9 +54,11 @@ def commit(client: Client, prepared: Prepared, *, checked: bool = False) -> Iden
     reached(TwoPhaseStep.COMMIT_ANSWERED, prepared.transactional_id)
     if not committed:
         raise DataLoss(
-            f"the prepared transaction {prepared.transactional_id!r} was aborted, and it had been decided to commit it:"
-            f" {sum(count for _, count in prepared.rows.values())} rows on {named(prepared.rows)} are lost (producer id"
-            f" {prepared.producer_id}). It expired (bounded), or another program aborted it. Write these rows again.",
+            f"the prepared transaction {prepared.transactional_id!r} was decided, and Kafka aborted it: it expired"
+            f" (bounded), or another program aborted it. {sum(count for _, count in prepared.rows.values())} rows on"
+            f" {named(prepared.rows)} are lost (producer id {prepared.producer_id}); an outbox's database has"
+            " committed. Write these Kafka rows again by a producer of another id; of an outbox, then call"
+            " forget(prepared).",
             tag="PREPARED_LOST",
         )
     last = {p: first + count - 1 for p, (first, count) in prepared.rows.items()}
