@@ -21,7 +21,8 @@ SUITE = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-load
 ON_EACH_VERSION := tests/spark/test_driver_steps.py tests/objections/test_12_epochs_and_producer_ids_roll_over.py tests/crash tests/kafka \
 	--ignore=tests/kafka/test_versions.py
 # Of these, every case on each version.
-WHOLE_ON_EACH_VERSION := tests/spark/test_driver_steps.py tests/objections/test_12_epochs_and_producer_ids_roll_over.py
+WHOLE_ON_EACH_VERSION := tests/spark/test_driver_steps.py tests/objections/test_12_epochs_and_producer_ids_roll_over.py \
+	tests/crash/test_owner_steps.py tests/crash/test_healing_steps.py tests/kafka/test_cut_sources.py
 
 # uv does not read where pip is told to fetch from.
 INDEX = index="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}}"; \
@@ -74,7 +75,7 @@ test-exhaustive: warm  ## run the whole suite and every case of its matrices: mo
 test-versions: java setup  ## run tests/kafka, the kills and the rollover on the other versions of Kafka that are trusted (VERSIONS)
 	@for version in $(VERSIONS); do \
 	echo "Apache Kafka $$version"; export SEMEL_KAFKA_VERSION=$$version; \
-	$(BIN)/python -m semel.sandbox && $(SUITE) $(ON_EACH_VERSION) $(ARGS) && $(SUITE) -m exhaustive $(WHOLE_ON_EACH_VERSION) || exit 1; \
+	$(BIN)/python -m semel.sandbox && $(SUITE) $(ON_EACH_VERSION) $(ARGS) && $(SUITE) -m exhaustive $(WHOLE_ON_EACH_VERSION) $(ARGS) || exit 1; \
 	done
 
 check: lint format types layers docs documents  ## lint, format, types, import rules, the site, code in the documents (with -k: all of them, also after one failed)

@@ -2,7 +2,7 @@
 that no other version opens.
 
 Spark unpickles functions, readers and partitions before any code of ours runs, and would import what only one version
-has. So what it unpickles is one of the three classes here. Their names, and that they are made of a version and of
+has. So what it unpickles is one of the four classes here. Their names, and that they are made of a version and of
 bytes, stay: a refusal needs no more than that of the other version. Nothing here costs anything per row.
 """
 

@@ -17,6 +17,8 @@ __all__ = ["by_partition", "check_columns", "plain_columns", "targets", "with_pa
 
 #: What rows may have; only ``value`` is a must.
 _COLUMNS = {"headers", "key", "partition", "timestamp", "value"}
+#: Chunks are joined where they are more than these and have fewer rows than these.
+_FEW_CHUNKS, _SMALL_CHUNK = 16, 4096
 
 
 def targets(
@@ -110,7 +112,15 @@ def by_partition(
 def _ordered(rows: pa.Table | pa.RecordBatch, order: npt.NDArray[np.int64]) -> pa.Table:
     names, indices = rows.schema.names, array(order, pa.int64())
     columns = [
-        reordered(column, name, order) if is_bytes(column.type) else column.take(indices)
+        reordered(_in_few_chunks(column), name, order) if is_bytes(column.type) else column.take(indices)
         for name, column in zip(names, rows.columns, strict=True)
     ]
     return pa.Table.from_arrays(columns, names)
+
+
+def _in_few_chunks(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Join small chunks: what is encoded for each partition is handed the buffers of all chunks."""
+    many = isinstance(column, pa.ChunkedArray) and column.num_chunks > _FEW_CHUNKS
+    if not many or len(column) > column.num_chunks * _SMALL_CHUNK:
+        return column
+    return column.cast(pa.large_binary()).combine_chunks()

@@ -80,7 +80,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("passing", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("passing", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 def test_killed_at_every_step(kafka3: Sandbox, nursery: Nursery, tmp_path: Path, passing: int) -> None:
     """One pipeline lives through a kill at each step: every restart is the next step's victim."""
     job = new_job(kafka3, "killed", chunks=60)

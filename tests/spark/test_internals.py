@@ -616,14 +616,20 @@ def test_a_column_that_the_plan_itself_makes_null(spark: SparkSession) -> None:
     }
     for told, frames in plans.items():
         assert [lineage.is_null_column(frame, "key") for frame in frames] == [told] * len(frames)
+    wide = values.select("value", *(functions.lit(number).alias(f"c{number}") for number in range(100)))
+    keyed = wide.withColumn("key", functions.col("value")).withColumn("more", functions.lit(1)).select("key", "value")
     with calls_of_the_jvm() as calls:
-        lineage.is_null_column(values.withColumn("key", functions.col("value")), "key")
+        assert not lineage.is_null_column(keyed, "key")
     assert len(calls) <= 40
 
-    def judged(frame: DataFrame, _: int) -> bool:
-        return lineage.is_null_column(frame.withColumn("key", functions.lit(None)), "key")
+    def judged(frame: DataFrame, _: int) -> tuple[bool, bool]:
+        null, given = (
+            frame.withColumn("key", functions.lit(None)),
+            frame.withColumn("key", functions.col(frame.columns[0])),
+        )
+        return lineage.is_null_column(null, "key"), lineage.is_null_column(given, "key")
 
-    assert answers(numbers(spark), judged)[1] == [True]
+    assert answers(numbers(spark), judged)[1] == [(True, False)]
 
 
 @contextmanager

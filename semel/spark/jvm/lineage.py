@@ -75,20 +75,28 @@ def is_one_partition(df: DataFrame) -> bool:
 
 
 def is_null_column(df: DataFrame, name: str) -> bool:
-    """Return whether the plan itself makes a column null in each row, as ``lit(None)`` does. Nothing is computed."""
+    """Return whether the plan itself makes a column null in each row, as a cast of ``lit(None)`` does. Nothing is
+    computed.
+
+    The plan of a micro-batch begins at what foreachBatch is given: a null of the query before it is not seen.
+    """
     with pinned("the expressions that a column is made of"):
         node = df._jdf.queryExecution().analyzed()
-        (id,) = [column.exprId() for column in items(node.output()) if column.name() == name]
+        if simple_name(node) == "LogicalRDD":
+            return False
+        (at,) = [at for at, column in enumerate(items(node.output())) if column.name() == name]
+        # some calls for each node of the plan, however many columns it has
         while (kind := simple_name(node)) in _NARROW and kind != "LogicalRDD":
-            made = items(node.projectList()) if kind == "Project" else []
-            for column in made:
-                if column.exprId().equals(id) and simple_name(column) == "Alias":
-                    return _is_null(column.child())
+            if kind == "Project":
+                column = node.projectList().apply(at)
+                if simple_name(column) == "Alias":
+                    return _is_null(column)
+                at = node.allAttributes().indexOf(column.exprId())
             node = node.child()
         return False
 
 
 def _is_null(expression: Any) -> bool:
-    while simple_name(expression) == "Cast":
+    while simple_name(expression) in ("Alias", "Cast"):
         expression = expression.child()
     return simple_name(expression) == "Literal" and expression.value() is None

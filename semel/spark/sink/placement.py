@@ -4,8 +4,8 @@ Rows with a key or a partition are encoded where they are (:mod:`semel.spark.sin
 batches are shuffled once, by ``repartitionById``, to the one task that holds the ticket of their partition: it gives
 exactly the tasks that were asked for, whatever adaptive execution does (measured; ``rebalance`` and
 ``repartition(column)`` do not). Rows that may go anywhere are not shuffled: each task writes to partitions of its own,
-which change from batch to batch. These are rows without a key, and rows whose key the plan itself makes null. Nor are
-those that one task has computed: it holds one ticket, for all partitions.
+which change from batch to batch. These are rows without a key, and, where each core has a partition to write, rows
+whose key the plan itself makes null. Nor are those that one task has computed: it holds one ticket, for all partitions.
 """
 
 from __future__ import annotations
@@ -72,9 +72,11 @@ def place(
     every = [(name, index) for name in names for index in range(topics[name].partitions)]
     if one_task:
         return Placement(df, [every], topics, topic, keys=not any_partition, turn=batch)
-    tasks = max(1, min(len(every), df.sparkSession.sparkContext.defaultParallelism))
+    cores = df.sparkSession.sparkContext.defaultParallelism
+    tasks = max(1, min(len(every), cores))
     shares = [every[task::tasks] for task in range(tasks)]
-    if not any_partition and "key" in df.columns and lineage.is_null_column(df, "key"):
+    # with fewer tasks than cores, what is computed before would lose some of them
+    if tasks == cores and not any_partition and "key" in df.columns and lineage.is_null_column(df, "key"):
         df = df.drop("key")
     if topic is not None and "partition" not in df.columns and ("key" not in df.columns or any_partition):
         turned = shares[batch % tasks :] + shares[: batch % tasks]

@@ -41,6 +41,8 @@ _SCHEMA = pa.schema(
 )
 #: Both ways at gigabytes a second; what does not shrink is passed over faster still.
 _LZ4 = pa.Codec("lz4_raw")
+#: What LZ4 takes at once.
+_LZ4_MOST = 0x7E000000
 
 
 def shuffled(
@@ -60,6 +62,8 @@ def shuffled(
 
 def _smaller(batch: Batch) -> bytes:
     whole = b"".join(batch.chunks)
+    if len(whole) > _LZ4_MOST:
+        return whole
     compressed: bytes = _LZ4.compress(whole, asbytes=True)
     return compressed if len(compressed) < len(whole) else whole
 
@@ -82,9 +86,9 @@ def _values(column: pa.Array) -> Iterator[memoryview]:
     column = column.cast(pa.large_binary())
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
-    area = memoryview(data)
+    area = memoryview(data).cast("B")
     return (area[start:end] for start, end in pairwise(ends.tolist()))
 
 
 def _whole(value: memoryview, size: int) -> memoryview:
-    return value if len(value) == size else memoryview(_LZ4.decompress(value, size))
+    return value if len(value) == size else memoryview(_LZ4.decompress(value, size)).cast("B")

@@ -59,3 +59,16 @@ def test_text_and_bytes_of_every_type_can_be_encoded(
     assert [_text(value) for value in found.column("value").to_pylist()] == [
         _text(value) for value in rows.column("value").to_pylist()
     ]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_binary(), pa.binary_view()], ids=str)
+def test_many_small_chunks_are_joined(kind: pa.DataType) -> None:
+    """Each partition is handed the buffers of all chunks, and would be as slow as they are many."""
+    values = [f"a value that no view holds inline, {number}" for number in range(400)]
+    rows = pa.table({"value": pa.chunked_array([pa.array([value]).cast(kind) for value in values])})
+    found = by_partition(rows, np.arange(400) % 3)
+    assert [index for index, _ in found] == [0, 1, 2]
+    for index, some in found:
+        column = some.column("value")
+        assert column.cast(pa.string()).to_pylist() == values[index::3]
+        assert sum(len(chunk.buffers()) for chunk in column.chunks) <= 4
