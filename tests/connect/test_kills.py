@@ -93,6 +93,7 @@ def test_drivers_and_processes(kafka: Sandbox, tmp_path: Path, boundary: str, ow
     lines.check_exact()
 
 
+@pytest.mark.exhaustive  # its sample is the one before, where Spark is killed as a whole
 def test_executors(kafka: Sandbox, tmp_path: Path) -> None:
     lines = Lines.prepare(
         kafka.bootstrap_servers, tmp_path / "files", CONNECTORS, LINES, exactly_once_source_support="enabled"

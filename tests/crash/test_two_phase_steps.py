@@ -53,7 +53,7 @@ def still_open(brokers: Sandbox) -> list[str]:
         return sorted(list_transactions(client, ["Ongoing"]))
 
 
-@pytest.mark.parametrize("mode", ["two-phase", "bounded"])
+@pytest.mark.parametrize("mode", ["two-phase", pytest.param("bounded", marks=pytest.mark.exhaustive)])
 def test_killed_at_every_step_what_was_decided_is_there_once(brokers: Sandbox, tmp_path: Path, mode: str) -> None:
     topic = create(brokers.bootstrap_servers, f"decided-{mode}", 3)
     early = [CrashPoint(step, 3 + index) for index, step in enumerate(STEPS)]

@@ -38,6 +38,8 @@ IN_THE_DRIVER: dict[Step, int] = {
     MirrorStep.SEGMENTS_WRITTEN: 5,
     MirrorStep.COMMITTED: 6,
 }
+#: Around what a round commits.
+SAMPLE: list[Step] = [MirrorStep.PLANNED, MirrorStep.COPIED, MirrorStep.SEGMENTS_WRITTEN, MirrorStep.COMMITTED]
 IN_A_TASK: dict[Step, int] = {
     MirrorStep.FETCHED: 7,
     MirrorStep.WRITTEN: 8,
@@ -76,9 +78,12 @@ def test_every_step_is_struck() -> None:
     assert {*IN_THE_DRIVER, *IN_A_TASK, *BESIDE_THE_ROUNDS} == {*MirrorStep, *ParticipantStep}
 
 
-def test_the_driver_is_killed_at_each_step(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "steps", [pytest.param(SAMPLE, id="sample"), pytest.param([*IN_THE_DRIVER], id="all", marks=pytest.mark.exhaustive)]
+)
+def test_the_driver_is_killed_at_each_step(a: Sandbox, b: Sandbox, tmp_path: Path, steps: list[Step]) -> None:
     file, topic, target = new(a, b, tmp_path, "driver", refresh__topics__interval__seconds="1")
-    points = [CrashPoint(step, n, Action.DRIVER) for step, n in IN_THE_DRIVER.items()]
+    points = [CrashPoint(step, IN_THE_DRIVER[step], Action.DRIVER) for step in steps]
     workers = [CrashPoint(step, n, Action.KILL) for step, n in IN_A_TASK.items()]
     plan = CrashPlan(tmp_path / "plan", *points, *workers)
     run(SparkCluster(LOCAL), a, b, file, topic, target, plan)

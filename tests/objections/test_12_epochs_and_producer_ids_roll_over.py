@@ -104,6 +104,7 @@ def assert_one_turn(ends: list[tuple[int, int]], at: range) -> None:
     assert ends[turn][1] < 4
 
 
+@pytest.mark.exhaustive  # its sample is the next one: fewer transactions, each of another owner
 def test_a_thousand_transactions_of_one_owner(worn: Worn) -> None:
     """Its epochs are used up for real.
 

@@ -87,6 +87,7 @@ def test_stage_that_ran_again_is_aborted_and_the_batch_exact(kafka: Sandbox, tmp
     assert seen, f"no stage ran again in {MOST_ROUNDS} rounds"
 
 
+@pytest.mark.exhaustive
 def test_without_the_proof_rows_are_lost(kafka: Sandbox, tmp_path: Path) -> None:
     """The control: the same kills, and nobody asks how often the stage ran."""
     assert any(history.lost for history, _ in rounds(kafka, tmp_path, proof=False)), (
