@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from kafka.protocol.metadata import FindCoordinatorRequest
@@ -118,8 +119,11 @@ class Client(MetadataCache):
             return self._ask_nodes(by_node(leaders, partitions), build, rows, versions, deadline)[0]
         left = set(partitions)
         found: dict[TopicPartition, Any] = {}
+        problem = ""
         while left:
-            answered, problem = self._ask_nodes(self._by_leader(left, deadline), build, rows, versions, deadline)
+            answered, seen = self._ask_nodes(self._by_leader(left, deadline), build, rows, versions, deadline)
+            # the last try may have had too little time to find a cause
+            problem = problem if problem and deadline.passed else seen
             found |= answered
             left -= answered.keys()
             if left:
@@ -130,7 +134,8 @@ class Client(MetadataCache):
                     )
                 deadline.warn(f"{named(left)}: {problem or 'no leader'}")
                 deadline.pause()
-                self.refresh({topic for topic, _ in left}, deadline)
+                with suppress(Retriable):  # the time is over: the problem from before says more
+                    self.refresh({topic for topic, _ in left}, deadline)
         return found
 
     def _ask_nodes(

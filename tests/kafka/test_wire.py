@@ -194,7 +194,7 @@ def test_an_address_that_is_advertised_and_leads_nowhere_is_named(
         return replace(found, brokers=moved)
 
     monkeypatch.setattr(Metadata, "read", elsewhere)
-    with Cluster({"bootstrap.servers": kafka.bootstrap_servers, "default.api.timeout.ms": "3000"}) as cluster:
+    with Cluster({"bootstrap.servers": kafka.bootstrap_servers, "default.api.timeout.ms": "500"}) as cluster:
         named = r"127\.0\.0\.1:1 could not be reached.*Broker \d+ advertises that address \(advertised\.listeners\)"
         with pytest.raises(Retriable, match=named):
             cluster.read(topic)
