@@ -477,8 +477,8 @@ def test_stage_of_a_finished_job(spark: SparkSession) -> None:
 def nothing_is_forgotten(spark: SparkSession) -> None:
     """For a test of up to ten stages.
 
-    Where Spark keeps all that it may, the next one has it forget a tenth, those that were found done first. A store that
-    keeps many more has stopped to forget (seen: 977 of 200, with no error), and then there is nothing to wait for.
+    Where Spark keeps all that it may, the next one has it forget a tenth, those that were found done first. A store
+    that keeps many more has stopped forgetting (seen: 977 of 200, with no error): there is nothing to wait for then.
     """
     room = 10
     for _ in range(2 * room):
