@@ -70,7 +70,7 @@ test: warm  ## run the whole test suite (ARGS are for pytest)
 	@$(BIN)/python -m semel.sandbox $(VERSIONS) $(REFUSED) > /dev/null 2>&1 & $(SUITE) $(ARGS)
 
 test-exhaustive: warm  ## run the whole suite and every case of its matrices: more than an hour (ARGS are for pytest)
-	@$(BIN)/python -m semel.sandbox $(VERSIONS) $(REFUSED) > /dev/null 2>&1 & $(SUITE) -m "exhaustive or not exhaustive" $(ARGS)
+	@$(BIN)/python -m semel.sandbox $(VERSIONS) $(REFUSED) > /dev/null 2>&1 & $(SUITE) -o faulthandler_timeout=1800 -m "exhaustive or not exhaustive" $(ARGS)
 
 test-versions: java setup  ## run tests/kafka, the kills and the rollover on the other versions of Kafka that are trusted (VERSIONS)
 	@for version in $(VERSIONS); do \
