@@ -90,8 +90,7 @@ class Client(MetadataCache):
                 if verdict is Action.COORDINATOR:
                     self.forget(target)
             except Retriable as error:
-                # the last try may have had too little time to find a cause
-                problem = problem if problem and deadline.passed else error.message
+                problem = deadline.cause(problem, error.message)
                 self.forget(target)
             deadline.warn(f"{api}: {problem}")
         raise self._timeout(api, target, problem, deadline)
@@ -122,8 +121,7 @@ class Client(MetadataCache):
         problem = ""
         while left:
             answered, seen = self._ask_nodes(self._by_leader(left, deadline), build, rows, versions, deadline)
-            # the last try may have had too little time to find a cause
-            problem = problem if problem and deadline.passed else seen
+            problem = deadline.cause(problem, seen)
             found |= answered
             left -= answered.keys()
             if left:

@@ -47,6 +47,10 @@ class Deadline:
             self._told = True
             log.warning("still waiting, for at most %.0f s more: %s", self.remaining, waiting_for)
 
+    def cause(self, before: str, seen: str) -> str:
+        """Return the problem to report: the one from before, if no time was left in which to see another."""
+        return before if before and self.passed else seen
+
     def attempts(self) -> Iterator[None]:
         """Yield once at once, and once after each back-off until no time is left. The code after the loop reports that
         no attempt succeeded.
