@@ -75,12 +75,13 @@ def place(
     cores = df.sparkSession.sparkContext.defaultParallelism
     tasks = max(1, min(len(every), cores))
     shares = [every[task::tasks] for task in range(tasks)]
-    # with fewer tasks than cores, what is computed before would lose some of them
-    if tasks == cores and not any_partition and "key" in df.columns and lineage.is_null_column(df, "key"):
-        df = df.drop("key")
-    if topic is not None and "partition" not in df.columns and ("key" not in df.columns or any_partition):
-        turned = shares[batch % tasks :] + shares[: batch % tasks]
-        return Placement(df.coalesce(tasks), turned, topics, topic)
+    if topic is not None and "partition" not in df.columns:
+        # with fewer tasks than cores, what is computed before would lose some of them
+        if tasks == cores and not any_partition and "key" in df.columns and lineage.is_null_column(df, "key"):
+            df = df.drop("key")
+        if any_partition or "key" not in df.columns:
+            turned = shares[batch % tasks :] + shares[: batch % tasks]
+            return Placement(df.coalesce(tasks), turned, topics, topic)
     first = dict(zip(names, accumulate((topics[name].partitions for name in names), initial=0), strict=False))
     encoder = Encoder(topic, topics, first, tasks, not any_partition, codec, max_record)
     shuffled = df.mapInArrow(SealedStage(*pack(encoder)), COLUMNS).repartitionById(tasks, f.col("slot"))
