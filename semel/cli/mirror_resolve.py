@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from semel.cli.options import confirm
+from semel.cli.options import MirrorFile, confirm
 from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.mirror.config.properties import read_properties
@@ -20,7 +19,7 @@ __all__ = ["resolve"]
 
 
 def resolve(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The mirror's properties, in MirrorMaker 2's format.")],
+    file: MirrorFile,
     source: Annotated[str, typer.Option("--source", help="The flow's source cluster.")],
     target: Annotated[str, typer.Option("--target", help="The flow's target cluster.")],
     topic: Annotated[str, typer.Option("--topic", help="The topic's name on the source.")],

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.cli.options import AsJson, print_json, print_table
+from semel.cli.options import AsJson, MirrorFile, print_json, print_table
 from semel.config import ClientConfig
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.config.properties import read_properties
@@ -22,7 +21,7 @@ __all__ = ["status"]
 
 
 def status(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The mirror's properties, in MirrorMaker 2's format.")],
+    file: MirrorFile,
     clusters: Annotated[str, typer.Option("--clusters", help="Use only the flows into these clusters: B[,C].")] = "",
     as_json: AsJson = False,
 ) -> None:

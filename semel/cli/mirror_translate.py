@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.cli.options import AsJson, print_json, print_table
+from semel.cli.options import AsJson, MirrorFile, print_json, print_table
 from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.mirror.config.flow_config import FlowConfig
@@ -30,7 +29,7 @@ Target = Annotated[str, typer.Option("--target", help="The cluster on which the 
 
 
 def translate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The mirror's properties, in MirrorMaker 2's format.")],
+    file: MirrorFile,
     source: Source,
     target: Target,
     group: Annotated[str, typer.Option(help="The consumer group to translate.")] = "",

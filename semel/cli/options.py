@@ -22,6 +22,7 @@ from semel.wire.client import Client
 __all__ = [
     "AsJson",
     "Configured",
+    "MirrorFile",
     "ProgressTopic",
     "Servers",
     "check_can_ask",
@@ -41,6 +42,7 @@ Configured = Annotated[
     Path | None,
     typer.Option("--command-config", help="A file of Kafka properties: security.protocol, sasl.jaas.config, ..."),
 ]
+MirrorFile = Annotated[Path, typer.Argument(metavar="FILE", help="The mirror's properties, in MirrorMaker 2's format.")]
 ProgressTopic = Annotated[str, typer.Option("--progress-topic", help="The topic that holds progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
