@@ -5,7 +5,7 @@ Code calls :func:`reached` at each step. In production that is two comparisons w
 executors' Python workers get it through ``spark.executorEnv``. A crash test kills the process inside the observer: a
 new step is covered without a new test.
 
-Beside it, and apart from it, whoever wants to know how long the steps take measures a piece of work with :func:`timed`.
+To learn how long the steps of a piece of work take, run it within :func:`timed`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """JSON that others wrote, read strictly: one object, no numbers that JSON does not have, nothing nested beyond reason.
 
-What is kept in topics and checkpoints, or comes with options, may be damaged or somebody else's. Python's own reader
-takes ``NaN``, makes infinity of ``1e999``, and answers deep nesting with :class:`RecursionError`; here each of these is
-a :class:`ValueError`, like any other text that is no JSON.
+What is kept in topics and checkpoints, or comes with options, may be damaged, or another program may have written it.
+Python's own reader takes ``NaN``, makes infinity of ``1e999``, and answers deep nesting with :class:`RecursionError`;
+here each of these is a :class:`ValueError`, like any other text that is no JSON.
 """
 
 from __future__ import annotations

@@ -288,7 +288,7 @@ class Herder:
             owner_id = transactional_id(self.config.group_id, config.name, 0)
             with Producer(client, owner_id, scope="connect", may_have_lost_progress=True) as owner:
                 owner.take_over({store.topic})
-                self._store.check_leader()  # nobody else has let tasks begin since: they would be fenced now
+                self._store.check_leader()  # no other leader has started tasks since: they would be fenced now
                 with owner.transaction() as txn:
                     txn.send(store.topic, rows)
         else:

@@ -45,8 +45,8 @@ class Leader:
     def write(self, topic: str, records: Sequence[Record]) -> int:
         """Write records to partition 0 in one transaction. Returns the offset of the last.
 
-        Raises :class:`Fenced` where another worker leads, :class:`Retriable` where nobody said how it ended: then the
-        log is to be read again.
+        Raises :class:`Fenced` if another worker leads, :class:`Retriable` if no answer says how it ended: read the log
+        again then.
         """
         rows = record_table([key for key, _ in records], [value for _, value in records], [0] * len(records))
         with self._lock, self._watched():

@@ -1,6 +1,6 @@
 """The running tasks of each connector, made equal to what is stored: computed, fenced, started, stopped.
 
-One thread at a time works on one connector. Whoever changes what is stored wakes it, and does not wait for it.
+One thread at a time works on one connector. A change of what is stored wakes it, and does not wait for it.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Lifecycle:
         self._stop(name)
         self._statuses.forget_tasks(name, len(tasks))
         if not self._write_tasks(name, raw, stored, changed=run is not None):
-            return  # it was changed meanwhile, and whoever did that has woken us again
+            return  # it was changed meanwhile, and that change has woken this thread again
         if self._config.exactly_once and name in self._store.now.pending:
             fence_generation(self._config, self._store, config, len(tasks))
             reached(HerderStep.PREDECESSORS_FENCED, name)

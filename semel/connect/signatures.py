@@ -1,6 +1,6 @@
 """Requests between workers are signed by the session key in the config topic (KIP-507).
 
-The signature is the HMAC of the body's bytes, Base64. Whoever may read the config topic may sign.
+The signature is the HMAC of the body's bytes, Base64. Every login that can read the config topic can sign.
 """
 
 from __future__ import annotations

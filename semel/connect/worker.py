@@ -287,7 +287,7 @@ class Worker:
             )
 
     def _hand_files_on(self) -> None:
-        """Files act as PUT does, at the leader. Where nobody takes them, they wait until this worker leads."""
+        """Send each file to the leader as a PUT. If no leader takes it, it waits until this worker leads."""
         if self.config.config_topic is None:
             return
         while self._given and not self.leads:

@@ -222,8 +222,8 @@ class Outbox:
                 if deadline.passed:
                     raise Retriable(
                         f"the database has not said whether it has committed the unit ({_briefly(error)}). It is not"
-                        " known whether it was committed. The next unit, or recover(), finds out: use a version to"
-                        " write it again safely.",
+                        " known whether it was committed. The next unit, or recover(), finds out. Then write it again"
+                        " only with the version that it had.",
                         tag="OUTCOME_UNKNOWN",
                     ) from lost
                 deadline.pause()

@@ -93,8 +93,8 @@ def run_flows(spark: SparkSession, flows: Sequence[FlowConfig], stop: threading.
 def spark_session(master: str, settings: Mapping[str, str]) -> SparkSession:
     """Return the session that jobs run in: that of spark-submit, where it has started this program.
 
-    On this machine its Python workers are of this Python, unless somebody has said of which: that of the PATH may lack
-    semel.
+    With a local master, Python workers use this program's Python, unless PYSPARK_PYTHON or a setting names another: the
+    one on the PATH may lack semel.
     """
     here = master.startswith("local") or not (master or "PYSPARK_SUBMIT_ARGS" in os.environ)
     if here and "spark.pyspark.python" not in settings:

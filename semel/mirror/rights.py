@@ -1,4 +1,4 @@
-"""Rights that a flow lacks, named before it takes over: then nothing was written, and nobody was fenced.
+"""Rights that a flow lacks, named before it takes over: nothing was written then, and no driver was fenced.
 
 Brokers tell what a login may do with topics and groups that are there (KIP-430). What they do not tell, rights on the
 transactional id and the right to create a topic, is named when the request is refused, before any row is copied.
@@ -25,7 +25,7 @@ def check_rights(source: Client, target: Client, config: FlowConfig, group: str)
     ``group`` is KIP-656's, on the target. A source topic without Describe is not seen, and so not mirrored.
     """
     found = list(find(source, config))
-    # Read too: of whoever commits offsets of a topic, or asks for its markers
+    # Read too: committing offsets of a topic, and asking for its markers, need that right
     written = [*map(config.policy.remote_topic, found), SEGMENTS, DEFAULT_TOPIC]
     missing = [
         *_of_topics(source, config.policy.source, found, ("Read",)),

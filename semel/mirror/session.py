@@ -43,7 +43,7 @@ log = logging.getLogger("semel.mirror")
 
 #: How long nothing is asked when nothing was new.
 _IDLE_S = 0.2
-#: So often all offsets of KIP-656's group are committed again: the broker lets those go that nobody renews.
+#: So often all offsets of KIP-656's group are committed again: the broker forgets offsets that are not renewed.
 _GROUP_S = 86_400
 _UNKNOWN, _ROWS_GONE, _OFFSETS_GONE = "OUTCOME_UNKNOWN", "ROWS_GONE", "OFFSETS_GONE"
 
@@ -64,7 +64,7 @@ class Session:
         self._meter = meter
         self._topics: dict[str, MirroredTopic] = {}
         self._followed: float | None = None
-        #: Something failed since: topics may not be there any more, or be others, and nobody says so for minutes.
+        #: Something failed since: topics may be gone, or created again, and metadata would show that minutes later.
         self._doubtful = False
         self._synced: float | None = None
         self._group_written: float | None = None
@@ -185,7 +185,7 @@ class Session:
     def _follow(self) -> None:
         """Find topics and partitions, have them on the target, and commit where those begin that were not there before.
 
-        Of topics that were mirrored, and are not there any more or others now, nobody knows whether all was copied.
+        If a mirrored topic is gone, or was created again, it is not known whether all of it was copied.
         """
         positions, before, policy = self._positions, self._topics, self._config.policy
         found = find(self._source, self._config)

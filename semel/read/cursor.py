@@ -102,7 +102,7 @@ class PartitionCursor:
         if read_committed and last_stable_offset < self.range.end <= high_watermark:
             return Retriable(
                 f"{start}a transaction that is still open holds the last stable offset at {last_stable_offset}."
-                " Nothing is lost: rows up to there were read, the rest can be once its producer ends it, or the"
+                " Nothing is lost: rows up to there were read. The rest can be read once its producer ends it, or the"
                 " broker does (transaction.timeout.ms of that producer).",
                 tag="OPEN_TRANSACTION",
             )

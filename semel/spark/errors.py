@@ -53,8 +53,8 @@ class QueryStopped(Exception):
     """``query.stop()`` has interrupted a batch: nothing of it was committed, and Spark logs no commit of it.
 
     Raise it ``from None``, after the transaction was aborted, and only when the query is being stopped: a chained error
-    would put its whole text into Spark's regular expression. Not a :class:`SemelError`: a stop that somebody asked for
-    is no failure.
+    would put its whole text into Spark's regular expression. Not a :class:`SemelError`: a stop that you asked for is
+    no failure.
     """
 
     def __init__(self) -> None:

@@ -138,8 +138,8 @@ def _check_new(client: Client, topology: Topology, plan: Plan, missing: list[str
     if committed(client, topology.application_id, read, require_stable=True):
         raise DataLoss(
             f"application {topology.application_id!r} has run before, and its topics {', '.join(missing)} are gone:"
-            " state and rows in them are lost. Nothing was read. Begin again from the input: `semel streams reset`. Is"
-            " the topology new? Take another application.id.",
+            " state, and rows on their way, are lost. Nothing was read. Begin again from the input, which writes its"
+            " output again: `semel streams reset`. Is the topology new? Take another application.id.",
             tag="CHANGELOG_GONE",
         )
 

@@ -172,8 +172,8 @@ class Worker:
         return True
 
     def purge(self) -> None:
-        """Delete what this worker has read of repartition topics: nobody reads it again. Where that fails, the topics
-        are longer for a while.
+        """Delete what this worker has read of repartition topics: it is not read again. If that fails, the topics stay
+        longer for a while.
         """
         self._purge_at = time.monotonic() + _PURGE_S
         read = {p: at for p, at in self._session.committed.items() if p[0] in self._plan.repartition}

@@ -37,7 +37,7 @@ _EXAMPLES = 5
 _MEANING = {
     "lost": "to be there, and not there",
     "duplicated": "there more than once",
-    "unexpected": "nobody wrote that id",
+    "unexpected": "no program wrote that id",
     "reordered": "behind one that comes later in the source",
     "torn": "batches of which only a part is there",
 }

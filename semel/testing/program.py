@@ -127,7 +127,7 @@ def run_until_done(
 
 def _check_releases(plan: CrashPlan) -> None:
     if any(point.action in (Action.STOP, Action.HANG) for point in plan.points):
-        raise ValueError("nobody would release a stopped or held process here: use Program and CrashPlan.wait")
+        raise ValueError("nothing would release a stopped or held process here: use Program and CrashPlan.wait")
 
 
 def _variables(plan: CrashPlan, environment: Mapping[str, str] | None) -> dict[str, str]:

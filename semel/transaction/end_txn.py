@@ -132,8 +132,8 @@ def _ended_early(own: Ownership, text: str, *, rival: bool) -> AbortAndRetry:
             tag="ABORTED_BY_RIVAL",
         )
     return AbortAndRetry(
-        f"{when} (its timeout is {own.timeout_ms / 1000:.0f} s): {text} Nothing of it is visible. It is run again; if"
-        " it took too long, make batches smaller (maxOffsetsPerTrigger) or raise transaction.timeout.ms.",
+        f"{when} (its timeout is {own.timeout_ms / 1000:.0f} s): {text} Nothing of it is visible. Run the"
+        " same work again, as the sink does by itself. If it took too long, raise transaction.timeout.ms.",
         tag="EXPIRED",
     )
 

@@ -34,7 +34,8 @@ def check_no_live_members(own: Ownership, group: str | None, deadline: Deadline)
     if members:
         raise ConfigError(
             f"group {group!r} has live members ({', '.join(members[:3])}): it is reserved for this query, and their"
-            " commits would be overwritten. Nothing was written. Stop them, or give the query another kafka.group.id.",
+            " commits would be overwritten. Nothing was written. Stop them, or give the query another kafka.group.id:"
+            " its progress does not depend on that name.",
             tag="GROUP_IN_USE",
         )
 

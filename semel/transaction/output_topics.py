@@ -23,7 +23,7 @@ _DEFAULT_MAX_BYTES = 1_048_588
 class OutputTopics:
     """Output topics that many short transactions write: looked at once in ``metadata.max.age.ms``, not by each.
 
-    One that was created again meanwhile is found by its id, in front of each commit: :meth:`forget` it then.
+    Before each commit, a topic that was created again meanwhile is found by its id: :meth:`forget` it then.
     """
 
     def __init__(self, client: Client) -> None:
@@ -113,8 +113,8 @@ def non_transactional_tickets(
     (at-least-once).
     """
     wanted = [tuple(sorted(share)) for share in shares]
-    nobody = Identity("", -1, -1)
+    unowned = Identity("", -1, -1)
     return [
-        Ticket(number, nobody, share, {topic: known[topic] for topic, _ in share})
+        Ticket(number, unowned, share, {topic: known[topic] for topic, _ in share})
         for number, share in enumerate(wanted)
     ]

@@ -98,8 +98,8 @@ class Producer:
 
     @property
     def next_identities(self) -> set[tuple[int, int]]:
-        """Producer id and epoch as the coordinator has them while nobody else has taken the id: also behind an end
-        whose answer was lost, which may have raised the epoch.
+        """Producer id and epoch that the coordinator may have while no other owner has taken the id. There are two: an
+        end whose answer was lost may have raised the epoch.
         """
         now = self._own.identity
         return {(now.producer_id, now.epoch), (now.producer_id, now.epoch + 1)}

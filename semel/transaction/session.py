@@ -293,7 +293,7 @@ class Session:
         self._abandon(reason)
 
     def _commit_empty(self) -> None:
-        """Commit positions that moved over markers and aborted rows alone: nobody is handed a batch for them, and the
+        """Commit positions that moved over markers and aborted rows alone: they make no batch, and without this the
         lag would never be 0. With ``latest`` also where a group without offsets begins.
         """
         if self._assigned is not None and not self._used and not self._producer.open and self._read != self._stands:

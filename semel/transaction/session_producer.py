@@ -32,7 +32,7 @@ from semel.wire.metadata import Leaders, TopicPartition
 
 __all__ = ["SessionProducer"]
 
-#: As in Kafka Streams: whoever gets the partitions of a dead worker waits for its transaction as long as this.
+#: As in Kafka Streams: the next owner of a dead worker's partitions waits this long for its transaction.
 _TIMEOUT_MS = 10_000
 _ID_UNKNOWN = 49
 
@@ -127,8 +127,8 @@ class SessionProducer:
 
         Raises :class:`AbortAndRetry` where it was aborted instead, tagged with the broker's word for why:
         ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID where the group has gone on without this member.
-        :class:`Fenced` if another owner has the id, :class:`~semel.errors.Retriable` tagged OUTCOME_UNKNOWN if nobody
-        said how it ended.
+        :class:`Fenced` if another owner has the id, :class:`~semel.errors.Retriable` tagged OUTCOME_UNKNOWN if no
+        answer said how it ended.
         """
         own = self._own
         self._begin()

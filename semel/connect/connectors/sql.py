@@ -3,7 +3,7 @@
 ``mode=incrementing`` reads rows with a higher id than before. An id is given out before its row is committed, so a
 lower one may appear later. PostgreSQL says who has begun to write to a table: the source sees the highest id, waits
 until all of those have ended, and reads up to it; then nothing below it can appear any more. SQLite has one writer at a
-time. Elsewhere nobody can know, and a warning says so.
+time. Other databases do not tell, and a warning says so.
 
 ``mode=timestamp`` and ``timestamp+incrementing`` read rows whose time is later. What is committed late with an earlier
 time is passed over, in any database: set ``timestamp.delay.interval.ms`` to more than the longest transaction takes.

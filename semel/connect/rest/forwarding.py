@@ -1,7 +1,7 @@
 """Requests that a worker hands on to the leader of its group, as Kafka Connect does: in two hops at most.
 
-The first hop says ``forward=true``, the second ``forward=false``; whoever gets the second one and does not lead answers
-409. The leader's answer is the worker's.
+The first hop says ``forward=true``, the second ``forward=false``. A worker that gets the second one and does not lead
+answers 409. Otherwise the client gets the leader's answer as it is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A connector's own offsets topic, beside the worker's (KIP-618).
 
-Both are read; what the own one says of a source partition counts, a removal too. The tasks' transactions write the own
-one. What they committed is copied to the worker's topic by a thread that nobody waits for, so that a connector can go
-back to it.
+Both are read. For a source partition the own topic counts, also where it says "removed". The tasks' transactions write
+to the own topic. A background thread copies what they committed to the worker's topic, so that a connector can go back
+to it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The status topic: the state of each connector and task, byte for byte as Kafka Connect's JsonConverter writes it.
 
-Nothing depends on it but what REST shows, so it is written without a transaction, by a thread that nobody waits for.
-What a former worker left is read once; without a topic all of it is in memory.
+Only REST reads it, so a background thread writes it, without a transaction. What a former worker left is read once. If
+there is no topic, all of it is kept in memory.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What the connector raises ends the task as failed, with its trace. What a broker or a lost transaction raises, and may
 pass (:class:`~semel.errors.Retriable`, :class:`~semel.errors.AbortAndRetry`), has the task start again, from its
 committed offsets. So does a fencing, while the worker still leads. The worker is asked before the id is taken and
-after: once it has proven that it leads and wants this task, nobody else has written the config topic.
+after: if it still leads then and wants this task, no other worker has written to the config topic in between.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ _NARROW = ("Filter", "LogicalRDD", "Project", "SubqueryAlias")
 def is_one_partition(df: DataFrame) -> bool:
     """Return whether one task computes the DataFrame of a micro-batch, and its own plan asks for no more.
 
-    Of the plan in front of it Spark has made an RDD before it calls; nothing is computed here.
+    Spark has planned what comes before this DataFrame as an RDD already, so nothing is computed here.
     """
     with pinned("the partitions of what foreachBatch is given"):
         found = [(simple_name(node), node) for node in nodes(df._jdf.queryExecution().analyzed())]

@@ -129,8 +129,8 @@ METRICS = (
 
 
 class MetricsCollector:
-    """A collector for a registry of ``prometheus_client``. Registering it asks nobody; each scrape does, within
-    seconds.
+    """A collector for a registry of ``prometheus_client``. Registering it sends no request. Each scrape asks the
+    cluster, within seconds.
 
     The cluster is asked at most every ``every_seconds``, and given up after about ``within_ms``. Raises
     :class:`~semel.errors.ConfigError` where the package ``prometheus-client`` is missing.
@@ -236,11 +236,11 @@ def serve_metrics(
 ) -> MetricsServer:
     """Serve the metrics of this process's sinks over HTTP, in a thread that ends with the process.
 
-    It listens on this machine alone, unless another ``address`` is given (``0.0.0.0`` for all): whoever reaches it sees
-    names of topics and prefixes. ``port`` 0 takes any that is free. With a ``registry``, everything else in that is
-    served too. The cluster is asked at most every ``every_seconds``. Raises :class:`ConfigError` where the package
-    ``prometheus-client`` is missing or the port is not to be had, and what the registry raises if it has semel's
-    metrics already.
+    It listens on this machine alone, unless another ``address`` is given (``0.0.0.0`` for all). Everyone who can reach
+    it sees names of topics and prefixes. ``port`` 0 takes any that is free. With a ``registry``, everything else in
+    that is served too. The cluster is asked at most every ``every_seconds``. Raises :class:`ConfigError` where the
+    package ``prometheus-client`` is missing or the port is not to be had, and what the registry raises if it has
+    semel's metrics already.
     """
     collector = MetricsCollector(every_seconds=every_seconds)
     from prometheus_client import CollectorRegistry, start_http_server

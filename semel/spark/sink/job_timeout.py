@@ -12,7 +12,13 @@ from pyspark.sql import SparkSession
 
 from semel.errors import AbortAndRetry
 
-__all__ = ["cancel_jobs_after"]
+__all__ = ["HOW_IT_FITS", "cancel_jobs_after"]
+
+#: The batch is planned in Spark's offset log, so it keeps its size however often it runs.
+HOW_IT_FITS = (
+    "Raise kafka.transaction.timeout.ms, and above 15 minutes also transaction.max.timeout.ms of the brokers. A lower"
+    " maxOffsetsPerTrigger makes later batches smaller, not this one."
+)
 
 
 @contextmanager
@@ -37,8 +43,7 @@ def cancel_jobs_after(spark: SparkSession, milliseconds: float, tag: str) -> Ite
         if late.is_set():
             raise AbortAndRetry(
                 f"the tasks were still writing when the transaction timeout of {milliseconds / 1000:.0f} s had"
-                " passed, so they were cancelled. Nothing of the batch is visible. Make batches smaller"
-                " (maxOffsetsPerTrigger), or raise kafka.transaction.timeout.ms.",
+                f" passed, so they were cancelled. Nothing of the batch is visible. {HOW_IT_FITS}",
                 tag="EXPIRED",
             ) from None
         raise

@@ -26,6 +26,7 @@ from semel.spark.jvm import streaming_query
 from semel.spark.metrics.meter import BatchMetrics, BatchOutcome, meter
 from semel.spark.sink import prefix_registry
 from semel.spark.sink.batch_writer import BatchResult, Work, write_plain, write_with_retries
+from semel.spark.sink.job_timeout import HOW_IT_FITS
 from semel.spark.sink.micro_batch import MicroBatch, Query, observe
 from semel.spark.sink.options import SinkOptions
 from semel.spark.sink.output_ids import OutputCheck, check_job_outputs, output_ids
@@ -186,7 +187,7 @@ class KafkaSink:
             if aborted.tag == "EXPIRED" and (work.again or self._expired > self._options.retries):
                 raise ConfigError(
                     f"batch {work.number} does not fit into transaction.timeout.ms={producer.timeout_ms}. Nothing of it"
-                    f" is visible. {aborted.message}",
+                    f" is visible. {HOW_IT_FITS}",
                     tag="BATCH_TOO_LONG",
                 ) from None
             raise

@@ -2,7 +2,7 @@
 
 :meth:`Store.apply` is called when the commit of a transaction has been answered. It puts all that the transaction
 changed into the backend, together with the offset that its changelog has reached, in one write. So a backend never
-holds what was not committed, and whoever opens it after a kill restores the tail of the changelog alone.
+holds what was not committed. A worker that opens it after a kill restores only the tail of the changelog.
 
 An entry is 8 bytes of time (milliseconds, big-endian), then the value. The key of a window is where it begins (8
 bytes), then the record's key: old windows are one range.

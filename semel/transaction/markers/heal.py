@@ -193,8 +193,8 @@ class MarkerHealer:
         raise DataLoss(
             f"the brokers have lost the marker that ends a transaction of {own.transactional_id!r} (KAFKA-20734):"
             f" {rows}. It is not known whether it was committed, and readers wait before its rows. Nothing new was"
-            " written. Look whether the same rows were written again after them. Then have an administrator decide:"
-            f" {self._command(unknown)}",
+            " written. Have an administrator decide: abort if the same rows were written again after them, commit if"
+            f" they would be missing otherwise. {self._command(unknown)}",
             tag="DECISION_UNKNOWN",
         )
 

@@ -119,7 +119,7 @@ def wait_for_markers(
         others.update(look.others)
         left -= look.settled
         if left and deadline.passed:
-            raise _given_up(left, look, silence, deadline) from silence
+            raise _given_up(left, look, last_offsets, silence, deadline) from silence
         if look.ours and time.monotonic() - began >= heal.patience_s:
             heal(look.ours, leaders)
         if left:
@@ -135,7 +135,7 @@ def _ask_leaders(
     last_offsets: Mapping[TopicPartition, int],
     deadline: Deadline,
 ) -> _Look:
-    """Ask each partition's leader of the highest epoch, and nobody else: a deposed one that was frozen answers too
+    """Ask only the leader of the highest epoch of each partition: a deposed one that was frozen answers too
     (PROTOCOL 5.1).
     """
     led = {partition for partition, (node, _) in leaders.items() if node >= 0}
@@ -201,7 +201,11 @@ def _check_no_rival(found: Mapping[TopicPartition, OpenTransaction], identity: I
 
 
 def _given_up(
-    left: set[TopicPartition], look: _Look, silence: Retriable | None, deadline: Deadline
+    left: set[TopicPartition],
+    look: _Look,
+    last_offsets: Mapping[TopicPartition, int],
+    silence: Retriable | None,
+    deadline: Deadline,
 ) -> AbortAndRetry | DataLoss:
     away = left if silence is not None else left - look.ours.keys() - look.gone
     if away:
@@ -218,11 +222,14 @@ def _given_up(
             tag="PARTITION_AWAY",
         )
     if look.gone:
+        lost = ", ".join(
+            f"{topic}-{index} up to offset {last_offsets[topic, index]}" for topic, index in sorted(look.gone)
+        )
         return DataLoss(
-            f"the brokers lost acknowledged rows of a committed transaction on {named(look.gone)}: the log now ends"
-            " before them, or the topic was created again. The rest is committed; nothing new was written. (1) Output"
-            " topic: write these rows again from the source. (2) Progress topic: run `semel progress reset` before"
-            " anything starts, or this work runs again.",
+            f"the brokers lost acknowledged rows of a committed transaction on {lost}. The rest is committed; nothing"
+            " new was written. Of an output topic: write these rows again from the source. Of the progress topic: the"
+            " next start would run this work again. First set its offsets: `semel progress reset PREFIX --to-offsets"
+            " …`.",
             tag="ROWS_GONE",
         )
     rows = "; ".join(describe_open_rows(partition, opened) for partition, opened in sorted(look.ours.items())[:5])

@@ -40,8 +40,8 @@ def commit(client: Client, prepared: Prepared, *, checked: bool = False) -> Iden
     if the coordinator has named it.
 
     Raises :class:`DataLoss` where it was aborted, or its rows were deleted before: what was decided is lost; also
-    where its rows and markers are gone, so that nobody can tell how it ended. :class:`Retriable` where the brokers do
-    not say yet: call again. :class:`ConfigError` for a prepared transaction of another cluster.
+    where its rows and markers are gone, so that it cannot be known how it ended. :class:`Retriable` where the brokers
+    do not say yet: call again. :class:`ConfigError` for a prepared transaction of another cluster.
     """
     check_cluster(client, prepared)
     if not prepared.rows:
@@ -57,8 +57,8 @@ def commit(client: Client, prepared: Prepared, *, checked: bool = False) -> Iden
             f"the prepared transaction {prepared.transactional_id!r} was decided, and Kafka aborted it: it expired"
             f" (bounded), or another program aborted it. {sum(count for _, count in prepared.rows.values())} rows on"
             f" {named(prepared.rows)} are lost (producer id {prepared.producer_id}); an outbox's database has"
-            " committed. Write these Kafka rows again by a producer of another id; of an outbox, then call"
-            " forget(prepared).",
+            " committed. Write these Kafka rows again by a producer of another id. If an outbox decided it, then call"
+            " its forget(prepared).",
             tag="PREPARED_LOST",
         )
     last = {p: first + count - 1 for p, (first, count) in prepared.rows.items()}
@@ -114,7 +114,7 @@ def _check_rows_present(client: Client, prepared: Prepared, deadline: Deadline) 
 def _end(client: Client, prepared: Prepared, deadline: Deadline, *, commit: bool) -> tuple[bool, Identity | None]:
     """Return whether it is committed, and the id's next identity where the coordinator has just ended it, or had.
 
-    Raises :class:`Retriable` where nobody can tell yet, :class:`DataLoss` where nobody ever will.
+    Raises :class:`Retriable` where that is not known yet, :class:`DataLoss` where it never will be.
     """
     answer = end(client, prepared.identity, commit=commit, deadline=deadline)
     if answer.code == 0:

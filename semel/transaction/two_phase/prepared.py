@@ -1,7 +1,7 @@
 """``Prepared``: a transaction whose rows are all acknowledged, and which only a decision ends.
 
-It travels as JSON (``docs/formats.md``) and holds no secret. Whoever has the text can end the transaction, from any
-process: by the stored producer id and epoch, never by InitProducerId, which would destroy it.
+It travels as JSON (``docs/formats.md``) and holds no secret. Every process that has the text can end the transaction:
+by the stored producer id and epoch, never by InitProducerId, which would destroy it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Prepared:
     """A prepared transaction. Two are equal that name the same transaction of the same cluster.
 
     ``rows`` has the first offset and the number of rows of each partition, ``topics`` the id of each topic.
-    ``prepared_ms`` is when, in milliseconds since the epoch. ``until_ms`` is when the brokers abort it if nobody has
-    ended it before, or None in two-phase mode, where they never do.
+    ``prepared_ms`` is when, in milliseconds since the epoch. ``until_ms`` is when the brokers abort it unless it was
+    ended before, or None in two-phase mode, where they never do.
     """
 
     cluster: str
