@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from kafka.protocol.metadata import FindCoordinatorRequest
@@ -132,8 +131,10 @@ class Client(MetadataCache):
                     )
                 deadline.warn(f"{named(left)}: {problem or 'no leader'}")
                 deadline.pause()
-                with suppress(Retriable):  # the time is over: the problem from before says more
+                try:
                     self.refresh({topic for topic, _ in left}, deadline)
+                except Retriable as error:  # the time is over: a problem from before says more
+                    problem = problem or error.message
         return found
 
     def _ask_nodes(

@@ -13,17 +13,32 @@ from collections.abc import Iterator
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import semel
 from semel.config import ClientConfig
+from semel.records.encode import Batch, encode
 from semel.sandbox import Sandbox
 from semel.testing.records import read
 from semel.transaction.progress.reader import committed_progress
+from semel.wire.api import transactions
+from semel.wire.api.produce import Appender
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
 from semel.wire.target import TransactionCoordinator
-from tests.crash.support.broker_faults import STEPS, elect_preferred, finish, live, node_of, striking, wait_whole
+from tests.crash.support.broker_faults import (
+    STEPS,
+    elect_preferred,
+    finish,
+    live,
+    move_leader,
+    node_of,
+    striking,
+    wait_whole,
+)
 from tests.crash.support.pipeline import copy_next, write_here
 from tests.crash.support.pipeline_checks import assert_whole, new_job
 from tests.waiting import wait_for
@@ -113,6 +128,56 @@ def newest(kafka3: Sandbox, prefix: str) -> int:
     with Client(ClientConfig.parse({"bootstrap.servers": kafka3.bootstrap_servers})) as client:
         progress = committed_progress(client, prefix, scope="producer")
     return -1 if progress is None or progress.batch is None else progress.batch
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_a_partition_moves_to_the_broker_of_another_one_while_batches_are_sent(
+    kafka3: Sandbox, transactional: bool
+) -> None:
+    """What was packed for the former leader, and not sent yet, must not be overtaken on the way to the next one."""
+    servers, topic = kafka3.bootstrap_servers, f"moved-{transactional}"
+    one, other, third = (node.id for node in kafka3.nodes)
+    placed = NewTopic(topic, 2, replica_assignment=[[one, other, third], [other, one, third]])
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([placed])[topic].result(30)
+    wait_whole(kafka3)
+    count, moved = 14, []
+
+    def encoded(identity: Identity | None, number: int) -> list[Batch]:
+        rows = pa.table({"value": pa.array([f"{number:02}".encode()])})
+        if identity is None:
+            return encode(rows)
+        return encode(
+            rows,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=number,
+            transactional=True,
+        )
+
+    def batches(identity: Identity | None) -> Iterator[tuple[TopicPartition, Batch]]:
+        for number in range(count):
+            if number == count // 2:
+                move_leader(kafka3, topic, 0, [other, one, third])
+                moved.append(number)
+            for index in (0, 1):
+                yield from (((topic, index), batch) for batch in encoded(identity, number))
+
+    with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
+        ids, deadline = {topic: client.topics({topic})[topic].id}, client.deadline()
+        identity = transactions.init_producer_id(client, topic, 60_000, deadline) if transactional else None
+        if identity is not None:
+            assert transactions.add_partitions(client, identity, [(topic, 0), (topic, 1)], deadline) == 0
+        appender = Appender(client, ids, topic if transactional else None)
+        appender.submit(batches(identity))
+        appender.flush()
+        if identity is not None:
+            assert transactions.end(client, identity, commit=True, deadline=deadline).code == 0
+    assert moved == [count // 2]
+    seen = read(servers, [topic], {"value": "value"})
+    for index in (0, 1):
+        values = seen.filter(pc.equal(seen["partition"], index)).column("value").to_pylist()
+        assert values == [f"{number:02}" for number in range(count)]
 
 
 def test_too_few_replicas_are_in_sync_in_the_middle_of_a_batch(kafka3: Sandbox) -> None:

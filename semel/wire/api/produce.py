@@ -3,8 +3,10 @@ replicas.
 
 Up to :data:`IN_FLIGHT` requests are under way on a connection: a broker recognises repetitions of that many batches of
 one producer id and partition. A batch with a temporary failure is repeated in the order of its sequences, one request
-at a time, after all others under way have been answered. So no batch can overtake another. The broker answers a
-repetition that it already has with the offset of the first.
+at a time, after all others under way have been answered. A partition that moves meanwhile keeps its former broker until
+then. So no batch of a transaction can overtake another. Without a transaction, a broker that refuses a batch for a
+moment may take the next ones before its repetition. The broker answers a repetition that it already has with the offset
+of the first.
 
 The body is encoded here, not by kafka-python: its encoder would copy every batch twice.
 """
@@ -69,6 +71,7 @@ class Appender:
         self._ids = topic_ids
         self._transactional_id = transactional_id
         self._under_way: dict[int, tuple[Connection, deque[_Wave]]] = {}
+        self._nodes: dict[TopicPartition, int] = {}  # where the unanswered batches of a partition were sent
         self._failed: dict[TopicPartition, list[Batch]] = defaultdict(list)
         self._problem = ""
         self.acknowledged: dict[TopicPartition, list[Acknowledged]] = defaultdict(list)
@@ -120,15 +123,26 @@ class Appender:
         waves: dict[int, _Wave] = {}
         sizes: dict[int, int] = defaultdict(int)
         for partition, batch in batches:
-            node = self._leader(partition, deadline)
-            wave = waves.setdefault(node, {})
-            if wave and (partition in wave or sizes[node] + batch.size > _REQUEST_BYTES):
+            node = self._node(partition, waves, deadline)
+            while wave := waves.get(node):
+                if partition not in wave and sizes[node] + batch.size <= _REQUEST_BYTES:
+                    break
                 yield node, waves.pop(node)
-                waves[node] = wave = {}
                 sizes[node] = 0
-            wave[partition] = batch
+                node = self._node(partition, waves, deadline)  # it may have moved while that was sent
+            waves.setdefault(node, {})[partition] = batch
             sizes[node] += batch.size
         yield from ((node, wave) for node, wave in waves.items() if wave)
+
+    def _node(self, partition: TopicPartition, waves: Mapping[int, _Wave], deadline: Deadline) -> int:
+        """Return the broker for its next batch: that of the batches before it until they are answered, then its
+        leader. On another connection it could overtake them.
+        """
+        for node, wave in waves.items():
+            if partition in wave:
+                return node
+        node = self._nodes.get(partition, -1)
+        return node if node >= 0 else self._leader(partition, deadline)
 
     def _leader(self, partition: TopicPartition, deadline: Deadline) -> int:
         topic, index = partition
@@ -147,6 +161,7 @@ class Appender:
             self._client.refresh({topic}, deadline)
 
     def _send(self, node: int, wave: _Wave, deadline: Deadline) -> None:
+        self._nodes |= dict.fromkeys(wave, node)
         if node in self._under_way and self._under_way[node][0].renewal_due:
             self._receive_until(node, 0)  # a login is renewed while no answer is on its way
         if node not in self._under_way:
@@ -173,6 +188,7 @@ class Appender:
         for node, (connection, _) in self._under_way.items():
             self._client.give_back(node, connection)
         self._under_way.clear()
+        self._nodes.clear()
 
     def _receive_until(self, node: int, left: int) -> None:
         connection, waves = self._under_way[node]

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+import kafka
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kafka.admin import KafkaAdminClient
 
 import semel
 from semel.config import ClientConfig
@@ -70,6 +72,19 @@ def elect_preferred(kafka3: Sandbox) -> None:
         for index in known.partitions
     ]
     admin.elect_leaders(ElectionType.PREFERRED, every).result(30)
+
+
+def move_leader(kafka3: Sandbox, topic: str, index: int, replicas: list[int]) -> None:
+    """Have the first of these replicas lead it. Return when brokers say so."""
+    mover = KafkaAdminClient(bootstrap_servers=kafka3.bootstrap_servers)
+    try:
+        answers = mover.alter_partition_reassignments({kafka.TopicPartition(topic, index): replicas})
+        assert set(answers.values()) == {None}
+    finally:
+        mover.close()
+    elect_preferred(kafka3)
+    first = next(node for node in kafka3.nodes if node.id == replicas[0])
+    wait_for(lambda: leader_of(kafka3, topic, index) is first, f"node {first.id} to lead {topic}-{index}")
 
 
 @contextmanager
