@@ -55,6 +55,7 @@ def _read(path: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in path.read_text().splitlines())
 
 
+@pytest.mark.exhaustive
 def test_each_takes_the_others_connectors(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
     """All three topics: a connector that one of them was told, its state and its offsets are the other's too."""
     lines = Lines.prepare(kafka.bootstrap_servers, tmp_path / "files", 1, 300, exactly_once_source_support="enabled")

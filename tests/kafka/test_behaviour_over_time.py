@@ -203,6 +203,7 @@ def _headers(raw: Raw) -> list[Any]:
     return list(scan(fetched[where].records))
 
 
+@pytest.mark.exhaustive
 def test_offsets_expire_one_by_one_also_in_a_group_that_goes_on(impatient: tuple[Sandbox, Expiring]) -> None:
     _, expiring = impatient
 

@@ -98,6 +98,7 @@ def test_a_leader_that_changes_and_loses_nothing(fragile: Sandbox) -> None:
     assert _values(fragile, topic) == [str(number) for number in range(5) for _ in range(3)]
 
 
+@pytest.mark.exhaustive
 def test_an_expired_transaction_behind_another_leader_has_lost_nothing(fragile: Sandbox) -> None:
     """Its rows are not open any more either, because the coordinator has aborted it: that is what is said."""
     topic = create(fragile.bootstrap_servers, "expired")

@@ -90,7 +90,8 @@ def test_while_it_runs(fragile: Sandbox, topic: str, run: Start) -> None:
         query.plan()
 
 
-@pytest.mark.parametrize("committed", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("committed", [True, False])
 def test_what_was_planned_is_there_no_more(fragile: Sandbox, topic: str, run: Start, committed: bool) -> None:
     """Read or not, before the run ended: nobody here can know.
 
@@ -122,9 +123,8 @@ def test_cut_and_shorter_than_what_was_read(fragile: Sandbox, topic: str, run: S
     assert numbers(easy.rest()) == texts(100, 105), "what is in front of its end, too"
 
 
-@pytest.mark.parametrize(
-    "start", ["latest", pytest.param("by a checkpoint without leader epochs", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("start", ["latest", "by a checkpoint without leader epochs"])
 def test_a_partition_that_had_nothing_to_read(fragile: Sandbox, run: Start, topic: str, start: str) -> None:
     """It is told where another one moves: its place is watched from then on."""
     two = create(fragile.bootstrap_servers, f"{topic}-two", partitions=2)
@@ -161,7 +161,8 @@ def test_between_its_plan_and_its_tasks(fragile: Sandbox, topic: str, run: Start
     assert numbers(easy.rest()) == texts(100, 140)
 
 
-@pytest.mark.parametrize("filled", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("filled", [True, False])
 def test_a_second_cut_behind_a_start_that_went_on(fragile: Sandbox, topic: str, run: Start, filled: bool) -> None:
     """It stopped behind the empty batch that goes back to the first one."""
     query = run([])

@@ -167,6 +167,7 @@ def assert_goes_on(topic: Topic, query: Run, run: Start) -> None:
     assert_reads(topic, query, run, topic.write(10))
 
 
+@pytest.mark.exhaustive
 def test_every_broker_is_restarted_while_rows_are_written(three: Sandbox, topic: Topic, run: Start) -> None:
     """A partition is idle meanwhile, and another always was.
 

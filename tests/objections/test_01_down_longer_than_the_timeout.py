@@ -36,7 +36,10 @@ def nursery() -> Iterator[Nursery]:
         yield running
 
 
-@pytest.mark.parametrize("action", [Action.KILL, Action.STOP], ids=["died", "slept"])
+@pytest.mark.parametrize(
+    "action",
+    [pytest.param(Action.KILL, id="died"), pytest.param(Action.STOP, id="slept", marks=pytest.mark.exhaustive)],
+)
 def test_it_rolls_back_and_replays(hasty: Sandbox, nursery: Nursery, tmp_path: Path, action: Action) -> None:
     job = replace(new_job(hasty, "down", chunks=6), transaction_timeout_ms=8_000, abort_every=1000)
     plan = CrashPlan(tmp_path / "plan", point := CrashPoint(OwnerStep.OFFSETS_ADDED, 4, action))

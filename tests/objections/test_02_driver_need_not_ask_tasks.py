@@ -25,7 +25,7 @@ BEHIND = [
     CrashPoint(step, n, Action.HANG)
     for n, step in enumerate((SinkStep.JOB_DONE, SinkStep.PROVEN, OwnerStep.COMMIT_SENT), 1)
 ]
-BEFORE = CrashPoint(OwnerStep.PARTITIONS_ADDED, 6, Action.HANG)
+BEFORE = CrashPoint(OwnerStep.PARTITIONS_ADDED, 4, Action.HANG)
 
 
 def executors(pid: int) -> list[int]:
@@ -50,7 +50,7 @@ ONE = SparkCluster("local-cluster[1,2,1024]")
     "behind", [pytest.param(BEHIND[:1], id="sample"), pytest.param(BEHIND, id="all", marks=pytest.mark.exhaustive)]
 )
 def test_executors_die_behind_their_receipts(kafka: Sandbox, tmp_path: Path, behind: list[CrashPoint]) -> None:
-    copy = new_copy(kafka, tmp_path, "receipts", rows=2_000, per_batch=250)
+    copy = new_copy(kafka, tmp_path, "receipts", rows=1_250, per_batch=250)
     plan = CrashPlan(tmp_path / "plan", *behind, BEFORE)
     with ONE.driver(program("copy", copy), plan) as driver:
         for point in (*behind, BEFORE):

@@ -68,12 +68,15 @@ def stop_at(line: Line, monkeypatch: pytest.MonkeyPatch, step: Step | None) -> N
     monkeypatch.setattr(steps, "_observer", None)
 
 
+@pytest.mark.parametrize(
+    "at", [pytest.param(STEPS[::2], id="sample"), pytest.param(STEPS, id="all", marks=pytest.mark.exhaustive)]
+)
 def test_stopped_at_every_step(
-    spark: SparkSession, kafka: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, kafka: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: list[Step]
 ) -> None:
     """One query: each start is stopped at the next step, with rows of its own."""
     line = Line.new(spark, kafka, tmp_path, "stopped", per_batch=20)
-    for number, step in enumerate([None, *STEPS]):
+    for number, step in enumerate([None, *at]):
         produce(kafka, line.source, range(number * 20, number * 20 + 20))
         stop_at(line, monkeypatch, step)
     line.run()

@@ -159,7 +159,7 @@ def test_checkpoint_is_deleted(line: Line) -> None:
     line.assert_exact()
 
 
-@pytest.mark.parametrize("way", ["reset", "token"])
+@pytest.mark.parametrize("way", ["reset", pytest.param("token", marks=pytest.mark.exhaustive)])
 def test_source_topic_is_created_again(line: Line, way: str) -> None:
     """Nothing is taken for read that is another topic's, and both ways out lead on. So does the checkpoint from before
     that: of the same query its batch counts as written; of another one it is told what it would repeat.

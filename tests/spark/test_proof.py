@@ -227,9 +227,7 @@ def _checkpointed(rows: DataFrame) -> DataFrame:
     "use",
     [
         _looked_at,
-        _cached,
-        _branches,
-        *(pytest.param(use, marks=pytest.mark.exhaustive) for use in (_by_rdds, _checkpointed)),
+        *(pytest.param(use, marks=pytest.mark.exhaustive) for use in (_cached, _branches, _by_rdds, _checkpointed)),
     ],
 )
 def test_what_users_do_in_front_of_the_sink_is_proven_at_once(
@@ -485,13 +483,8 @@ def test_what_was_computed_twice_before_the_sink_was_called(twices: Twices, tmp_
     assert "SEMEL_STALE_SHUFFLE" in said
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        "broadcasts in front",
-        *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("checkpoint in front", "let go in front")),
-    ],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("shape", ["broadcasts in front", "checkpoint in front", "let go in front"])
 def test_unproven_what_was_computed_before_the_call_doubles_and_loses_rows(
     twices: Twices, tmp_path: Path, shape: str
 ) -> None:
@@ -501,6 +494,7 @@ def test_unproven_what_was_computed_before_the_call_doubles_and_loses_rows(
     assert history.duplicated
 
 
+@pytest.mark.exhaustive
 def test_a_batch_of_which_spark_has_forgotten_jobs_is_refused(twices: Twices, tmp_path: Path) -> None:
     history, said = twices.written(tmp_path, "forgotten jobs in front", proof=True)
     assert history.exact, f"{history}\n{said[-6000:]}"
