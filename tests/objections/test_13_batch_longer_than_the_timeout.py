@@ -63,8 +63,10 @@ def test_slow_each_time(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> 
     assert refused.value.tag == "BATCH_TOO_LONG"
     assert values(kafka.bootstrap_servers, line.target) == []
     go.touch()
-    line.run()
+    line.run(reading={"maxOffsetsPerTrigger": 10})
     line.assert_exact()
+    planned = [file.name for file in (line.checkpoint / "offsets").glob("[0-9]*")]
+    assert planned == ["0"], "the message says that a lower limit does not change this batch"
 
 
 def test_a_batch_job_that_is_slow_each_time(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> None:
