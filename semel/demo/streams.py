@@ -111,7 +111,8 @@ class _Crew:
             status = program.process.poll()
             if status is None:
                 continue
-            if status in _ENDED and number in self.leaving:
+            if number in self.leaving and status in (*_ENDED, -signal.SIGKILL):  # its step may come on its way out
+                self.killed += status == -signal.SIGKILL
                 self.programs.pop(number)
                 continue
             if status != -signal.SIGKILL:

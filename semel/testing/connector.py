@@ -36,6 +36,8 @@ __all__ = ["Findings", "check_connector"]
 Record = tuple[str, str | None, str | None]
 
 _QUIET_S = 3.0
+#: A task that is killed again and again waits 30 s before it starts again. Then it starts, on a busy machine.
+_LOST_AFTER_S = 90.0
 _REFERENCE_S = 120.0
 _PATIENCE_S = 300.0
 _POLL_S = 0.2
@@ -159,7 +161,7 @@ def _wait(servers: str, names: list[str], wanted: int, plan: CrashPlan, driver: 
             last, quiet = now, time.monotonic()
         if now >= wanted and time.monotonic() - quiet > 2 * _QUIET_S:
             return
-        if all(plan.struck(point) for point in plan.points) and time.monotonic() - quiet > 10 * _QUIET_S:
+        if all(plan.struck(point) for point in plan.points) and time.monotonic() - quiet > _LOST_AFTER_S:
             return  # the rest is lost
         time.sleep(_POLL_S)
     if driver.process.poll() is not None:

@@ -163,7 +163,7 @@ def test_a_task_whose_transactions_expire_again_and_again_fails(place: Place) ->
     with place.running(config, producer_transaction_timeout_ms="500") as running:
         failed = running.wait_state(f"{place.name}-0", State.FAILED)
         assert "expired 3 times in a row" in failed.reason
-        assert "(4) Use transaction.boundary=poll" in failed.reason
+        assert "shorten transaction.boundary.interval.ms" in failed.reason
         assert running.states[f"{place.name}-0"].launches == 4
     assert arrived(place.servers, place.topic) == 0
 
