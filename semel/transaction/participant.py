@@ -117,8 +117,8 @@ class Participant:
         read from another log.
 
         They get the ticket's producer id, epoch and sequence here, and a new checksum. Values that a log has put into
-        their headers are removed. The caller has checked the old checksum, and that each batch has all of its records
-        and is no control batch.
+        their headers are removed. The caller answers for the bytes: each batch has all of its records and is no control
+        batch. The mirror has checked the old checksum of what it read from another log.
 
         Raises :class:`ConfigError` for a partition outside the ticket, before anything is sent.
         """
