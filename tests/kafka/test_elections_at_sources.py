@@ -94,7 +94,9 @@ class Topic:
 Election = Callable[[Topic], None]
 Start = Callable[..., Run]
 
-every_election = pytest.mark.parametrize("elect", [Topic.lead_by_another, Topic.lead_by_a_new_copy])
+every_election = pytest.mark.parametrize(
+    "elect", [pytest.param(Topic.lead_by_another, marks=pytest.mark.exhaustive), Topic.lead_by_a_new_copy]
+)
 
 
 @pytest.fixture(scope="module")

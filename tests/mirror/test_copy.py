@@ -62,7 +62,7 @@ def mixed(a: Sandbox, topic: str, partitions: int) -> None:
         produce(a, topic, rows, **{"compression.type": codec, "batch.num.messages": 1 if number % 2 else 10_000})
 
 
-@pytest.mark.parametrize("policy", ["default", "identity"])
+@pytest.mark.parametrize("policy", ["default", pytest.param("identity", marks=pytest.mark.exhaustive)])
 def test_each_record_as_it_is(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path, policy: str) -> None:
     topic = create(a, "mixed", 3)
     mixed(a, topic, 3)

@@ -27,7 +27,9 @@ def hasty() -> Iterator[Sandbox]:
         yield sandbox
 
 
-@pytest.mark.parametrize("wakes_with", ["commit", "abort", "write"])
+@pytest.mark.parametrize(
+    "wakes_with", ["commit", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("abort", "write"))]
+)
 def test_it_stops_and_its_successor_goes_on(hasty: Sandbox, wakes_with: str) -> None:
     job = replace(new_job(hasty, "slept", chunks=6), transaction_timeout_ms=8_000)
     raw = Raw(job.servers)

@@ -29,7 +29,7 @@ def assert_once(line: Line, rows: int) -> None:
     assert len(seen) == len(set(seen)) == rows
 
 
-@pytest.mark.parametrize("checkpoint", ["the same", "new ones"])
+@pytest.mark.parametrize("checkpoint", ["the same", pytest.param("new ones", marks=pytest.mark.exhaustive)])
 def test_a_topic_is_left_out_and_named_again(line: Line, checkpoint: str) -> None:
     """As with Spark's own source, it begins as new: its rows are read again."""
     other = create(line.kafka, f"{line.prefix}-other", 2)
@@ -60,7 +60,7 @@ def test_a_topic_is_left_out_and_named_again(line: Line, checkpoint: str) -> Non
     assert len(values(line.kafka.bootstrap_servers, line.target)) == len(seen) + 10
 
 
-@pytest.mark.parametrize("consent", [False, True])
+@pytest.mark.parametrize("consent", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_the_two_of_a_union_are_exchanged(line: Line, consent: bool) -> None:
     """By position each source reads on what the other one has read: refused by the source, and behind it by the
     sink.
