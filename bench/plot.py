@@ -20,7 +20,7 @@ _BAR = 0.6
 def draw(figures: Sequence[Figure], path: Path) -> None:
     """Write the picture as PNG: one panel for each kind of figure that there is."""
     batches = [figure for figure in figures if figure.work.startswith(WHOLE)]
-    ratios = [figure for figure in figures if _beside_the_usual(figure) and figure not in batches]
+    ratios = [figure for figure in _beside_the_usual(figures) if figure not in batches]
     panels = [(panel, chosen) for panel, chosen in ((_ratios, ratios), (_batches, batches)) if chosen]
     rows = [len(chosen) * (1 if panel is _ratios else 2) + 1 for panel, chosen in panels]
     matplotlib.rcParams["font.size"] = 9
@@ -34,9 +34,14 @@ def draw(figures: Sequence[Figure], path: Path) -> None:
     canvas.savefig(path)
 
 
-def _beside_the_usual(figure: Figure) -> bool:
-    """Return whether it compares with a user's usual choice. Other figures only explain one, in the table."""
-    return figure.unit is Unit.TIMES and (figure.target is not None or figure.peer.startswith("Spark"))
+def _beside_the_usual(figures: Sequence[Figure]) -> list[Figure]:
+    """Return those that have a target, or are the first of their work. The others only explain one, in the table."""
+    first = {figure.work: figure for figure in reversed(figures)}
+    return [
+        figure
+        for figure in figures
+        if figure.unit is Unit.TIMES and (figure.target is not None or figure is first[figure.work])
+    ]
 
 
 def _ratios(axis: Axes, figures: Sequence[Figure]) -> None:
@@ -68,7 +73,7 @@ def _batches(axis: Axes, figures: Sequence[Figure]) -> None:
             axis.barh(row + place, milliseconds, 0.38, color=colour, label=name if row == 0 else None)
             _label(axis, milliseconds, row + place, f"{milliseconds:.0f}")
     axis.set_yticks(range(len(figures)), [figure.work.removeprefix(WHOLE).strip(", ") for figure in figures])
-    axis.set_title("milliseconds a micro-batch, from topic to topic (shorter is better)", loc="left")
+    axis.set_title("ms a micro-batch, topic to topic (shorter is better)", loc="left")
     axis.legend(frameon=False, loc="best")
 
 
