@@ -144,6 +144,12 @@ def _recover_outbox(url: str, cluster: Cluster, prefix: str) -> Recovered:
         ) from None
     try:
         engine = create_engine(url)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"the driver of --database is not installed ({error}). Nothing was changed. Install it, or name the one"
+            " that the extra `database` brings: postgresql+psycopg://user@host/database.",
+            tag="DATABASE_EXTRA",
+        ) from None
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
             f"--database is no URL of SQLAlchemy ({type(error).__name__}). Nothing was changed. Give it as"

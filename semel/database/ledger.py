@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, bindparam, delete, select, update
+from sqlalchemy import Connection, Engine, bindparam, delete, inspect, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.orm import Session
 
@@ -101,6 +101,14 @@ class Ledger:
                     " describes both.",
                     tag="OUTBOX_TABLES",
                 ) from error
+
+    def has_owner(self) -> bool:
+        """Return True if an outbox of this prefix has been here. Creates nothing."""
+        with self._engine.connect() as connection:
+            return (
+                inspect(connection).has_table(owners.name)
+                and connection.execute(self._newest).one_or_none() is not None
+            )
 
     def raise_number(self) -> int:
         """Become the owner, and return its number. No older owner commits a unit after that.

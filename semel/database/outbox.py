@@ -65,14 +65,15 @@ class Outbox:
 
     def _recover(self) -> Recovered:
         self._number = None
-        with self._database_errors():
-            self._ledger.ensure_tables()
         number = -1
 
-        def decide(_: Sequence[TransactionDescription]) -> list[Prepared]:
+        def decide(found: Sequence[TransactionDescription]) -> list[Prepared]:
             # first stop all other owners' decisions, then read the decisions
             nonlocal number
             with self._database_errors():
+                if found and not self._ledger.has_owner():
+                    raise self._other_database(len(found))
+                self._ledger.ensure_tables()
                 number = self._raise_number()
                 texts = self._ledger.texts()
             reached(OutboxStep.TEXTS_READ, self._prefix)
@@ -84,6 +85,15 @@ class Outbox:
         reached(OutboxStep.RECOVERED, self._prefix)
         self._number = number
         return recovered
+
+    def _other_database(self, count: int) -> ConfigError:
+        """Return the error for units of which this database knows nothing: it cannot say which were decided."""
+        return ConfigError(
+            f"{count} units of the prefix {self._prefix!r} are prepared in Kafka, and this database has never had an"
+            " outbox of that prefix. Nothing was changed. (1) Give the database that decided them. (2) Is it lost? End"
+            " them yourself: `semel txn commit` or `semel txn abort`. (3) For a new outbox take another prefix.",
+            tag="OUTBOX_OTHER_DATABASE",
+        )
 
     def _raise_number(self) -> int:
         """Raise the number. After the first time, raise it only while it is this outbox's: a living successor is not

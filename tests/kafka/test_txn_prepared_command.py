@@ -144,6 +144,15 @@ def test_a_sweep_by_the_database_of_an_outbox(store: Store, tmp_path: Path, monk
         unit.send(store.topic, pa.table({"value": ["decided"]}))
     monkeypatch.setattr(semel.steps, "_observer", None)
     assert len(store.listed()) == 1
+    other = f"sqlite:///{tmp_path}/other.db"
+    refused = store.run("sweep", store.topic, "--database", other, "--yes")
+    assert "SEMEL_OUTBOX_OTHER_DATABASE" in str(refused.exception)
+    assert sa.inspect(sa.create_engine(other)).get_table_names() == []
+    with pytest.raises(semel.ConfigError, match="has never had an outbox of that prefix"):
+        Outbox(sa.create_engine(other), store.cluster, store.topic).recover()
+    assert len(store.listed()) == 1, "what another database has decided is not aborted"
+    refused = store.run("sweep", store.topic, "--database", "postgresql://localhost/orders", "--yes")
+    assert "SEMEL_DATABASE_EXTRA" in str(refused.exception)
     said = store.run("sweep", store.topic, "--database", url, "--yes")
     assert said.exit_code == 0, said.output
     assert "A running outbox is fenced" in said.output
