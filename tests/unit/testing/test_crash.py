@@ -249,7 +249,7 @@ def test_points_that_are_none_are_refused(text: str) -> None:
 def test_plans_that_cannot_work_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the same"):
         CrashPlan(tmp_path, CrashPoint(OwnerStep.BEGUN), CrashPoint("OwnerStep.BEGUN"))
-    with pytest.raises(ValueError, match="nobody would release"):
+    with pytest.raises(ValueError, match="nothing would release"):
         run_until_done(["true"], CrashPlan(tmp_path, CrashPoint(OwnerStep.BEGUN, action=Action.STOP)), 1)
     with pytest.raises(ValueError, match="nothing to release"):
         CrashPlan(tmp_path, CrashPoint(OwnerStep.BEGUN)).release(CrashPoint(OwnerStep.BEGUN))
