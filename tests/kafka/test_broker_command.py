@@ -88,6 +88,7 @@ def test_it_stays_until_it_is_stopped(semel: Command, port: int) -> None:
     assert background.status() is None
 
 
+@pytest.mark.exhaustive
 def test_one_that_ended_by_itself_is_told_and_replaced(semel: Command, port: int, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     assert semel("broker", "start", "--port", str(port), "--directory", str(kept)).returncode == 0

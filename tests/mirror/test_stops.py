@@ -137,6 +137,7 @@ def has(sandbox: Sandbox, topic: str, count: int) -> bool:
     return len(records(sandbox, topic)[0]) == count
 
 
+@pytest.mark.exhaustive
 def test_a_cluster_that_goes_away_is_waited_for(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
     file, topic, target = new(a, b, tmp_path, "away")
     (flow,) = read_properties(file).flows

@@ -42,7 +42,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
-@pytest.mark.parametrize("works", [WORK, pytest.param(MORE, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("works", [WORK, MORE])
 def test_the_bench_measures_and_keeps_it(tmp_path: Path, works: dict[str, list[str]]) -> None:
     document = tmp_path / "benchmarks.md"
     document.write_text(f"prose\n{BEGIN}\n{END}\n")

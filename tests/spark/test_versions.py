@@ -7,6 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
+
 import semel
 from semel.sandbox import Sandbox
 from semel.testing.crash import CrashPlan
@@ -38,6 +40,7 @@ def other_semel(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.exhaustive
 def test_executors_with_another_version_refuse(kafka: Sandbox, tmp_path: Path) -> None:
     source, target = create(kafka, "versions-in", 2), create(kafka, "versions-out", 2)
     produce(kafka, source, range(10))
