@@ -113,7 +113,8 @@ class WorkerConfig:
     value_converter: str
     #: What the worker's properties say to its converters, by ``key.converter.`` and ``value.converter.``.
     converters: Mapping[str, str]
-    exactly_once: bool
+    #: ``exactly.once.source.support``: disabled, preparing, enabled.
+    support: str
     flush_interval_ms: int
     graceful_timeout_ms: int
     session_timeout_ms: int
@@ -128,6 +129,11 @@ class WorkerConfig:
     programs: tuple[str, ...]
     #: What variables in a connector's properties stand for.
     providers: Providers
+
+    @property
+    def exactly_once(self) -> bool:
+        """True if tasks write in transactions. ``preparing`` counts as ``disabled``, because the leader always does."""
+        return self.support == "enabled"
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> WorkerConfig:
@@ -166,7 +172,7 @@ class WorkerConfig:
             key_converter=_required(own, "key.converter"),
             value_converter=_required(own, "value.converter"),
             converters=converters,
-            exactly_once=_support(own),
+            support=_support(own),
             flush_interval_ms=_number(own, "offset.flush.interval.ms", 60_000, 0),
             graceful_timeout_ms=_number(own, "task.shutdown.graceful.timeout.ms", 5_000, 0),
             session_timeout_ms=_number(own, "session.timeout.ms", 10_000, 1),
@@ -334,10 +340,7 @@ def _policy(own: Mapping[str, str]) -> str:
     return given
 
 
-def _support(own: Mapping[str, str]) -> bool:
-    """Return whether a worker supports exactly-once. ``preparing`` counts as ``disabled``, because the leader always
-    writes in transactions.
-    """
+def _support(own: Mapping[str, str]) -> str:
     value = own.get("exactly.once.source.support", "disabled")
     if value not in ("disabled", "preparing", "enabled"):
         raise ConfigError(
@@ -345,4 +348,4 @@ def _support(own: Mapping[str, str]) -> bool:
             " them.",
             tag="WRONG_VALUE",
         )
-    return value == "enabled"
+    return value
