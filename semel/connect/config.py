@@ -18,7 +18,7 @@ import javaproperties
 from semel.config import ClientConfig, nearest
 from semel.config_providers import Providers, resolve
 from semel.connect.clients import POLICIES
-from semel.connect.plugins import converter
+from semel.connect.plugins import check_header_converter, converter, without_effect
 from semel.connect.signatures import ALGORITHMS
 from semel.errors import ConfigError, SemelError, Unsupported
 
@@ -28,11 +28,12 @@ log = logging.getLogger("semel.connect")
 
 NOTHING = "Nothing was read or written."
 
-#: Settings of Kafka Connect's own workers that change nothing here: of a JVM, of its plugin loader and rebalances.
+#: Settings of Kafka Connect's own workers that change nothing here: of a JVM, of its plugin loader, clients and
+#: rebalances.
 _IGNORED = frozenset(
-    """access.control.allow.methods connect.protocol header.converter metric.reporters
-    metrics.num.samples metrics.recording.level metrics.sample.window.ms plugin.discovery plugin.path
-    response.http.headers.config scheduled.rebalance.max.delay.ms
+    """connect.protocol header.converter metadata.recovery.strategy metric.reporters metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms offset.flush.timeout.ms plugin.discovery plugin.path
+    scheduled.rebalance.max.delay.ms
     topic.tracking.allow.reset topic.tracking.enable worker.sync.timeout.ms worker.unsync.backoff.ms""".split()
 )
 _IGNORED_PREFIXES = (
@@ -44,10 +45,14 @@ _IGNORED_PREFIXES = (
     "header.converter.",
 )
 _LATER = {
+    "access.control.allow.methods": "Remove it, and put a proxy with it before a listener on 127.0.0.1.",
     "admin.listeners": "REST has one set of listeners. Remove it.",
     "offset.storage.file.filename": "Offsets are in Kafka: give offset.storage.topic.",
+    "response.http.headers.config": "Remove it, and put a proxy with it before a listener on 127.0.0.1.",
     "rest.extension.classes": "They are Java classes. Remove it.",
 }
+#: Empty is what Kafka has by default.
+_UNLESS_EMPTY = ("access.control.allow.methods", "response.http.headers.config")
 _LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.")
 _OWN = frozenset(
     """session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms inter.worker.key.ttl.ms
@@ -145,10 +150,18 @@ class WorkerConfig:
         providers, given = resolve(properties)
         own = {name: given.pop(name).strip() for name in list(given) if name in _OWN}
         converters = {name: given.pop(name).strip() for name in list(given) if name.startswith(_CONVERTERS)}
+        for name in _UNLESS_EMPTY:
+            if not given.get(name, "").strip():
+                given.pop(name, None)
         check_later(given, _LATER, _LATER_PREFIXES, "")
+        header_options = converter_options(given, "header.converter")
+        check_header_converter(given.get("header.converter", "SimpleHeaderConverter").strip(), header_options)
         ignored = [name for name in given if name in _IGNORED or name.startswith(_IGNORED_PREFIXES)]
         for name in ignored:
             del given[name]
+        for setting in ("key.converter", "value.converter"):
+            options = converter_options(converters, setting)
+            ignored += [f"{setting}.{option}" for option in without_effect(own.get(setting, ""), options)]
         if ignored:
             log.warning("these properties of the worker change nothing here: %s", ", ".join(sorted(ignored)))
         producer = {name.removeprefix(_PRODUCER): given.pop(name) for name in list(given) if name.startswith(_PRODUCER)}
