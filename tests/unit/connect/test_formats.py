@@ -152,7 +152,12 @@ NAN = pa.table({"value": pa.array([1.0, float("nan")])})
         ),
         ([record(b"a", 1), record(b"a", 2, "u"), record(b"\xff", 3, "u")], {}, "NOT_TEXT", 3),
         ([record(1, 1), record(2, 2)], {}, "WRONG_TYPE", 1),
-        ([record("a", 1), record("b", 2), record(b"c", 3)], {}, "WRONG_TYPE", 3),  # each alone is taken
+        (
+            [record("a", 1), record("b", 2), record(3, 3)],
+            {"value.converter": "Json"},
+            "WRONG_TYPE",
+            3,
+        ),  # each alone is taken
         ([record("a", 1), record("b", 2, headers=[("h", 1)])], {}, "WRONG_TYPE", 2),
         ([record(1.0, 1), record(float("inf"), 2)], {"value.converter": "Json"}, "NOT_JSON", 2),
         (SourceBatch("t", NAN, {"p": "one"}, {"n": 9}), {"value.converter": "Json"}, "NOT_JSON", 9),
