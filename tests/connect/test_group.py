@@ -96,7 +96,7 @@ def test_a_worker_whose_topics_are_others_is_refused(place: Place) -> None:
 
 
 def test_a_worker_that_would_make_its_group_at_least_once_is_refused(place: Place) -> None:
-    with place.running(place.numbers(10), **place.stored) as first:
+    with place.running(place.numbers(10)) as first:
         disabled = {**place.worker, "exactly.once.source.support": "disabled"}
         with pytest.raises(ConfigError, match=r"WORKERS_DIFFER.*exactly\.once\.source\.support"):
             Worker(disabled, [place.numbers(1)]).prepare()
