@@ -18,7 +18,7 @@ import javaproperties
 from semel.config import ClientConfig, nearest
 from semel.config_providers import Providers, resolve
 from semel.connect.clients import POLICIES
-from semel.connect.plugins import converter
+from semel.connect.plugins import check_header_converter, converter, without_effect
 from semel.connect.signatures import ALGORITHMS
 from semel.errors import ConfigError, SemelError, Unsupported
 
@@ -28,11 +28,12 @@ log = logging.getLogger("semel.connect")
 
 NOTHING = "Nothing was read or written."
 
-#: Settings of Kafka Connect's own workers that change nothing here: of a JVM, of its plugin loader and rebalances.
+#: Settings of Kafka Connect's own workers that change nothing here: of a JVM, of its plugin loader, clients and
+#: rebalances.
 _IGNORED = frozenset(
-    """access.control.allow.methods connect.protocol header.converter metric.reporters
-    metrics.num.samples metrics.recording.level metrics.sample.window.ms plugin.discovery plugin.path
-    response.http.headers.config scheduled.rebalance.max.delay.ms
+    """connect.protocol header.converter metadata.recovery.strategy metric.reporters metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms offset.flush.timeout.ms plugin.discovery plugin.path
+    scheduled.rebalance.max.delay.ms
     topic.tracking.allow.reset topic.tracking.enable worker.sync.timeout.ms worker.unsync.backoff.ms""".split()
 )
 _IGNORED_PREFIXES = (
@@ -44,10 +45,14 @@ _IGNORED_PREFIXES = (
     "header.converter.",
 )
 _LATER = {
+    "access.control.allow.methods": "Remove it, and put a proxy with it before a listener on 127.0.0.1.",
     "admin.listeners": "REST has one set of listeners. Remove it.",
     "offset.storage.file.filename": "Offsets are in Kafka: give offset.storage.topic.",
+    "response.http.headers.config": "Remove it, and put a proxy with it before a listener on 127.0.0.1.",
     "rest.extension.classes": "They are Java classes. Remove it.",
 }
+#: Empty is what Kafka has by default.
+_UNLESS_EMPTY = ("access.control.allow.methods", "response.http.headers.config")
 _LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.")
 _OWN = frozenset(
     """session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms inter.worker.key.ttl.ms
@@ -113,7 +118,8 @@ class WorkerConfig:
     value_converter: str
     #: What the worker's properties say to its converters, by ``key.converter.`` and ``value.converter.``.
     converters: Mapping[str, str]
-    exactly_once: bool
+    #: ``exactly.once.source.support``: disabled, preparing, enabled.
+    support: str
     flush_interval_ms: int
     graceful_timeout_ms: int
     session_timeout_ms: int
@@ -129,6 +135,11 @@ class WorkerConfig:
     #: What variables in a connector's properties stand for.
     providers: Providers
 
+    @property
+    def exactly_once(self) -> bool:
+        """True if tasks write in transactions. ``preparing`` counts as ``disabled``, because the leader always does."""
+        return self.support == "enabled"
+
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> WorkerConfig:
         """Read a worker's properties.
@@ -139,10 +150,18 @@ class WorkerConfig:
         providers, given = resolve(properties)
         own = {name: given.pop(name).strip() for name in list(given) if name in _OWN}
         converters = {name: given.pop(name).strip() for name in list(given) if name.startswith(_CONVERTERS)}
+        for name in _UNLESS_EMPTY:
+            if not given.get(name, "").strip():
+                given.pop(name, None)
         check_later(given, _LATER, _LATER_PREFIXES, "")
+        header_options = converter_options(given, "header.converter")
+        check_header_converter(given.get("header.converter", "SimpleHeaderConverter").strip(), header_options)
         ignored = [name for name in given if name in _IGNORED or name.startswith(_IGNORED_PREFIXES)]
         for name in ignored:
             del given[name]
+        for setting in ("key.converter", "value.converter"):
+            options = converter_options(converters, setting)
+            ignored += [f"{setting}.{option}" for option in without_effect(own.get(setting, ""), options)]
         if ignored:
             log.warning("these properties of the worker change nothing here: %s", ", ".join(sorted(ignored)))
         producer = {name.removeprefix(_PRODUCER): given.pop(name) for name in list(given) if name.startswith(_PRODUCER)}
@@ -166,7 +185,7 @@ class WorkerConfig:
             key_converter=_required(own, "key.converter"),
             value_converter=_required(own, "value.converter"),
             converters=converters,
-            exactly_once=_support(own),
+            support=_support(own),
             flush_interval_ms=_number(own, "offset.flush.interval.ms", 60_000, 0),
             graceful_timeout_ms=_number(own, "task.shutdown.graceful.timeout.ms", 5_000, 0),
             session_timeout_ms=_number(own, "session.timeout.ms", 10_000, 1),
@@ -334,10 +353,7 @@ def _policy(own: Mapping[str, str]) -> str:
     return given
 
 
-def _support(own: Mapping[str, str]) -> bool:
-    """Return whether a worker supports exactly-once. ``preparing`` counts as ``disabled``, because the leader always
-    writes in transactions.
-    """
+def _support(own: Mapping[str, str]) -> str:
     value = own.get("exactly.once.source.support", "disabled")
     if value not in ("disabled", "preparing", "enabled"):
         raise ConfigError(
@@ -345,4 +361,4 @@ def _support(own: Mapping[str, str]) -> bool:
             " them.",
             tag="WRONG_VALUE",
         )
-    return value == "enabled"
+    return value

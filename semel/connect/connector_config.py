@@ -15,9 +15,10 @@ from semel.connect.clients import OVERRIDES, ConnectorClients, read_clients
 from semel.connect.config import NOTHING, WorkerConfig, converter_options
 from semel.connect.converters import Converter
 from semel.connect.definitions import COMMON, Definition, own_definition
-from semel.connect.plugins import connector_class, converter
+from semel.connect.plugins import connector_class, converter, option_of
 from semel.connect.topic_creation import PREFIX, TopicCreation, read_topic_creation
 from semel.connect.transforms import Chain, read_chain
+from semel.connect.unused import check_unused, warn_of_unused
 from semel.errors import ConfigError, SemelError, Unsupported
 
 __all__ = ["ConnectorConfig", "Examination", "Problem", "ask_connector"]
@@ -27,7 +28,7 @@ T = TypeVar("T")
 _LATER = {
     "config.action.reload": "Remove it.",
 }
-_CONVERTERS = ("key.converter", "value.converter")
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _BOUNDARIES = ("INTERVAL", "POLL", "CONNECTOR")
 
 
@@ -117,6 +118,7 @@ class Examination:
         self.definitions += [own_definition(key, setting) for key, setting in settings.items()]
         chain, clients = self._chain(), self._clients()
         self._check_known(settings)
+        check_unused(self._given, self._convert, self._add, self._raised)
         own = {key: self._own(key, setting) for key, setting in settings.items()}
         made: dict[str, Any] = {
             "max_tasks": self._whole("tasks.max", 1, 1),
@@ -140,6 +142,7 @@ class Examination:
             self._check_support(connector, wanted, own)
         if not self.problems:
             self.config = ConnectorConfig(name=name, class_name=self._class, connector=connector, own=own, **made)
+            warn_of_unused(name, self._given)
 
     def values(self) -> list[dict[str, Any]]:
         """Each definition with its value and its errors, as REST shows them."""
@@ -284,7 +287,7 @@ class Examination:
         try:
             return converter(name, setting, options)
         except SemelError as error:
-            self._raised(setting, error)
+            self._raised(option_of(error, setting, options), error)
             return None
 
     def _check_boundary(self, connector: SourceConnector, boundary: str, own: Mapping[str, Any]) -> None:

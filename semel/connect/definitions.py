@@ -161,7 +161,7 @@ COMMON = (
     Definition(
         "header.converter",
         "Header converter class",
-        "Headers are text or bytes here, and are written as they are.",
+        "Headers are text or bytes here, and are written as they are. Converters that would change them are refused.",
         type="CLASS",
         importance="LOW",
         group="Common",
@@ -212,7 +212,7 @@ COMMON = (
     Definition(
         "errors.retry.timeout",
         "Retry Timeout for Errors",
-        "Changes nothing: a conversion that failed once fails again.",
+        "0: there are no retries, since a conversion that failed once fails again.",
         type="LONG",
         default="0",
         importance="MEDIUM",
@@ -255,7 +255,7 @@ COMMON = (
     Definition(
         "errors.log.include.messages",
         "Log Error Details",
-        "Log topic and source partition with it.",
+        "Log its topic with it.",
         type="BOOLEAN",
         default="false",
         importance="MEDIUM",

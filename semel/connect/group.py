@@ -1,7 +1,7 @@
 """The workers of one ``group.id``: a Kafka group of type ``connect``, whose leader runs everything.
 
 Its protocol is semel's own, so a broker refuses the second one if Kafka's own Connect and semel's are in one group. A
-member names its REST address and its topics. The leader sends its own to all others.
+member names its REST address, its topics, and its support for exactly once. The leader sends its own to all others.
 
 The group says only who should lead. The transactional ids of the leader and of the tasks keep all others from changing
 anything.
@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,11 +52,12 @@ class WorkerGroup:
         group: str,
         topics: Sequence[str | None],
         *,
+        support: str,
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
         heartbeat_ms: int,
     ) -> None:
-        self._config, self._group, self._topics = config, group, list(topics)
+        self._config, self._group, self._topics, self._support = config, group, list(topics), support
         self._session_timeout_ms, self._rebalance_timeout_ms = session_timeout_ms, rebalance_timeout_ms
         self._heartbeat_s = heartbeat_ms / 1000
         self._about: dict[str, Any] = {}
@@ -76,6 +77,7 @@ class WorkerGroup:
         :class:`Retriable` where the brokers do not answer.
         """
         self._about = {"v": _VERSION, "url": url, "topics": self._topics, "place": _place(), "pid": os.getpid()}
+        self._about["support"] = self._support
         self._remove_dead()
         self._thread = threading.Thread(target=self._run, name="semel-connect-group", daemon=True)
         self._thread.start()
@@ -136,6 +138,8 @@ class WorkerGroup:
         if self._closing.is_set():  # it left before it was in
             self._leave()
             return
+        if joined.leads:
+            self._check_members(joined.members)
         told = write_object(self._about) if joined.leads else b""
         shares = dict.fromkeys(joined.members, told) if joined.leads else {}
         given = membership.sync(self._client, self._group, joined, shares, kind=_KIND, protocol=_PROTOCOL)
@@ -160,6 +164,8 @@ class WorkerGroup:
                 " all of them the same config, offset and status topics, or another group.id.",
                 tag="WORKERS_DIFFER",
             )
+        if not leads:
+            self._check_support(leader)
         url = str(leader["url"])
         if not leads and url and url == self._about["url"]:
             log.warning(
@@ -169,6 +175,24 @@ class WorkerGroup:
             )
             url = ""
         self.role = Role(leads, url)
+
+    def _check_members(self, members: Mapping[str, bytes]) -> None:
+        """Refuse to lead workers for which records would come twice from now on. A leader refuses nobody."""
+        led = self.role is not None and self.role.leads
+        if self._support == "disabled" and not led:
+            for about in members.values():
+                self._check_support(_read(about) or {})
+
+    def _check_support(self, other: Mapping[str, Any]) -> None:
+        """Compare with another worker. One of an older semel does not say; preparing goes with each."""
+        theirs = other.get("support")
+        if {self._support, theirs} == {"disabled", "enabled"}:
+            raise ConfigError(
+                f"the workers of group {self._group!r} differ in exactly.once.source.support: another one has {theirs},"
+                f" this one {self._support}. This one has written nothing. Give all of them the same value; preparing"
+                " goes with each of the two while you change it.",
+                tag="WORKERS_DIFFER",
+            )
 
     def _stay(self, joined: Joined) -> None:
         """Send heartbeats until the group wants another generation."""

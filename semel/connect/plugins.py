@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from semel.config import nearest
 from semel.connect.api import SourceConnector
-from semel.connect.converters import BYTES, STRING, Converter
+from semel.connect.converters import BYTES, STRING, WITHOUT_EFFECT, Converter, check_plain
 from semel.connect.converters.json import json_converter
 from semel.connect.transforms import PREDICATES, TRANSFORMS
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError, SemelError, Unsupported
 
-__all__ = ["connector_class", "converter", "plugins"]
+__all__ = ["check_header_converter", "connector_class", "converter", "option_of", "plugins", "without_effect"]
 
 _FILE = "semel.connect.connectors.file.FileStreamSource"
 #: Kafka Connect's names, whole and short, of what semel brings.
@@ -35,6 +35,8 @@ _CONVERTERS = {
         ("ByteArrayConverter", "ByteArray", "org.apache.kafka.connect.converters.ByteArrayConverter"), BYTES
     ),
 }
+#: Converters of headers for which these are written as they are.
+_HEADERS = ("SimpleHeaderConverter", "Simple", "org.apache.kafka.connect.storage.SimpleHeaderConverter", *_CONVERTERS)
 _TRANSFORMS = "org.apache.kafka.connect.transforms."
 _JSON = ("JsonConverter", "Json", "org.apache.kafka.connect.json.JsonConverter")
 _USE = "Use JsonConverter, StringConverter or ByteArrayConverter."
@@ -100,10 +102,34 @@ def converter(name: str, setting: str, options: Mapping[str, str]) -> Converter:
     if name in _JSON:
         return json_converter(options, setting)
     if name in _CONVERTERS:
-        return _CONVERTERS[name]  # text and bytes have no schema: what is said of one is passed over, as Kafka does
+        check_plain(options, setting, text=_CONVERTERS[name] is STRING)
+        return _CONVERTERS[name]
     if name.startswith((*_JAVA, "Avro", "Protobuf")):
         raise Unsupported(f"{setting}={name} is not there yet. Nothing was read or written. {_USE}", tag="CONVERTER")
     hint = nearest(name, [*_CONVERTERS, *_JSON]) or "."
     raise ConfigError(
         f"{setting}={name} is not a known converter{hint} Nothing was read or written. {_USE}", tag="CONVERTER"
     )
+
+
+def check_header_converter(name: str, options: Mapping[str, str]) -> None:
+    """Raise :class:`Unsupported` for a converter that would change headers, :class:`ConfigError` for its options."""
+    if name not in _HEADERS:
+        raise Unsupported(
+            f"header.converter={name:.200} is not there yet: headers are written as they are. Nothing was read or"
+            " written. Remove it, or use SimpleHeaderConverter.",
+            tag="CONVERTER",
+        )
+    check_plain(options, "header.converter", text=True)
+
+
+def option_of(error: SemelError, setting: str, options: Iterable[str]) -> str:
+    """Return the setting that an error of a converter is about: one of its options, or its class."""
+    names = (f"{setting}.{option}" for option in options)
+    return next((name for name in names if error.message.startswith((f"{name} ", f"{name}="))), setting)
+
+
+def without_effect(name: str, options: Iterable[str]) -> list[str]:
+    """Return the options of a converter that are taken and change nothing."""
+    taken = WITHOUT_EFFECT if name in _JSON else {*WITHOUT_EFFECT, "schemas.enable"}
+    return [option for option in options if option in taken]

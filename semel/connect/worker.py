@@ -75,6 +75,7 @@ class Worker:
             client_config,
             self.config.group_id,
             [self.config.config_topic, self.config.offsets_topic, self.config.status_topic],
+            support=self.config.support,
             session_timeout_ms=self.config.session_timeout_ms,
             rebalance_timeout_ms=self.config.rebalance_timeout_ms,
             heartbeat_ms=self.config.heartbeat_ms,

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from semel.config import ClientConfig
-from semel.connect.api import SourceTask, TaskContext, TransactionContext
+from semel.connect.api import Setting, SourceTask, TaskContext, TransactionContext
 from semel.connect.config import WorkerConfig
 from semel.connect.connector_config import ConnectorConfig
+from semel.connect.plugins import connector_class
 from semel.connect.tasks.rows import rows_of
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
@@ -70,14 +71,7 @@ class Findings:
 def check_connector(properties: Mapping[str, str], say: Callable[[str], None] = lambda _: None) -> Findings:
     """Read a source with kills. Raise :class:`ConfigError` for wrong properties, or a source without end."""
     given = {"name": "connect-test", **properties}
-    worker = {
-        "bootstrap.servers": "localhost:9092",
-        "group.id": "connect-test",
-        "offset.storage.topic": _OFFSETS,
-        "offset.storage.replication.factor": "1",
-        "exactly.once.source.support": "enabled",
-        **_JSON,
-    }
+    worker = _worker(given)
     config = ConnectorConfig.parse(given, WorkerConfig.parse(worker))
     wanted = _reference(config)
     say(f"its source has {sum(wanted.values()):,} records; starting a Kafka")
@@ -104,6 +98,21 @@ def check_connector(properties: Mapping[str, str], say: Callable[[str], None] = 
     struck = tuple(step for step in ConnectStep if step in met)
     unreached = tuple(step for step in ConnectStep if step not in struck)
     return Findings(sum(wanted.values()), wanted - found, found - wanted, struck, unreached)
+
+
+def _worker(given: Mapping[str, str]) -> dict[str, str]:
+    """Return its worker's properties. They allow the program that the connector names: it is the caller's own."""
+    settings = connector_class(given.get("connector.class", "")).config
+    programs = [name for name, one in settings.items() if isinstance(one, Setting) and one.program]
+    return {
+        "bootstrap.servers": "localhost:9092",
+        "group.id": "connect-test",
+        "offset.storage.topic": _OFFSETS,
+        "offset.storage.replication.factor": "1",
+        "exactly.once.source.support": "enabled",
+        "semel.programs.allowed": ",".join(given[name] for name in programs if name in given),
+        **_JSON,
+    }
 
 
 def _reference(config: ConnectorConfig) -> Counter[Record]:

@@ -95,6 +95,15 @@ def test_a_worker_whose_topics_are_others_is_refused(place: Place) -> None:
         assert first.worker.leads
 
 
+def test_a_worker_that_would_make_its_group_at_least_once_is_refused(place: Place) -> None:
+    with place.running(place.numbers(10)) as first:
+        disabled = {**place.worker, "exactly.once.source.support": "disabled"}
+        with pytest.raises(ConfigError, match=r"WORKERS_DIFFER.*exactly\.once\.source\.support"):
+            Worker(disabled, [place.numbers(1)]).prepare()
+        place.wait_arrived(10)
+        assert first.worker.leads
+
+
 @pytest.mark.exhaustive
 def test_a_leader_that_cannot_read_what_is_stored_stands_by_and_tries_again(place: Place) -> None:
     impatient = {"delivery_timeout_ms": "3000", "request_timeout_ms": "2000"}
@@ -132,7 +141,13 @@ from semel.config import ClientConfig
 from semel.connect.group import WorkerGroup
 config = ClientConfig.parse({"bootstrap.servers": sys.argv[1]})
 group = WorkerGroup(
-    config, sys.argv[2], ["topic"], session_timeout_ms=60_000, rebalance_timeout_ms=60_000, heartbeat_ms=3_000
+    config,
+    sys.argv[2],
+    ["topic"],
+    support="disabled",
+    session_timeout_ms=60_000,
+    rebalance_timeout_ms=60_000,
+    heartbeat_ms=3_000,
 )
 group.join("")
 print(group.role, flush=True)
@@ -152,7 +167,13 @@ def test_a_worker_that_died_on_this_machine_is_not_waited_for(kafka: Sandbox) ->
         (about,) = membership.members(client, name, "connect").values()
         assert read_object(about)["pid"] == member.pid, "the group still has it"
     group = WorkerGroup(
-        config, name, ["topic"], session_timeout_ms=60_000, rebalance_timeout_ms=60_000, heartbeat_ms=3_000
+        config,
+        name,
+        ["topic"],
+        support="disabled",
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=60_000,
+        heartbeat_ms=3_000,
     )
     began = time.monotonic()
     group.join("http://here:1")

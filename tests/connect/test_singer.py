@@ -22,6 +22,7 @@ from semel.connect.connectors.singer import SingerSource, SingerSourceTask
 from semel.errors import ConfigError, Retriable
 from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
+from semel.testing.connector import check_connector
 from semel.testing.records import arrived, read
 from tests import topics
 from tests.connect.support.place import Place
@@ -101,6 +102,15 @@ def test_a_tap_and_its_task_are_killed_between_two_states(
     assert [json.loads(str(value)) for value in values] == [{"id": n, "text": text} for n, text in enumerate(texts)]
     assert kept["partition"] == {"tap": str(tap.program)}
     assert json.loads(kept["offset"]["state"]) == {"bookmarks": {"lines": {"count": LINES + 1}}}
+
+
+@pytest.mark.exhaustive
+def test_semel_connect_test_runs_a_tap(tap: Tap) -> None:
+    tap.source.write_text("".join(f"line {number}\n" for number in range(400)))
+    found = check_connector(tap.connector("tested", "tested-") | {"batch.max.rows": "10"})
+    assert found.expected == 400
+    assert found.exact
+    assert found.struck
 
 
 @pytest.mark.exhaustive  # the control

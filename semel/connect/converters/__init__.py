@@ -8,6 +8,6 @@
 
 from __future__ import annotations
 
-from semel.connect.converters.plain import BYTES, STRING, Converter
+from semel.connect.converters.plain import BYTES, STRING, WITHOUT_EFFECT, Converter, check_plain
 
-__all__ = ["BYTES", "STRING", "Converter"]
+__all__ = ["BYTES", "STRING", "WITHOUT_EFFECT", "Converter", "check_plain"]

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.converters.plain import Converter
+from semel.connect.converters.plain import Converter, refuse_unknown
 from semel.errors import ConfigError
 
 __all__ = ["json_converter"]
@@ -47,14 +47,19 @@ _RARE = r"[\x00-\x07\x0b\x0e-\x1f]"
 
 
 def json_converter(options: Mapping[str, str], setting: str) -> Converter:
-    """Return the converter with these options. Raise :class:`ConfigError` for an unknown one."""
-    enabled = options.get("schemas.enable", "true").lower()
-    unknown = sorted(options.keys() - {"schemas.enable", "schemas.cache.size", "decimal.format"})
-    if enabled not in ("true", "false") or unknown or options.get("decimal.format", "NUMERIC").upper() != "NUMERIC":
-        wrong = unknown[0] if unknown else "schemas.enable" if enabled not in ("true", "false") else "decimal.format"
+    """Return the converter with these options. Raise :class:`ConfigError` for one that is not there."""
+    if "decimal.format" in options:
         raise ConfigError(
-            f"{setting}.{wrong} is not there, or has a value that JsonConverter does not know. Nothing was read or"
-            " written. It takes schemas.enable (true or false) and decimal.format (NUMERIC).",
+            f"{setting}.decimal.format is not there: JsonConverter writes a decimal as text. Nothing was read or"
+            " written. Remove it.",
+            tag="CONVERTER",
+        )
+    refuse_unknown(options, {"schemas.enable"}, setting)
+    enabled = options.get("schemas.enable", "true").lower()
+    if enabled not in ("true", "false"):
+        raise ConfigError(
+            f"{setting}.schemas.enable={enabled:.100} is neither true nor false. Nothing was read or written. Correct"
+            " it.",
             tag="CONVERTER",
         )
     with_schema = enabled == "true"

@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from semel.errors import ConfigError
 
-__all__ = ["BYTES", "STRING", "Converter"]
+__all__ = ["BYTES", "STRING", "WITHOUT_EFFECT", "Converter", "check_plain", "refuse_unknown"]
 
 #: Takes a column (with its name, for the message) to one of bytes.
 Converter = Callable[[Any, str], Any]
 
+#: Options that Kafka Connect's converters have, and that change nothing here.
+WITHOUT_EFFECT = frozenset({"plugin.version", "schemas.cache.size"})
+_ENCODING = "converter.encoding"
 _TEXT = (pa.string(), pa.large_string(), pa.string_view())
 _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
+def check_plain(options: Mapping[str, str], setting: str, *, text: bool) -> None:
+    """Check the options of a converter for text or for bytes. Raise :class:`ConfigError` for one that it has not.
+
+    Text and bytes have no schema: what is said of one is passed over, as Kafka does.
+    """
+    refuse_unknown(options, {"schemas.enable", _ENCODING} if text else {"schemas.enable"}, setting)
+    if options.get(_ENCODING, "UTF-8").upper() not in ("UTF-8", "UTF8"):
+        raise ConfigError(
+            f"{setting}.{_ENCODING}={options[_ENCODING]:.100} is not there: text is written as UTF-8. Nothing was read"
+            " or written. Remove it.",
+            tag="CONVERTER",
+        )
+
+
+def refuse_unknown(options: Mapping[str, str], known: Collection[str], setting: str) -> None:
+    """Raise :class:`ConfigError` for the first option that is not among the known ones."""
+    for name in sorted(options.keys() - WITHOUT_EFFECT - set(known)):
+        raise ConfigError(
+            f"{setting}.{name:.200} is not an option of this converter. Nothing was read or written. Correct or"
+            " remove it.",
+            tag="CONVERTER",
+        )
 
 
 def _string(column: Any, name: str) -> Any:

@@ -58,27 +58,60 @@ def rows_of(
     """
     if polled is None:
         return None
+    parts: list[tuple[str, Any]]
     if isinstance(polled, SourceBatch):
-        tables, offsets = [(polled.topic, polled.table)], _offsets(config, [polled])
+        _check(polled.topic, polled.table, config, task)
+        parts, offsets = [(polled.topic, polled.table)], _offsets(config, [polled])
     elif isinstance(polled, Sequence) and all(isinstance(record, SourceRecord) for record in polled):
+        parts = [(topic, list(records)) for topic, records in groupby(polled, lambda record: record.topic)]
         offsets = _offsets(config, polled)
-        if config.tolerate_errors:  # of one that Arrow cannot hold, only that one is left out
-            parts = [(topic, list(records)) for topic, records in groupby(polled, lambda record: record.topic)]
-            return _tolerant(parts, offsets, _Tolerant(config, task, refusal))
-        tables = [(topic, _table(list(records))) for topic, records in groupby(polled, lambda record: record.topic)]
     else:
         raise ConfigError(
             f"task {config.name}-{task} returned a {type(polled).__name__} from poll. Nothing of this poll is visible."
             " Return a SourceBatch, a list of SourceRecord, or None.",
             tag="POLL_RESULT",
         )
-    for topic, table in tables:
-        _check(topic, table, config, task)
-    if config.tolerate_errors:
-        return _tolerant(tables, offsets, _Tolerant(config, task, refusal))
-    made = [one for topic, table in tables for one in _made(topic, table, config)]
+    if config.tolerate_errors:  # of one that Arrow cannot hold, only that one is left out
+        return _tolerant(parts, offsets, _Tolerant(config, task, refusal))
+    made: list[tuple[str, pa.Table]] = []
+    for topic, part in parts:
+        try:
+            made += _converted(topic, part, config, task)
+        except ConfigError as error:
+            if error.tag == "POLL_RESULT":  # it names the task
+                raise
+            source = polled if isinstance(polled, SourceBatch) else _first_bad(topic, part, config, task)
+            raise _located(error, source, config, task) from None
     # what a transformation left out counts as read
-    return Rows(made, offsets) if made or any(table.num_rows for _, table in tables) else None
+    return Rows(made, offsets) if made or any(len(part) for _, part in parts) else None
+
+
+def _converted(topic: str, part: Any, config: ConnectorConfig, task: int) -> list[tuple[str, pa.Table]]:
+    """Transform and convert a part of a poll: a table, or records of one topic."""
+    table = _table(part) if isinstance(part, list) else part
+    _check(topic, table, config, task)
+    return _made(topic, table, config)
+
+
+def _first_bad(topic: str, records: list[SourceRecord], config: ConnectorConfig, task: int) -> SourceRecord:
+    """Return the first of these records that fails, or the last of a few that fail together alone."""
+    while len(records) > 1:
+        middle = len(records) // 2
+        for half in (records[:middle], records[middle:]):
+            try:
+                _converted(topic, half, config, task)
+            except ConfigError:
+                records = half
+                break
+        else:
+            break
+    return records[-1]
+
+
+def _located(error: ConfigError, source: SourceBatch | SourceRecord, config: ConnectorConfig, task: int) -> ConfigError:
+    """Return the error with its task, and the source partition and offset of what failed."""
+    where = f"source partition {source.partition!r:.200}, offset {source.offset!r:.200}"
+    return ConfigError(f"task {config.name}-{task}, {where}: {error.message}", tag=error.tag)
 
 
 def _check(topic: object, table: object, config: ConnectorConfig, task: int) -> None:
@@ -108,9 +141,7 @@ class _Tolerant:
     def take(self, topic: str, part: Any) -> None:
         """Convert a part; where that fails, its halves, so that of many only the bad ones are looked at one by one."""
         try:
-            table = _table(part) if isinstance(part, list) else part
-            _check(topic, table, self.config, self.task)
-            made = _made(topic, table, self.config)
+            made = _converted(topic, part, self.config, self.task)
         except ConfigError as error:
             refused: ConfigError | None = error
         else:

@@ -10,7 +10,7 @@ import pytest
 
 from semel.connect.api import Setting, SourceConnector, SourceTask
 from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig
+from semel.connect.connector_config import ConnectorConfig, Examination
 from semel.connect.plugins import connector_class
 from semel.connect.worker import Worker
 from semel.errors import ConfigError, SemelError
@@ -84,6 +84,72 @@ def test_what_belongs_to_a_jvm_is_named_once(caplog: pytest.LogCaptureFixture) -
         "these properties of the worker change nothing here: consumer.fetch.min.bytes, plugin.path,"
         " scheduled.rebalance.max.delay.ms"
     ]
+    caplog.clear()
+    worker(
+        offset_flush_timeout_ms="5000",
+        metadata_recovery_strategy="rebootstrap",
+        header_converter="org.apache.kafka.connect.storage.SimpleHeaderConverter",
+        key_converter_schemas_enable="true",  # of a StringConverter
+        response_http_headers_config="",
+        access_control_allow_methods="",
+    )
+    assert [record.getMessage() for record in caplog.records] == [
+        "these properties of the worker change nothing here: header.converter, key.converter.schemas.enable,"
+        " metadata.recovery.strategy, offset.flush.timeout.ms"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"errors.retry.timeout": "0", "tasks.max.enforce": "true"}, ""),
+        ({"tasks.max.enforce": "false"}, "tasks.max.enforce"),
+        ({"errors.retry.delay.max.ms": "5", "connector.plugin.version": "1"}, "connector.plugin.version, errors.retry"),
+        ({"header.converter": STRING, "header.converter.plugin.version": "1"}, "header.converter, header.converter.pl"),
+        ({"value.converter": "Json", "value.converter.plugin.version": "1"}, "value.converter.plugin.version"),
+        ({"value.converter": "Json", "value.converter.schemas.enable": "false"}, ""),
+        ({"value.converter": STRING, "value.converter.converter.encoding": "utf8"}, ""),
+        ({"value.converter": STRING, "value.converter.schemas.enable": "false"}, "value.converter.schemas.enable"),
+        ({"value.converter.schemas.enable": "false"}, "value.converter.schemas.enable"),  # the worker's counts
+    ],
+)
+def test_what_changes_nothing_for_a_connector_is_named_once(
+    given: dict[str, str], named: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = LINES | given | {"name": f"names {given}"}
+    for _ in range(2):
+        assert ConnectorConfig.parse(connector, worker())
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == bool(named)
+    assert all(f"change nothing here: {named}" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "tag"),
+    [
+        ("errors.retry.timeout", "-1", "NOT_YET"),
+        ("errors.retry.timeout", "60000", "NOT_YET"),
+        ("errors.retry.timeout", "long", "WRONG_VALUE"),
+        ("errors.retry.delay.max.ms", "soon", "WRONG_VALUE"),
+        ("tasks.max.enforce", "no", "WRONG_VALUE"),
+        ("header.converter", "org.apache.kafka.connect.json.JsonConverter", "CONVERTER"),
+        ("header.converter.converter.encoding", "UTF-16", "CONVERTER"),
+        ("header.converter.schemas.enabled", "false", "CONVERTER"),
+        ("value.converter.decimal.format", "NUMERIC", "CONVERTER"),
+        ("value.converter.decimal.format", "BASE64", "CONVERTER"),
+        ("value.converter.schemas.enable", "no", "CONVERTER"),
+        ("value.converter.schemas.enabled", "false", "CONVERTER"),
+        ("key.converter.converter.encoding", "ISO-8859-1", "CONVERTER"),
+        ("key.converter.encoding", "UTF-8", "CONVERTER"),
+    ],
+)
+def test_what_would_change_the_result_is_refused_at_its_setting(setting: str, value: str, tag: str) -> None:
+    examination = Examination(LINES | {"key.converter": STRING, "value.converter": "Json", setting: value}, worker())
+    assert [(one.setting, one.tag) for one in examination.problems] == [(setting, tag)]
+    shown = next(one["value"] for one in examination.values() if one["value"]["name"] == setting)
+    assert shown["value"] == value
+    assert len(shown["errors"]) == 1
+    assert setting in str(examination.problems[0].error("lines"))
 
 
 @pytest.mark.parametrize(
@@ -102,6 +168,12 @@ def test_what_belongs_to_a_jvm_is_named_once(caplog: pytest.LogCaptureFixture) -
         ({"offset.storage.partitions": "0"}, "WRONG_VALUE", "below 1"),
         ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "CONVERTER", "is not there yet"),
         ({"value.converter": "JsonConverter", "value.converter.schemas.enable": "no"}, "CONVERTER", "schemas.enable"),
+        ({"value.converter": "JsonConverter", "value.converter.decimal.format": "NUMERIC"}, "CONVERTER", "as text"),
+        ({"key.converter.converter.encoding": "UTF-16"}, "CONVERTER", "text is written as UTF-8"),
+        ({"key.converter.shemas.enable": "true"}, "CONVERTER", "key.converter.shemas.enable is not an option"),
+        ({"header.converter": "JsonConverter"}, "CONVERTER", "headers are written as they are"),
+        ({"access.control.allow.methods": "GET"}, "NOT_YET", "access.control.allow.methods is not there yet"),
+        ({"response.http.headers.config": "add X: y"}, "NOT_YET", "a proxy with it"),
         ({"value.converter": "StrigConverter"}, "CONVERTER", "did you mean StringConverter?"),
         ({"producer.acks": "1"}, "CONFIG", "acks=1 contradicts exactly-once"),
     ],

@@ -136,3 +136,40 @@ def test_what_poll_may_not_return(polled: Any, tag: str) -> None:
         rows_of(polled, CONFIG, 0)
     assert refused.value.tag == tag
     assert isinstance(Rows([], {}).count, int)
+
+
+NAN = pa.table({"value": pa.array([1.0, float("nan")])})
+
+
+@pytest.mark.parametrize(
+    ("polled", "more", "tag", "offset"),
+    [
+        (
+            [record(b"a", 1), record(b"b", 2), record(b"\xff", 3), record(b"c", 4), record(b"\xff", 5)],
+            {},
+            "NOT_TEXT",
+            3,
+        ),
+        ([record(b"a", 1), record(b"a", 2, "u"), record(b"\xff", 3, "u")], {}, "NOT_TEXT", 3),
+        ([record(1, 1), record(2, 2)], {}, "WRONG_TYPE", 1),
+        (
+            [record("a", 1), record("b", 2), record(3, 3)],
+            {"value.converter": "Json"},
+            "WRONG_TYPE",
+            3,
+        ),  # each alone is taken
+        ([record("a", 1), record("b", 2, headers=[("h", 1)])], {}, "WRONG_TYPE", 2),
+        ([record(1.0, 1), record(float("inf"), 2)], {"value.converter": "Json"}, "NOT_JSON", 2),
+        (SourceBatch("t", NAN, {"p": "one"}, {"n": 9}), {"value.converter": "Json"}, "NOT_JSON", 9),
+    ],
+)
+def test_what_cannot_be_converted_is_named_with_its_task_and_source(
+    polled: Any, more: dict[str, str], tag: str, offset: int
+) -> None:
+    config = ConnectorConfig.parse(LINES | more, WorkerConfig.parse(WORKER))
+    with pytest.raises(ConfigError) as refused:
+        rows_of(polled, config, 7)
+    assert refused.value.tag == tag
+    where = f"task lines-7, source partition {{'p': 'one'}}, offset {{'n': {offset}}}: "
+    assert refused.value.message.startswith(where)
+    assert "Nothing of this poll is visible." in refused.value.message
