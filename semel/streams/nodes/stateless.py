@@ -205,8 +205,8 @@ def _pair(given: Any) -> tuple[Any, Any]:
 
 def _set(rows: Any, name: str, column: Any) -> Any:
     if name in rows.schema.names:
-        return rows.setreturned(rows.schema.get_field_index(name), name, column)
-    return rows.appendreturned(name, column)
+        return rows.set_column(rows.schema.get_field_index(name), name, column)
+    return rows.append_column(name, column)
 
 
 def _place(rows: Any) -> str:

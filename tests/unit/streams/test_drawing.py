@@ -39,8 +39,8 @@ def shop() -> App:
     return app
 
 
-def boxes(drawn: ElementTree.Element, kind: str) -> list[str | None]:
-    return sorted(one.findtext(f"{SVG}title") for one in drawn.iter(f"{SVG}g") if one.get("class") == kind)
+def boxes(drawn: ElementTree.Element, kind: str) -> list[str]:
+    return sorted(one.findtext(f"{SVG}title", "") for one in drawn.iter(f"{SVG}g") if one.get("class") == kind)
 
 
 def lines(drawn: ElementTree.Element) -> set[tuple[str | None, str | None]]:
@@ -67,7 +67,7 @@ def test_each_node_and_line_is_drawn_once(app: App) -> None:
     topology = app.topology
     drawn = ElementTree.fromstring(draw(topology))
     parts = topology.sub_topologies()
-    topics = {one.topic for part in parts for one in (*part.sources, *part.sinks)}
+    topics = {one.topic for part in parts for one in part.sources} | {one.topic for part in parts for one in part.sinks}
     assert boxes(drawn, "step") == sorted(node.name for node in topology.nodes)
     assert boxes(drawn, "topic") == sorted(topics)
     assert boxes(drawn, "store") == sorted(spec.name for part in parts for spec in part.stores)

@@ -243,7 +243,11 @@ def fail(_: object) -> object:
         (lambda s: s.map_values(lambda one: 1 << 70, value="long"), b"1", "KSTREAM-MAPVALUES-0000000001 returned what"),
         (lambda s: s.filter(pc.field("amount") > 10), b"1", "SEMEL_NO_COLUMN"),
         (lambda s: s.filter(pc.field("amount") > 10), b"1", "KSTREAM-FILTER-0000000001 needs a column"),
-        (lambda s: s.branch(pc.field("value") > 10), b"1", "KSTREAM-BRANCH-0000000001 failed at in-0 at offset 0"),
+        (
+            lambda s: s.branch(pc.field("value") > 10),
+            b"1",
+            "KSTREAM-BRANCH-0000000001 failed at in-0 at offsets 0 to 0",
+        ),
         (
             lambda s: s.group_by_key().aggregate(dict, lambda key, value, total: {1}),
             b"1",
