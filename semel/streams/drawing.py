@@ -18,17 +18,19 @@ _WIDE, _HIGH = 150, 46
 _ACROSS, _DOWN = _WIDE + 34, _HIGH + 22
 _MARGIN, _HEAD, _FRAME = 24, 26, 14
 _LETTERS, _LINES, _LINE = 20, 3, 13
+#: How far from a box a line runs along it.
+_LANE = 12
 _STYLE = """
 svg { background: #ffffff; font: 11px ui-monospace, Menlo, Consolas, monospace; }
 .paper { fill: #ffffff; } text { fill: #1f2328; text-anchor: middle; }
 .frame text { fill: #59636e; text-anchor: start; }
-rect { stroke: #59636e; } .frame rect { fill: none; stroke-dasharray: 5 4; }
+rect:not(.paper) { stroke: #59636e; } .frame rect { fill: none; stroke-dasharray: 5 4; }
 .topic rect { fill: #ddf4ff; } .step rect { fill: #f6f8fa; } .store rect { fill: #fff8c5; }
 path { fill: none; stroke: #59636e; stroke-width: 1.3; } .keeps { stroke-dasharray: 3 3; }
 marker path { fill: #59636e; }
 @media (prefers-color-scheme: dark) {
 svg { background: #0d1117; } .paper { fill: #0d1117; } text { fill: #e6edf3; } .frame text { fill: #9198a1; }
-rect, path { stroke: #9198a1; } marker path { fill: #9198a1; }
+rect:not(.paper), path { stroke: #9198a1; } marker path { fill: #9198a1; }
 .topic rect { fill: #12314f; } .step rect { fill: #21262d; } .store rect { fill: #3b2f0b; }
 }
 """
@@ -44,6 +46,8 @@ class _Box:
     name: str
     x: int
     y: int
+    #: Above the frame of its sub-topology: where lines go back to the left.
+    gap: int
 
     @property
     def svg(self) -> str:
@@ -106,7 +110,7 @@ class _Drawing:
             f'<text x="{x + 10}" y="{self._top + 18}">Sub-topology: {part.number}</text></g>'
         )
         self._top += _HEAD + _FRAME + high + _DOWN
-        self._right = max(self._right, (last + 2) * _ACROSS)
+        self._right = max(self._right, (last + 1 + bool(written)) * _ACROSS)
 
     def _lines_of(self, node: Node) -> list[str]:
         step = self._steps[node.name]
@@ -119,13 +123,13 @@ class _Drawing:
 
     @property
     def svg(self) -> str:
-        wide, high = self._right + 2 * _MARGIN, self._top - _DOWN + _MARGIN
+        wide, high = self._right - (_ACROSS - _WIDE) + 2 * _MARGIN, self._top - _DOWN + _MARGIN
         boxes = [box.svg for found in (self._topics, self._steps, self._stores) for box in found.values()]
         body = "\n".join([*self._frames, *self._lines, *boxes])
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}">\n'
             f"<style>{_STYLE}</style>{_ARROW}\n"
-            f'<rect class="paper" width="{wide}" height="{high}" stroke="none"/>\n{body}\n</svg>\n'
+            f'<rect class="paper" width="{wide}" height="{high}"/>\n{body}\n</svg>\n'
         )
 
 
@@ -135,22 +139,26 @@ def draw(topology: Topology) -> str:
 
 
 def _box(kind: str, name: str, column: int, row: int, top: int) -> _Box:
-    return _Box(kind, name, _MARGIN + column * _ACROSS, top + row * _DOWN)
+    gap = max(top - _FRAME - _HEAD - _DOWN // 2, _MARGIN // 2)
+    return _Box(kind, name, _MARGIN + column * _ACROSS, top + row * _DOWN, gap)
 
 
 def _line(start: _Box, end: _Box) -> str:
-    """Return a line to the right, down to a store, or back to a topic that another sub-topology reads."""
+    """Return a line to the next column, to a store, or to a topic; none runs behind a box that it does not mean."""
     middle, beyond = start.y + _HIGH // 2, end.y + _HIGH // 2
-    kind = "keeps" if end.kind == "store" else "leads"
+    right, under = start.x + _WIDE, start.y + _HIGH
     if end.kind == "store":
-        way = f"M{start.x + _WIDE // 2} {start.y + _HIGH}L{end.x + _WIDE // 2} {end.y}"
+        straight = (end.x, end.y) == (start.x, start.y + _DOWN)
+        to = f"V{end.y}" if straight else f"V{under + 6}H{end.x - _LANE // 2}V{beyond}H{end.x}"
+        way = f"M{start.x + (_WIDE // 2 if straight else _LANE)} {under}{to}"
+    elif end.x == start.x + _ACROSS:
+        half = (_ACROSS - _WIDE) // 2
+        way = f"M{right} {middle}C{right + half} {middle} {end.x - half} {beyond} {end.x} {beyond}"
     elif end.x > start.x:
-        half = (end.x - start.x - _WIDE) // 2
-        x = start.x + _WIDE
-        way = f"M{x} {middle}C{x + half} {middle} {end.x - half} {beyond} {end.x} {beyond}"
+        way = f"M{right} {middle}h{_LANE}V{under + _LANE}H{end.x - _LANE}V{beyond}H{end.x}"
     else:
-        between = end.y - _FRAME - _HEAD - _DOWN // 2
-        way = f"M{start.x + _WIDE // 2} {start.y + _HIGH}V{between}H{end.x + _WIDE // 2}V{end.y}"
-    arrow = "" if kind == "keeps" else ' marker-end="url(#arrow)"'
+        gap = max(start.gap, end.gap)
+        way = f"M{right} {middle}h{_LANE // 2}V{gap}H{end.x - _LANE}V{beyond}H{end.x}"
+    kind, arrow = ("keeps", "") if end.kind == "store" else ("leads", ' marker-end="url(#arrow)"')
     names = f"data-from={quoteattr(start.name)} data-to={quoteattr(end.name)}"
     return f'<path class="{kind}" {names} d="{way}"{arrow}/>'

@@ -244,7 +244,7 @@ def test_a_key_is_found_in_whichever_partition_it_lies(servers: str, name: str, 
         producer.produce(source, f"{index}", key=f"of-{index}", partition=index, timestamp=index)
     assert producer.flush(30) == 0
     changelog = f"{name}-users-changelog"
-    with Worker(app) as worker, Client(ClientConfig.parse(conf)) as client:
+    with Worker(app) as worker, Client(app.settings.client) as client:
         wait_for(lambda: (worker.step(), worker.commit(), len(read(servers, [changelog], {})) == 6)[2], "the state", 60)
         for number in range(3):
             (found,) = look_up(client, app.topology, "users", f"key-{number}")
