@@ -240,15 +240,15 @@ def test_a_key_is_found_in_whichever_partition_it_lies(servers: str, name: str, 
     app.table(source, key="string", value="string", name="users")
     producer = Producer({"bootstrap.servers": servers})
     for index in range(3):
-        producer.produce(source, f"in {index}", key=f"key-{index}", partition=(index + 1) % 3, timestamp=index)
-        producer.produce(source, f"{index}", key=f"of-{index}", partition=index, timestamp=index)
+        producer.produce(source, f"in {index}", key=f"key-{index}", partition=(index + 1) % 3, timestamp=index + 1)
+        producer.produce(source, f"{index}", key=f"of-{index}", partition=index, timestamp=index + 1)
     assert producer.flush(30) == 0
     changelog = f"{name}-users-changelog"
     with Worker(app) as worker, Client(app.settings.client) as client:
         wait_for(lambda: (worker.step(), worker.commit(), len(read(servers, [changelog], {})) == 6)[2], "the state", 60)
         for number in range(3):
             (found,) = look_up(client, app.topology, "users", f"key-{number}")
-            assert found == {"key": f"key-{number}", "value": f"in {number}", "timestamp": number}
+            assert found == {"key": f"key-{number}", "value": f"in {number}", "timestamp": number + 1}
             assert len(list(look_up(client, app.topology, "users", f"of-{number}"))) == 1
         assert list(look_up(client, app.topology, "users", "nobody")) == []
         assert len(list(look_up(client, app.topology, "users", None))) == 6
