@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Literal, overload
 
 from semel.config import ClientConfig
-from semel.errors import ConfigError
+from semel.errors import ConfigError, Unsupported
 from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, Reader, StartSpec, check_ranges, topic_ranges
 from semel.read.reader import MAX_ROWS
 from semel.records.timestamps import TimestampOverflow
@@ -65,7 +65,12 @@ class Cluster:
     def producer(self, transactional_id: str, *, two_phase: Mode) -> TwoPhaseProducer: ...
 
     def producer(
-        self, transactional_id: str, *, two_phase: bool | str = False, progress_topic: str = DEFAULT_TOPIC
+        self,
+        transactional_id: str,
+        *,
+        two_phase: bool | str = False,
+        progress_topic: str = DEFAULT_TOPIC,
+        clusters: object = None,
     ) -> Producer | TwoPhaseProducer:
         """Return the owner of ``transactional_id``. Its first transaction fences the owner before it (PROTOCOL 2).
 
@@ -73,8 +78,15 @@ class Cluster:
         the brokers, which then never abort them. ``"bounded"`` needs none, and the brokers abort them after
         ``transaction.timeout.ms``. No owner is fenced then: see :meth:`recover`.
 
-        Sends nothing. Raises :class:`~semel.errors.ConfigError` for an invalid id.
+        Sends nothing. Raises :class:`~semel.errors.ConfigError` for an invalid id, and
+        :class:`~semel.errors.Unsupported` for ``clusters``: a transaction of several is not there yet.
         """
+        if clusters is not None:
+            raise Unsupported(
+                "a transaction of several clusters is not there yet. Nothing was sent. Prepare one on each cluster"
+                " (two_phase=True), store both in one decision, and commit both.",
+                tag="NOT_THERE_YET",
+            )
         if two_phase is False:
             return Producer(self._client, transactional_id, progress_topic=progress_topic)
         if two_phase is not True and two_phase != "bounded":

@@ -100,10 +100,24 @@ def _run_on_executors(
     console.print("stopped")
 
 
-@app.command(epilog=examples("semel streams describe app.py"))
-def describe(file: File) -> None:
-    """Print the topology as Kafka Streams does, without a broker."""
-    typer.echo(_load(file).describe())
+@app.command(epilog=examples("semel streams describe app.py", "semel streams describe app.py --svg topology.svg"))
+def describe(
+    file: File,
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE", help="Write a drawing of the topology to this file.", dir_okay=False),
+    ] = None,
+) -> None:
+    """Print the topology as Kafka Streams does, without a broker. With `--svg`, also draw it."""
+    from semel.streams.drawing import draw
+
+    found = _load(file)
+    typer.echo(found.describe())
+    if svg is not None:
+        try:
+            svg.write_text(draw(found.topology))
+        except OSError as error:
+            raise typer.BadParameter(f"the drawing cannot be written: {error}", param_hint="--svg") from None
 
 
 @app.command(epilog=examples("semel streams state app.py counts", "semel streams state app.py counts --key alice"))

@@ -133,6 +133,12 @@ class Outbox:
         write it again. Errors of the block or of its rows are raised unchanged, and nothing is written.
         """
         self._ledger.check_not_forked()
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+            raise ConfigError(
+                f"the version of a unit is {version!r:.100}, and not a whole number. Nothing was written. Give whole"
+                " numbers that rise, or no version.",
+                tag="OUTBOX_VERSION",
+            )
         if self._busy:
             raise ConfigError(
                 f"a unit of the outbox {self._prefix!r} is open already. Nothing was written. End it first, or make"

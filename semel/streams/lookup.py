@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from semel.errors import ConfigError
 from semel.read import Earliest, Latest, Reader, topic_ranges
+from semel.read.ranges import Range
 from semel.records.partitioner import partition_for
 from semel.streams.nodes.folds import Entries
 from semel.streams.nodes.stateful import Aggregate, TableSource, value_reader
@@ -33,14 +34,19 @@ def look_up(client: Client, topology: Topology, store: str, key: str | None) -> 
     """
     kept = _find(topology, store)
     windowed = kept.spec.retention_ms is not None
-    newest: dict[bytes, tuple[bytes | None, int]] = {}
-    for batch in _changelog(client, topology.changelog(store), None if windowed else key):
-        rows = batch if key is None else batch.filter(_matches(batch["key"], key.encode(), windowed=windowed))
-        times = rows["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
-        newest.update(zip(rows["key"].to_pylist(), zip(rows["value"].to_pylist(), times, strict=True), strict=True))
-    for record_key, (value, time) in sorted(newest.items()):
-        if value is not None:
+    for ranges in _ranges(client, topology.changelog(store), None if windowed else key):
+        newest: dict[bytes, tuple[bytes | None, int]] = {}
+        with Reader(client, ranges, read_committed=True) as reader:
+            for batch in reader:
+                rows = batch if key is None else batch.filter(_matches(batch["key"], key.encode(), windowed=windowed))
+                times = rows["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+                values = zip(rows["value"].to_pylist(), times, strict=True)
+                newest.update(zip(rows["key"].to_pylist(), values, strict=True))
+        there = [(record_key, value, time) for record_key, (value, time) in newest.items() if value is not None]
+        for record_key, value, time in sorted(there):
             yield _entry(kept, record_key, value, time, windowed=windowed)
+        if there:
+            return
 
 
 @dataclass(frozen=True)
@@ -68,14 +74,17 @@ def _find(topology: Topology, store: str) -> _Kept:
     return there[store]
 
 
-def _changelog(client: Client, topic: str, key: str | None) -> Iterator[Any]:
+def _ranges(client: Client, topic: str, key: str | None) -> list[list[Range]]:
+    """Return what to read, one part after the other until the key is found: first the partition where murmur2 puts it.
+    It is in another one if another partitioner wrote the input, such as librdkafka's own.
+    """
     ranges = topic_ranges(client, topic, Earliest(), Latest(), read_committed=True)
-    if key is not None:
-        count = len(client.topics({topic})[topic].partitions)
-        mine = int(partition_for(pa.array([key.encode()], pa.binary()), count, 0)[0])
-        ranges = [one for one in ranges if one.partition == mine]
-    with Reader(client, ranges, read_committed=True) as reader:
-        yield from reader
+    if key is None:
+        return [ranges]
+    count = len(client.topics({topic})[topic].partitions)
+    mine = int(partition_for(pa.array([key.encode()], pa.binary()), count, 0)[0])
+    parts = ([one for one in ranges if (one.partition == mine) is first] for first in (True, False))
+    return [part for part in parts if part]
 
 
 def _matches(keys: Any, key: bytes, *, windowed: bool) -> Any:

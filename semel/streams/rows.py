@@ -15,10 +15,22 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError, SemelError
-from semel.streams.serdes import Serde, to_python, whole
+from semel.streams.serdes import Serde, from_python, to_python, whole
 from semel.streams.state.rocks import Damaged
 
-__all__ = ["ORIGIN", "Record", "calling", "carry_on", "from_result", "one_batch", "records", "times", "timestamps"]
+__all__ = [
+    "ORIGIN",
+    "Record",
+    "calling",
+    "carry_on",
+    "from_result",
+    "misfit",
+    "one_batch",
+    "records",
+    "returned",
+    "times",
+    "timestamps",
+]
 
 ORIGIN = ("topic", "partition", "offset")
 _CARRIED = ("timestamp", *ORIGIN)
@@ -51,13 +63,48 @@ def timestamps(milliseconds: Any) -> Any:
 
 
 def records(rows: Any, key: Serde, value: Serde) -> Iterator[Record]:
-    """One record after the other."""
+    """One record after the other. Raises :class:`ConfigError` for the first key or value that is no JSON."""
     count = rows.num_rows
-    keys = to_python(rows["key"], key) if "key" in rows.schema.names else [None] * count
-    values = to_python(rows["value"], value) if "value" in rows.schema.names else [None] * count
+    keys, values = _parsed(rows, "key", key), _parsed(rows, "value", value)
     origin = (rows[name].to_pylist() if name in rows.schema.names else [None] * count for name in ORIGIN)
     for row in zip(keys, values, times(rows).tolist(), *origin, strict=True):
         yield Record(*row)
+
+
+def _parsed(rows: Any, name: str, serde: Serde) -> list[Any]:
+    if name not in rows.schema.names:
+        return [None] * rows.num_rows
+    try:
+        return to_python(rows[name], serde)
+    except (ValueError, TypeError):
+        raise misfit(rows, rows[name], serde, f"the {name}") from None
+
+
+def misfit(
+    rows: Any, column: Any, serde: Serde, what: str, read: Callable[[Any, Serde], Any] = to_python
+) -> ConfigError:
+    """Return the error for the first value of ``column`` that ``read`` refuses; it names the record in ``rows``."""
+    at, error = _first_wrong(column, serde, read)
+    return ConfigError(
+        f"{what} of the record {_place(rows, at)} is no {serde}: {error}. Nothing of this transaction is visible."
+        " Correct the record or the serialisation, or read it as bytes, and leave such records out in map_batches.",
+        tag="DESERIALIZATION",
+    )
+
+
+def _first_wrong(column: Any, serde: Serde, read: Callable[[Any, Serde], Any]) -> tuple[int, str]:
+    for at in range(len(column)):
+        try:
+            read(column.slice(at, 1), serde)
+        except (ValueError, TypeError, pa.ArrowException) as error:
+            return at, str(error).splitlines()[0][:100]
+    return 0, "it cannot be read"
+
+
+def _place(rows: Any, at: int) -> str:
+    if any(name not in rows.schema.names for name in ORIGIN):
+        return f"with the key {rows['key'][at]}" if "key" in rows.schema.names else f"number {at} of its batch"
+    return f"{rows['topic'][at]}-{rows['partition'][at]} at offset {rows['offset'][at]}"
 
 
 def calling(function: Callable[..., Any], name: str, record: Record, *arguments: Any) -> Any:
@@ -75,6 +122,18 @@ def calling(function: Callable[..., Any], name: str, record: Record, *arguments:
             " visible. Correct the function or the record, then start again: it is read again.",
             tag="USER_FUNCTION",
         ) from error
+
+
+def returned(values: list[Any], serde: Serde, name: str) -> Any:
+    """Return what the function of a step has returned as a column. Raise :class:`ConfigError` where it does not fit."""
+    try:
+        return from_python(values, serde)
+    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+        raise ConfigError(
+            f"the function of {name} returned what is not {serde}: {error}. Nothing of this transaction is visible."
+            " Name what it returns, by key= and value=.",
+            tag="SERDE",
+        ) from None
 
 
 def from_result(rows: Any, result: Any, name: str) -> Any:

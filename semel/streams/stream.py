@@ -147,21 +147,28 @@ class Stream:
         name = self.topology.name("KSTREAM-SINK-")
         self.topology.add(Sink(name, (self.node,), topic=topic, key=key or self.key, value=value or self.value))
 
-    def join(self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *, value: Serde = "json") -> Stream:
+    def join(
+        self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *windows: object, value: Serde = "json"
+    ) -> Stream:
         """Join each record with the table's value for its key. Records without a partner are dropped.
 
-        ``joiner`` gets both values. Without it, rows have the column ``table_value``, for ``map_batches``.
+        ``joiner`` gets both values. Without it, rows have the column ``table_value``, for ``map_batches``. Raises
+        :class:`Unsupported` for another stream, and for ``windows``.
         """
-        return self._join(table, joiner, value, "KSTREAM-JOIN-", outer=False)
+        return self._join(table, joiner, windows, value, "KSTREAM-JOIN-", outer=False)
 
     def left_join(
-        self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *, value: Serde = "json"
+        self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *windows: object, value: Serde = "json"
     ) -> Stream:
         """Join as :meth:`join` does, but keep records without a partner, with None in its place."""
-        return self._join(table, joiner, value, "KSTREAM-LEFTJOIN-", outer=True)
+        return self._join(table, joiner, windows, value, "KSTREAM-LEFTJOIN-", outer=True)
 
-    def _join(self, table: Any, joiner: Any, value: Serde, prefix: str, *, outer: bool) -> Stream:
-        if not isinstance(table, Table):
+    def outer_join(self, *_: object, **__: object) -> NoReturn:
+        """Not there yet: raises :class:`Unsupported`."""
+        raise _later("joins of two streams", "Join with a table")
+
+    def _join(self, table: Any, joiner: Any, windows: Any, value: Serde, prefix: str, *, outer: bool) -> Stream:
+        if windows or not isinstance(table, Table):
             raise _later("joins of two streams", "Join with a table")
         if table.windows is not None:
             raise _later("joins with a table of windows", "Write it to a topic, and read that as a table")
@@ -300,9 +307,11 @@ class Table:
         """Not there yet: raises :class:`Unsupported`."""
         raise _later("suppress", "Filter what is written by window_end")
 
-    def join(self, *_: object) -> NoReturn:
+    def join(self, *_: object, **__: object) -> NoReturn:
         """Not there yet: raises :class:`Unsupported`."""
         raise _later("joins of two tables", "Join a stream with a table")
+
+    left_join = outer_join = join
 
 
 def _later(what: str, instead: str) -> Unsupported:

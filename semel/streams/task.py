@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from semel.errors import ConfigError
 from semel.streams.nodes.stateless import sunk
+from semel.streams.rows import misfit
 from semel.streams.serdes import decode
 from semel.streams.state.store import Store
 from semel.streams.topology import Node, Sink, Source, SubTopology, Topology
@@ -41,7 +42,7 @@ class Task:
         """
         if rows.num_rows:
             node = self._sources[topic]
-            self._hand_on(node, _decoded(node, topic, rows))
+            self._hand_on(node, _decoded(node, rows))
 
     def close(self) -> None:
         """Close the state. Uncommitted changes are dropped."""
@@ -78,34 +79,19 @@ class Task:
         self._output(self._topology.topic(sink), records)
 
 
-def _decoded(node: Source, topic: str, rows: Any) -> Any:
+def _decoded(node: Source, rows: Any) -> Any:
     """Return the rows in the types of the source's serdes."""
     columns = {name: rows[name] for name in rows.schema.names}
-    columns["key"] = _column(node, topic, rows, "key", node.key)
+    columns["key"] = _column(rows, "key", node.key)
     if node.unpack is not None:
         columns.update(node.unpack(columns.pop("value")))
     else:
-        columns["value"] = _column(node, topic, rows, "value", node.value)
+        columns["value"] = _column(rows, "value", node.value)
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _column(node: Source, topic: str, rows: Any, name: str, serde: Any) -> Any:
+def _column(rows: Any, name: str, serde: Any) -> Any:
     try:
         return decode(rows[name], serde)
     except (ValueError, pa.ArrowException):
-        at, error = _first_wrong(rows[name], serde)
-        place = f"{topic}-{rows['partition'][at]} at offset {rows['offset'][at]}" if at >= 0 else topic
-        raise ConfigError(
-            f"the {name} of the record {place} is no {serde}: {error}. Nothing of this transaction is visible. Read it"
-            f" as bytes, and leave such records out in map_batches ({node.name}).",
-            tag="DESERIALIZATION",
-        ) from None
-
-
-def _first_wrong(column: Any, serde: Any) -> tuple[int, str]:
-    for at in range(len(column)):
-        try:
-            decode(column.slice(at, 1), serde)
-        except (ValueError, pa.ArrowException) as error:
-            return at, str(error).splitlines()[0][:100]
-    return -1, ""
+        raise misfit(rows, rows[name], serde, f"the {name}", decode) from None

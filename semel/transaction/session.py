@@ -36,6 +36,7 @@ from semel.transaction.session_expiry import ExpiryWatch
 from semel.transaction.session_producer import SessionProducer
 from semel.transaction.session_reader import ADVICE, SessionReader, read_positions
 from semel.transaction.ticket import GroupMetadata
+from semel.transaction.validation import check_above_0
 from semel.wire.client import Client
 from semel.wire.groups import Assignment, GroupMember
 from semel.wire.metadata import TopicPartition
@@ -85,6 +86,11 @@ class Session:
         listener: AssignmentListener | None = None,
     ) -> None:
         _check(group, topics, auto_offset_reset)
+        check_above_0(
+            session_timeout_ms=session_timeout_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            max_poll_records=max_poll_records,
+        )
         self.group = group
         self._client = client
         self._topics = tuple(topics)

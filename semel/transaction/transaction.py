@@ -23,7 +23,7 @@ from semel.transaction.progress.log import ProgressRecord, complete
 from semel.transaction.progress.record import Progress
 from semel.transaction.states import Event, State
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, Tickets, TicketTopic, Written
-from semel.transaction.validation import check_not_progress_topic, check_offsets, check_partitions
+from semel.transaction.validation import NoEnlisting, check_not_progress_topic, check_offsets, check_partitions
 from semel.wire.api.describe_transactions import describe
 from semel.wire.api.transactions import Identity, add_partitions, commit_offsets
 from semel.wire.error_codes import name
@@ -37,7 +37,7 @@ _ID_UNKNOWN = 49
 _LOOK_AGAIN_S = 1.0
 
 
-class Transaction:
+class Transaction(NoEnlisting):
     """One transaction. As a context manager it commits at the end, and aborts on an exception."""
 
     def __init__(

@@ -1,14 +1,27 @@
-"""The checks of partitions and offsets that a caller gives. Bad ones raise ConfigError before anything is sent."""
+"""The checks of what a caller gives. Bad partitions, offsets and numbers raise ConfigError before anything is sent."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import SupportsIndex
+from typing import NoReturn, SupportsIndex
 
-from semel.errors import ConfigError
+from semel.errors import ConfigError, Unsupported
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["check_not_progress_topic", "check_offsets", "check_partitions"]
+__all__ = ["NoEnlisting", "check_above_0", "check_not_progress_topic", "check_offsets", "check_partitions"]
+
+
+class NoEnlisting:
+    """A transaction that another system cannot join."""
+
+    def enlist(self, *_: object, **__: object) -> NoReturn:
+        """Not there yet: raises :class:`Unsupported`."""
+        raise Unsupported(
+            "enlisting another system in a transaction is not there yet. Nothing was enlisted, and the transaction is"
+            " still open. Use semel.database.Outbox for a database, or producer(..., two_phase=True) and a decision of"
+            " your own.",
+            tag="NOT_THERE_YET",
+        )
 
 
 def check_partitions(given: Iterable[object]) -> None:
@@ -32,6 +45,13 @@ def check_offsets(given: Mapping[TopicPartition, int]) -> None:
                 " read, 0 or more.",
                 tag="NO_OFFSET",
             )
+
+
+def check_above_0(**given: object) -> None:
+    """Raise :class:`ConfigError` for what is no whole number above 0."""
+    for name, number in given.items():
+        if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
+            raise ConfigError(f"{name}={number!r:.100} is no whole number above 0. Nothing was read. Correct it.")
 
 
 def _is_whole(number: object) -> bool:

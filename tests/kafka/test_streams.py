@@ -20,6 +20,7 @@ from semel import cli
 from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss
 from semel.streams import App, windows
+from semel.streams.lookup import look_up
 from semel.streams.worker import Worker
 from semel.testing.records import read
 from semel.wire.api import groups
@@ -229,6 +230,28 @@ def test_the_command_line_runs_shows_and_begins_again(servers: str, name: str, f
     with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
         assert groups.all_committed(client, name) == {}
         assert not client.existing({f"{name}-counts-changelog", f"{name}-counts-repartition"})
+
+
+def test_a_key_is_found_in_whichever_partition_it_lies(servers: str, name: str, tmp_path: Path) -> None:
+    """librdkafka's own partitioner is another one than Kafka's, and a table is where its topic has the key."""
+    source = create(servers, f"{name}-in", 3)
+    conf = {"bootstrap.servers": servers, "state.dir": str(tmp_path / "state"), "commit.interval.ms": 50}
+    app = App(name, **conf)
+    app.table(source, key="string", value="string", name="users")
+    producer = Producer({"bootstrap.servers": servers})
+    for index in range(3):
+        producer.produce(source, f"in {index}", key=f"key-{index}", partition=(index + 1) % 3, timestamp=index + 1)
+        producer.produce(source, f"{index}", key=f"of-{index}", partition=index, timestamp=index + 1)
+    assert producer.flush(30) == 0
+    changelog = f"{name}-users-changelog"
+    with Worker(app) as worker, Client(app.settings.client) as client:
+        wait_for(lambda: (worker.step(), worker.commit(), len(read(servers, [changelog], {})) == 6)[2], "the state", 60)
+        for number in range(3):
+            (found,) = look_up(client, app.topology, "users", f"key-{number}")
+            assert found == {"key": f"key-{number}", "value": f"in {number}", "timestamp": number + 1}
+            assert len(list(look_up(client, app.topology, "users", f"of-{number}"))) == 1
+        assert list(look_up(client, app.topology, "users", "nobody")) == []
+        assert len(list(look_up(client, app.topology, "users", None))) == 6
 
 
 def test_workers_on_spark_are_refused_before_spark_starts(servers: str, name: str, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError
-from semel.streams.rows import Record, calling, records
-from semel.streams.serdes import Serde, decode, encode, from_python, to_python
+from semel.streams.rows import Record, calling, records, returned
+from semel.streams.serdes import Serde, decode, encode, to_python
 from semel.streams.state.store import number
 
 __all__ = ["Columns", "Count", "Fold", "Groups", "Python"]
@@ -157,14 +157,17 @@ class Python:
         for record, group in zip(records(groups.rows, *self._given), groups.of_row.tolist(), strict=True):
             if not began[group]:
                 began[group] = True
-                states[group] = record.value if self._initial is None else self._initial()
+                states[group] = self._first(record)
                 if self._initial is None:
                     continue
             states[group] = calling(self._step, self._name, record, record, states[group])
         latest = np.maximum(groups.latest, [-1 if entry is None else number(entry) for entry in before])
-        values = encode(from_python(states, self._made), self._made).to_pylist()
+        values = encode(returned(states, self._made, self._name), self._made).to_pylist()
         stamps = _written(latest.astype(">i8"))
         return [None if value is None else stamps[at] + value for at, value in enumerate(values)], latest
+
+    def _first(self, record: Record) -> Any:
+        return record.value if self._initial is None else calling(self._initial, self._name, record)
 
     def _step(self, record: Record, state: Any) -> Any:
         if self._initial is None:

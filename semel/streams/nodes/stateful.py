@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from semel.errors import ConfigError
 from semel.streams.nodes.folds import Entries, Fold, Groups
 from semel.streams.nodes.stateless import with_key
-from semel.streams.rows import Record, calling, records, times, timestamps
-from semel.streams.serdes import Serde, decode, encode, from_python, to_python
+from semel.streams.rows import Record, calling, misfit, records, returned, times, timestamps
+from semel.streams.serdes import Serde, decode, encode, to_python
 from semel.streams.state.store import Store, StoreSpec, stamps
 from semel.streams.windows import Windows
 
@@ -172,12 +172,15 @@ class Join:
             for name, column in columns.items():
                 rows = rows.append_column(f"table_{name}", column)
             return rows
-        partners = to_python(columns["value"], self.of_table)
+        try:
+            partners = to_python(columns["value"], self.of_table)
+        except (ValueError, TypeError):
+            raise misfit(rows, columns["value"], self.of_table, f"the value in table {self.spec.name}") from None
         made = [
             calling(self._call, self.name, record, record, partner)
             for record, partner in zip(records(rows, *self.given), partners, strict=True)
         ]
-        return rows.set_column(rows.schema.get_field_index("value"), "value", from_python(made, self.made))
+        return rows.set_column(rows.schema.get_field_index("value"), "value", returned(made, self.made, self.name))
 
     def _call(self, record: Record, partner: Any) -> Any:
         assert self.joiner is not None

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError, SemelError
-from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, records, timestamps
-from semel.streams.serdes import Serde, encode, from_python
+from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, records, returned, timestamps
+from semel.streams.serdes import Serde, encode
 from semel.streams.state.store import Store
 from semel.streams.topology import Operator
 
@@ -96,7 +96,7 @@ def mapping_values(function: Callable[[Record], Any], name: str, given: tuple[Se
 
     def operate(rows: Any, _: Mapping[str, Store]) -> Any:
         values = [calling(function, name, record, record) for record in records(rows, *given)]
-        return _set(rows, "value", _column(values, made, name))
+        return _set(rows, "value", returned(values, made, name))
 
     return operate
 
@@ -114,7 +114,7 @@ def keyed_by(chooser: str | Callable[[Record], Any], name: str, given: tuple[Ser
                 )
             return _set(rows, "key", rows[chooser])
         keys = [calling(chooser, name, record, record) for record in records(rows, *given)]
-        return _set(rows, "key", _column(keys, made, name))
+        return _set(rows, "key", returned(keys, made, name))
 
     return operate
 
@@ -150,13 +150,32 @@ def branch_child(number: int) -> Operator:
 def _mask(condition: Any, rows: Any, name: str, key: Serde, value: Serde, *, negated: bool = False) -> Any:
     if isinstance(condition, pc.Expression):
         numbered = pa.Table.from_batches([_set(rows, "__row", pa.array(np.arange(rows.num_rows)))])
-        kept = one_batch(numbered.filter(condition))["__row"].to_numpy()
+        try:
+            kept = one_batch(numbered.filter(condition))["__row"].to_numpy()
+        except (ValueError, pa.ArrowException) as error:
+            raise _refused(condition, rows, name, error) from None
         met = np.zeros(rows.num_rows, bool)
         met[kept] = True
     else:
         found = [bool(calling(condition, name, record, record)) for record in records(rows, key, value)]
         met = np.array(found, bool)
     return pa.array(met ^ negated)
+
+
+def _refused(condition: Any, rows: Any, name: str, error: Exception) -> ConfigError:
+    said = str(error).splitlines()[0][:100]
+    shown = f"the expression {condition} of {name}"
+    if "No match for FieldRef" in said:
+        return ConfigError(
+            f"{shown} needs a column that is not there: the rows have {', '.join(rows.schema.names)}. Nothing of this"
+            " transaction is visible. Name one of these, or make the column in map_batches.",
+            tag="NO_COLUMN",
+        )
+    return ConfigError(
+        f"{shown} failed at {_place(rows)}: {said}. Nothing of this transaction is visible. Correct the expression, or"
+        " cast its columns in map_batches.",
+        tag="USER_FUNCTION",
+    )
 
 
 def made_rows(
@@ -169,7 +188,7 @@ def made_rows(
     time: list[int] | None = None,
 ) -> Any:
     """Rows that a function has made of those at ``parents``, with their time and origin. ``time`` gives another one."""
-    columns = {"key": _column(keys, made[0], name), "value": _column(values, made[1], name)}
+    columns = {"key": returned(keys, made[0], name), "value": returned(values, made[1], name)}
     taken = pa.array(parents, pa.int64())
     for column in ("timestamp", *ORIGIN):
         if column in rows.schema.names:
@@ -177,17 +196,6 @@ def made_rows(
     if time is not None:
         columns["timestamp"] = timestamps(time)
     return pa.RecordBatch.from_pydict(columns)
-
-
-def _column(values: list[Any], serde: Serde, name: str) -> Any:
-    try:
-        return from_python(values, serde)
-    except (ValueError, TypeError, pa.ArrowException) as error:
-        raise ConfigError(
-            f"the function of {name} returned what is not {serde}: {error}. Nothing of this transaction is visible."
-            " Name what it returns, by key= and value=.",
-            tag="SERDE",
-        ) from None
 
 
 def _pair(given: Any) -> tuple[Any, Any]:

@@ -22,6 +22,7 @@ from semel.transaction.participant import Participant
 from semel.transaction.routing import check_columns, plain_columns, targets, with_partitions
 from semel.transaction.ticket import Tickets, TicketTopic, Written
 from semel.transaction.two_phase.prepared import Prepared
+from semel.transaction.validation import NoEnlisting
 from semel.wire.api.transactions import Identity, add_partitions, end
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
@@ -37,7 +38,7 @@ _HOUR_MS = 3_600_000
 _LONG_MS = 24 * _HOUR_MS
 
 
-class Unit:
+class Unit(NoEnlisting):
     """A transaction of one process. As a context manager it is aborted unless it was prepared.
 
     A forked child can do nothing with it: it belongs to the process that began it, also where the child leaves the

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -239,6 +240,20 @@ def fail(_: object) -> object:
             "'n'",
         ),
         (lambda s: s.to("out", value="long"), b"abc", "cannot write these rows to out"),
+        (lambda s: s.map_values(lambda one: 1 << 70, value="long"), b"1", "KSTREAM-MAPVALUES-0000000001 returned what"),
+        (lambda s: s.filter(pc.field("amount") > 10), b"1", "SEMEL_NO_COLUMN"),
+        (lambda s: s.filter(pc.field("amount") > 10), b"1", "KSTREAM-FILTER-0000000001 needs a column"),
+        (
+            lambda s: s.branch(pc.field("value") > 10),
+            b"1",
+            "KSTREAM-BRANCH-0000000001 failed at in-0 at offsets 0 to 0",
+        ),
+        (
+            lambda s: s.group_by_key().aggregate(dict, lambda key, value, total: {1}),
+            b"1",
+            "SEMEL_SERDE] the function of KSTREAM-AGGREGATE-0000000002 returned what is not json",
+        ),
+        (lambda s: s.group_by_key().aggregate(lambda: 1 / 0, max), b"1", "KSTREAM-AGGREGATE-0000000002 failed at in-0"),
     ],
 )
 def test_what_fails_names_the_record(build: object, value: bytes, text: str) -> None:
@@ -258,6 +273,45 @@ def test_bytes_that_do_not_fit_are_named(serde: str, value: bytes) -> None:
         Driver(app).pipe("in", value)
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: s.map(user_of),
+        lambda s: s.map_values(user_of),
+        lambda s: s.filter(user_of),
+        lambda s: s.group_by(user_of).count(),
+        lambda s: s.group_by_key().reduce(lambda one, other: other),
+        lambda s: s.map_batches(lambda batch: batch, key="string", value="json").map_values(user_of),
+    ],
+)
+def test_a_value_that_is_no_json_is_named(build: Any) -> None:
+    app = App("damaged")
+    build(app.stream("in", key="string", value="json"))
+    with pytest.raises(ConfigError) as raised:
+        Driver(app).pipe_many("in", [("a", b"{}", 1), ("b", b"{", 2), ("c", b"[", 3)])
+    assert "SEMEL_DESERIALIZATION] the value of the record in-0 at offset 1 is no json: Expecting" in str(raised.value)
+
+
+def test_a_key_that_is_no_json_is_named() -> None:
+    app = App("damaged")
+    app.stream("in", key="json").map_values(user_of)
+    with pytest.raises(ConfigError, match="the key of the record in-0 at offset 0 is no json"):
+        Driver(app).pipe("in", b"1", key=b"{")
+
+
+def test_what_does_not_fit_in_a_join_is_named() -> None:
+    app = App("joins")
+    users = app.table("users", key="string", value="json", name="users")
+    clicks = app.stream("clicks", key="string", value="string")
+    clicks.join(users, lambda click, user: 5, value="string")
+    driver = Driver(app)
+    driver.pipe_many("users", [("1", b"{}", 1), ("2", b"{", 1)])
+    with pytest.raises(ConfigError, match=r"SEMEL_SERDE.*KSTREAM-JOIN-0000000003 returned what is not string"):
+        driver.pipe("clicks", "home", key="1")
+    with pytest.raises(ConfigError, match="the value in table users of the record clicks-0 at offset 2 is no json"):
+        driver.pipe_many("clicks", [("3", "home", 1), ("2", "home", 2)])
+
+
 def _pipe(driver: Driver) -> object:
     driver.pipe("b")
     return driver
@@ -275,7 +329,13 @@ def user_of(record: Record) -> object:
         (lambda app: app.global_table("t"), Unsupported, "global tables"),
         (lambda app: app.stream("a").suppress(), Unsupported, "suppress"),
         (lambda app: app.stream("a").join(app.stream("b")), Unsupported, "two streams"),
+        (lambda app: app.stream("a").join(app.stream("b"), max, "1 min"), Unsupported, "two streams"),
+        (lambda app: app.stream("a").left_join(app.table("b"), max, "1 min"), Unsupported, "two streams"),
+        (lambda app: app.stream("a").outer_join(app.stream("b"), max, value="json"), Unsupported, "two streams"),
         (lambda app: app.table("a").join(app.table("b")), Unsupported, "two tables"),
+        (lambda app: app.table("a").join(app.table("b"), max, value="json"), Unsupported, "two tables"),
+        (lambda app: app.table("a").left_join(app.table("b")), Unsupported, "two tables"),
+        (lambda app: app.table("a").outer_join(app.table("b")), Unsupported, "two tables"),
         (lambda app: app.stream("a", value="avro"), Unsupported, "avro"),
         (lambda app: app.stream("a", value="xml"), ConfigError, "is no serialisation"),
         (lambda app: app.stream(""), ConfigError, "is no topic"),
