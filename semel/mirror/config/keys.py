@@ -70,7 +70,8 @@ ACCEPTED: Final = frozenset(
 )
 _ACCEPTED_LIKE = re.compile(
     r"(?:config|offset|status)\.storage\..+|offset\.flush\..+|rest\..+|response\.http\..+|access\.control\..+"
-    r"|(?:key|value|header)\.converter\.schemas\.enable|inter\.worker\..+|metrics?\..+|auto\.include\..+|errors\.(?:log|retry)\..+"
+    r"|(?:key|value|header)\.converter\.schemas\.enable"
+    r"|inter\.worker\..+|metrics?\..+|auto\.include\..+|errors\.(?:log|retry)\..+"
 )
 #: Of clients: what names a group or a codec, since batches come with the codec that they have; and those that a flow
 #: does without.
