@@ -22,8 +22,9 @@ from semel.errors import ConfigError, Unsupported
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.properties import read_properties
 from semel.mirror.metrics import MirrorCollector
-from semel.mirror.positions import flow_id
+from semel.mirror.positions import Positions, flow_id
 from semel.mirror.rights import check_rights
+from semel.mirror.status import shown_positions
 from semel.mirror.topics import preview
 from semel.wire.client import Client
 
@@ -134,17 +135,17 @@ def check(file: File, clusters: Clusters = "") -> None:
 
 
 def _check_flow(console: Console, flow: FlowConfig) -> ConfigError | None:
-    """Show what becomes of its topics. Returns what would be refused for lack of rights."""
-    refused = None
+    """Show what becomes of its topics. Returns what would be refused before the takeover."""
+    refused, known, id = None, None, flow_id(flow.policy.source, flow.policy.target)
     with Client(ClientConfig.parse(flow.source)) as source, Client(ClientConfig.parse(flow.target)) as target:
         rows = preview(source, target, flow)
         try:
-            check_rights(source, target, flow, flow_id(flow.policy.source, flow.policy.target))
+            check_rights(source, target, flow, id)
+            known = shown_positions(source, target, flow)
         except ConfigError as error:
             refused = error
-    console.print(
-        f"{flow.title}, {'exactly once' if flow.exactly_once else 'AT LEAST ONCE'}, from the {flow.start} offset on"
-    )
+    start = "" if known is None else _start(flow, known)
+    console.print(f"{flow.title}, {'exactly once' if flow.exactly_once else 'AT LEAST ONCE'}{start}")
     table = Table(
         flow.policy.source, "partitions", flow.policy.target, "", box=None, header_style="bold", padding=(0, 2)
     )
@@ -154,6 +155,13 @@ def _check_flow(console: Console, flow: FlowConfig) -> ConfigError | None:
         )
     print_table(console, table)
     return refused
+
+
+def _start(flow: FlowConfig, known: Positions) -> str:
+    """Return the words for where a flow begins, or resumes if it has positions."""
+    if not known.at:
+        return f", from the {flow.start} offset on"
+    return f", resumes after round {known.round}: `semel mirror status` shows the offsets of {len(known.at)} partitions"
 
 
 def _aliases(text: str) -> list[str]:

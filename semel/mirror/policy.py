@@ -43,12 +43,29 @@ _OWN = "semel-mirror-"
 
 @dataclass(frozen=True, slots=True)
 class ReplicationPolicy:
-    """The naming of a flow's topics on its target. ``identity`` keeps the source's names."""
+    """The naming of a flow's topics on its target. ``identity`` keeps the source's names.
+
+    Without ``internal_separator_enabled`` MirrorMaker 2's own topics keep the dot, whatever the separator is.
+    """
 
     source: str
     target: str
     identity: bool = False
     separator: str = "."
+    internal_separator_enabled: bool = True
+
+    @property
+    def checkpoints_topic(self) -> str:
+        """The topic on the target that holds the checkpoints of the source's groups."""
+        return f"{self.source}{self._checkpoints_suffix}"
+
+    @property
+    def _internal_separator(self) -> str:
+        return self.separator if self.internal_separator_enabled else "."
+
+    @property
+    def _checkpoints_suffix(self) -> str:
+        return f"{self._internal_separator}checkpoints{self._internal_separator}internal"
 
     def remote_topic(self, topic: str) -> str:
         """Return the name of a source topic on the target."""
@@ -57,7 +74,9 @@ class ReplicationPolicy:
     def refused(self, topic: str) -> str | None:
         """Why a source topic is never mirrored; None where it may be."""
         original = self._origins(topic)[-1]
-        if topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal")):
+        if topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal", self._checkpoints_suffix)):
+            return "internal to brokers, Connect or MirrorMaker 2"
+        if topic.startswith("mm2") and topic.endswith(f"{self._internal_separator}internal"):
             return "internal to brokers, Connect or MirrorMaker 2"
         if original == _HEARTBEATS:
             return "heartbeats of MirrorMaker 2"

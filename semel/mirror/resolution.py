@@ -1,7 +1,8 @@
 """Decide how a flow resumes after a loss, as an operator has chosen with ``semel mirror resolve``.
 
 It is done as the owner of the flow: a mirror that runs is fenced first, so that the positions stay as they are seen.
-The new ones are one transaction. A crash before its commit leaves all as it was, one after it is of no account.
+The new ones are one transaction. A crash before its commit leaves the flow as it was (a target topic may have been made
+already), one after it is of no account.
 
 - *skip*: the flow goes on with what there is. What is gone from the source stays missing on the target; what was in a
   target topic that is gone is not copied again.

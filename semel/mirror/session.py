@@ -275,7 +275,19 @@ class Session:
             self._meter.add(done.copied)
             if _is_due(self._group_written, _GROUP_S):
                 self._group_written = time.monotonic()
+        elif wanted is None and _is_due(self._group_written, _GROUP_S):
+            self._renew_group()
         return done is not None
+
+    def _renew_group(self) -> None:
+        """Commit KIP-656's group again where nothing was new, with the positions as they are."""
+        positions = self._positions
+        known = {target: positions.at[p].offset for p, target in self._partitions().items() if p in positions.at}
+        if known:
+            with self._producer.transaction() as txn:
+                txn.send_offsets(known, self._id)
+                txn.commit(positions.progress())
+        self._group_written = time.monotonic()
 
     def _tell_groups(self) -> None:
         if self._producer.progress is not None:

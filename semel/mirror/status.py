@@ -17,7 +17,7 @@ from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["PartitionStatus", "status"]
+__all__ = ["PartitionStatus", "shown_positions", "status"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PartitionStatus:
 
 def status(source: Client, target: Client, config: FlowConfig) -> list[PartitionStatus]:
     """Return the state of the partitions that the file asks for, and of those that have a position."""
-    positions = _positions(source, target, config)
+    positions = shown_positions(source, target, config)
     found = find(source, config)
     there = source.existing(positions.ids.keys() | found.keys())
     partitions = [(name, index) for name, topic in there.items() for index in topic.partitions]
@@ -71,7 +71,8 @@ def status(source: Client, target: Client, config: FlowConfig) -> list[Partition
     return rows
 
 
-def _positions(source: Client, target: Client, config: FlowConfig) -> Positions:
+def shown_positions(source: Client, target: Client, config: FlowConfig) -> Positions:
+    """Return the positions of a flow as brokers show them, none before it has any. Writes nothing."""
     id = flow_id(config.policy.source, config.policy.target)
     try:
         newest = [one for one in list_progress(target) if (one.prefix, one.scope) == (id, SCOPE)]

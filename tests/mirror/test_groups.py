@@ -19,7 +19,9 @@ from typer.testing import CliRunner
 
 from semel import cli
 from semel.config import ClientConfig
+from semel.mirror import session
 from semel.mirror.config.properties import read_properties
+from semel.mirror.offsets import segment_topic
 from semel.mirror.offsets.groups import GroupFollower
 from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.offsets.translation import segments_end
@@ -28,7 +30,7 @@ from semel.sandbox import Sandbox
 from semel.transaction.progress.reader import committed_progress
 from semel.wire.client import Client
 from tests import topics
-from tests.mirror.support.harness import alias_of, copy_once, mm2, produce, records, transactions, unique
+from tests.mirror.support.harness import Running, alias_of, copy_once, mm2, produce, records, transactions, unique
 from tests.mirror.support.mirror_maker import java
 from tests.waiting import wait_for
 
@@ -237,6 +239,56 @@ def test_two_threads_that_follow_groups_at_once(a: Sandbox, b: Sandbox, spark: S
             assert runs == sorted(set(runs))
         finally:
             follower.close()
+
+
+def test_runs_that_retention_has_deleted_leave_the_memory(
+    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topics.create(a.bootstrap_servers, unique("evicted"), 1)
+    file, at = mm2(tmp_path, a, b, topic), (topic, 0)
+    id = f"mirror.{alias_of(file)}.B"
+    with Client(ClientConfig.parse({"bootstrap.servers": b.bootstrap_servers})) as client:
+        segments = SegmentTopic(client, id)
+
+        def runs() -> list[int]:
+            progress = committed_progress(client, id, scope=SCOPE)
+            assert progress is not None
+            return segments.read(Positions.of(progress, id), segments_end(progress, segments)).of(at).source.tolist()
+
+        for _ in range(2):
+            transactions(a, topic, "c")
+            copy_once(spark, file)
+        assert len(runs()) == 2
+        monkeypatch.setattr(segment_topic, "_AGAIN_S", -1)
+        assert len(runs()) == 2  # from the beginning, and none is there twice
+        transactions(a, topic, "c")
+        copy_once(spark, file)
+        progress = committed_progress(client, id, scope=SCOPE)
+        assert progress is not None
+        admin = AdminClient({"bootstrap.servers": b.bootstrap_servers})
+        before = TopicPartition(*segments.partition, segments_end(progress, segments) - 1)
+        admin.delete_records([before])[before].result(30)
+        assert len(runs()) == 1
+
+
+def test_a_view_of_a_flow_at_rest_is_renewed(
+    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers forget a group's offsets after 7 days without a commit."""
+    topic = topics.create(a.bootstrap_servers, unique("at-rest"), 1)
+    file = mm2(tmp_path, a, b, topic)
+    group, target = f"mirror.{alias_of(file)}.B", f"{alias_of(file)}.{topic}"
+    produce(a, topic, [{"value": "one"}] * 7)
+    with Running(spark, file) as running:
+        wait_for(lambda: offsets(b, group) == {(target, 0): 7}, "a round")
+        admin = AdminClient({"bootstrap.servers": b.bootstrap_servers})
+        admin.delete_consumer_groups([group])[group].result(30)
+        assert offsets(b, group) == {}
+        monkeypatch.setattr(session, "_GROUP_S", 1)
+        wait_for(lambda: offsets(b, group) == {(target, 0): 7}, "the group")
+        produce(a, topic, [{"value": "two"}])
+        wait_for(lambda: offsets(b, group) == {(target, 0): 8}, "another round")
+    assert running.failed == []
 
 
 def checkpoints(sandbox: Sandbox, topic: str) -> dict[tuple[str, str, int], tuple[int, int, str]]:

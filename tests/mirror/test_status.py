@@ -25,6 +25,10 @@ def shown(file: Path, *options: str, code: int = 0) -> str:
     return found.output
 
 
+def checked(file: Path) -> str:
+    return CliRunner().invoke(cli.app, ["mirror", "check", str(file)]).output.splitlines()[0]
+
+
 def rows(file: Path, code: int = 0) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(shown(file, "--json", code=code))
     return found
@@ -40,8 +44,12 @@ def test_what_status_and_metrics_say(a: Sandbox, b: Sandbox, spark: SparkSession
         (flow, None, None, "")
     ] * 2
     assert "not begun" in shown(file)
+    assert checked(file) == f"{flow}, exactly once, from the earliest offset on"
 
     copy_once(spark, file)
+    assert checked(file) == (
+        f"{flow}, exactly once, resumes after round 1: `semel mirror status` shows the offsets of 2 partitions"
+    )
     done = {"flow": flow, "topic": topic, "target": target, "held_back": 0, "problem": "", "seconds": None, "lag": 0}
     assert rows(file) == [{**done, "partition": 0, "position": 10}, {**done, "partition": 1, "position": 0}]
 

@@ -14,6 +14,7 @@ __all__ = [
     "FLOW",
     "LATER",
     "NOT_DONE",
+    "OF_CLUSTER_UNREAD",
     "REFUSED",
     "ROLES",
     "is_accepted",
@@ -28,7 +29,8 @@ CLIENT: Final = ("bootstrap.servers", "security.protocol", "source.consumer.auto
 #: Read for each flow, plain or of the flow.
 FLOW: Final = tuple(
     """enabled topics topics.exclude topics.blacklist replication.policy.class replication.policy.separator
-    replication.factor refresh.topics.enabled refresh.topics.interval.seconds transaction.producer
+    replication.policy.internal.topic.separator.enabled replication.factor refresh.topics.enabled
+    refresh.topics.interval.seconds transaction.producer
     sync.topic.configs.enabled sync.topic.configs.interval.seconds config.properties.exclude
     config.properties.blacklist groups groups.exclude groups.blacklist emit.checkpoints.enabled
     emit.checkpoints.interval.seconds checkpoints.topic.replication.factor sync.group.offsets.enabled
@@ -52,11 +54,13 @@ NOT_DONE: Final = {
 ROLES: Final = tuple(
     f"{side}{role}." for side in ("", "source.", "target.") for role in ("consumer", "producer", "admin")
 )
+#: Of these, what no client reads below a cluster's alias: a side belongs to a flow.
+OF_CLUSTER_UNREAD: Final = tuple(name for name in ROLES if name.startswith(("source.", "target.")))
 
 #: Keys that cannot change which records arrive where: Connect's own topics and threads, and what belongs to LATER.
 ACCEPTED: Final = frozenset(
     """tasks.max name listeners admin.listeners advertised.listener group.id plugin.path plugin.discovery worker.id
-    dedicated.mode.enable.internal.rest replication.policy.internal.topic.separator.enabled
+    dedicated.mode.enable.internal.rest tasks.max.enforce topic.creation.enable connector.client.config.override.policy
     consumer.poll.timeout.ms admin.timeout.ms offset.lag.max offset-syncs.topic.location add.source.alias.to.metrics
     offset-syncs.topic.replication.factor heartbeats.topic.replication.factor
     refresh.groups.enabled refresh.groups.interval.seconds
@@ -66,6 +70,7 @@ ACCEPTED: Final = frozenset(
 )
 _ACCEPTED_LIKE = re.compile(
     r"(?:config|offset|status)\.storage\..+|offset\.flush\..+|rest\..+|response\.http\..+|access\.control\..+"
+    r"|(?:key|value|header)\.converter\.schemas\.enable"
     r"|inter\.worker\..+|metrics?\..+|auto\.include\..+|errors\.(?:log|retry)\..+"
 )
 #: Of clients: what names a group or a codec, since batches come with the codec that they have; and those that a flow

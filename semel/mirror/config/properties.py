@@ -30,6 +30,7 @@ from semel.mirror.config.keys import (
     FLOW,
     LATER,
     NOT_DONE,
+    OF_CLUSTER_UNREAD,
     REFUSED,
     ROLES,
     is_accepted,
@@ -182,7 +183,17 @@ class _File:
             for name, what in NOT_DONE.items()
             if any(not any(name in row for row in self._rows(*flow)) for flow in chosen)
         )
-        return MirrorConfig(flows, tuple(sorted(self._accepted)), not_done)
+        return MirrorConfig(flows, tuple(sorted([*self._accepted, *self._unread(enabled)])), not_done)
+
+    def _unread(self, enabled: Iterable[tuple[str, str]]) -> Iterator[str]:
+        """Yield the clients' keys of clusters that no client of the enabled flows reads."""
+        sources, targets = ({flow[side] for flow in enabled} for side in (0, 1))
+        for alias, row in self._of_cluster.items():
+            roles = {"consumer.": sources, "producer.": targets, "admin.": sources | targets}
+            unread = (*OF_CLUSTER_UNREAD, *(role for role, read in roles.items() if alias not in read))
+            for name in row:
+                if name.startswith(unread) and not is_accepted(name):
+                    yield f"{alias}.{name}"
 
     def _rows(self, source: str, target: str) -> list[Mapping[str, str]]:
         """Return where the keys of a flow are looked up, the nearest first."""
@@ -265,7 +276,8 @@ class _File:
                 " digits, dots, dashes and underscores.",
                 tag="SEPARATOR",
             )
-        return ReplicationPolicy(source, target, known, separator)
+        internal = self._is(source, target, "replication.policy.internal.topic.separator.enabled", default=True)
+        return ReplicationPolicy(source, target, known, separator, internal)
 
     def _filter(self, source: str, target: str, name: str, left_out: str) -> TopicFilter:
         included = self._get(source, target, name) or (name, ".*")

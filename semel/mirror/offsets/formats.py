@@ -8,14 +8,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-__all__ = ["Checkpoint", "checkpoints_topic"]
+__all__ = ["Checkpoint"]
 
 _VERSION = 0
-
-
-def checkpoints_topic(source: str) -> str:
-    """Return the topic on the target that holds the checkpoints of groups of the cluster ``source``."""
-    return f"{source}.checkpoints.internal"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from semel.config import ClientConfig
 from semel.errors import SemelError
 from semel.mirror.config.flow_config import FlowConfig
-from semel.mirror.offsets.formats import Checkpoint, checkpoints_topic
+from semel.mirror.offsets.formats import Checkpoint
 from semel.mirror.offsets.segments import Translated
 from semel.mirror.offsets.translation import Translator
 from semel.mirror.positions import Positions
@@ -147,7 +147,7 @@ class GroupFollower:
         ]
         if not made:
             return
-        name = checkpoints_topic(self._config.policy.source)
+        name = self._config.policy.checkpoints_topic
         if name not in self._target.existing({name}):
             replication = self._config.checkpoints_replication
             settings = {"cleanup.policy": "compact"}

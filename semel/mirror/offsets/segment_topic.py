@@ -1,11 +1,13 @@
 """The topic ``semel-mirror-segments`` on the target: each round's runs, in the transaction of its records.
 
-Rows are kept for 7 days. How far each partition has come on both sides stays in the progress record for ever.
+Rows are kept for 7 days, and up to a day longer, since brokers delete whole log segments. How far each partition has
+come on both sides stays in the progress record for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -29,7 +31,14 @@ __all__ = ["SEGMENTS", "SegmentTopic"]
 SEGMENTS: Final = "semel-mirror-segments"
 #: As the progress topic has; a flow lies on murmur2(its id) mod this.
 _PARTITIONS = 16
-_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "604800000", "compression.type": "producer"}
+_SETTINGS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "604800000",
+    "segment.ms": "86400000",
+    "compression.type": "producer",
+}
+#: So often the topic is read from its beginning: what retention has deleted meanwhile leaves the memory too.
+_AGAIN_S = 86_400
 _MAX_BYTES = 1_048_588
 
 
@@ -40,6 +49,7 @@ class SegmentTopic:
         self._client, self._flow = client, flow
         self.partition: TopicPartition = (SEGMENTS, (murmur2(flow.encode()) & 0x7FFFFFFF) % _PARTITIONS)
         self._read_to = 0
+        self._began = time.monotonic()
         self._segments = Segments()
 
     def ensure(self, replication: int) -> TicketTopic:
@@ -74,7 +84,8 @@ class SegmentTopic:
             return participant.receipt
 
     def read(self, positions: Positions, least: int) -> Segments:
-        """All runs up to the newest committed round; each call reads on where the one before has ended.
+        """All runs up to the newest committed round; each call reads on where the one before has ended, and once a day
+        from the beginning.
 
         ``least`` is the offset after the last row that a committed round has in the topic, so that no round is missing
         whose marker is on its way. Raises :class:`Retriable` where that does not come.
@@ -94,20 +105,28 @@ class SegmentTopic:
                     tag="OPEN_TRANSACTION",
                 )
             deadline.pause()
-        start = max(self._read_to, self._listed(EARLIEST))
+        again = time.monotonic() - self._began > _AGAIN_S
+        start = max(0 if again else self._read_to, self._listed(EARLIEST))
         wanted = [Range(SEGMENTS, id_text(known.id), self.partition[1], start, end)] if end > start else []
         # what retention takes away meanwhile was about to go
+        found: list[dict[TopicPartition, Runs]] = []
         with Reader(self._client, wanted, fail_on_data_loss=False) as reader:
             for rows in reader:
-                self._add(rows.column("key").to_pylist(), rows.column("value").to_pylist(), positions)
+                found += self._forms(rows.column("key").to_pylist(), rows.column("value").to_pylist(), positions)
+        if again:
+            self._segments, self._began = Segments(), time.monotonic()
+        for one in found:  # only now: a read that fails is repeated, and a run that is there twice makes offsets wrong
+            self._segments.add(one)
         self._read_to = max(end, self._read_to)
         return self._segments
 
-    def _add(self, keys: Sequence[bytes | None], values: Sequence[bytes], positions: Positions) -> None:
+    def _forms(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes], positions: Positions
+    ) -> Iterator[dict[TopicPartition, Runs]]:
         mine = self._flow.encode()
         for key, value in zip(keys, values, strict=True):
             if key == mine:
-                self._segments.add(read_form(value, positions, f"{self._flow} in {SEGMENTS}"))
+                yield read_form(value, positions, f"{self._flow} in {SEGMENTS}")
 
     def _listed(self, at: int) -> int:
         return list_offsets(self._client, {self.partition: at}, read_committed=True)[self.partition].offset

@@ -22,6 +22,8 @@ from semel.wire.metadata import TopicPartition
 __all__ = ["Runs", "Segments", "Translated", "read_form", "write_forms"]
 
 VERSION = 1
+#: So many rounds of a partition are joined in one: 24 bytes a run, and not hundreds a round.
+_ROUNDS = 1000
 #: Runs in one record: below a megabyte, which every broker takes.
 _RUNS_PER_RECORD = 20_000
 
@@ -120,7 +122,10 @@ class Segments:
     def add(self, found: Mapping[TopicPartition, Runs]) -> None:
         """Add the runs of a later round."""
         for partition, runs in found.items():
-            self.runs.setdefault(partition, []).append(runs)
+            parts = self.runs.setdefault(partition, [])
+            parts.append(runs)
+            if len(parts) > _ROUNDS:
+                self.of(partition)
 
     def of(self, partition: TopicPartition) -> Runs:
         """Return the runs of a partition as one."""

@@ -13,6 +13,7 @@ def test_names() -> None:
     assert DEFAULT.remote_topic("orders") == "A.orders"
     assert ReplicationPolicy("A", "B", separator="__").remote_topic("orders") == "A__orders"
     assert IDENTITY.remote_topic("orders") == "orders"
+    assert DEFAULT.checkpoints_topic == IDENTITY.checkpoints_topic == "A.checkpoints.internal"
 
 
 @pytest.mark.parametrize("names", [DEFAULT, IDENTITY], ids=["default", "identity"])
@@ -48,6 +49,25 @@ def test_another_separator() -> None:
     names = ReplicationPolicy("A", "B", separator="_")
     assert names.refused("B_orders") == "it has come from B"
     assert names.refused("B.orders") is None
+
+
+@pytest.mark.parametrize("identity", [False, True])
+@pytest.mark.parametrize(
+    ("own", "checkpoints", "internal"),
+    [
+        (True, "A_checkpoints_internal", {"C_checkpoints_internal", "mm2-offset-syncs_C_internal"}),
+        (False, "A.checkpoints.internal", set()),
+    ],
+)
+def test_the_separator_of_mirrormakers_own_topics(
+    own: bool, checkpoints: str, internal: set[str], identity: bool
+) -> None:
+    names = ReplicationPolicy("A", "B", identity, "_", internal_separator_enabled=own)
+    assert names.checkpoints_topic == checkpoints
+    asked = """C_checkpoints_internal mm2-offset-syncs_C_internal C.checkpoints.internal mm2-offset-syncs.C.internal
+    orders_internal orders_checkpoints"""
+    always = {"C.checkpoints.internal", "mm2-offset-syncs.C.internal"}
+    assert {topic for topic in asked.split() if names.refused(topic) is not None} == always | internal
 
 
 def test_topics_match_whole_names() -> None:

@@ -105,19 +105,60 @@ def test_what_changes_nothing_is_listed_once(tmp_path: Path) -> None:
         groups = .*
         key.converter = org.apache.kafka.connect.converters.ByteArrayConverter
         topic.filter.class = org.apache.kafka.connect.mirror.DefaultTopicFilter
+        tasks.max.enforce = false
+        value.converter.schemas.enable = false
+        B.topic.creation.enable = false
+        connector.client.config.override.policy = All
     """
     found = read(tmp_path, more)
     assert found.accepted == (
         "A->B.tasks.max",
         "B.offset.storage.replication.factor",
+        "B.topic.creation.enable",
+        "connector.client.config.override.policy",
         "dedicated.mode.enable.internal.rest",
         "key.converter",
         "listeners",
         "status.storage.topic",
         "tasks.max",
+        "tasks.max.enforce",
         "topic.filter.class",
+        "value.converter.schemas.enable",
     )
     assert found.not_done == ()
+
+
+def test_keys_of_clients_that_no_flow_has_are_listed(tmp_path: Path) -> None:
+    more = """
+        A.consumer.fetch.max.bytes = 1
+        A.admin.retry.backoff.ms = 2
+        A.source.consumer.fetch.max.bytes = 3
+        A.source.admin.retry.backoff.ms = 4
+        A.producer.linger.ms = 5
+        A.producer.compression.type = zstd
+        B.producer.request.timeout.ms = 7000
+        B.consumer.fetch.max.bytes = 8
+        B.target.producer.request.timeout.ms = 9000
+    """
+    always = ["A.source.admin.retry.backoff.ms", "A.source.consumer.fetch.max.bytes"]
+    of_sides = [*always, "B.target.producer.request.timeout.ms"]
+    found = read(tmp_path, more)
+    assert found.accepted == tuple(
+        sorted([*of_sides, "A.producer.compression.type", "A.producer.linger.ms", "B.consumer.fetch.max.bytes"])
+    )
+    (one,) = found.flows
+    assert (one.source["fetch.max.bytes"], one.source["retry.backoff.ms"]) == ("1", "2")
+    assert one.target["request.timeout.ms"] == "7000"
+    both = read(tmp_path, more + "B->A.enabled = true\n")
+    assert both.accepted == tuple(sorted([*of_sides, "A.producer.compression.type"]))
+
+
+def test_the_separator_of_mirrormakers_own_topics(tmp_path: Path) -> None:
+    key = "replication.policy.internal.topic.separator.enabled"
+    assert flow(tmp_path, "replication.policy.separator = _").policy.checkpoints_topic == "A_checkpoints_internal"
+    off = f"replication.policy.separator = _\nA->B.{key} = false"
+    assert flow(tmp_path, off).policy.checkpoints_topic == "A.checkpoints.internal"
+    assert read(tmp_path, off).accepted == ()
 
 
 @pytest.mark.parametrize(
@@ -162,6 +203,10 @@ MISTAKES = [
     ("clusters = A, A", "CLUSTERS] clusters: an alias is there twice"),
     ("clusters = A, B, C D", "CLUSTERS] clusters: 'C D' is no alias"),
     ("A->B.enabled = yes", "BOOLEAN] A->B.enabled=yes is neither true nor false"),
+    (
+        "replication.policy.internal.topic.separator.enabled = no",
+        "BOOLEAN] replication.policy.internal.topic.separator",
+    ),
     ("A->B.enabled = false", "NO_FLOW] no flow is enabled, so there is nothing to do"),
     ("A->B.topics = orders, (", "PATTERN] A->B.topics holds the pattern '('"),
     (r"topics.exclude = \\p{Alpha}", r"PATTERN] topics.exclude holds the pattern '\\p{Alpha}'"),

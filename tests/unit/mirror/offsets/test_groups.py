@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semel.mirror.config.properties import read_properties
-from semel.mirror.offsets.formats import Checkpoint, checkpoints_topic
+from semel.mirror.offsets.formats import Checkpoint
 from semel.mirror.offsets.groups import is_followed
 
 
@@ -36,4 +36,3 @@ def test_a_checkpoint_as_mirrormaker_writes_it() -> None:
     one = Checkpoint("g", "A.t", 3, 42, 17)
     assert one.key == b"\x00\x01g\x00\x03A.t\x00\x00\x00\x03"
     assert one.value == b"\x00\x00" + (42).to_bytes(8, "big") + (17).to_bytes(8, "big") + b"\x00\x00"
-    assert checkpoints_topic("A") == "A.checkpoints.internal"

@@ -112,6 +112,13 @@ def test_without_any_run_the_newest_pair_holds() -> None:
     assert [(one.offset, bool(one.note)) for one in told if one] == [(109, False), (7, True)]
 
 
+def test_many_rounds_are_joined() -> None:
+    made = [(3 * i, 2 * i, 1) for i in range(2500)]
+    held = segments(*map(runs, made))
+    assert len(held.runs[AT]) <= 1000
+    assert rows(held.of(AT)) == made
+
+
 def test_the_form_is_cut_and_filtered() -> None:
     at = positions(OffsetAndEpoch(1))
     many = runs(*((3 * i, 2 * i, 1) for i in range(45_000)))
