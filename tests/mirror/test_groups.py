@@ -253,7 +253,8 @@ def test_runs_that_retention_has_deleted_leave_the_memory(
         def runs() -> list[int]:
             progress = committed_progress(client, id, scope=SCOPE)
             assert progress is not None
-            return segments.read(Positions.of(progress, id), segments_end(progress, segments)).of(at).source.tolist()
+            found = segments.read(Positions.of(progress, id), segments_end(progress, segments)).of(at)
+            return [int(offset) for offset in found.source]
 
         for _ in range(2):
             transactions(a, topic, "c")
