@@ -37,7 +37,7 @@ JSON = st.recursive(
     st.none() | st.booleans() | NUMBERS | NAMES,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2),
 )
-KNOWN = {"v", "query", "run", "batch", "sources", "wrote", "moved"}
+KNOWN = {"v", "query", "run", "batch", "sources", "wrote", "groups", "outputs", "moved"}
 PROGRESS = st.builds(
     Progress,
     query=st.none() | NAMES,
@@ -47,6 +47,7 @@ PROGRESS = st.builds(
     wrote=st.dictionaries(
         NAMES, st.dictionaries(st.integers(0, 99), st.tuples(NUMBERS, NUMBERS), max_size=3), max_size=3
     ),
+    outputs=st.dictionaries(NAMES, NAMES, max_size=3),
     moved=st.none() | NAMES,
     extra=st.dictionaries(NAMES.filter(lambda name: name not in KNOWN), JSON, max_size=3),
 )
