@@ -109,11 +109,11 @@ def describe(
     ] = None,
 ) -> None:
     """Print the topology as Kafka Streams does, without a broker. With `--svg`, also draw it."""
-    from semel.streams.drawing import draw
-
     found = _load(file)
     typer.echo(found.describe())
     if svg is not None:
+        from semel.streams.drawing import draw
+
         try:
             svg.write_text(draw(found.topology))
         except OSError as error:

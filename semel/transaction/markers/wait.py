@@ -222,9 +222,9 @@ def _given_up(
             tag="PARTITION_AWAY",
         )
     if look.gone:
-        lost = ", ".join(
-            f"{topic}-{index} up to offset {last_offsets[topic, index]}" for topic, index in sorted(look.gone)
-        )
+        shown = sorted(look.gone)[:5]
+        lost = ", ".join(f"{topic}-{index} up to offset {last_offsets[topic, index]}" for topic, index in shown)
+        lost += f" and {len(look.gone) - 5} more" if len(look.gone) > 5 else ""
         return DataLoss(
             f"the brokers lost acknowledged rows of a committed transaction on {lost}. The rest is committed; nothing"
             " new was written. Of an output topic: write these rows again from the source. Of the progress topic: the"

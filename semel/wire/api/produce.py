@@ -132,7 +132,7 @@ class Appender:
                 node = self._node(partition, waves, deadline)  # it may have moved while that was sent
             waves.setdefault(node, {})[partition] = batch
             sizes[node] += batch.size
-        yield from ((node, wave) for node, wave in waves.items() if wave)
+        yield from waves.items()
 
     def _node(self, partition: TopicPartition, waves: Mapping[int, _Wave], deadline: Deadline) -> int:
         """Return the broker for its next batch: that of the batches before it until they are answered, then its
