@@ -25,8 +25,10 @@ metadata = sa.MetaData()
 orders = sa.Table(
     "crash_orders",
     metadata,
-    sa.Column("topic", sa.String, primary_key=True),
-    sa.Column("value", sa.String, primary_key=True),
+    # no other key: what is written twice is there twice, and a frozen unit locks out nobody
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("topic", sa.String, nullable=False),
+    sa.Column("value", sa.String, nullable=False),
     sa.Column("unit", sa.Integer, nullable=False),
 )
 
