@@ -6,6 +6,7 @@ Counts begin at zero with the process. Rates and averages that Java's metrics ke
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from semel.wire.metadata import TopicPartition
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily, Metric
 
-__all__ = ["NAMES", "FlowMeter", "MirrorCollector"]
+__all__ = ["NAMES", "FlowMeter", "MirrorCollector", "meters"]
 
 _MM2 = "kafka_connect_mirror_mirrorsourceconnector"
 _RECORDS, _BYTES = f"{_MM2}_record_count", f"{_MM2}_byte_count"
@@ -33,12 +34,21 @@ NAMES: Mapping[str, str] = {
 _meters: dict[str, FlowMeter] = {}
 
 
+def meters() -> list[FlowMeter]:
+    """Return the numbers of each flow that this process has started."""
+    return list(_meters.values())
+
+
 class FlowMeter:
     """The numbers of one flow, made when it starts. Any thread may ask."""
 
     def __init__(self, config: FlowConfig) -> None:
         self.source, self.target = config.policy.source, config.policy.target
+        self.title = config.title
         self.running = True
+        self.tries_again = False
+        #: By the monotonic clock.
+        self.committed_at: float | None = None
         self.skipped = 0
         self._copied: dict[TopicPartition, tuple[int, int]] = defaultdict(lambda: (0, 0))
         self._lag: dict[TopicPartition, int] = {}
@@ -51,6 +61,7 @@ class FlowMeter:
             for partition, (records, size) in copied.items():
                 before = self._copied[partition]
                 self._copied[partition] = before[0] + records, before[1] + size
+            self.committed_at = time.monotonic()
 
     def set_lag(self, lag: Mapping[TopicPartition, int]) -> None:
         """Set the records that are readable and not copied, by source partition."""
@@ -80,7 +91,7 @@ class MirrorCollector:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics with their values."""
         families = self._families()
-        for meter in list(_meters.values()):
+        for meter in meters():
             flow = [meter.source, meter.target]
             for (topic, index), (records, size) in sorted(meter.copied.items()):
                 families[_RECORDS].add_metric([*flow, topic, str(index)], records)
