@@ -34,7 +34,7 @@ from semel.records.timestamps import LATEST
 from semel.records.varint import Ints
 from semel.transaction.ticket import TicketTopic
 
-__all__ = ["SMALL", "Piece", "batches", "whole"]
+__all__ = ["SMALL", "Piece", "batches", "wanted", "whole"]
 
 _RECORD = ["key", "value", "timestamp", "headers"]
 #: Of a record before compression: its producer was allowed to write it, and only the target topic counts.
@@ -61,18 +61,22 @@ def batches(taken: Taken, target: TicketTopic, name: str) -> Iterator[Piece]:
     Raises :class:`~semel.errors.DataLoss` for a damaged batch, :class:`ConfigError` for a record that ``target``, which
     is called ``name``, does not take.
     """
-    wanted = [
-        header
-        for header in taken.batches
-        if header.count and header.next_offset > taken.start and header.base_offset < taken.end
-    ]
-    for small, group in groupby(wanted, lambda header: _is_small(taken, header, target.max_bytes)):
+    for small, group in groupby(wanted(taken), lambda header: _is_small(taken, header, target.max_bytes)):
         run = list(group)
         if small and len(run) > 1:
             yield from _merged(taken, run, target.max_bytes, name)
         else:
             for header in run:
                 yield from _one(taken, header, target.max_bytes, name)
+
+
+def wanted(taken: Taken) -> list[BatchHeader]:
+    """Return the batches with records to copy."""
+    return [
+        header
+        for header in taken.batches
+        if header.count and header.next_offset > taken.start and header.base_offset < taken.end
+    ]
 
 
 def _one(taken: Taken, header: BatchHeader, limit: int, name: str) -> Iterator[Piece]:
@@ -86,8 +90,8 @@ def _one(taken: Taken, header: BatchHeader, limit: int, name: str) -> Iterator[P
 
 def whole(header: BatchHeader, start: int, end: int) -> bool:
     """Return whether a broker accepts a batch with only another header, and all of the batch is wanted."""
-    wanted = start <= header.base_offset and header.next_offset <= end
-    return wanted and header.count == header.last_offset_delta + 1 and not (header.control or header.log_append_time)
+    inside = start <= header.base_offset and header.next_offset <= end
+    return inside and header.count == header.last_offset_delta + 1 and not (header.control or header.log_append_time)
 
 
 def _is_small(taken: Taken, header: BatchHeader, limit: int) -> bool:
