@@ -16,6 +16,7 @@ batches of one record would cost a request each. Where a run does not fit, its b
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -34,13 +35,15 @@ from semel.records.timestamps import LATEST
 from semel.records.varint import Ints
 from semel.transaction.ticket import TicketTopic
 
-__all__ = ["SMALL", "Piece", "batches", "wanted", "whole"]
+__all__ = ["SMALL", "Piece", "Times", "batches", "wanted", "whole"]
 
 _RECORD = ["key", "value", "timestamp", "headers"]
 #: Of a record before compression: its producer was allowed to write it, and only the target topic counts.
 _ANY_SIZE = 2**31
 #: Batches below so many bytes are merged: decoding and encoding one costs well below what a request of its own does.
 SMALL = 4096
+#: The time of the first record in a batch's header, and the latest one.
+_TIMES, _TIMES_AT = struct.Struct(">qq"), 27
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,42 @@ class Piece:
     first: int
     count: int
     offsets: Ints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The milliseconds of some records, by their batches: of the first record of each, and the latest.
+
+    ``total`` adds up the middle between these two for each of the ``count`` records. Batches without a time are left
+    out.
+    """
+
+    oldest: int = LATEST
+    newest: int = -1
+    total: int = 0
+    count: int = 0
+
+    @classmethod
+    def of(cls, pieces: Sequence[Piece]) -> Times:
+        """Return the times of batches to write."""
+        found = [(*_TIMES.unpack_from(piece.batch, _TIMES_AT), piece.count) for piece in pieces]
+        known = [(first, last, count) for first, last, count in found if 0 <= first <= last]
+        if not known:
+            return cls()
+        return cls(
+            min(first for first, _, _ in known),
+            max(last for _, last, _ in known),
+            sum((first + last) // 2 * count for first, last, count in known),
+            sum(count for _, _, count in known),
+        )
+
+    def __add__(self, other: Times) -> Times:
+        return Times(
+            min(self.oldest, other.oldest),
+            max(self.newest, other.newest),
+            self.total + other.total,
+            self.count + other.count,
+        )
 
 
 def batches(taken: Taken, target: TicketTopic, name: str) -> Iterator[Piece]:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from semel.errors import ConfigError, Retriable
 from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.copy import Times
 from semel.mirror.copy import wanted as batches_to_copy
 from semel.mirror.losses import advice, check_not_lost
 from semel.mirror.offsets.segment_topic import SEGMENTS, SegmentTopic
@@ -53,9 +54,10 @@ Ends = Mapping[TopicPartition, Listed]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The records that a round wrote to each target partition, and the bytes of their batches."""
+    """The records that a round wrote to each target partition, the bytes of their batches, and their times."""
 
     copied: Mapping[TopicPartition, tuple[int, int]]
+    times: Mapping[TopicPartition, Times]
 
 
 def stable_ends(
@@ -124,7 +126,7 @@ class Round:
             len(self.positions.at),
             (time.monotonic() - began) * 1000,
         )
-        return Done(wrote)
+        return Done(wrote, {self.partitions[p]: times for p, times in copied.times.items() if times.count})
 
     def _plan(self, ends: Ends, wanted: Ends | None) -> list[Assignment]:
         positions = self.positions

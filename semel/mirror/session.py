@@ -284,7 +284,7 @@ class Session:
         at = self._positions.at
         self._meter.set_lag({p: max(row.offset - at[p].offset, 0) for p, row in ends.items() if p in at})
         if done is not None:
-            self._meter.add(done.copied)
+            self._meter.add(done.copied, done.times)
             self._empty = None if any(count for count, _ in done.copied.values()) else time.monotonic()
             if _is_due(self._group_written, _GROUP_S):
                 self._group_written = time.monotonic()
