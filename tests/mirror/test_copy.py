@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -167,18 +168,26 @@ def test_aborted_rows_alone_make_few_rounds_and_hold_no_record_up(
     def copied(count: int) -> bool:
         return bool(partitions(b, target)) and len(records(b, target)[0]) == count
 
+    def empty_rounds() -> int:
+        return running.said().count(": 0 records")
+
+    def has_been_empty(count: int) -> bool:
+        return empty_rounds() >= count
+
     with Running(spark, file) as running:
         for number in range(1, 3):
             transactions(a, topic, "a")
-            wait_for(lambda number=number: running.said().count(": 0 records") == number, running.said)
+            wait_for(partial(has_been_empty, number), running.said)
             for _ in range(3):
                 transactions(a, topic, "aa")
             transactions(a, topic, "ac")
-            wait_for(lambda number=number: copied(3 * number), running.said)
-        assert running.said().count(": 0 records") == 2, running.said()
+            wait_for(partial(copied, 3 * number), running.said)
+        assert empty_rounds() == 2, running.said()
+        transactions(a, topic, "a")
+        wait_for(partial(has_been_empty, 3), running.said)
+        transactions(a, topic, "a")
         monkeypatch.setattr(session, "_EMPTY_S", 0)
-        transactions(a, topic, "aa")
-        wait_for(lambda: running.said().count(": 0 records") >= 3, running.said)
+        wait_for(partial(has_been_empty, 4), running.said)
     assert running.failed == []
     assert records(b, target) == records(a, topic)
 
