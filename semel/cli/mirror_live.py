@@ -85,7 +85,7 @@ def _print_lines(source: int, console: Console, ended: threading.Event) -> None:
 
 
 class Figures:
-    """The table of all flows, made anew each time that it is shown."""
+    """The table of all flows. It is made again each time that it is shown."""
 
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[float, int]]] = {}
