@@ -141,7 +141,7 @@ class ConnectStep(Step):
     OFFSETS_READ = "offsets_read"
     TASK_STARTED = "task_started"
     POLLED = "polled"
-    RECORDS_SENT = "records_sent"
+    RECORDS_WRITTEN = "records_written"
     OFFSETS_SENT = "offsets_sent"
     COMMITTED = "committed"
 

@@ -40,8 +40,8 @@ _PATIENCE_S, _POLL_S, _QUIET_S = 240.0, 0.3, 3.0
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 #: Tasks are killed here, in either mode; the worker dies when the first of them has struck.
 _STEPS = {
-    "enabled": (ConnectStep.RECORDS_SENT, ConnectStep.OFFSETS_SENT, ConnectStep.COMMITTED),
-    "disabled": (ConnectStep.RECORDS_SENT, ConnectStep.POLLED, ConnectStep.TASK_STARTED),
+    "enabled": (ConnectStep.RECORDS_WRITTEN, ConnectStep.OFFSETS_SENT, ConnectStep.COMMITTED),
+    "disabled": (ConnectStep.RECORDS_WRITTEN, ConnectStep.POLLED, ConnectStep.TASK_STARTED),
 }
 
 

@@ -49,7 +49,7 @@ _JSON = {
     "value.converter.schemas.enable": "false",
 }
 #: The first kill comes after some polls; each leads to a start, in which the next one comes.
-_WRITING = (ConnectStep.POLLED, ConnectStep.RECORDS_SENT, ConnectStep.OFFSETS_SENT, ConnectStep.COMMITTED)
+_WRITING = (ConnectStep.POLLED, ConnectStep.RECORDS_WRITTEN, ConnectStep.OFFSETS_SENT, ConnectStep.COMMITTED)
 
 
 @dataclass(frozen=True, slots=True)

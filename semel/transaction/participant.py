@@ -93,10 +93,12 @@ class Participant:
         self.write(topic, rows)
         self.flush()
 
-    def write(self, topic: str, rows: pa.Table | pa.RecordBatch, *, keys: bool = True) -> None:
+    def write(self, topic: str, rows: pa.Table | pa.RecordBatch, *, keys: bool = True, more: bool = False) -> None:
         """Write rows without waiting for the last acknowledgements: :meth:`flush` or :attr:`receipt` waits.
 
-        Without ``keys``, keys choose no partition: rows without a partition go to any of the ticket's.
+        Without ``keys``, keys choose no partition: rows without a partition go to any of the ticket's. With ``more``,
+        rows that do not fill a request wait for those of the next call: a broker asks the coordinator once for each
+        request that brings a transaction to a partition.
         """
         with self._writing():
             check_columns(rows)
@@ -109,8 +111,11 @@ class Participant:
                 for index, part in by_partition(rows, target)
             ]
             # in turn, a batch of each partition: so few requests carry them, and not one request each
-            self._appender.submit(batch for turn in zip_longest(*encoded) for batch in turn if batch is not None)
-            reached(ParticipantStep.SENT, topic)
+            self._appender.submit(
+                (batch for turn in zip_longest(*encoded) for batch in turn if batch is not None), more=more
+            )
+            if not more:
+                reached(ParticipantStep.SENT, topic)
 
     def write_encoded(self, topic: str, partitions: npt.NDArray[np.int64], batches: Iterable[memoryview]) -> None:
         """Write whole record batches, each to its partition, in their order. They were encoded without an identity, or

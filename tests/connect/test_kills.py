@@ -30,7 +30,7 @@ STARTING = [
     ConnectStep.OFFSETS_READ,
     ConnectStep.TASK_STARTED,
 ]
-WRITING = [ConnectStep.POLLED, ConnectStep.RECORDS_SENT, ConnectStep.OFFSETS_SENT, ConnectStep.COMMITTED]
+WRITING = [ConnectStep.POLLED, ConnectStep.RECORDS_WRITTEN, ConnectStep.OFFSETS_SENT, ConnectStep.COMMITTED]
 #: Of the first start, and of transactions behind committed ones.
 AT_START = [CrashPoint(step, 1, Action.HANG) for step in STARTING]
 IN_A_TRANSACTION = [CrashPoint(step, 2 * CONNECTORS, Action.HANG) for step in WRITING]
@@ -111,7 +111,7 @@ def test_executors(kafka: Sandbox, tmp_path: Path) -> None:
 def test_at_least_once_doubles(kafka: Sandbox, tmp_path: Path) -> None:
     """The control: the same kill, and offsets only now and then."""
     lines = Lines.prepare(kafka.bootstrap_servers, tmp_path / "files", 1, LINES, exactly_once_source_support="disabled")
-    plan = CrashPlan(tmp_path / "plan", CrashPoint(ConnectStep.RECORDS_SENT, 5))
+    plan = CrashPlan(tmp_path / "plan", CrashPoint(ConnectStep.RECORDS_WRITTEN, 5))
     with LOCAL.driver(lines.argv, plan) as driver:
         _wait_struck(plan, driver)
         wait_for(lambda: len(lines.written(lines.names[0])) >= LINES + 800, driver.tail)

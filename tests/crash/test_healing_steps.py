@@ -57,15 +57,9 @@ def test_killed_while_it_heals(where: Frail, tmp_path: Path, step: OwnerStep) ->
     assert replay(plan.passed()).owners == 2
 
 
-@pytest.mark.parametrize(
-    "action",
-    [pytest.param(Action.STOP, id="frozen"), pytest.param(Action.HANG, id="awake", marks=pytest.mark.exhaustive)],
-)
-@pytest.mark.parametrize(
-    "step",
-    [pytest.param(OwnerStep.DECISION_WRITTEN, marks=pytest.mark.exhaustive), OwnerStep.HEALED],
-    ids=lambda step: step.value,
-)
+@pytest.mark.exhaustive  # its sample is the kill before this, behind which another owner goes on too
+@pytest.mark.parametrize("action", [pytest.param(Action.STOP, id="frozen"), pytest.param(Action.HANG, id="awake")])
+@pytest.mark.parametrize("step", [OwnerStep.DECISION_WRITTEN, OwnerStep.HEALED], ids=lambda step: step.value)
 def test_another_owner_goes_on_while_it_heals(where: Frail, tmp_path: Path, step: OwnerStep, action: Action) -> None:
     """Its successor heals what is left and has rows of its own open there, when the first one wakes and writes its
     marker, late.

@@ -40,6 +40,7 @@ def test_a_log_that_lost_its_last_row(fragile: Sandbox) -> None:
     assert _values(fragile, topic) == []
 
 
+@pytest.mark.exhaustive
 def test_a_log_whose_gap_others_have_filled(fragile: Sandbox) -> None:
     topic = create(fragile.bootstrap_servers, "filled")
 

@@ -82,6 +82,7 @@ def test_control_a_checkpoint_without_leader_epochs_does_not_tell(fragile: Sandb
     assert numbers(run([json.dumps({**last, "v": 1})]).rest()) == texts(110, 140)
 
 
+@pytest.mark.exhaustive
 def test_while_it_runs(fragile: Sandbox, topic: str, run: Start) -> None:
     query = run([])
     assert numbers(query.batch()) == texts(0, 30)
@@ -112,6 +113,7 @@ def test_what_was_planned_is_there_no_more(fragile: Sandbox, topic: str, run: St
     assert numbers(easy.rest()) == texts(100, 140)
 
 
+@pytest.mark.exhaustive
 def test_cut_and_shorter_than_what_was_read(fragile: Sandbox, topic: str, run: Start) -> None:
     query = run([])
     assert numbers(query.batch()) == texts(0, 30)

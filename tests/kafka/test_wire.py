@@ -15,6 +15,8 @@ from semel.cluster import Cluster
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Fenced, Retriable, Unsupported
 from semel.sandbox import Sandbox
+from semel.transaction.output_topics import describe_output_topics, non_transactional_tickets
+from semel.transaction.participant import Participant
 from semel.wire.api import topics
 from semel.wire.api.describe_transactions import describe, list_transactions, open_transactions
 from semel.wire.api.offsets import EARLIEST, LATEST, committed, end_of_epoch, list_offsets, live_members
@@ -198,3 +200,24 @@ def test_an_address_that_is_advertised_and_leads_nowhere_is_named(
         named = r"127\.0\.0\.1:1 could not be reached.*Broker \d+ advertises that address \(advertised\.listeners\)"
         with pytest.raises(Retriable, match=named):
             cluster.read(topic)
+
+
+def test_what_does_not_fill_a_request_waits_for_more(client: Client, topic: str) -> None:
+    known = describe_output_topics(client, {topic}, client.deadline())
+    (ticket,) = non_transactional_tickets([[(topic, 0), (topic, 1)]], known)
+    rows = [ROWS.append_column("partition", pa.array([index] * 3, pa.int32())) for index in (0, 1)]
+
+    def ends() -> list[int]:
+        listed = list_offsets(client, {(topic, 0): LATEST, (topic, 1): LATEST}, read_committed=False)
+        return [listed[topic, index].offset for index in (0, 1)]
+
+    with Participant(client, ticket) as participant:
+        participant.write(topic, rows[0], more=True)
+        assert ends() == [0, 0], "nothing is sent"
+        participant.write(topic, rows[1])
+        participant.flush()
+        assert ends() == [3, 3]
+        for _ in range(2):  # a second batch of a partition has the first one sent
+            participant.write(topic, rows[0], more=True)
+        participant.write(topic, rows[1], more=True)
+        assert {at: wrote.last for at, wrote in participant.receipt.wrote.items()} == {(topic, 0): 8, (topic, 1): 5}

@@ -38,8 +38,6 @@ IN_THE_DRIVER: dict[Step, int] = {
     MirrorStep.SEGMENTS_WRITTEN: 5,
     MirrorStep.COMMITTED: 6,
 }
-#: Before and after what a round commits.
-SAMPLE: list[Step] = [MirrorStep.COPIED, MirrorStep.COMMITTED]
 IN_A_TASK: dict[Step, int] = {
     MirrorStep.FETCHED: 7,
     MirrorStep.WRITTEN: 8,
@@ -48,6 +46,9 @@ IN_A_TASK: dict[Step, int] = {
     ParticipantStep.ACKNOWLEDGED: 11,
     ParticipantStep.RECEIPT: 12,
 }
+ALL: list[Step] = [*IN_THE_DRIVER, *IN_A_TASK]
+#: Before and after what a round commits, and in the middle of a task.
+SAMPLE: list[Step] = [MirrorStep.COPIED, MirrorStep.COMMITTED, MirrorStep.WRITTEN, ParticipantStep.RECEIPT]
 
 
 #: Where there are groups.
@@ -79,12 +80,12 @@ def test_every_step_is_struck() -> None:
 
 
 @pytest.mark.parametrize(
-    "steps", [pytest.param(SAMPLE, id="sample"), pytest.param([*IN_THE_DRIVER], id="all", marks=pytest.mark.exhaustive)]
+    "steps", [pytest.param(SAMPLE, id="sample"), pytest.param(ALL, id="all", marks=pytest.mark.exhaustive)]
 )
 def test_the_driver_is_killed_at_each_step(a: Sandbox, b: Sandbox, tmp_path: Path, steps: list[Step]) -> None:
     file, topic, target = new(a, b, tmp_path, "driver", refresh__topics__interval__seconds="1")
-    points = [CrashPoint(step, IN_THE_DRIVER[step], Action.DRIVER) for step in steps]
-    workers = [CrashPoint(step, n, Action.KILL) for step, n in IN_A_TASK.items()]
+    points = [CrashPoint(step, n, Action.DRIVER) for step, n in IN_THE_DRIVER.items() if step in steps]
+    workers = [CrashPoint(step, n, Action.KILL) for step, n in IN_A_TASK.items() if step in steps]
     plan = CrashPlan(tmp_path / "plan", *points, *workers)
     run(SparkCluster(LOCAL), a, b, file, topic, target, plan)
     assert_the_same(a, b, topic, target)
@@ -109,6 +110,7 @@ def test_the_driver_is_killed_while_groups_follow(a: Sandbox, b: Sandbox, tmp_pa
     assert {(one.topic, one.partition): one.offset for one in found} == {(target, i): 0 for i in range(PARTITIONS)}
 
 
+@pytest.mark.exhaustive  # its sample are the workers of the driver's test
 def test_executors_are_killed_at_each_step_of_a_task(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:
     """The driver lives on, until a signal ends it behind its round."""
     file, topic, target = new(a, b, tmp_path, "executors")

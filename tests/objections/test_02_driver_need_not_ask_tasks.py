@@ -47,13 +47,17 @@ ONE = SparkCluster("local-cluster[1,2,1024]")
 
 
 @pytest.mark.parametrize(
-    "behind", [pytest.param(BEHIND[:1], id="sample"), pytest.param(BEHIND, id="all", marks=pytest.mark.exhaustive)]
+    "points",
+    [
+        pytest.param(BEHIND[:1], id="sample"),
+        pytest.param([*BEHIND, BEFORE], id="all", marks=pytest.mark.exhaustive),
+    ],
 )
-def test_executors_die_behind_their_receipts(kafka: Sandbox, tmp_path: Path, behind: list[CrashPoint]) -> None:
+def test_executors_die_behind_their_receipts(kafka: Sandbox, tmp_path: Path, points: list[CrashPoint]) -> None:
     copy = new_copy(kafka, tmp_path, "receipts", rows=1_250, per_batch=250)
-    plan = CrashPlan(tmp_path / "plan", *behind, BEFORE)
+    plan = CrashPlan(tmp_path / "plan", *points)
     with ONE.driver(program("copy", copy), plan) as driver:
-        for point in (*behind, BEFORE):
+        for point in points:
             plan.wait(point, PATIENCE_S)
             assert driver.said("is run again") == 0, "with its receipts there, a batch is committed, whoever dies"
             wait_for(lambda: bool(executors(driver.process.pid)), "an executor")

@@ -54,12 +54,13 @@ def test_the_first_one_is_fenced(kafka: Sandbox, tmp_path: Path, held_at: Step) 
     assert_exactly_once(copy.servers, copy.target, source=copy.source, id="json:$.id")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("provider", "version", "stays"),
     [
         pytest.param(ROCKSDB, 2, True, id="format 2"),
-        pytest.param(ROCKSDB, 1, False, id="control", marks=pytest.mark.exhaustive),
-        pytest.param(HDFS, 1, False, id="control, HDFS", marks=pytest.mark.exhaustive),
+        pytest.param(ROCKSDB, 1, False, id="control"),
+        pytest.param(HDFS, 1, False, id="control, HDFS"),
     ],
 )
 def test_state_that_the_first_one_has_made(

@@ -51,7 +51,14 @@ def finish(producer: Producer, cluster: semel.Cluster, job: Job) -> None:
         copy_next(producer, job, write_here(cluster, job))
 
 
-@pytest.mark.parametrize("before", ["taking over", "a commit", "an abort", "an error with nothing sent"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        "taking over",
+        "a commit",
+        *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("an abort", "an error with nothing sent")),
+    ],
+)
 def test_it_goes_on(forgetful: Sandbox, before: str) -> None:
     job = new_job(forgetful, "quiet", chunks=4)
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:

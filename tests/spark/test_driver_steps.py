@@ -43,7 +43,14 @@ ROUNDS: list[list[CrashPoint]] = [
     ],
 ]
 #: In a batch at its end, and at an abort.
-SAMPLE = [ROUNDS[0], ROUNDS[-1]]
+SAMPLE = [
+    [
+        CrashPoint(OwnerStep.ABORT_SENT, 1, Action.HANG),
+        CrashPoint(OwnerStep.COMMIT_SENT, LATER, Action.HANG),
+        CrashPoint(SinkStep.RETURNING, LATER, Action.HANG),
+        *WORKERS,
+    ]
+]
 ROWS, PER_BATCH = 4_000, 100
 
 

@@ -82,6 +82,7 @@ def test_a_program_that_ends_leaves_nothing_open(kafka: Sandbox, tmp_path: Path)
     assert open_ones(copy) == [copy.prefix]
 
 
+@pytest.mark.exhaustive
 def test_a_python_worker_that_is_killed_is_no_end(kafka: Sandbox, tmp_path: Path) -> None:
     """On local[2] Spark allows a task one failure."""
     copy = new_copy(kafka, tmp_path, "worker", rows=ROWS, per_batch=100)

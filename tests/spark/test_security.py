@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.steps import OwnerStep, ParticipantStep
+from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.spark.spark_cluster import SparkCluster
 from semel.testing.spark.spark_home import spark_home
@@ -18,7 +18,7 @@ from tests.secured import SecuredKafka, secured_kafka
 from tests.spark.support.topics_and_drivers import assert_exact, new_copy, program
 
 PASSWORD = "hidden-from-spark-7309"
-KILLS = (CrashPoint(OwnerStep.COMMIT_SENT, 2, Action.DRIVER), CrashPoint(ParticipantStep.SENT, 3, Action.EXECUTOR))
+KILLS = (CrashPoint(ParticipantStep.SENT, 3, Action.EXECUTOR),)
 
 
 @pytest.fixture(scope="module")

@@ -111,16 +111,8 @@ def run_through_failures(line: Line, plan: Any) -> None:
     line.run(rows=plan(line.rows))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "windows-hdfs",
-        *(
-            pytest.param(name, marks=pytest.mark.exhaustive)
-            for name in ("transformWithState-rocksdb", "distinct-rocksdb", "join-rocksdb-2")
-        ),
-    ],
-)
+@pytest.mark.exhaustive  # its sample are the kills, and objection 26
+@pytest.mark.parametrize("name", ["windows-hdfs", "transformWithState-rocksdb", "distinct-rocksdb", "join-rocksdb-2"])
 def test_as_if_nothing_had_failed(
     spark: SparkSession,
     kafka: Sandbox,

@@ -89,14 +89,16 @@ class ExactlyOnce:
         return self._outputs.refusal(topic, table)
 
     def write(self, rows: Rows) -> None:
-        """Write, and do not wait. Raises what a transaction raises; the task starts again after that."""
+        """Write, and do not wait: the last records go out with the next ones, or with the offsets. Raises what a
+        transaction raises; the task starts again after that.
+        """
         self._outputs.fixed = self._open is not None
         parts, places = self._outputs.place(rows), self._store.places(rows.offsets)
         if parts:
             if self._open is None:
                 self._open = _Open(self._client, self._producer.transaction())
             with self._aborting():
-                self._open.write(parts, self._outputs.topics, soon=[(self._store.topic, places)])
+                self._open.write(parts, self._outputs.topics, soon=[(self._store.topic, places)], more=True)
         self._due.update(rows.offsets)
 
     def commit(self) -> None:
@@ -105,7 +107,7 @@ class ExactlyOnce:
             return
         if self._open is None:  # offsets alone: their records were left out, or aborted
             self._open = _Open(self._client, self._producer.transaction())
-        reached(ConnectStep.RECORDS_SENT, self._producer.transactional_id)
+        reached(ConnectStep.RECORDS_WRITTEN, self._producer.transactional_id)
         with self._aborting():
             self._open.write([offset_part(self._store, self._due)], self._outputs.topics)
             reached(ConnectStep.OFFSETS_SENT, self._producer.transactional_id)
@@ -157,9 +159,10 @@ class _Open:
         topics: Mapping[str, TicketTopic],
         *,
         soon: Sequence[tuple[str, Sequence[int]]] = (),
+        more: bool = False,
     ) -> None:
         """Write rows. Partitions that it has not seen yet are added, in one request for all, and those that will be
-        written ``soon``: a small transaction is then a request shorter.
+        written ``soon``: a small transaction is then a request shorter. With ``more``, the last rows wait for others.
         """
         wanted = [*((part.topic, part.indexes) for part in parts), *soon]
         self._add({topic: set(indexes) - self._seen(topic) for topic, indexes in wanted}, topics)
@@ -167,12 +170,12 @@ class _Open:
             writers = self._writers[part.topic]
             for indexes, writer in writers:
                 if len(writers) == 1:
-                    writer.write(part.topic, part.table)
+                    writer.write(part.topic, part.table, more=more)
                     continue
                 targets = numbers(part.table.column("partition").combine_chunks().cast(pa.int64()))
                 mine = np.flatnonzero(np.isin(targets, indexes))
                 if len(mine):
-                    writer.write(part.topic, part.table.take(array(mine, pa.int64())))
+                    writer.write(part.topic, part.table.take(array(mine, pa.int64())), more=more)
 
     def commit(self) -> None:
         """Wait until all is acknowledged, and commit."""
@@ -222,7 +225,7 @@ class AtLeastOnce:
         """Write the records; they are acknowledged, and visible, when it returns."""
         for part in self._outputs.place(rows):
             self._append(part)
-        reached(ConnectStep.RECORDS_SENT, self._store.topic)
+        reached(ConnectStep.RECORDS_WRITTEN, self._store.topic)
         self._due.update(rows.offsets)
 
     def commit(self) -> None:

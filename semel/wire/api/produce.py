@@ -18,6 +18,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -72,6 +73,7 @@ class Appender:
         self._transactional_id = transactional_id
         self._under_way: dict[int, tuple[Connection, deque[_Wave]]] = {}
         self._nodes: dict[TopicPartition, int] = {}  # where the unanswered batches of a partition were sent
+        self._held: list[tuple[TopicPartition, Batch]] = []  # for the next request
         self._failed: dict[TopicPartition, list[Batch]] = defaultdict(list)
         self._problem = ""
         self.acknowledged: dict[TopicPartition, list[Acknowledged]] = defaultdict(list)
@@ -79,11 +81,15 @@ class Appender:
     def __del__(self) -> None:
         self._abandon()  # answers may be on their way if it is dropped early
 
-    def submit(self, batches: Iterable[tuple[TopicPartition, Batch]]) -> None:
-        """Send batches in order. Return when they are sent; :meth:`flush` waits for the acknowledgements."""
+    def submit(self, batches: Iterable[tuple[TopicPartition, Batch]], *, more: bool = False) -> None:
+        """Send batches in order. Return when they are sent; :meth:`flush` waits for the acknowledgements.
+
+        With ``more``, what does not fill a request waits for the batches of the next call, or for :meth:`flush`.
+        """
         deadline = self._deadline()
+        held, self._held = self._held, []
         with self._abandoned_on_error():
-            for node, wave in self._waves(batches, deadline):
+            for node, wave in self._waves(chain(held, batches), deadline, more=more):
                 self._send(node, wave, deadline)
                 if self._failed:
                     self._recover()
@@ -94,6 +100,8 @@ class Appender:
 
         ``meanwhile`` is called first, while answers are under way. Its exceptions are raised.
         """
+        if self._held:
+            self.submit(())
         with self._abandoned_on_error():
             meanwhile()
             self._receive_all()
@@ -113,11 +121,12 @@ class Appender:
         for connection, _ in self._under_way.values():
             connection.close()
         self._under_way.clear()
+        self._held.clear()
 
     # ---- pipelined
 
     def _waves(
-        self, batches: Iterable[tuple[TopicPartition, Batch]], deadline: Deadline
+        self, batches: Iterable[tuple[TopicPartition, Batch]], deadline: Deadline, *, more: bool
     ) -> Iterable[tuple[int, _Wave]]:
         """Yield the requests to send: one batch of a partition in each, in order."""
         waves: dict[int, _Wave] = {}
@@ -132,7 +141,10 @@ class Appender:
                 node = self._node(partition, waves, deadline)  # it may have moved while that was sent
             waves.setdefault(node, {})[partition] = batch
             sizes[node] += batch.size
-        yield from waves.items()
+        if more:
+            self._held.extend(chain.from_iterable(wave.items() for wave in waves.values()))
+        else:
+            yield from waves.items()
 
     def _node(self, partition: TopicPartition, waves: Mapping[int, _Wave], deadline: Deadline) -> int:
         """Return the broker for its next batch: that of the batches before it until they are answered, then its
