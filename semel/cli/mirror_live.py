@@ -69,19 +69,23 @@ def _lines_by(console: Console, terminal: int) -> Iterator[None]:
 
 def _print_lines(source: int, console: Console, ended: threading.Event) -> None:
     """Print what comes out of the pipe, until it is empty after the end. It stays open: Java ends later than that."""
-    text = b""
-    while True:
+    text, ends = b"", False
+    while not ends:
         if not select.select([source], [], [], 0.1)[0]:
-            if ended.is_set():
-                return
+            ends = ended.is_set()
             continue
         read = os.read(source, 65_536)
-        if not read:
-            return
+        ends = not read
         *lines, text = (text + read).split(b"\n")
         for line in lines:
-            with suppress(OSError):  # the terminal is gone, and the mirror goes on
-                console.print(Text(line.decode(errors="replace")), soft_wrap=True)
+            _print_line(console, line)
+    if text:
+        _print_line(console, text)
+
+
+def _print_line(console: Console, line: bytes) -> None:
+    with suppress(OSError):  # the terminal is gone, and the mirror goes on
+        console.print(Text(line.decode(errors="replace")), soft_wrap=True)
 
 
 class Figures:
