@@ -3,7 +3,8 @@
 A command is a module with a typer application named ``app``: ``demo``, ``connect``, ``broker``, ``doctor``, ``mirror``,
 ``progress``, ``streams``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``txn_heal``,
 ``txn_prepared``, ``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``, and ``txn_show``
-prints for ``txn``. ``mirror_translate``, ``mirror_status`` and ``mirror_resolve`` are parts of ``mirror``.
+prints for ``txn``. ``mirror_translate``, ``mirror_status``, ``mirror_resolve`` and ``mirror_live`` are parts of
+``mirror``.
 
 ``help`` has the form of all help texts. ``options`` has the options of all commands that ask a cluster, and
 ``processes`` those of commands that run processes on Spark. ``local_checks`` checks this machine. What a command knows

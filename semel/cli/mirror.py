@@ -12,6 +12,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from semel.cli.help import application, examples
+from semel.cli.mirror_live import live
 from semel.cli.mirror_resolve import resolve
 from semel.cli.mirror_status import status
 from semel.cli.mirror_translate import translate
@@ -93,14 +94,15 @@ def run(
             " pip install '.[spark]'",
             tag="MIRROR",
         ) from None
-    spark = spark_session(master, settings)
-    server = None if metrics_port is None else _serve(metrics_port)
-    try:
-        run_flows(spark, config.flows, until_asked_to_end(note="the round is ended, then it stops"), once=once)
-    finally:
-        spark.stop()
-        if server is not None:
-            server.close()
+    with live():
+        spark = spark_session(master, settings)
+        server = None if metrics_port is None else _serve(metrics_port)
+        try:
+            run_flows(spark, config.flows, until_asked_to_end(note="the round is ended, then it stops"), once=once)
+        finally:
+            spark.stop()
+            if server is not None:
+                server.close()
 
 
 def _serve(port: int) -> MetricsServer:

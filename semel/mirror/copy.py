@@ -16,6 +16,7 @@ batches of one record would cost a request each. Where a run does not fit, its b
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -34,13 +35,15 @@ from semel.records.timestamps import LATEST
 from semel.records.varint import Ints
 from semel.transaction.ticket import TicketTopic
 
-__all__ = ["SMALL", "Piece", "batches", "whole"]
+__all__ = ["SMALL", "Piece", "Times", "batches", "wanted", "whole"]
 
 _RECORD = ["key", "value", "timestamp", "headers"]
 #: Of a record before compression: its producer was allowed to write it, and only the target topic counts.
 _ANY_SIZE = 2**31
 #: Batches below so many bytes are merged: decoding and encoding one costs well below what a request of its own does.
 SMALL = 4096
+#: The time of the first record in a batch's header, and the latest one.
+_TIMES, _TIMES_AT = struct.Struct(">qq"), 27
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +58,64 @@ class Piece:
     offsets: Ints | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The milliseconds of some records, by their batches: of the first record of each, and the latest.
+
+    ``total`` adds up the middle between these two for each of the ``count`` records. Batches without a time are left
+    out.
+    """
+
+    oldest: int = LATEST
+    newest: int = -1
+    total: int = 0
+    count: int = 0
+
+    @classmethod
+    def of(cls, pieces: Sequence[Piece]) -> Times:
+        """Return the times of batches to write."""
+        found = [(*_TIMES.unpack_from(piece.batch, _TIMES_AT), piece.count) for piece in pieces]
+        known = [(first, last, count) for first, last, count in found if 0 <= first <= last]
+        if not known:
+            return cls()
+        return cls(
+            min(first for first, _, _ in known),
+            max(last for _, last, _ in known),
+            sum((first + last) // 2 * count for first, last, count in known),
+            sum(count for _, _, count in known),
+        )
+
+    def __add__(self, other: Times) -> Times:
+        return Times(
+            min(self.oldest, other.oldest),
+            max(self.newest, other.newest),
+            self.total + other.total,
+            self.count + other.count,
+        )
+
+
 def batches(taken: Taken, target: TicketTopic, name: str) -> Iterator[Piece]:
     """Yield the batches to write for one partition of an answer, in order.
 
     Raises :class:`~semel.errors.DataLoss` for a damaged batch, :class:`ConfigError` for a record that ``target``, which
     is called ``name``, does not take.
     """
-    wanted = [
-        header
-        for header in taken.batches
-        if header.count and header.next_offset > taken.start and header.base_offset < taken.end
-    ]
-    for small, group in groupby(wanted, lambda header: _is_small(taken, header, target.max_bytes)):
+    for small, group in groupby(wanted(taken), lambda header: _is_small(taken, header, target.max_bytes)):
         run = list(group)
         if small and len(run) > 1:
             yield from _merged(taken, run, target.max_bytes, name)
         else:
             for header in run:
                 yield from _one(taken, header, target.max_bytes, name)
+
+
+def wanted(taken: Taken) -> list[BatchHeader]:
+    """Return the batches with records to copy."""
+    return [
+        header
+        for header in taken.batches
+        if header.count and header.next_offset > taken.start and header.base_offset < taken.end
+    ]
 
 
 def _one(taken: Taken, header: BatchHeader, limit: int, name: str) -> Iterator[Piece]:
@@ -86,8 +129,8 @@ def _one(taken: Taken, header: BatchHeader, limit: int, name: str) -> Iterator[P
 
 def whole(header: BatchHeader, start: int, end: int) -> bool:
     """Return whether a broker accepts a batch with only another header, and all of the batch is wanted."""
-    wanted = start <= header.base_offset and header.next_offset <= end
-    return wanted and header.count == header.last_offset_delta + 1 and not (header.control or header.log_append_time)
+    inside = start <= header.base_offset and header.next_offset <= end
+    return inside and header.count == header.last_offset_delta + 1 and not (header.control or header.log_append_time)
 
 
 def _is_small(taken: Taken, header: BatchHeader, limit: int) -> bool:

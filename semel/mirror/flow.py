@@ -54,7 +54,7 @@ class Flow:
 
     def _run(self, *, once: bool) -> None:
         _check_speculation_off(self._spark)
-        tries = Tries(self._config.title, self._stop, most=_TRIES if once else None)
+        tries = Tries(self._meter, self._stop, most=_TRIES if once else None)
         while not self._stop.is_set():
             try:
                 with Session(self._spark, self._config, self._id, self._stop, self._meter) as session:

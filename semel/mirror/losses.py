@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from semel.errors import ConfigError, DataLoss
+from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.policy import ReplicationPolicy
-from semel.mirror.positions import OffsetAndEpoch, Positions
-from semel.mirror.topics import MirroredTopic
+from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions
+from semel.mirror.topics import MirroredTopic, find
 from semel.read.data_loss import check_ranges
 from semel.read.ranges import NO_END, Range, id_text
 from semel.read.reader import Reader
+from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -24,6 +26,7 @@ __all__ = [
     "check_not_lost",
     "check_targets_exist",
     "check_targets_unchanged",
+    "positions_lost",
 ]
 
 
@@ -89,6 +92,23 @@ def check_targets_unchanged(
                 f" {_ways_out(policy, name)}",
                 tag="TARGET_RECREATED",
             )
+
+
+def positions_lost(source: Client, target: Client, config: FlowConfig, id: str) -> DataLoss:
+    """Return the error of a flow whose progress is gone. It names where its target topics end."""
+    found = [config.policy.remote_topic(name) for name in find(source, config)]
+    there = [(name, index) for name, topic in target.existing(found).items() for index in topic.partitions]
+    ends = list_offsets(target, dict.fromkeys(there, LATEST), read_committed=False) if there else {}
+    rows = [f"{name}-{index} at {ends[name, index].offset}" for name, index in sorted(ends) if ends[name, index].offset]
+    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    has = f"It has written to: {', '.join(rows[:5])}{more}." if rows else "Its target topics are gone or empty."
+    return DataLoss(
+        f"the positions of {id} are gone from topic {DEFAULT_TOPIC} of {config.policy.target}. Nothing was copied,"
+        f" since the last copied offsets are not known. {has} To copy everything again: delete its target topics, run"
+        f" `semel progress reset {id} --scope {SCOPE} --bootstrap-server {config.target['bootstrap.servers']}`, and"
+        " start the mirror.",
+        tag="PROGRESS_LOST",
+    )
 
 
 def check_no_rows_without_position(

@@ -6,31 +6,55 @@ Counts begin at zero with the process. Rates and averages that Java's metrics ke
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.copy import Times
 from semel.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily, Metric
 
-__all__ = ["NAMES", "FlowMeter", "MirrorCollector"]
+__all__ = ["NAMES", "FlowMeter", "MirrorCollector", "meters"]
 
 _MM2 = "kafka_connect_mirror_mirrorsourceconnector"
 _RECORDS, _BYTES = f"{_MM2}_record_count", f"{_MM2}_byte_count"
+_LATENCY_MIN, _LATENCY_MAX, _LATENCY_AVG = (f"{_MM2}_replication_latency_ms_{of}" for of in ("min", "max", "avg"))
 _LAG, _RUNNING, _SKIPPED = "semel_mirror_lag_records", "semel_mirror_running", "semel_mirror_skipped_records"
-#: All that is exported, with what it says. The first two have the labels that MirrorMaker 2's have.
+#: So many seconds the latencies are of, as in MirrorMaker 2.
+_WINDOW_S = 60.0
+#: All that is exported, with what it says. The first five have the labels that MirrorMaker 2's have.
 NAMES: Mapping[str, str] = {
     _RECORDS: "Records that were copied, by target topic and partition.",
     _BYTES: "Bytes of the record batches that were copied, as they were written.",
+    _LATENCY_MIN: "The shortest time from a record's timestamp to the commit of its copy, in the last 60 seconds.",
+    _LATENCY_MAX: "The longest time from a record's timestamp to the commit of its copy, in the last 60 seconds.",
+    _LATENCY_AVG: "The mean time from a record's timestamp to the commit of its copy, in the last 60 seconds.",
     _LAG: "Offsets of a source partition that are readable and not copied yet.",
     _RUNNING: "1 while a flow runs, 0 when it has stopped.",
     _SKIPPED: "Offsets that were passed over because of on.data.loss=skip.",
 }
 
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """The milliseconds from the timestamps of records to the commit of their copies."""
+
+    least: float
+    most: float
+    mean: float
+
+
 _meters: dict[str, FlowMeter] = {}
+
+
+def meters() -> list[FlowMeter]:
+    """Return the numbers of each flow that this process has started."""
+    return list(_meters.values())
 
 
 class FlowMeter:
@@ -38,19 +62,31 @@ class FlowMeter:
 
     def __init__(self, config: FlowConfig) -> None:
         self.source, self.target = config.policy.source, config.policy.target
+        self.title = config.title
         self.running = True
+        self.tries_again = False
+        #: By the monotonic clock.
+        self.committed_at: float | None = None
         self.skipped = 0
         self._copied: dict[TopicPartition, tuple[int, int]] = defaultdict(lambda: (0, 0))
         self._lag: dict[TopicPartition, int] = {}
+        #: The time of each commit, by the monotonic clock and in milliseconds of the other one.
+        self._times: dict[TopicPartition, deque[tuple[float, float, Times]]] = defaultdict(deque)
         self._lock = threading.Lock()
         _meters[config.title] = self
 
-    def add(self, copied: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Add the records and bytes of a committed round, by target partition."""
+    def add(
+        self, copied: Mapping[TopicPartition, tuple[int, int]], times: Mapping[TopicPartition, Times] | None = None
+    ) -> None:
+        """Add the records, bytes and times of a round that was just committed, by target partition."""
+        now, clock = time.monotonic(), time.time() * 1000
         with self._lock:
+            for partition, one in (times or {}).items():
+                self._times[partition].append((now, clock, one))
             for partition, (records, size) in copied.items():
                 before = self._copied[partition]
                 self._copied[partition] = before[0] + records, before[1] + size
+            self.committed_at = now
 
     def set_lag(self, lag: Mapping[TopicPartition, int]) -> None:
         """Set the records that are readable and not copied, by source partition."""
@@ -64,10 +100,27 @@ class FlowMeter:
             return dict(self._copied)
 
     @property
+    def latencies(self) -> dict[TopicPartition, Latency]:
+        """The latency of the target partitions that got records in the last 60 seconds."""
+        since = time.monotonic() - _WINDOW_S
+        with self._lock:
+            for seen in self._times.values():
+                while seen and seen[0][0] < since:
+                    seen.popleft()
+            return {partition: _latency(seen) for partition, seen in self._times.items() if seen}
+
+    @property
     def lag(self) -> dict[TopicPartition, int]:
         """The lag as it was set."""
         with self._lock:
             return dict(self._lag)
+
+
+def _latency(seen: Iterable[tuple[float, float, Times]]) -> Latency:
+    """Return the latency of some rounds. A clock that is behind that of the producers makes it 0, not less."""
+    rows = [(at - one.newest, at - one.oldest, at * one.count - one.total, one.count) for _, at, one in seen]
+    least, most, total, count = zip(*rows, strict=True)
+    return Latency(max(min(least), 0.0), max(*most, 0.0), max(sum(total) / sum(count), 0.0))
 
 
 class MirrorCollector:
@@ -80,11 +133,18 @@ class MirrorCollector:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics with their values."""
         families = self._families()
-        for meter in list(_meters.values()):
+        for meter in meters():
             flow = [meter.source, meter.target]
             for (topic, index), (records, size) in sorted(meter.copied.items()):
                 families[_RECORDS].add_metric([*flow, topic, str(index)], records)
                 families[_BYTES].add_metric([*flow, topic, str(index)], size)
+            for (topic, index), latency in sorted(meter.latencies.items()):
+                for name, value in (
+                    (_LATENCY_MIN, latency.least),
+                    (_LATENCY_MAX, latency.most),
+                    (_LATENCY_AVG, latency.mean),
+                ):
+                    families[name].add_metric([*flow, topic, str(index)], value)
             for (topic, index), lag in sorted(meter.lag.items()):
                 families[_LAG].add_metric([*flow, topic, str(index)], lag)
             families[_RUNNING].add_metric(flow, int(meter.running))

@@ -18,13 +18,16 @@ from pyspark.sql import SparkSession
 
 from semel.errors import ConfigError, Retriable
 from semel.mirror.config.flow_config import FlowConfig
-from semel.mirror.losses import check_not_lost
+from semel.mirror.copy import Times
+from semel.mirror.copy import wanted as batches_to_copy
+from semel.mirror.losses import advice, check_not_lost
 from semel.mirror.offsets.segment_topic import SEGMENTS, SegmentTopic
 from semel.mirror.policy import ReplicationPolicy
 from semel.mirror.positions import OffsetAndEpoch, Positions
 from semel.mirror.task import Assignment, Copied, copy
 from semel.mirror.topics import MirroredTopic
 from semel.read.ranges import Range
+from semel.read.reader import Reader
 from semel.spark.sink.job_timeout import cancel_jobs_after
 from semel.spark.sink.stage_retries import prove_tasks
 from semel.steps import MirrorStep, reached
@@ -51,9 +54,10 @@ Ends = Mapping[TopicPartition, Listed]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The records that a round wrote to each target partition, and the bytes of their batches."""
+    """The records that a round wrote to each target partition, the bytes of their batches, and their times."""
 
     copied: Mapping[TopicPartition, tuple[int, int]]
+    times: Mapping[TopicPartition, Times]
 
 
 def stable_ends(
@@ -80,7 +84,8 @@ def stable_ends(
 class Round:
     """One round of a flow that was taken over. ``partitions`` has the target of each source partition.
 
-    With ``whole_group`` it commits the group's offsets of all partitions, since they expire one by one.
+    With ``whole_group`` it commits the group's offsets of all partitions, since they expire one by one. One that has to
+    ``wait_for_records`` does nothing where only aborted rows and markers are new.
     """
 
     spark: SparkSession
@@ -94,12 +99,13 @@ class Round:
     segment_ticket: TicketTopic
     positions: Positions
     whole_group: bool
+    wait_for_records: bool
 
     def run(self, ends: Ends, wanted: Ends | None) -> Done | None:
         """Copy what is stable and new, at most up to what is ``wanted``. None if there was nothing."""
         began = time.monotonic()
         parts = self._plan(ends, wanted)
-        if not parts:
+        if not parts or (self.wait_for_records and self._has_no_records(parts)):
             return None
         shares = _shared_out(parts, self.spark.sparkContext.defaultParallelism)
         reached(MirrorStep.PLANNED, self.id)
@@ -120,7 +126,7 @@ class Round:
             len(self.positions.at),
             (time.monotonic() - began) * 1000,
         )
-        return Done(wrote)
+        return Done(wrote, {self.partitions[p]: times for p, times in copied.times.items() if times.count})
 
     def _plan(self, ends: Ends, wanted: Ends | None) -> list[Assignment]:
         positions = self.positions
@@ -145,6 +151,15 @@ class Round:
                     parts.append(Assignment(planned, at.epoch, self.partitions[partition]))
         check_not_lost(self.source, behind, positions, self.config.policy)
         return parts
+
+    def _has_no_records(self, parts: Sequence[Assignment]) -> bool:
+        """Look here, without a job. Where that could take long, tasks look, and the position moves."""
+        if sum(part.range.size for part in parts) > _OFFSETS_PER_TASK:
+            return False
+        epochs = {part.range.topic_partition: part.epoch for part in parts}
+        ranges = [part.range for part in parts]
+        with Reader(self.source, ranges, epochs=epochs, advice=advice(self.config.policy)) as reader:
+            return not any(batches_to_copy(taken) for answer in reader.answers() for taken in answer)
 
     def _copy_in_transaction(self, shares: Sequence[Sequence[Assignment]]) -> Copied:
         with self.producer.transaction() as txn:

@@ -16,6 +16,7 @@ from semel.mirror.losses import (
     check_not_lost,
     check_targets_exist,
     check_targets_unchanged,
+    positions_lost,
 )
 from semel.mirror.metrics import FlowMeter
 from semel.mirror.offsets.groups import GroupFollower
@@ -43,9 +44,12 @@ log = logging.getLogger("semel.mirror")
 
 #: How long nothing is asked when nothing was new.
 _IDLE_S = 0.2
+#: So often at most rounds follow each other that only move the position past aborted rows and markers.
+_EMPTY_S = 1.0
 #: So often all offsets of KIP-656's group are committed again: the broker forgets offsets that are not renewed.
 _GROUP_S = 86_400
 _UNKNOWN, _ROWS_GONE, _OFFSETS_GONE = "OUTCOME_UNKNOWN", "ROWS_GONE", "OFFSETS_GONE"
+_PROGRESS_LOST = "PROGRESS_LOST"
 
 
 class Session:
@@ -68,6 +72,8 @@ class Session:
         self._doubtful = False
         self._synced: float | None = None
         self._group_written: float | None = None
+        #: When the last round ended, if it had no records.
+        self._empty: float | None = None
 
     def __enter__(self) -> Session:
         return self
@@ -163,7 +169,12 @@ class Session:
         # before an owner is fenced
         check_rights(self._source, self._target, self._config, self._id)
         self._check_same_flow(self._last_known())
-        self._producer.take_over(group=self._id)
+        try:
+            self._producer.take_over(group=self._id)
+        except DataLoss as error:
+            if error.tag != _PROGRESS_LOST:
+                raise
+            raise positions_lost(self._source, self._target, self._config, self._id) from None
         self._check_same_flow(self._positions)
 
     def _last_known(self) -> Positions | None:
@@ -268,11 +279,13 @@ class Session:
 
     def _copy(self, ends: Ends, wanted: Ends | None) -> bool:
         """Run a round. False if there was nothing to copy."""
-        done = self._round().run(ends, wanted)
+        waits = wanted is None and self._empty is not None and time.monotonic() - self._empty < _EMPTY_S
+        done = self._round(wait_for_records=waits).run(ends, wanted)
         at = self._positions.at
         self._meter.set_lag({p: max(row.offset - at[p].offset, 0) for p, row in ends.items() if p in at})
         if done is not None:
-            self._meter.add(done.copied)
+            self._meter.add(done.copied, done.times)
+            self._empty = None if any(count for count, _ in done.copied.values()) else time.monotonic()
             if _is_due(self._group_written, _GROUP_S):
                 self._group_written = time.monotonic()
         elif wanted is None and _is_due(self._group_written, _GROUP_S):
@@ -293,7 +306,7 @@ class Session:
         if self._producer.progress is not None:
             self._groups.tell(self._positions, segments_end(self._producer.progress, self._segments))
 
-    def _round(self) -> Round:
+    def _round(self, *, wait_for_records: bool) -> Round:
         if self._segment_ticket is None:
             self._segment_ticket = self._segments.ensure(self._config.replication_factor)
         return Round(
@@ -308,6 +321,7 @@ class Session:
             self._segment_ticket,
             self._positions,
             _is_due(self._group_written, _GROUP_S),
+            wait_for_records,
         )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -25,7 +25,7 @@ from pyspark import SparkContext, TaskContext
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, DataLoss, SemelError
 from semel.mirror.config.flow_config import FlowConfig
-from semel.mirror.copy import Piece, batches
+from semel.mirror.copy import Piece, Times, batches
 from semel.mirror.losses import advice
 from semel.mirror.offsets.segments import Runs
 from semel.mirror.positions import OffsetAndEpoch
@@ -63,13 +63,14 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The results of a round's tasks: receipts, the end of each source partition, and the offsets of its records on the
-    target.
+    """The results of a round's tasks: receipts, and of each source partition its end, the offsets of its records on the
+    target, and their times.
     """
 
     receipts: Sequence[Receipt]
-    ends: Mapping[TopicPartition, OffsetAndEpoch]
-    runs: Mapping[TopicPartition, Runs]
+    ends: dict[TopicPartition, OffsetAndEpoch]
+    runs: dict[TopicPartition, Runs]
+    times: dict[TopicPartition, Times]
 
 
 def copy(
@@ -103,12 +104,11 @@ def copy(
             tag="JOB_LOST",
         ) from raised
     receipts = receipts_of(decode_result(_text(answer)) for answer in answers if answer.schema.names == [COLUMN])
-    ends: dict[TopicPartition, OffsetAndEpoch] = {}
-    runs: dict[TopicPartition, Runs] = {}
+    copied = Copied(receipts, {}, {}, {})
     for answer in answers:
         if answer.schema.names == [_ENDS]:
-            _read_ends(_text(answer), ends, runs)
-    return Copied(receipts, ends, runs)
+            _read_ends(_text(answer), copied)
+    return copied
 
 
 def _first_line(raised: Py4JJavaError) -> str:
@@ -164,6 +164,7 @@ class _Share:
         self._participant, self._targets, self._ticket = participant, targets, ticket
         self._read: dict[TopicPartition, OffsetAndEpoch] = {}
         self._pieces: dict[TopicPartition, list[Piece]] = defaultdict(list)
+        self._times: dict[TopicPartition, Times] = defaultdict(Times)
 
     def copy(self, reader: Reader) -> None:
         """Copy answer by answer."""
@@ -185,6 +186,7 @@ class _Share:
             topic, index = self._targets[partition]
             pieces = list(batches(taken, self._ticket.topics[topic], f"{topic}-{index}"))
             by_topic[topic].append([(index, piece.batch) for piece in pieces])
+            self._times[partition] += Times.of(pieces)
             # without its bytes: written data are dropped
             self._pieces[partition] += [Piece(_NOTHING, piece.first, piece.count, piece.offsets) for piece in pieces]
         for topic, columns in by_topic.items():
@@ -201,18 +203,19 @@ class _Share:
             wrote = done.get(self._targets[partition], [])
             runs = Runs.of_pieces(self._pieces[partition], [one.first for one in wrote])
             last = wrote[-1].last + 1 if wrote else -1
-            rows.append([*partition, at.offset, at.epoch, last, runs.packed()])
+            rows.append([*partition, at.offset, at.epoch, last, astuple(self._times[partition]), runs.packed()])
         return pa.RecordBatch.from_arrays([joined([write_object({"ends": rows})], pa.binary())], [_ENDS])
 
 
-def _read_ends(text: bytes, ends: dict[TopicPartition, OffsetAndEpoch], runs: dict[TopicPartition, Runs]) -> None:
+def _read_ends(text: bytes, copied: Copied) -> None:
     try:
-        for topic, index, *numbers, packed in of_kind(list, read_object(text)["ends"]):
+        for topic, index, *numbers, times, packed in of_kind(list, read_object(text)["ends"]):
             partition = (of_kind(str, topic), of_kind(int, index))
             offset, epoch, target = (of_kind(int, number) for number in numbers)
-            ends[partition] = OffsetAndEpoch(offset, epoch, target)
+            copied.ends[partition] = OffsetAndEpoch(offset, epoch, target)
+            copied.times[partition] = Times(*(of_kind(int, number) for number in times))
             if packed:
-                runs[partition] = Runs.unpacked(of_kind(list, packed))
+                copied.runs[partition] = Runs.unpacked(of_kind(list, packed))
     except (ValueError, KeyError, TypeError) as wrong:
         raise DataLoss(
             f"what a task says of how far it came cannot be read ({wrong!r:.200}). Nothing of the round is visible."

@@ -6,6 +6,7 @@ import logging
 import threading
 
 from semel.errors import AbortAndRetry, DataLoss, Retriable
+from semel.mirror.metrics import FlowMeter
 
 __all__ = ["Tries"]
 
@@ -17,13 +18,14 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 class Tries:
     """The failures in a row, and the pause after each. ``most`` of None means to retry for ever."""
 
-    def __init__(self, title: str, stop: threading.Event, most: int | None) -> None:
-        self._title, self._stop, self._most = title, stop, most
+    def __init__(self, meter: FlowMeter, stop: threading.Event, most: int | None) -> None:
+        self._meter, self._stop, self._most = meter, stop, most
         self._failed = 0
 
     def succeeded(self) -> None:
         """Start to count again."""
         self._failed = 0
+        self._meter.tries_again = False
 
     def failed(self, error: AbortAndRetry | Retriable | DataLoss) -> None:
         """Wait, or raise the error where it was tried often enough. What a stop has interrupted is no failure."""
@@ -32,6 +34,7 @@ class Tries:
             return
         if self._most is not None and self._failed >= self._most:
             raise error
+        self._meter.tries_again = True
         pause = min(_FIRST_PAUSE_S * 2 ** (self._failed - 1), _LONGEST_PAUSE_S)
-        log.warning("%s: tried again in %.1f s: %s", self._title, pause, error)
+        log.warning("%s: tried again in %.1f s: %s", self._meter.title, pause, error)
         self._stop.wait(pause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from semel import cli
 from semel.config import ClientConfig
+from semel.mirror import session
 from semel.mirror.offsets.segment_topic import SEGMENTS
 from semel.records.header import BatchHeader, scan
 from semel.sandbox import Sandbox
@@ -25,6 +27,7 @@ from tests import topics
 from tests.mirror.support.harness import (
     CODECS,
     IDENTITY,
+    Running,
     alias_of,
     copy_once,
     mm2,
@@ -151,6 +154,42 @@ def test_committed_aborted_and_open(a: Sandbox, b: Sandbox, spark: SparkSession,
     copy_once(spark, file)
     assert records(b, target) == records(a, topic)
     assert len(records(b, target)[0]) == 12
+
+
+def test_aborted_rows_alone_make_few_rounds_and_hold_no_record_up(
+    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an hour in the place of the second that is between such rounds."""
+    monkeypatch.setattr(session, "_EMPTY_S", 3600)
+    topic = create(a, "aborting")
+    file = mm2(tmp_path, a, b, topic)
+    target = f"{alias_of(file)}.{topic}"
+
+    def copied(count: int) -> bool:
+        return bool(partitions(b, target)) and len(records(b, target)[0]) == count
+
+    def empty_rounds() -> int:
+        return running.said().count(": 0 records")
+
+    def has_been_empty(count: int) -> bool:
+        return empty_rounds() >= count
+
+    with Running(spark, file) as running:
+        for number in range(1, 3):
+            transactions(a, topic, "a")
+            wait_for(partial(has_been_empty, number), running.said)
+            for _ in range(3):
+                transactions(a, topic, "aa")
+            transactions(a, topic, "ac")
+            wait_for(partial(copied, 3 * number), running.said)
+        assert empty_rounds() == 2, running.said()
+        transactions(a, topic, "a")
+        wait_for(partial(has_been_empty, 3), running.said)
+        transactions(a, topic, "a")
+        monkeypatch.setattr(session, "_EMPTY_S", 0)
+        wait_for(partial(has_been_empty, 4), running.said)
+    assert running.failed == []
+    assert records(b, target) == records(a, topic)
 
 
 def test_topics_are_followed_and_own_ones_are_not(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:

@@ -4,20 +4,16 @@ checkpoints; groups that follow.
 
 from __future__ import annotations
 
-import json
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
-from semel import cli
 from semel.config import ClientConfig
 from semel.mirror import session
 from semel.mirror.config.properties import read_properties
@@ -30,41 +26,10 @@ from semel.sandbox import Sandbox
 from semel.transaction.progress.reader import committed_progress
 from semel.wire.client import Client
 from tests import topics
+from tests.mirror.support.groups import consume, offsets, translate
 from tests.mirror.support.harness import Running, alias_of, copy_once, mm2, produce, records, transactions, unique
 from tests.mirror.support.mirror_maker import java
 from tests.waiting import wait_for
-
-
-def consume(sandbox: Sandbox, group: str, topic: str, count: int) -> list[bytes]:
-    """Read the next records of a group, and commit behind them."""
-    settings = {"isolation.level": "read_committed", "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    consumer = Consumer({"bootstrap.servers": sandbox.bootstrap_servers, "group.id": group, **settings})
-    found: list[bytes] = []
-    try:
-        consumer.subscribe([topic])
-        while len(found) < count:
-            for message in consumer.consume(count - len(found), 30):
-                assert message.error() is None
-                found.append(message.value() or b"")
-        consumer.commit(asynchronous=False)
-    finally:
-        consumer.close()
-    return found
-
-
-def offsets(sandbox: Sandbox, group: str) -> dict[tuple[str, int], int]:
-    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
-    asked = [ConsumerGroupTopicPartitions(group)]
-    found = admin.list_consumer_group_offsets(asked)[group].result(30).topic_partitions
-    return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
-
-
-def translate(file: Path, source: str, target: str, *options: str) -> Any:
-    arguments = ["mirror", "translate", str(file), "--source", source, "--target", target, *options]
-    shown = CliRunner().invoke(cli.app, arguments)
-    if shown.exception is not None:
-        raise shown.exception
-    return json.loads(shown.output) if "--json" in options else shown.output
 
 
 def test_a_group_moves_and_comes_back(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ def test_executors_are_killed_at_each_step_of_a_task(a: Sandbox, b: Sandbox, tmp
         assert driver.said("tried again in") >= len(points)
         assert driver.said("these keys change nothing here: tasks.max") == 1
         assert driver.said("this version does not: ") == 1
+        assert "\x1b" not in driver.log.read_text()  # no figures without a terminal
     assert_the_same(a, b, topic, target)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from semel.mirror.metrics import NAMES, MirrorCollector
 from semel.sandbox import Sandbox
 from tests import topics
 from tests.mirror.support.harness import alias_of, copy_once, mm2, produce, transactions, unique
+from tests.waiting import PATIENCE_S
 
 
 def shown(file: Path, *options: str, code: int = 0) -> str:
@@ -66,6 +68,9 @@ def test_what_status_and_metrics_say(a: Sandbox, b: Sandbox, spark: SparkSession
     told = generate_latest(registry).decode()
     labels = f'{{partition="0",source="{alias_of(file)}",target="B",topic="{target}"}}'
     assert f"kafka_connect_mirror_mirrorsourceconnector_record_count{labels} 10.0" in told
+    latencies = re.findall(rf"_replication_latency_ms_(?:min|avg|max){re.escape(labels)} (\S+)", told)
+    least, most, mean = map(float, latencies)
+    assert 0 <= least <= mean <= most <= PATIENCE_S * 1000
     assert f'semel_mirror_running{{source="{alias_of(file)}",target="B"}} 0.0' in told
     assert all(f"# HELP {name} " in told for name in NAMES)
 

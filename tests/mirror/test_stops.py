@@ -5,6 +5,7 @@ driver.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -12,14 +13,23 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from semel import cli
 from semel.errors import ConfigError, DataLoss, Fenced, SemelError
 from semel.mirror.config.properties import read_properties
 from semel.mirror.flow import Flow
 from semel.sandbox import Sandbox
 from tests import topics
 from tests.mirror.support.harness import IDENTITY, alias_of, copy_once, mm2, partitions, produce, records, unique
-from tests.mirror.support.losses import rows_deleted, source_deleted, source_made_anew, target_deleted, target_made_anew
+from tests.mirror.support.losses import (
+    delete,
+    rows_deleted,
+    source_deleted,
+    source_made_anew,
+    target_deleted,
+    target_made_anew,
+)
 from tests.waiting import PATIENCE_S, wait_for
 
 
@@ -60,6 +70,25 @@ def test_a_loss_stops_it(
         assert words.format(topic=topic, target=target) in refused.value.message
         assert "semel mirror resolve" in refused.value.message
     assert len(records(b, target).get(0, [])) == (0 if "target" in befall.__name__ else 10)
+
+
+def test_lost_positions_name_the_way_out(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """From ``b`` to ``a``, which keeps the progress of these tests alone."""
+    file, topic, target = new(b, a, tmp_path, "unknown")
+    copy_once(spark, file)
+    delete(a, "semel-progress")
+    for _ in range(2):
+        with pytest.raises(DataLoss) as refused:
+            copy_once(spark, file)
+        assert refused.value.tag == "PROGRESS_LOST"
+        assert f"It has written to: {target}-0 at 11." in refused.value.message
+        assert "progressTopic" not in refused.value.message
+    (command,) = re.findall(r"`semel (progress reset [^`]+)`", refused.value.message)
+    delete(a, target)
+    done = CliRunner().invoke(cli.app, [*command.split(), "--yes"])
+    assert done.exit_code == 0, done.output
+    copy_once(spark, file)
+    assert records(a, target) == records(b, topic)
 
 
 def test_rows_without_a_position_are_refused(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
