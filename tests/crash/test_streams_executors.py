@@ -37,10 +37,10 @@ app = StreamsJob(**{job!r}).app()
 
 
 class Running:
-    """An application on Spark, and the records that it counts."""
+    """An application on Spark, and the records that it reads."""
 
-    def __init__(self, broker: Sandbox, folder: Path, cluster: SparkCluster) -> None:
-        self.job = new_job(broker, folder, 0, 3000)
+    def __init__(self, broker: Sandbox, folder: Path, cluster: SparkCluster, shape: str = "count") -> None:
+        self.job = new_job(broker, folder, 0, 3000, shape=shape)
         self.file, self.cluster, self.folder = folder / "app.py", cluster, folder
         self.file.write_text(APP.format(job=asdict(self.job)))
         self.filled = 0
@@ -92,8 +92,9 @@ def test_processes_and_the_driver_are_killed(broker: Sandbox, tmp_path: Path) ->
 
 
 @pytest.mark.exhaustive
-def test_an_executor_is_killed(broker: Sandbox, tmp_path: Path) -> None:
-    running = Running(broker, tmp_path, EXECUTOR)
+@pytest.mark.parametrize("shape", ["count", "copy", "join"])
+def test_an_executor_is_killed(broker: Sandbox, tmp_path: Path, shape: str) -> None:
+    running = Running(broker, tmp_path, EXECUTOR, shape)
     running.fill(1500)
     with running.driver(CrashPoint(SessionStep.COMMITTING, 8, Action.EXECUTOR)) as (driver, plan):
         wait_struck(plan, driver)
