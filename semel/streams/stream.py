@@ -284,7 +284,10 @@ class GroupedStream:
         stream = self.stream
         if stream.rekeyed:
             stream = _repartitioned(stream, named, needs=folding.needs)
-        spec = StoreSpec(named, self.windows.retention_ms if self.windows else None)
+        holds = f"{folding.holds} by key ({stream.key or 'any'})"
+        if self.windows:
+            holds += f" and window of {self.windows.size_ms} ms each {self.windows.advance_ms} ms"
+        spec = StoreSpec(named, self.windows.retention_ms if self.windows else None, holds)
         operate = Aggregate(name, spec, folding, stream.key, self.windows)
         node = topology.add(Node(name, (stream.node,), operate, (spec,)))
         return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)

@@ -117,6 +117,18 @@ def test_a_changelog_that_was_made_again_is_not_begun_at_0(servers: str, name: s
         work(counting(name, conf, source, out), lambda: False)
 
 
+def test_a_store_of_another_aggregation_is_refused(servers: str, name: str, conf: dict[str, object]) -> None:
+    source, out = create(servers, f"{name}-in", 1), create(servers, f"{name}-out")
+    fill(servers, source, (None, "a", 1))
+    work(counting(name, conf, source, out), lambda: values(servers, out))
+    app = App(name, **conf)
+    longest = app.stream(source, value="string").group_by("value").reduce(max, "counts")
+    longest.to_stream().to(out)
+    with pytest.raises(ConfigError, match=r"OTHER_STORE.*holds a count by key \(string\), and .* a function made"):
+        work(app, lambda: False)
+    work(counting(name, conf, source, out), lambda: True)  # its folder is closed and as it was
+
+
 def test_a_changelog_that_deletes_with_time_is_refused(servers: str, name: str, conf: dict[str, object]) -> None:
     source, out = create(servers, f"{name}-in", 2), create(servers, f"{name}-out")
     create(servers, f"{name}-counts-changelog", 2, cleanup_policy="delete")
