@@ -74,8 +74,8 @@ class Position:
             if not any(is_version(row["v"], known) for known in (1, _FORM)):
                 raise ValueError(f"its form is version {row['v']!r:.20}")
             holds = of_kind(str, row["holds"]) if row["v"] == _FORM else ""
-            numbers = (of_kind(int, row[name]) for name in ("offset", "stream_time", "written"))
-            return cls(of_kind(str, row["topic"]), *numbers, holds)
+            offset, stream_time, written = (of_kind(int, row[name]) for name in ("offset", "stream_time", "written"))
+            return cls(of_kind(str, row["topic"]), offset, stream_time, written, holds)
         except (KeyError, TypeError) as error:
             raise ValueError(str(error)) from None
 
