@@ -174,6 +174,14 @@ class Stream:
             raise _later("joins with a table of windows", "Write it to a topic, and read that as a table")
         given = _repartitioned(self, f"{self.node.name}") if self.rekeyed else self
         name = self.topology.name(prefix)
+        columns = list(table.read([]))
+        if joiner is not None and "value" not in columns:
+            raise ConfigError(
+                f"{name} has a function of two values, and table {table.spec.name!r} has the columns"
+                f" {', '.join(columns)}, and no value. Nothing was read. Leave out the function, and read"
+                f" table_{columns[0]} and the others in map_batches.",
+                tag="NO_COLUMN",
+            )
         join = Join(name, table.spec, table.read, (given.key, given.value), table.value, outer, joiner, value)
         node = self.topology.add(Node(name, (given.node,), join, (table.spec,)))
         return replace(given, node=node, value=given.value if joiner is None else value)
@@ -276,7 +284,10 @@ class GroupedStream:
         stream = self.stream
         if stream.rekeyed:
             stream = _repartitioned(stream, named, needs=folding.needs)
-        spec = StoreSpec(named, self.windows.retention_ms if self.windows else None)
+        holds = f"{folding.holds} by key ({stream.key or 'any'})"
+        if self.windows:
+            holds += f" and window of {self.windows.size_ms} ms each {self.windows.advance_ms} ms"
+        spec = StoreSpec(named, self.windows.retention_ms if self.windows else None, holds)
         operate = Aggregate(name, spec, folding, stream.key, self.windows)
         node = topology.add(Node(name, (stream.node,), operate, (spec,)))
         return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)
@@ -324,7 +335,7 @@ def _repartitioned(
     """Through a topic of the application. Only what is needed behind it is written: ``needs``."""
     topology, topic = stream.topology, f"{prefix}-repartition"
     sink, keyed, source = (topology.name(f"KSTREAM-{kind}-") for kind in ("SINK", "FILTER", "SOURCE"))
-    filtered = topology.add(Node(keyed, (stream.node,), stateless.with_key))
+    filtered = topology.add(Node(keyed, (stream.node,), stateless.requiring_key(keyed)))
     packs = needs not in ((), ("value",))
     pack = packing(needs, sink) if packs else pack_nothing if not needs else None
     topology.add(

@@ -1,4 +1,4 @@
-"""Workers of streams on Spark executors: processes, executors and drivers killed with SIGKILL; each record counts once.
+"""Workers of streams on Spark executors: processes, executors and drivers killed with SIGKILL; nothing lost or doubled.
 
 An independent client reads output and changelog; the stores are opened where the executors had them.
 """
@@ -28,6 +28,7 @@ from tests.crash.support.streams_worker import StreamsJob, done
 from tests.waiting import wait_for
 
 WORKERS = 2
+SHAPES = ["count", "copy", "join"]
 LOCAL = SparkCluster("local[4,4]")
 EXECUTOR = SparkCluster("local-cluster[1,4,1024]")
 APP = """
@@ -37,13 +38,15 @@ app = StreamsJob(**{job!r}).app()
 
 
 class Running:
-    """An application on Spark, and the records that it counts."""
+    """An application on Spark, and the records that it reads."""
 
-    def __init__(self, broker: Sandbox, folder: Path, cluster: SparkCluster) -> None:
-        self.job = new_job(broker, folder, 0, 3000)
+    def __init__(self, broker: Sandbox, folder: Path, cluster: SparkCluster, shape: str = "count") -> None:
+        self.job = new_job(broker, folder, 0, 3000, shape=shape)
         self.file, self.cluster, self.folder = folder / "app.py", cluster, folder
         self.file.write_text(APP.format(job=asdict(self.job)))
         self.filled = 0
+        #: In the middle of its commits: those of a count are more.
+        self.nth = 8 if shape == "count" else 3
 
     def fill(self, end: int) -> None:
         fill(self.job, self.filled, end)
@@ -79,10 +82,16 @@ def wait_struck(plan: CrashPlan, driver: Program) -> None:
         assert plan.struck(point), driver.tail()
 
 
-def test_processes_and_the_driver_are_killed(broker: Sandbox, tmp_path: Path) -> None:
-    running = Running(broker, tmp_path, LOCAL)
+@pytest.mark.parametrize(
+    "shape", ["count", *(pytest.param(shape, marks=pytest.mark.exhaustive) for shape in SHAPES[1:])]
+)
+def test_processes_and_the_driver_are_killed(broker: Sandbox, tmp_path: Path, shape: str) -> None:
+    running = Running(broker, tmp_path, LOCAL, shape)
     running.fill(1000)
-    kills = [CrashPoint(step, 8) for step in (StreamsStep.CHANGELOG_SENT, OwnerStep.COMMIT_SENT, StreamsStep.COMMITTED)]
+    kills = [
+        CrashPoint(step, running.nth)
+        for step in (StreamsStep.CHANGELOG_SENT, OwnerStep.COMMIT_SENT, StreamsStep.COMMITTED)
+    ]
     with running.driver(*kills) as (driver, plan):
         wait_struck(plan, driver)
         running.fill(2000)
@@ -92,17 +101,19 @@ def test_processes_and_the_driver_are_killed(broker: Sandbox, tmp_path: Path) ->
 
 
 @pytest.mark.exhaustive
-def test_an_executor_is_killed(broker: Sandbox, tmp_path: Path) -> None:
-    running = Running(broker, tmp_path, EXECUTOR)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_executor_is_killed(broker: Sandbox, tmp_path: Path, shape: str) -> None:
+    running = Running(broker, tmp_path, EXECUTOR, shape)
     running.fill(1500)
-    with running.driver(CrashPoint(SessionStep.COMMITTING, 8, Action.EXECUTOR)) as (driver, plan):
+    with running.driver(CrashPoint(SessionStep.COMMITTING, running.nth, Action.EXECUTOR)) as (driver, plan):
         wait_struck(plan, driver)
         running.finish(driver)
 
 
 @pytest.mark.exhaustive
-def test_a_second_driver_takes_over(broker: Sandbox, tmp_path: Path) -> None:
-    running = Running(broker, tmp_path, LOCAL)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_second_driver_takes_over(broker: Sandbox, tmp_path: Path, shape: str) -> None:
+    running = Running(broker, tmp_path, LOCAL, shape)
     running.fill(500)
     with running.driver() as (first, _):
         running.counted(replace(running.job, total=500), first)
@@ -114,11 +125,12 @@ def test_a_second_driver_takes_over(broker: Sandbox, tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_process_is_frozen_and_thaws(broker: Sandbox, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_process_is_frozen_and_thaws(broker: Sandbox, tmp_path: Path, shape: str) -> None:
     """It is launched again beside the frozen one, which holds its stores until Spark has made an end of it."""
-    running = Running(broker, tmp_path, LOCAL)
+    running = Running(broker, tmp_path, LOCAL, shape)
     running.fill(1500)
-    point = CrashPoint(StreamsStep.CHANGELOG_SENT, 8, Action.STOP)
+    point = CrashPoint(StreamsStep.CHANGELOG_SENT, running.nth, Action.STOP)
     with running.driver(point) as (driver, plan):
         wait_struck(plan, driver)
         (frozen,) = plan.victims(point)

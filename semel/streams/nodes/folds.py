@@ -42,6 +42,8 @@ class Fold(Protocol):
 
     #: Columns of the rows that it needs.
     needs: tuple[str, ...]
+    #: What its entries are, in words.
+    holds: str
 
     def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
         """Return the new entry of each group (None deletes it), and its time."""
@@ -54,6 +56,7 @@ class Count:
     """The number of rows. An entry's value is Kafka's Long."""
 
     needs: tuple[str, ...] = ()
+    holds = "a count"
     _form = np.dtype([("time", ">i8"), ("count", ">i8")])
 
     def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
@@ -84,6 +87,7 @@ class Columns:
                 )
         self._asked = dict(asked)
         self.needs = tuple(sorted({column for _, column in asked.values()}))
+        self.holds = ", ".join(f"{name}={operation}({column})" for name, (operation, column) in asked.items())
         fields = [field for name in asked for field in ((f"{name} kind", "u1"), (name, ">i8"))]
         self._form = np.dtype([("time", ">i8"), *fields])
 
@@ -149,6 +153,7 @@ class Python:
         made: Serde,
     ) -> None:
         self._name, self._function, self._initial, self._given, self._made = name, function, initial, given, made
+        self.holds = f"what a function made ({made or 'any'})"
 
     def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
         """Call the function for each record, in their order."""

@@ -29,6 +29,7 @@ __all__ = [
     "map_batch",
     "mapping",
     "mapping_values",
+    "requiring_key",
     "with_key",
 ]
 
@@ -123,6 +124,21 @@ def with_key(rows: Any, _: Mapping[str, Store]) -> Any:
     """Drop rows without a key: they belong to no group."""
     key = rows["key"]
     return rows.filter(key.is_valid()) if key.null_count else rows
+
+
+def requiring_key(name: str) -> Operator:
+    """Drop rows without a key. Raise :class:`ConfigError` for rows that have no such column."""
+
+    def operate(rows: Any, stores: Mapping[str, Store]) -> Any:
+        if "key" not in rows.schema.names:
+            raise ConfigError(
+                f"{name} needs the column key, and the rows have {', '.join(rows.schema.names)}. Nothing of this"
+                " transaction is visible. Make it in map_batches.",
+                tag="NO_COLUMN",
+            )
+        return with_key(rows, stores)
+
+    return operate
 
 
 def branching(conditions: Sequence[Any], name: str, key: Serde, value: Serde) -> Operator:

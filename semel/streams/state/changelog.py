@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping
 
-from semel.errors import DataLoss
+from semel.errors import ConfigError, DataLoss
 from semel.read.data_loss import newest_ends
 from semel.read.ranges import Range, id_text
 from semel.read.reader import Reader
@@ -38,7 +38,8 @@ def restore(
     of tasks whose input the group has read of.
 
     Raises :class:`~semel.errors.Retriable` while brokers stay away or a transaction stays open there; what was restored
-    until then is kept. Raises :class:`DataLoss` for a changelog that was made again, empty, under what had begun.
+    until then is kept. Raises :class:`DataLoss` for a changelog that was made again, empty, under what had begun, and
+    :class:`ConfigError` for a store that was written by another aggregation.
     """
     if not stores:
         return 0
@@ -51,6 +52,7 @@ def restore(
         end = ends[topic, index]
         if (topic, index) in begun and not end:
             _check_not_made_again(store, f"{topic}-{index}", ids[topic])
+        _check_holds(store, f"{topic}-{index}", ids[topic])
         start = _start(store, f"{topic}-{index}", ids[topic], begins[topic, index].offset, end)
         if start < end:
             ranges.append(Range(topic, ids[topic], index, start, end))
@@ -70,6 +72,17 @@ def _check_not_made_again(store: Store, name: str, topic_id: str) -> None:
             " one before, with input that the group has read. Nothing was read: it would be counted from 0. Begin again"
             " from the input: `semel streams reset`, and delete the state's folder on each machine.",
             tag="CHANGELOG_GONE",
+        )
+
+
+def _check_holds(store: Store, name: str, topic_id: str) -> None:
+    """Check what the folder's store holds. One of an earlier changelog is thrown away, whatever it holds."""
+    there, now = store.position, store.spec.holds
+    if there is not None and there.topic_id == topic_id and there.holds and there.holds != now:
+        raise ConfigError(
+            f"the store {store.spec.name!r} of {name} holds {there.holds}, and the topology now wants {now} in it."
+            " Nothing was read. Give the store another name, or begin again: `semel streams reset`.",
+            tag="OTHER_STORE",
         )
 
 

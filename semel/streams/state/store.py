@@ -23,17 +23,20 @@ from semel.strict_json import is_version, of_kind, read_object, write_object
 __all__ = ["Backend", "Memory", "Position", "Store", "StoreSpec", "number"]
 
 _WORD = 8
-_FORM = 1
+_FORM = 2
 #: Kafka Streams ends the key of a window with a number that tells equal keys apart; it is 0 there, too.
 _SEQUENCE = b"\0\0\0\0"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """A store in a topology. ``retention_ms`` belongs to a store of windows."""
+    """A store in a topology. ``retention_ms`` belongs to a store of windows. ``holds`` says in words what its entries
+    are: their kind, windows and serdes.
+    """
 
     name: str
     retention_ms: int | None = None
+    holds: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +44,14 @@ class Position:
     """The position of a backend.
 
     ``topic_id`` and ``offset`` are the changelog's; ``stream_time`` is the highest time of its entries, ``written_ms``
-    when it was written, by the clock.
+    when it was written, by the clock; ``holds`` is what the store's spec said. Version 1 had no such field.
     """
 
     topic_id: str
     offset: int
     stream_time: int
     written_ms: int
+    holds: str = ""
 
     def encode(self) -> bytes:
         """Encode as JSON."""
@@ -58,6 +62,7 @@ class Position:
                 "offset": self.offset,
                 "stream_time": self.stream_time,
                 "written": self.written_ms,
+                "holds": self.holds,
             }
         )
 
@@ -66,10 +71,11 @@ class Position:
         """From its JSON. Raises ``ValueError`` for what is none."""
         try:
             row = read_object(text)
-            if not is_version(row["v"], _FORM):
+            if not any(is_version(row["v"], known) for known in (1, _FORM)):
                 raise ValueError(f"its form is version {row['v']!r:.20}")
-            numbers = (of_kind(int, row[name]) for name in ("offset", "stream_time", "written"))
-            return cls(of_kind(str, row["topic"]), *numbers)
+            holds = of_kind(str, row["holds"]) if row["v"] == _FORM else ""
+            offset, stream_time, written = (of_kind(int, row[name]) for name in ("offset", "stream_time", "written"))
+            return cls(of_kind(str, row["topic"]), offset, stream_time, written, holds)
         except (KeyError, TypeError) as error:
             raise ValueError(str(error)) from None
 
@@ -218,7 +224,7 @@ class Store:
 
     def apply(self, topic_id: str, offset: int) -> None:
         """Apply the committed transaction: its changes and the offset after them go into the backend, in one write."""
-        self._write(Position(topic_id, offset, self.stream_time, _now()))
+        self._write(Position(topic_id, offset, self.stream_time, _now(), self.spec.holds))
 
     def forget(self) -> None:
         """Drop the changes of an aborted transaction."""
@@ -241,7 +247,8 @@ class Store:
         self._puts.update((key, entry) for key, entry in newest.items() if entry is not None)
         self._deletes.update((key, 0) for key, entry in newest.items() if entry is None)
         before = self._backend.position()
-        self._write(Position(topic_id, offset, self.stream_time, before.written_ms if before else _now()))
+        written = before.written_ms if before else _now()
+        self._write(Position(topic_id, offset, self.stream_time, written, self.spec.holds))
 
     def entries(self) -> Iterator[tuple[bytes, int | None, int, bytes]]:
         """All committed entries: the record's key, where its window begins, time and value."""

@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semel.errors import Fenced
-from tests.crash.support import pipeline, session_worker, streams_shapes, streams_worker
+from tests.crash.support import pipeline, session_worker, streams_worker
 from tests.crash.support.pipeline import FENCED, Job
 from tests.crash.support.session_worker import SessionJob
-from tests.crash.support.streams_shapes import ShapeJob
 from tests.crash.support.streams_worker import StreamsJob
 
 if TYPE_CHECKING:  # the program's own steps name that module as their observer: it must not be imported before them
@@ -40,11 +39,10 @@ _PROGRAMS: dict[str, Callable[[Any], None]] = {
     "Job": lambda job: pipeline.run(Job(**job)),
     "SessionJob": lambda job: session_worker.run(SessionJob(**job)),
     "StreamsJob": lambda job: streams_worker.run(StreamsJob(**job)),
-    "ShapeJob": lambda job: streams_shapes.run(ShapeJob(**job)),
 }
 
 
-AnyJob = Job | SessionJob | StreamsJob | ShapeJob
+AnyJob = Job | SessionJob | StreamsJob
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
-"""A worker of streams: counts the words of a topic behind a repartition topic, in windows, and in a processor, until
-all of it is counted.
+"""A worker of streams, until all is read: a count, a copy, a join of a stream with a table, or a table alone.
+
+The count counts the words of a topic behind a repartition topic, in windows, and in a processor.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from semel.config import ClientConfig
@@ -18,6 +20,8 @@ from semel.wire.api.offsets import committed
 from semel.wire.client import Client
 
 PARTITIONS = 4
+#: One record of the join's table comes with so many of its stream.
+TABLE_EVERY = 10
 
 
 class ControlStep(Step):
@@ -39,6 +43,9 @@ class Seen(Processor):
 class StreamsJob:
     """The job of a streams worker, and the final number of records in the source.
 
+    ``shape`` is count, copy, join or table. The join's ``table`` has ``users`` records, and one more with each tenth of
+    the source.
+
     ``mode`` is ``exact``; ``early``: state is in the store before the transaction is committed; ``again``: what a new
     start cures is cured by one, as ``App.run`` does.
     """
@@ -55,6 +62,9 @@ class StreamsJob:
     request_timeout_ms: int = 30_000
     timeout_ms: int = 2_000
     commit_ms: int = 5
+    shape: str = "count"
+    table: str = ""
+    users: int = 0
 
     def app(self) -> App:
         app = App(
@@ -70,26 +80,59 @@ class StreamsJob:
                 **({"group.instance.id": self.instance} if self.instance else {}),
             },
         )
-        words = app.stream(self.source, key="string", value="string")
-        words.group_by("value").count("counts").to_stream().to(self.target)
-        words.group_by_key().windowed(windows.hopping(20, 10, grace=5)).count("windows")
-        words.process(Seen, stores=[stores.key_value("seen", value="long")])
+        _SHAPES[self.shape](self, app)
         return app
+
+    @property
+    def expected(self) -> dict[str, int]:
+        """The final number of records in each topic that is read."""
+        return {self.source: self.total} | ({self.table: self.users + self.total // TABLE_EVERY} if self.table else {})
 
     @property
     def repartition(self) -> str:
         return f"{self.application_id}-counts-repartition"
 
-    @property
-    def changelog(self) -> str:
-        return f"{self.application_id}-counts-changelog"
+    def changelog(self, store: str) -> str:
+        return f"{self.application_id}-{store}-changelog"
+
+
+def _count(job: StreamsJob, app: App) -> None:
+    words = app.stream(job.source, key="string", value="string")
+    words.group_by("value").count("counts").to_stream().to(job.target)
+    words.group_by_key().windowed(windows.hopping(20, 10, grace=5)).count("windows")
+    words.process(Seen, stores=[stores.key_value("seen", value="long")])
+
+
+def _copy(job: StreamsJob, app: App) -> None:
+    app.stream(job.source).to(job.target)
+
+
+def _join(job: StreamsJob, app: App) -> None:
+    users = app.table(job.table, key="string", value="string", name="users")
+    stream = app.stream(job.source, key="string", value="string")
+    stream.join(users, lambda number, user: f"{number} {user}", value="string").to(job.target)
+
+
+def _table(job: StreamsJob, app: App) -> None:
+    app.table(job.source, name="table")
+
+
+_SHAPES: dict[str, Callable[[StreamsJob, App], None]] = {
+    "count": _count,
+    "copy": _copy,
+    "join": _join,
+    "table": _table,
+}
 
 
 def done(client: Client, job: StreamsJob) -> bool:
-    """Return whether the whole source is counted: the group is at the end of both topics."""
-    read = [(job.source, index) for index in range(PARTITIONS)]
-    if sum(committed(client, job.application_id, read, require_stable=True).values()) < job.total:
-        return False
+    """Return whether all is read: the group is at the end of each topic."""
+    for topic, total in job.expected.items():
+        read = [(topic, index) for index in range(PARTITIONS)]
+        if sum(committed(client, job.application_id, read, require_stable=True).values()) < total:
+            return False
+    if job.shape != "count":
+        return True
     between = [(job.repartition, index) for index in range(PARTITIONS)]
     ends = newest_ends(client, between)
     stands = committed(client, job.application_id, between, require_stable=True)
@@ -97,14 +140,14 @@ def done(client: Client, job: StreamsJob) -> bool:
 
 
 def run(job: StreamsJob) -> None:
-    """Count until all is done."""
+    """Work until all is done."""
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
     if job.mode == "early":
         store_early()
     while True:
         try:
-            _count(job)
+            work(job)
         except Retriable as error:
             if job.mode != "again":
                 raise
@@ -113,7 +156,8 @@ def run(job: StreamsJob) -> None:
             return
 
 
-def _count(job: StreamsJob) -> None:
+def work(job: StreamsJob) -> None:
+    """Work until all is done, in one start."""
     with Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client, Worker(job.app()) as worker:
         while True:
             if not worker.step() and done(client, job):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -45,6 +45,7 @@ MIRRORED = Positions(
 )
 SEGMENT_RUNS = [40, 12, 500, 1, 1, 20]
 STORE_POSITION = Position("bW9kZWwtb2YtYW4taWQtMQ", 4711, 1_700_000_000_000, 1_700_000_000_500)
+STORE_POSITION_2 = replace(STORE_POSITION, holds="a count by key (string)")
 WRITTEN = Path(__file__).parent / "written"
 #: What the copies say in the place of the version of semel that wrote them: those that name one are read by that very
 #: version only.
@@ -267,6 +268,6 @@ FORMS = [
         lambda text: transactional_id.parse(text.decode()),
         {1: Name("orders.out", IdKind.TASK, QUERY, 12)},
     ),
-    Form("store-position", 1, STORE_POSITION.encode, Position.parse, {1: STORE_POSITION}),
+    Form("store-position", 2, STORE_POSITION_2.encode, Position.parse, {1: STORE_POSITION, 2: STORE_POSITION_2}),
     Form("left-running", background.VERSION, BROKER.encode, background.Background.decode, {1: BROKER}),
 ]

@@ -312,6 +312,24 @@ def test_what_does_not_fit_in_a_join_is_named() -> None:
         driver.pipe_many("clicks", [("3", "home", 1), ("2", "home", 2)])
 
 
+def test_a_join_with_a_table_of_several_columns_is_for_batches() -> None:
+    app = App("joins")
+    sums = app.stream("orders", key="string", value="json").group_by_key().aggregate(name="sums", n=("sum", "n"))
+    clicks = app.stream("clicks", key="string", value="string")
+    with pytest.raises(ConfigError, match=r"NO_COLUMN.*KSTREAM-JOIN-0\d+ has.*'sums' has the columns n, and no value"):
+        clicks.join(sums, lambda click, order: order["n"])
+    clicks.left_join(sums).map_batches(lambda batch: batch.drop_columns(["value"]).rename_columns({"table_n": "value"}))
+
+
+def test_rows_without_a_column_of_keys_are_in_no_repartition_topic() -> None:
+    app = App("keyless")
+    app.stream("in", value="json").map_batches(lambda batch: batch.drop_columns(["key"])).repartition().to("out")
+    with pytest.raises(
+        ConfigError, match=r"NO_COLUMN.*KSTREAM-FILTER-\d+ needs the column key, and the rows have value"
+    ):
+        Driver(app).pipe("in", 1, key="1")
+
+
 def _pipe(driver: Driver) -> object:
     driver.pipe("b")
     return driver
