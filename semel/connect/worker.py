@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from semel.config import ClientConfig
+from semel.connect.asking import within
 from semel.connect.config import WorkerConfig
 from semel.connect.connector_config import ConnectorConfig
 from semel.connect.group import WorkerGroup
@@ -54,7 +55,7 @@ class Worker:
         self.config = WorkerConfig.parse(properties)
         self._properties = dict(properties)
         self._given = [dict(given) for given in connectors]
-        self.connectors = [ConnectorConfig.parse(given, self.config) for given in connectors]
+        self.connectors = [self._parsed(given) for given in connectors]
         names = [one.name for one in self.connectors]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -84,6 +85,10 @@ class Worker:
         self._term: Term | None = None
         self._not_before = 0.0
         self._ending = threading.Event()
+
+    def _parsed(self, given: Mapping[str, str]) -> ConnectorConfig:
+        config = self.config
+        return within(config.connector_timeout_ms, given.get("name", ""), lambda: ConnectorConfig.parse(given, config))
 
     # ---- starting
 

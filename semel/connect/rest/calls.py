@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from starlette.concurrency import run_in_threadpool
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -141,7 +142,8 @@ Endpoint = Callable[[Call], Answer]
 
 
 def endpoint(function: Endpoint, *, everywhere: bool = False) -> Any:
-    """Make a route's endpoint. The function runs on a thread, because it may wait for the cluster.
+    """Make a route's endpoint. The function runs on a thread of its own, because it may wait for the cluster, or for a
+    connector that blocks: there is no number of them that holds up others.
 
     Unless it can be answered ``everywhere``, a worker that does not lead its group has the leader answer.
     """
@@ -159,12 +161,12 @@ def endpoint(function: Endpoint, *, everywhere: bool = False) -> Any:
         worker: Answering = request.app.state.worker
         call = Call(worker, request.path_params, query, body, request.headers)
         if everywhere or worker.ready:
-            return await run_in_threadpool(_answered, function, call)
+            return await run_sync(_answered, function, call, limiter=CapacityLimiter(1))
         if worker.leads:
             text = "Cannot complete request momentarily: this worker begins to lead its group. Ask again."
             return failed(409, text)
         path = request.scope.get("raw_path", request.url.path.encode()).decode().partition("?")[0]
-        return await run_in_threadpool(_forwarded, request.method, path, call)
+        return await run_sync(_forwarded, request.method, path, call, limiter=CapacityLimiter(1))
 
     return answer
 
