@@ -19,7 +19,7 @@ def test_what_blocks_is_given_up_with_its_stack_and_its_late_answer_is_not_used(
         ended.set()
         return "too late"
 
-    with pytest.raises(ConfigError, match="CONNECTOR_BLOCKED.*tasks did not return within 50 ms") as found:
+    with pytest.raises(ConfigError, match=r"CONNECTOR_BLOCKED.*tasks did not return within 50 ms") as found:
         within(50, "one", lambda: ask_connector("one", "tasks", stands_here))
     trace = "".join(traceback.format_exception(found.value))
     assert "stands_here" in trace
