@@ -129,6 +129,19 @@ class StuckAtOnce(Numbers):
         Stuck.let_go.wait()
 
 
+class Guarded(Numbers):
+    """A connector that has a secret."""
+
+    config: ClassVar[Mapping[str, type | Setting]] = {**Numbers.config, "token": Setting(str, secret=True)}
+
+    def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Any:
+        if "${" in config["token"]:
+            raise ValueError("the variable stands for nothing here")
+        if config["then"] == "raise in tasks":
+            raise LookupError("the table is gone")
+        return [{**config, "part": 1}]
+
+
 class Announced(Numbers):
     """A connector that says when one of it is made."""
 
