@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -35,6 +36,8 @@ _STATUS = {
     "REQUEST": 400,
     "NOT_STOPPED": 400,
 }
+#: How long a request waits for a worker that starts: as long as Kafka Connect lets one wait.
+_STARTING_S = 90.0
 _LONGEST_BODY = 16 << 20
 
 
@@ -56,6 +59,10 @@ class Answering(Protocol):
     @property
     def leads(self) -> bool:
         """True if its group wants it to lead."""
+
+    @property
+    def begun(self) -> threading.Event:
+        """Set once it has started."""
 
     @property
     def ready(self) -> bool:
@@ -160,6 +167,8 @@ def endpoint(function: Endpoint, *, everywhere: bool = False) -> Any:
         query = {name: request.query_params.getlist(name) for name in request.query_params}
         worker: Answering = request.app.state.worker
         call = Call(worker, request.path_params, query, body, request.headers)
+        if not everywhere and not worker.begun.is_set():
+            await run_sync(worker.begun.wait, _STARTING_S, limiter=CapacityLimiter(1))
         if everywhere or worker.ready:
             return await run_sync(_answered, function, call, limiter=CapacityLimiter(1))
         if worker.leads:
