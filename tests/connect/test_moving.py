@@ -30,6 +30,14 @@ def place(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> Place:
     return Place(spark, kafka.bootstrap_servers, tmp_path)
 
 
+def _files(folder: Path, changes: Sequence[int]) -> list[Path]:
+    """Half of them move at a change, by the hash of their path; the first task keeps the others."""
+    names = [folder / f"file-{number}.txt" for number in range(1_000)]
+    tasks = {file: {zlib.crc32(str(file).encode()) % tasks for tasks in changes} for file in names}
+    moved, kept = ([file for file in names if (len(tasks[file]) > 1) is moves] for moves in (True, False))
+    return [*moved[: FILES // 2], *kept[: FILES // 2]]
+
+
 @contextmanager
 def _growing(files: Sequence[Path]) -> Iterator[None]:
     """Append to all of them meanwhile, and end them with whole lines."""
@@ -100,9 +108,7 @@ Worker = Callable[[Place], AbstractContextManager[Rest]]
 )
 def test_files_move_between_tasks(place: Place, worker: Worker, boundary: str, changes: Sequence[int]) -> None:
     folder, topic = place.file.parent, topics.create(place.servers, f"{place.topic}-one")
-    files = [folder / f"file-{number}.txt" for number in range(FILES)]
-    readers = [[zlib.crc32(str(file).encode()) % tasks for tasks in changes] for file in files]
-    assert any(len(set(one)) > 1 for one in readers), "no file moves"
+    files = _files(folder, changes)
     config = {
         "connector.class": "FilesSource",
         "files": str(folder / "file-*.txt"),
