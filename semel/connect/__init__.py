@@ -11,6 +11,7 @@ far it got, in one Kafka transaction.
 ``clients``           the worker's clients, with what a connector overrides (KIP-458)
 ``topic_creation``    topics that are made where they are missing (KIP-158)
 ``plugins``           classes of connectors and converters, by Python's names and by Kafka Connect's
+``asking``            a connector's own code on the driver: it may block, and holds up nobody
 ``worker``            the driver: checks the cluster, joins the group, and leads it or stands by
 ``group``             the workers of one ``group.id``: who should lead
 ``term``              all that only a leader has: it puts the next four together

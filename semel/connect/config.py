@@ -62,7 +62,7 @@ _OWN = frozenset(
     topic.creation.enable connector.client.config.override.policy config.storage.topic
     config.storage.replication.factor status.storage.topic status.storage.partitions status.storage.replication.factor
     listeners rest.advertised.host.name rest.advertised.port rest.advertised.listener semel.programs.allowed
-    access.control.allow.origin""".split()
+    semel.connector.timeout.ms access.control.allow.origin""".split()
 )
 _CONVERTERS = ("key.converter.", "value.converter.")
 _PRODUCER, _ADMIN = "producer.", "admin."
@@ -122,6 +122,8 @@ class WorkerConfig:
     support: str
     flush_interval_ms: int
     graceful_timeout_ms: int
+    #: How long the driver waits for a connector's own code.
+    connector_timeout_ms: int
     session_timeout_ms: int
     rebalance_timeout_ms: int
     heartbeat_ms: int
@@ -188,6 +190,7 @@ class WorkerConfig:
             support=_support(own),
             flush_interval_ms=_number(own, "offset.flush.interval.ms", 60_000, 0),
             graceful_timeout_ms=_number(own, "task.shutdown.graceful.timeout.ms", 5_000, 0),
+            connector_timeout_ms=_number(own, "semel.connector.timeout.ms", 60_000, 1),
             session_timeout_ms=_number(own, "session.timeout.ms", 10_000, 1),
             rebalance_timeout_ms=_number(own, "rebalance.timeout.ms", 60_000, 1),
             heartbeat_ms=_number(own, "heartbeat.interval.ms", 3_000, 1),

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from semel.config import nearest
 from semel.connect.api import REQUIRED, Setting, SourceConnector
+from semel.connect.asking import ask_connector
 from semel.connect.clients import OVERRIDES, ConnectorClients, read_clients
 from semel.connect.config import NOTHING, WorkerConfig, converter_options
 from semel.connect.converters import Converter
@@ -21,9 +22,7 @@ from semel.connect.transforms import Chain, read_chain
 from semel.connect.unused import check_unused, warn_of_unused
 from semel.errors import ConfigError, SemelError, Unsupported
 
-__all__ = ["ConnectorConfig", "Examination", "Problem", "ask_connector"]
-
-T = TypeVar("T")
+__all__ = ["ConnectorConfig", "Examination", "Problem", "settings_of"]
 
 _LATER = {
     "config.action.reload": "Remove it.",
@@ -84,7 +83,10 @@ class ConnectorConfig:
 
     @classmethod
     def parse(cls, properties: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
-        """Read a connector's properties. Raises the first problem, as :class:`ConfigError` or :class:`Unsupported`."""
+        """Read a connector's properties. Raises the first problem, as :class:`ConfigError` or :class:`Unsupported`.
+
+        It calls the connector's own code: a driver does that :func:`~semel.connect.asking.within` a time.
+        """
         examination = Examination(properties, worker)
         if examination.problems:
             raise examination.problems[0].error(properties.get("name", "").strip())
@@ -114,7 +116,7 @@ class Examination:
         connector = self._connector(name)
         if connector is None:
             return
-        settings = {key: one if isinstance(one, Setting) else Setting(one) for key, one in connector.config.items()}
+        settings = settings_of(name, connector)
         self.definitions += [own_definition(key, setting) for key, setting in settings.items()]
         chain, clients = self._chain(), self._clients()
         self._check_known(settings)
@@ -178,7 +180,8 @@ class Examination:
             self._missing("connector.class")
             return None
         try:
-            return ask_connector(name, "its constructor", connector_class(self._class))
+            found = ask_connector(name, "its module", lambda: connector_class(self._class))
+            return ask_connector(name, "its constructor", found)
         except SemelError as error:
             self._raised("connector.class", error)
             return None
@@ -351,6 +354,15 @@ class Examination:
         self.problems.append(Problem(setting, text, **more))
 
 
+def settings_of(name: str, connector: SourceConnector) -> dict[str, Setting]:
+    """Return the settings of a connector's class. Raises :class:`ConfigError` for what is none."""
+
+    def read() -> dict[str, Setting]:
+        return {key: one if isinstance(one, Setting) else Setting(one) for key, one in connector.config.items()}
+
+    return ask_connector(name, "its config", read)
+
+
 def _field(definition: Definition, value: str | None, errors: Sequence[str]) -> dict[str, Any]:
     shown = {
         "name": definition.name,
@@ -360,20 +372,6 @@ def _field(definition: Definition, value: str | None, errors: Sequence[str]) -> 
         "visible": True,
     }
     return {"definition": definition.shown(), "value": shown}
-
-
-def ask_connector(name: str, what: str, ask: Callable[[], T]) -> T:
-    """Call a connector's own code. Raises :class:`ConfigError`, with what it raised as the cause."""
-    try:
-        return ask()
-    except SemelError:
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"connector {name!r}: {what} raised {type(error).__name__}: {error}. Nothing was started. Correct its"
-            " properties, or the connector.",
-            tag="CONNECTOR_RAISED",
-        ) from error
 
 
 _KINDS: dict[type, Callable[[str], Any]] = {

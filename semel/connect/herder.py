@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from semel.config import ClientConfig
 from semel.connect.api import Offset, Partition
+from semel.connect.asking import ask_connector, within
 from semel.connect.config import WorkerConfig
 from semel.connect.connector_config import ConnectorConfig, Examination
 from semel.connect.fencing import fence_generation, transactional_id
@@ -95,7 +96,8 @@ class Herder:
 
     def examine(self, properties: Mapping[str, str]) -> Examination:
         """Look at a connector's properties, and change nothing."""
-        return Examination(properties, self.config)
+        name, config = properties.get("name", ""), self.config
+        return within(config.connector_timeout_ms, name, lambda: Examination(properties, config))
 
     # ---- changing
 
@@ -104,6 +106,21 @@ class Herder:
 
         Raises :class:`ConfigError` with every problem of the configuration, or where it is there and shall not be.
         """
+        given = self._checked(name, config)
+        with self._store.lock:
+            return self._put(name, given, target, create=create)
+
+    def patch(self, name: str, changes: Mapping[str, str | None]) -> Put:
+        """Change some properties; None removes one."""
+        while True:
+            before = self._config_of(name)
+            changed = {**before, **changes}
+            given = self._checked(name, {key: value for key, value in changed.items() if value is not None})
+            with self._store.lock:
+                if self._config_of(name) == before:  # the connector's own code was asked, which may take its time
+                    return self._put(name, given)
+
+    def _checked(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
         given = {**config, "name": name}
         problems = self.examine(given).problems
         if problems:
@@ -114,27 +131,23 @@ class Herder:
                 " `/connector-plugins/{connectorType}/config/validate`",
                 tag="CONNECTOR_INVALID",
             )
-        with self._store.lock:
-            new = name not in self._store.now.connectors
-            if create and not new:
-                raise ConfigError(
-                    f"Connector {name} already exists. {_UNCHANGED} PUT /connectors/{name}/config changes it.",
-                    tag="CONNECTOR_EXISTS",
-                )
-            records = [connector_record(name, given)]
-            if new and target != STARTED:  # before the connector, so that it is never read as started
-                records.insert(0, target_record(name, target))
-            self._store.write(records)
-            reached(HerderStep.CONFIG_WRITTEN, name)
-            made = Put(new, self.info(name))
+        return given
+
+    def _put(self, name: str, given: Mapping[str, str], target: str = STARTED, *, create: bool = False) -> Put:
+        new = name not in self._store.now.connectors
+        if create and not new:
+            raise ConfigError(
+                f"Connector {name} already exists. {_UNCHANGED} PUT /connectors/{name}/config changes it.",
+                tag="CONNECTOR_EXISTS",
+            )
+        records = [connector_record(name, given)]
+        if new and target != STARTED:  # before the connector, so that it is never read as started
+            records.insert(0, target_record(name, target))
+        self._store.write(records)
+        reached(HerderStep.CONFIG_WRITTEN, name)
+        made = Put(new, self.info(name))
         self._lifecycle.wake(name)
         return made
-
-    def patch(self, name: str, changes: Mapping[str, str | None]) -> Put:
-        """Change some properties; None removes one."""
-        with self._store.lock:
-            changed = {**self._config_of(name), **changes}
-            return self.put(name, {key: value for key, value in changed.items() if value is not None})
 
     def delete(self, name: str) -> None:
         """Delete a connector. Its offsets stay."""
@@ -232,14 +245,7 @@ class Herder:
                 self._fence(config)
             with self._opened(config) as (client, found):
                 wanted = [(partition, None) for partition, _ in found] if offsets is None else offsets
-                try:
-                    alone = config.connector.alter_offsets(config.own, wanted)
-                except (ValueError, TypeError, KeyError) as error:
-                    raise ConfigError(
-                        f"connector {name} refused these offsets: {type(error).__name__}: {error}. Its stored offsets"
-                        f" were not changed. Correct them: GET /connectors/{name}/offsets shows their form.",
-                        tag="OFFSET_REFUSED",
-                    ) from error
+                alone = within(self.config.connector_timeout_ms, name, lambda: _alter_offsets(config, wanted))
                 if wanted:
                     changed = {canonical(partition): (partition, offset) for partition, offset in wanted}
                     self._write_offsets(client, config, found, changed)
@@ -254,7 +260,8 @@ class Herder:
             )
 
     def _parsed(self, raw: Mapping[str, str]) -> ConnectorConfig:
-        return ConnectorConfig.parse(raw, self.config)
+        config = self.config
+        return within(config.connector_timeout_ms, raw["name"], lambda: ConnectorConfig.parse(raw, config))
 
     @contextmanager
     def _opened(self, config: ConnectorConfig) -> Iterator[tuple[Client, Offsets]]:
@@ -300,6 +307,20 @@ class Herder:
         if found is None:
             raise _unknown(f"Connector {name} not found.")
         return dict(found)
+
+
+def _alter_offsets(config: ConnectorConfig, offsets: Sequence[tuple[Partition, Offset]]) -> bool:
+    def ask() -> bool:
+        try:
+            return config.connector.alter_offsets(config.own, offsets)
+        except (ValueError, TypeError, KeyError) as error:
+            raise ConfigError(
+                f"connector {config.name} refused these offsets: {type(error).__name__}: {error}. Its stored offsets"
+                f" were not changed. Correct them: GET /connectors/{config.name}/offsets shows their form.",
+                tag="OFFSET_REFUSED",
+            ) from error
+
+    return ask_connector(config.name, "alter_offsets", ask)
 
 
 def _unknown(text: str) -> ConfigError:

@@ -1,6 +1,7 @@
 """The running tasks of each connector, made equal to what is stored: computed, fenced, started, stopped.
 
-One thread at a time works on one connector. A change of what is stored wakes it, and does not wait for it.
+One thread at a time works on one connector. A change of what is stored wakes it, and does not wait for it. A connector
+whose code blocks holds up its own thread alone.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import logging
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from semel.connect.asking import ask_connector, within
 from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig, ask_connector
+from semel.connect.connector_config import ConnectorConfig
 from semel.connect.definitions import as_text
 from semel.connect.fencing import fence_generation, fence_tasks
 from semel.connect.leader import Leader
@@ -40,7 +41,7 @@ log = logging.getLogger("semel.connect")
 
 _ENTRY = "semel.connect.tasks.loop:run"
 #: How many connectors are started or stopped at a time.
-_THREADS = 8
+_AT_A_TIME = 8
 _RETRY_S = 2.0
 _MOST_EXPIRIES = 3
 _STATES = {State.UNASSIGNED: "UNASSIGNED", State.RESTARTING: "RESTARTING", State.FAILED: "FAILED"}
@@ -57,6 +58,14 @@ class Processes(Protocol):
 
     def forget(self, names: Sequence[str]) -> None:
         """Free these names."""
+
+
+class _Made(NamedTuple):
+    """What a connector makes of its configuration: its tasks, and their configurations as they are stored."""
+
+    config: ConnectorConfig
+    tasks: list[Mapping[str, Any]]
+    stored: list[dict[str, str]]
 
 
 @dataclass
@@ -84,7 +93,9 @@ class Lifecycle:
         self._config, self._properties = config, dict(properties)
         self._store, self._statuses, self._leader = store, statuses, leader
         self.processes: Processes
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="semel-connect")
+        self._slots = threading.BoundedSemaphore(_AT_A_TIME)
+        #: What is still to be done for each connector that has a thread.
+        self._waiting: dict[str, list[tuple[tuple[int, ...], bool]]] = {}
         self._locks: dict[str, threading.RLock] = {}
         self._guard = threading.Lock()
         self._runs: dict[str, _Run] = {}
@@ -92,9 +103,15 @@ class Lifecycle:
         #: How often in a row the transactions of a task have expired.
         self._expiries: dict[str, int] = {}
 
-    def wake(self, name: str, *, tasks: Sequence[int] = (), again: bool = False) -> Future[None]:
+    def wake(self, name: str, *, tasks: Sequence[int] = (), again: bool = False) -> None:
         """Make what runs equal to what is stored; ``again`` also where it is, and start these tasks again."""
-        return self._pool.submit(self._work, name, tuple(tasks), again)
+        wanted = tuple(tasks), again
+        with self._guard:
+            if name not in self._waiting:
+                self._waiting[name] = [wanted]
+                threading.Thread(target=self._work, args=[name], name=f"semel-connect-{name}", daemon=True).start()
+            elif wanted not in self._waiting[name]:
+                self._waiting[name].append(wanted)
 
     @contextmanager
     def quiet(self, name: str) -> Iterator[None]:
@@ -104,9 +121,14 @@ class Lifecycle:
             yield
 
     def close(self) -> None:
-        """Stop all tasks, and wait for it."""
+        """Stop all tasks, and wait for it.
+
+        A thread that asks a connector meanwhile is not waited for. It does nothing with the answer.
+        """
         self._closed.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for _ in range(_AT_A_TIME):
+            self._slots.acquire()
+        self._slots.release(_AT_A_TIME)
         names = [f"{name}-{task}" for name, run in self._runs.items() for task in range(len(run.tasks))]
         left = set(self.processes.stop(self._config.graceful_timeout_ms / 1000, names))
         for name, run in self._runs.items():
@@ -152,7 +174,17 @@ class Lifecycle:
 
     # ---- one connector
 
-    def _work(self, name: str, tasks: tuple[int, ...], again: bool) -> None:
+    def _work(self, name: str) -> None:
+        """Do what is to be done for a connector, one after the other."""
+        while True:
+            with self._guard:
+                if not self._waiting[name] or self._closed.is_set():
+                    del self._waiting[name]
+                    return
+                tasks, again = self._waiting[name].pop(0)
+            self._work_on(name, tasks, again)
+
+    def _work_on(self, name: str, tasks: tuple[int, ...], again: bool) -> None:
         try:
             with self._lock_of(name):
                 while not self._closed.is_set():
@@ -164,25 +196,40 @@ class Lifecycle:
                     else:
                         return
         except Fenced as error:
-            log.error("%s", error)  # noqa: TRY400  its message says all
-        except Exception as error:
+            if not self._closed.is_set():
+                log.error("%s", error)  # noqa: TRY400  its message says all
+        except BaseException as error:  # this thread must go on: it is the connector's only one
             log.exception("connector %s", name)
             self._fail(name, error)
 
     def _apply(self, name: str, again_tasks: Sequence[int], again: bool) -> None:
         config, target = self._store.now.connectors.get(name), self._store.now.targets.get(name, STARTED)
         if config is None:
-            self._stop(name)
-            self._statuses.forget(name)
+            with self._slot():
+                self._stop(name)
+                self._statuses.forget(name)
         elif target != STARTED:
-            self._stop(name)
-            self._show_stopped(name, target)
+            with self._slot():
+                self._stop(name)
+                self._show_stopped(name, target)
         else:
             run = self._runs.get(name)
             if run is None or again or run.config != config or name in self._store.now.pending:
                 self._start(name, config, run)
             elif again_tasks:
-                self._restart(name, run, again_tasks)
+                with self._slot():
+                    self._restart(name, run, again_tasks)
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        """Start or stop tasks, unless all of them have been stopped for good."""
+        with self._slots:
+            if self._closed.is_set():
+                raise Fenced(
+                    "this worker has ended its tasks. Nothing was changed. Ask the worker that leads now.",
+                    tag="NOT_LEADER",
+                )
+            yield
 
     def _show_stopped(self, name: str, target: str) -> None:
         self._statuses.put_connector(name, self._state(target))
@@ -192,24 +239,36 @@ class Lifecycle:
         self._statuses.forget_tasks(name, len(tasks))
 
     def _start(self, name: str, raw: Mapping[str, str], run: _Run | None) -> None:
+        worker = self._config
         try:
-            config = ConnectorConfig.parse(raw, self._config)
-            tasks = _tasks(config)
-            ensure_offsets_topic(self._config, config)
+            made = within(worker.connector_timeout_ms, name, lambda: _made(raw, worker))
+            ensure_offsets_topic(worker, made.config)
         except (Retriable, AbortAndRetry):
             raise
         except SemelError as error:
-            self._stop(name)
-            self._fail(name, error)
-            return
+            with self._slot():
+                if self._is_wanted(name, raw):
+                    self._stop(name)
+                    self._fail(name, error)
+        else:
+            with self._slot():
+                if self._is_wanted(name, raw):
+                    self._start_made(name, raw, run, made)
+
+    def _is_wanted(self, name: str, raw: Mapping[str, str]) -> bool:
+        """Return False if it was changed meanwhile. That change has woken its thread again."""
+        now = self._store.now
+        return now.connectors.get(name) == raw and now.targets.get(name) == STARTED
+
+    def _start_made(self, name: str, raw: Mapping[str, str], run: _Run | None, made: _Made) -> None:
+        config, tasks, stored = made
         self._statuses.put_connector(name, self._state("RUNNING"))
-        stored = [_stored(raw, config, task) for task in tasks]
         if run is not None and run.config == raw and stored == self._store.now.tasks.get(name):
             return
         self._stop(name)
         self._statuses.forget_tasks(name, len(tasks))
         if not self._write_tasks(name, raw, stored, changed=run is not None):
-            return  # it was changed meanwhile, and that change has woken this thread again
+            return
         if self._config.exactly_once and name in self._store.now.pending:
             fence_generation(self._config, self._store, config, len(tasks))
             reached(HerderStep.PREDECESSORS_FENCED, name)
@@ -224,7 +283,7 @@ class Lifecycle:
     def _write_tasks(self, name: str, raw: Mapping[str, str], stored: list[dict[str, str]], *, changed: bool) -> bool:
         with self._store.lock:
             now = self._store.now
-            if now.connectors.get(name) != raw or now.targets.get(name) != STARTED:
+            if not self._is_wanted(name, raw):
                 return False
             if changed or name in now.inconsistent or now.tasks.get(name) != stored:
                 records: list[Record] = [task_record(name, task, config) for task, config in enumerate(stored)]
@@ -284,8 +343,19 @@ class Lifecycle:
             return self._locks.setdefault(name, threading.RLock())
 
 
+def _made(raw: Mapping[str, str], worker: WorkerConfig) -> _Made:
+    """Ask a connector for its tasks. All of its own code runs here."""
+    config = ConnectorConfig.parse(raw, worker)
+    tasks = _tasks(config)
+    class_name = ask_connector(config.name, "task_class_name", config.connector.task_class_name)
+    return _Made(config, tasks, [_stored(raw, config, class_name, task) for task in tasks])
+
+
 def _tasks(config: ConnectorConfig) -> list[Mapping[str, Any]]:
-    tasks = ask_connector(config.name, "tasks", lambda: list(config.connector.tasks(config.own, config.max_tasks)))
+    def ask() -> list[Mapping[str, Any]]:
+        return [_named(task) for task in config.connector.tasks(config.own, config.max_tasks)]
+
+    tasks = ask_connector(config.name, "tasks", ask)
     if len(tasks) > config.max_tasks:
         raise ConfigError(
             f"connector {config.name!r} has {len(tasks)} tasks, and tasks.max is {config.max_tasks}. Nothing was"
@@ -293,6 +363,12 @@ def _tasks(config: ConnectorConfig) -> list[Mapping[str, Any]]:
             tag="TOO_MANY_TASKS",
         )
     return tasks
+
+
+def _named(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(task, Mapping) or not all(isinstance(name, str) for name in task):
+        raise TypeError(f"a task's configuration is {type(task).__name__}, and must be a mapping of texts")
+    return task
 
 
 def _own_part(config: ConnectorConfig, task: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
@@ -307,11 +383,13 @@ def _sent(config: ConnectorConfig, task: Mapping[str, Any]) -> dict[str, Any]:
     return {"shared": shared, "own": own}
 
 
-def _stored(raw: Mapping[str, str], config: ConnectorConfig, task: Mapping[str, Any]) -> dict[str, str]:
+def _stored(
+    raw: Mapping[str, str], config: ConnectorConfig, class_name: str, task: Mapping[str, Any]
+) -> dict[str, str]:
     """Return a task's configuration as Kafka Connect stores it: the connector's properties and its own part."""
     _, own = _own_part(config, task)
     return {
         **raw,
-        "task.class": config.connector.task_class_name(),
+        "task.class": class_name,
         **{name: as_text(one) for name, one in own.items()},
     }

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from semel.config import ClientConfig
+from semel.connect.asking import within
 from semel.connect.config import WorkerConfig
 from semel.connect.connector_config import ConnectorConfig
 from semel.connect.group import WorkerGroup
@@ -54,7 +55,7 @@ class Worker:
         self.config = WorkerConfig.parse(properties)
         self._properties = dict(properties)
         self._given = [dict(given) for given in connectors]
-        self.connectors = [ConnectorConfig.parse(given, self.config) for given in connectors]
+        self.connectors = [self._parsed(given) for given in connectors]
         names = [one.name for one in self.connectors]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -83,7 +84,13 @@ class Worker:
         self._rest = RestServer(self.config, self)
         self._term: Term | None = None
         self._not_before = 0.0
+        #: Set once it answers for connectors, itself or through its leader.
+        self.begun = threading.Event()
         self._ending = threading.Event()
+
+    def _parsed(self, given: Mapping[str, str]) -> ConnectorConfig:
+        config = self.config
+        return within(config.connector_timeout_ms, given.get("name", ""), lambda: ConnectorConfig.parse(given, config))
 
     # ---- starting
 
@@ -96,6 +103,7 @@ class Worker:
         self._client.versions()
         self._rest.listen()
         try:
+            self._rest.serve()
             self._group.join(self._rest.url)
             self._ensure_topics()
             if self.leads:
@@ -104,6 +112,7 @@ class Worker:
                 self._hand_files_on()
                 self._serve()
         except BaseException:
+            self._close_rest()
             self._group.close()
             raise
 
@@ -113,7 +122,7 @@ class Worker:
         on_change: Callable[[Status], None] = lambda _: None,
         on_message: Callable[[str, Mapping[str, Any]], None] = lambda _name, _message: None,
     ) -> None:
-        """Start all tasks as the leader, and serve REST. The callbacks are those of
+        """Start all tasks as the leader, and answer for them. The callbacks are those of
         :class:`~semel.runtime.supervisor.Supervisor`.
 
         Raises :class:`Fenced` where another worker has come in between, and :class:`Retriable` where the topics cannot
@@ -144,8 +153,8 @@ class Worker:
         return term
 
     def _serve(self) -> None:
-        if not self._rest.serving:
-            self._rest.serve()
+        if not self.begun.is_set():
+            self.begun.set()
             threading.Thread(target=self._watch, name="semel-connect-leader", daemon=True).start()
 
     # ---- what it is
@@ -220,11 +229,15 @@ class Worker:
     def stop(self) -> None:
         """Let all tasks end, then leave the group, so that the next worker leads."""
         self._ending.set()
-        self._rest.close()
+        self._close_rest()
         if self._term is not None:
             self._term.close()
         self._group.close()
         self._client.close()
+
+    def _close_rest(self) -> None:
+        self.begun.set()  # for requests that wait for it
+        self._rest.close()
 
     def _watch(self) -> None:
         checked = time.monotonic()

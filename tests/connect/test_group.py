@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from semel.config import ClientConfig
 from semel.connect.group import Role, WorkerGroup
 from semel.connect.worker import Worker
 from semel.errors import ConfigError, Retriable
+from semel.runtime.launcher import Launcher
 from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
 from semel.strict_json import read_object
@@ -182,3 +184,24 @@ def test_a_worker_that_died_on_this_machine_is_not_waited_for(kafka: Sandbox) ->
     group.close()
     with Client(config) as client:
         assert membership.members(client, name, "connect") == {}
+
+
+def test_a_worker_that_starts_says_so_and_lets_requests_wait(place: Place) -> None:
+    """By KIP-1017. The leader has started once its Spark has."""
+    given = {name.replace("_", "."): value for name, value in place.stored.items()} | LISTENS
+    worker = Worker({**place.worker, **given}, [])
+    try:
+        worker.prepare()
+        rest = _rest(place, worker)
+        assert rest.ask("GET", "/health") == (503, {"status": "starting", "message": "Worker is still starting up."})
+        assert rest.ask("GET", "/")[0] == 200
+        with ThreadPoolExecutor(1) as pool:
+            made = pool.submit(rest.ask, "POST", "/connectors", {"name": place.name, "config": place.numbers(20)})
+            assert rest.ask("GET", "/connector-plugins")[0] == 200
+            assert not made.done()
+            worker.start(Launcher(place.spark))
+            assert made.result(60)[0] == 201
+        assert rest.ask("GET", "/health")[1]["status"] == "healthy"
+        place.wait_arrived(20)
+    finally:
+        worker.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -17,6 +18,7 @@ from semel.sandbox import Sandbox
 from tests.connect.support.chromium import chromium
 from tests.connect.support.place import Place
 from tests.connect.support.running import Running
+from tests.waiting import wait_for
 
 _PATIENCE_MS = 60_000
 _PHONE = (390, 844)
@@ -56,12 +58,15 @@ def test_a_connector_from_its_first_mistake_to_its_end(place: Place) -> None:
         expect(card.locator(".title .state")).to_have_text("PAUSED")
         page.get_by_role("button", name=f"Resume {place.name}").click()
         expect(task).to_contain_text("RUNNING")
+        _change(page, place, running)
+        _restart(page, place, running)
+        _stop(page, place)
         assert page.evaluate("document.documentElement.scrollWidth") <= _PHONE[0]  # nothing beside a phone's screen
         page.get_by_role("button", name=f"Delete {place.name}").click()
         page.get_by_role("button", name="Delete", exact=True).click()
         expect(card).to_have_count(0)
         expect(page.get_by_text("There is no connector yet.")).to_be_visible()
-        assert sorted(place.values()) == [f"line {number}" for number in range(10)]  # each once
+        assert sorted(place.values()) == sorted(f"line {number}" for number in range(13))  # each once
         assert not wrong
 
 
@@ -99,7 +104,57 @@ def _create(page: Page, place: Place) -> None:
 
 
 def _kill(place: Place, running: Running) -> None:
-    pid = int(running.wait_state(f"{place.name}-0", State.RUNNING).where.rpartition(":")[2])
-    os.kill(pid, signal.SIGKILL)
+    os.kill(_pid(place, running), signal.SIGKILL)
+    _append(place, range(3, 10))
+
+
+def _change(page: Page, place: Place, running: Running) -> None:
+    """Change a setting, with a mistake at first: another process goes on, with the new one."""
+    page.get_by_role("button", name=f"Change {place.name}").click()
+    size = page.get_by_label("batch.size")
+    expect(size).to_have_value("100")
+    expect(page.get_by_label("Connector name")).to_have_attribute("readonly", "")
+    size.fill("many")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator('[id="field-batch.size-error"]')).to_contain_text("Not a number")
+    size.fill("50")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert running.worker.herder.info(place.name)["config"]["batch.size"] == "50"
+    _goes_on(page, place, 10)
+
+
+def _restart(page: Page, place: Place, running: Running) -> None:
+    before = _pid(place, running)
+    page.get_by_role("button", name=f"Restart {place.name}").click()
+    wait_for(lambda: _pid(place, running) != before, "another process")
+    _goes_on(page, place, 11)
+
+
+def _stop(page: Page, place: Place) -> None:
+    """A stopped connector has no tasks; a resumed one goes on."""
+    card = page.locator(f'[data-name="{place.name}"]')
+    page.get_by_role("button", name=f"Stop {place.name}").click()
+    expect(card.locator(".title .state")).to_have_text("STOPPED")
+    expect(card.locator("[data-task]")).to_have_count(0)
+    expect(page.get_by_role("button", name=f"Stop {place.name}")).to_be_hidden()
+    page.get_by_role("button", name=f"Resume {place.name}").click()
+    _goes_on(page, place, 12)
+
+
+def _goes_on(page: Page, place: Place, number: int) -> None:
+    """Its newest line, of this number, arrives."""
+    _append(place, [number])
+    place.wait_arrived(number + 1)
+    card = page.locator(f'[data-name="{place.name}"]')
+    expect(card.locator(".title .state")).to_have_text("RUNNING")
+    expect(card.locator('[data-task="0"]')).to_contain_text("RUNNING")
+
+
+def _pid(place: Place, running: Running) -> int:
+    return int(running.wait_state(f"{place.name}-0", State.RUNNING).where.rpartition(":")[2])
+
+
+def _append(place: Place, numbers: Iterable[int]) -> None:
     with place.file.open("a") as file:
-        file.writelines(f"line {number}\n" for number in range(3, 10))
+        file.writelines(f"line {number}\n" for number in numbers)

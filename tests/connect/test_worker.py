@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,9 +20,13 @@ from semel.sandbox import Sandbox
 from semel.sandbox.processes import alive
 from semel.testing.records import arrived, read
 from tests import topics
+from tests.connect.support.numbers import Stuck
 from tests.connect.support.place import PARTITIONS, Place
+from tests.connect.support.rest import Rest
 from tests.kafka.support.other_client import Transactional, produce
 from tests.waiting import wait_for
+
+STUCK = "tests.connect.support.numbers.Stuck"
 
 
 @pytest.fixture
@@ -160,3 +165,74 @@ def test_an_offsets_topic_that_could_lose_offsets_is_refused(place: Place) -> No
     topics.create(place.servers, place.offsets, 1)
     with pytest.raises(ConfigError, match=r"cleanup\.policy=delete"):
         Worker(place.worker, [place.lines()]).prepare()
+
+
+def test_connectors_that_block_hold_up_no_other(place: Place) -> None:
+    """More of them than the driver works on at a time, and more requests than a server answers at a time."""
+    Stuck.let_go.clear()
+    stored = place.stored | {"listeners": "http://127.0.0.1:0"}
+    with place.running(**stored, semel_connector_timeout_ms="600000") as running, ThreadPoolExecutor(50) as pool:
+        rest = Rest("blocked", running.worker.addresses[0], place.servers, place.worker, place.file.parent)
+        try:
+            for number in range(9):
+                stuck = place.numbers(1, name=f"stuck-{number}") | {"connector.class": f"{STUCK}"}
+                assert rest.ask("PUT", f"/connectors/{stuck['name']}/config", stuck)[0] == 201
+            at_once = place.numbers(1, name="none") | {"connector.class": f"{STUCK}AtOnce"}
+            path = f"/connector-plugins/{STUCK}AtOnce/config/validate"
+            validated = [pool.submit(rest.ask, "PUT", path, at_once) for _ in range(50)]
+            assert rest.ask("PUT", f"/connectors/{place.name}/config", place.numbers(20))[0] == 201
+            place.wait_arrived(20)
+            assert rest.ask("PUT", f"/connectors/{place.name}/config", place.numbers(30))[0] == 200
+            place.wait_arrived(30)
+            assert rest.ask("PUT", f"/connectors/{place.name}/pause")[0] == 202
+            rest.wait_states(place.name, "PAUSED", "PAUSED")
+            assert not any(one.done() for one in validated)
+            assert rest.states("stuck-0") == [], "it is still asked"
+            running.worker.stop()
+        finally:
+            Stuck.let_go.set()
+    assert sorted(map(int, place.values())) == list(range(30))
+
+
+def test_what_a_connector_does_to_the_driver_is_its_own_failure(place: Place) -> None:
+    Stuck.let_go.clear()
+    stored = place.stored | {"listeners": "http://127.0.0.1:0"}
+    with place.running(**stored, semel_connector_timeout_ms="500") as running:
+        rest = Rest("blocked", running.worker.addresses[0], place.servers, place.worker, place.file.parent)
+        try:
+            _check_failures(place, rest)
+            Stuck.let_go.set()  # what it answers now is too late
+            assert rest.ask("PUT", f"/connectors/{place.name}/config", place.numbers(20))[0] == 201
+            place.wait_arrived(20)
+            assert rest.states("block") == ["FAILED"]
+            assert rest.ask("POST", "/connectors/block/restart?includeTasks=true")[0] == 202
+            rest.wait_states("block", "RUNNING", "RUNNING")
+            place.wait_arrived(21)
+        finally:
+            Stuck.let_go.set()
+    assert sorted(map(int, place.values())) == sorted([0, *range(20)])
+
+
+def _check_failures(place: Place, rest: Rest) -> None:
+    reasons = {
+        "block": "tasks did not return within 500 ms",
+        "exit": "tasks raised SystemExit: 3",
+        "interrupt": "tasks raised KeyboardInterrupt",
+        "nonsense": "tasks raised TypeError: a task's configuration is int",
+    }
+    for how, reason in reasons.items():
+        given = place.numbers(1, name=how, how=how) | {"connector.class": STUCK}
+        assert rest.ask("PUT", f"/connectors/{how}/config", given)[0] == 201
+        rest.wait_states(how, "FAILED")
+        trace = rest.ask("GET", f"/connectors/{how}/status")[1]["connector"]["trace"]
+        assert reason in trace
+        assert "in tasks" in trace or how == "nonsense", "the line where it stands, or stood"
+    at_once = place.numbers(1, name="none") | {"connector.class": f"{STUCK}AtOnce"}
+    for method, path in (
+        ("PUT", "/connectors/none/config"),
+        ("PUT", f"/connector-plugins/{STUCK}AtOnce/config/validate"),
+        ("GET", f"/connector-plugins/{STUCK}AtOnce/config"),
+    ):
+        status, body = rest.ask(method, path, None if method == "GET" else at_once)
+        assert status == 500
+        assert "its constructor did not return within 500 ms" in body["message"]

@@ -37,7 +37,7 @@ class Setting:
 
     def put(self, tasks: int, driver: Program) -> None:
         """Configure it, once the worker answers."""
-        wait_for(lambda: driver.process.poll() is not None or _answers(self.rest), driver.tail, 90)
+        wait_for(lambda: driver.process.poll() is not None or self.rest.answers(), driver.tail, 90)
         path = f"/connectors/{self.name}/config"
         assert self.rest.ask("PUT", path, {**self.config, "tasks.max": str(tasks)})[0] in (200, 201), driver.tail()
 
@@ -136,10 +136,3 @@ def test_a_frozen_leader_that_thaws_ends_its_tasks_and_stands_by(kafka: Sandbox,
             frozen.process.send_signal(signal.SIGINT)
             assert frozen.wait(60) == 0
     setting.check_exact(2)
-
-
-def _answers(rest: Rest) -> bool:
-    try:
-        return rest.ask("GET", "/health")[0] == 200
-    except OSError:
-        return False

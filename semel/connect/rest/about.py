@@ -31,6 +31,9 @@ def _root(call: Call) -> Answer:
 
 
 def _health(call: Call) -> Answer:
+    """Say whether it has started (KIP-1017)."""
+    if not call.worker.begun.is_set():
+        return Answer(503, {"status": "starting", "message": "Worker is still starting up."})
     text = "Worker has completed startup and is ready to handle requests."
     return Answer(body={"status": "healthy", "message": text})
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from starlette.concurrency import run_in_threadpool
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -34,6 +36,8 @@ _STATUS = {
     "REQUEST": 400,
     "NOT_STOPPED": 400,
 }
+#: How long a request waits for a worker that starts: as long as Kafka Connect lets one wait.
+_STARTING_S = 90.0
 _LONGEST_BODY = 16 << 20
 
 
@@ -55,6 +59,10 @@ class Answering(Protocol):
     @property
     def leads(self) -> bool:
         """True if its group wants it to lead."""
+
+    @property
+    def begun(self) -> threading.Event:
+        """Set once it has started."""
 
     @property
     def ready(self) -> bool:
@@ -141,7 +149,8 @@ Endpoint = Callable[[Call], Answer]
 
 
 def endpoint(function: Endpoint, *, everywhere: bool = False) -> Any:
-    """Make a route's endpoint. The function runs on a thread, because it may wait for the cluster.
+    """Make a route's endpoint. The function runs on a thread of its own, because it may wait for the cluster, or for a
+    connector that blocks: there is no number of them that holds up others.
 
     Unless it can be answered ``everywhere``, a worker that does not lead its group has the leader answer.
     """
@@ -158,13 +167,15 @@ def endpoint(function: Endpoint, *, everywhere: bool = False) -> Any:
         query = {name: request.query_params.getlist(name) for name in request.query_params}
         worker: Answering = request.app.state.worker
         call = Call(worker, request.path_params, query, body, request.headers)
+        if not everywhere and not worker.begun.is_set():
+            await run_sync(worker.begun.wait, _STARTING_S, limiter=CapacityLimiter(1))
         if everywhere or worker.ready:
-            return await run_in_threadpool(_answered, function, call)
+            return await run_sync(_answered, function, call, limiter=CapacityLimiter(1))
         if worker.leads:
             text = "Cannot complete request momentarily: this worker begins to lead its group. Ask again."
             return failed(409, text)
         path = request.scope.get("raw_path", request.url.path.encode()).decode().partition("?")[0]
-        return await run_in_threadpool(_forwarded, request.method, path, call)
+        return await run_sync(_forwarded, request.method, path, call, limiter=CapacityLimiter(1))
 
     return answer
 

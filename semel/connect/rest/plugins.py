@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from starlette.routing import Route
 
 from semel._version import __version__
-from semel.connect.api import Setting
-from semel.connect.connector_config import Examination, ask_connector
+from semel.connect.asking import ask_connector, within
+from semel.connect.config import WorkerConfig
+from semel.connect.connector_config import Examination, settings_of
 from semel.connect.definitions import COMMON, own_definition
 from semel.connect.plugins import connector_class, plugins
 from semel.connect.rest.calls import Answer, Call, endpoint, texts
@@ -27,34 +31,42 @@ def _list(call: Call) -> Answer:
 
 def _config(call: Call) -> Answer:
     name = call.path["plugin"]
+    return Answer(body=within(call.worker.config.connector_timeout_ms, name, lambda: _definitions(name)))
+
+
+def _definitions(name: str) -> list[dict[str, Any]]:
     try:
-        made = ask_connector(name, "its constructor", connector_class(name))
+        found = ask_connector(name, "its module", lambda: connector_class(name))
+        settings = settings_of(name, ask_connector(name, "its constructor", found))
     except SemelError as error:
         raise ConfigError(f"Unknown plugin {name}. {error.message}", tag="PLUGIN_UNKNOWN") from error
-    settings = {key: one if isinstance(one, Setting) else Setting(one) for key, one in made.config.items()}
     own = [own_definition(key, setting) for key, setting in settings.items()]
-    return Answer(body=[definition.shown() for definition in (*own, *COMMON)])
+    return [definition.shown() for definition in (*own, *COMMON)]
 
 
 def _validate(call: Call) -> Answer:
     config = {key: value or "" for key, value in texts(call.json("Map"), "Map").items()}
-    name = call.path["plugin"]
-    given = config.get("connector.class", "")
+    worker, given = call.worker.config, config.get("connector.class", "")
     if not given:
         raise ConfigError("Connector config contains no connector type.", tag="INTERNAL")
+    name = config.get("name", "")
+    shown = within(worker.connector_timeout_ms, name, lambda: _examined(call.path["plugin"], given, config, worker))
+    return Answer(body=shown)
+
+
+def _examined(name: str, given: str, config: Mapping[str, str], worker: WorkerConfig) -> dict[str, Any]:
     if not _same(name, given):
         raise ConfigError(
             f"Included connector type {given:.200} does not match request type {name:.200}.", tag="REQUEST"
         )
-    examination = Examination(config, call.worker.config)
+    examination = Examination(config, worker)
     groups = list(dict.fromkeys(one.group for one in examination.definitions if one.group))
-    shown = {
+    return {
         "name": given,
         "error_count": len({problem.setting for problem in examination.problems}),
         "groups": groups,
         "configs": examination.values(),
     }
-    return Answer(body=shown)
 
 
 def _same(name: str, other: str) -> bool:

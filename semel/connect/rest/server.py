@@ -24,7 +24,6 @@ class RestServer:
     def __init__(self, config: WorkerConfig, worker: Answering) -> None:
         self._config, self._worker = config, worker
         self._sockets: list[socket.socket] = []
-        self._serving = False
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -46,18 +45,12 @@ class RestServer:
         bracketed = f"[{host}]" if ":" in host else host
         return f"http://{bracketed}:{port if port != '0' else self._sockets[0].getsockname()[1]}"
 
-    @property
-    def serving(self) -> bool:
-        """True if it answers, or has no address to answer on."""
-        return self._serving
-
     def listen(self) -> None:
         """Take the ports. Raises :class:`ConfigError` for one that cannot be had."""
         self._sockets = [_bound(listener) for listener in self._config.listeners]
 
     def serve(self) -> None:
         """Answer from now on."""
-        self._serving = True
         if not self._sockets:
             return
         app = make_app(self._config, self._worker)

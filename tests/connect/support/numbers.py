@@ -107,6 +107,41 @@ class ForgetfulTask(NumbersTask):
         super().start(config, TaskContext(lambda _: None))
 
 
+class Stuck(Numbers):
+    """A connector whose tasks, or whose constructor, do not come before they are let go; or which ends its thread."""
+
+    config: ClassVar[Mapping[str, type | Setting]] = {**Numbers.config, "how": Setting(str, default="block")}
+    let_go = threading.Event()
+
+    def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Any:
+        if config["how"] == "exit":
+            raise SystemExit(3)
+        if config["how"] == "interrupt":
+            raise KeyboardInterrupt
+        if config["how"] == "nonsense":
+            return [3]
+        self.let_go.wait()
+        return [config]
+
+
+class StuckAtOnce(Numbers):
+    def __init__(self) -> None:
+        Stuck.let_go.wait()
+
+
+class Guarded(Numbers):
+    """A connector that has a secret."""
+
+    config: ClassVar[Mapping[str, type | Setting]] = {**Numbers.config, "token": Setting(str, secret=True)}
+
+    def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Any:
+        if "${" in config["token"]:
+            raise ValueError("the variable stands for nothing here")
+        if config["then"] == "raise in tasks":
+            raise LookupError("the table is gone")
+        return [{**config, "part": 1}]
+
+
 class Announced(Numbers):
     """A connector that says when one of it is made."""
 

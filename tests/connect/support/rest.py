@@ -40,6 +40,13 @@ class Rest:
             status, text = error.code, error.read()
         return status, json.loads(text) if text else None
 
+    def answers(self) -> bool:
+        """Return whether it is ready for requests."""
+        try:
+            return self.ask("GET", "/health")[0] == 200
+        except OSError:
+            return False
+
     def new(self, lines: int = 3) -> tuple[str, dict[str, str]]:
         """Return a name and a configuration, with a file and a topic of its own."""
         name = f"rest-{self.who}-{next(_numbers)}"
