@@ -13,6 +13,8 @@
     the workloads
 ``streams_apps``
     the count that streams and Kafka Streams run; that of Kafka Streams is ``Count.java``
+``latency``
+    records at a steady rate, and how long they take
 ``pipeline``
     the driver program that ``recovery`` kills
 ``programs``

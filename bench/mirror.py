@@ -4,19 +4,24 @@ Three inputs: batches as Kafka's producer makes them (16 kB), of one record, and
 start in a Spark that runs already, with taking over and the making of the topic, to its end. MirrorMaker 2 is measured
 from the moment that its first records are visible to the last, so that the start of Java and of its connectors does not
 count.
+
+And how long a record takes from its producer to a read_committed reader of the target, at 100 records a second.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from bench import perf_tool, rows
-from bench.figures import Figure, ratios
+from bench.figures import Figure, differences, ratios
+from bench.latency import percentiles, writing
 from bench.programs import running
 from bench.rig import PARTITIONS, Incomplete, Rig
 from bench.rounds import Contender, interleave
@@ -61,6 +66,8 @@ _POLL_S = 0.05
 _PATIENCE_S = 300.0
 #: So long without another commit is the end.
 _QUIET_S = 3.0
+#: Of the latency.
+_PER_SECOND = 100
 
 
 def measure(rig: Rig, count: int, rounds: range) -> list[Figure]:
@@ -77,7 +84,30 @@ def measure(rig: Rig, count: int, rounds: range) -> list[Figure]:
                 contenders = [Contender(_OURS, bench.ours), Contender(MIRROR_MAKER, bench.theirs)]
                 rates = interleave(work, contenders, rounds, unit="records/s", console=rig.console)
             found.append(ratios(work, MIRROR_MAKER, rates[_OURS], rates[MIRROR_MAKER], target=least, aim=aim))
-        return found
+        return [*found, *_latencies(rig, target, client, rounds)]
+
+
+def _latencies(rig: Rig, target: Sandbox, client: Client, rounds: range) -> list[Figure]:
+    work = f"mirror at {_PER_SECOND} records/s"
+    tails: dict[str, list[float]] = {_OURS: [], MIRROR_MAKER: []}
+
+    def run(who: str, number: int) -> float:
+        name = f"mirror-latency-{list(tails).index(who)}-{number}"
+        with rig.topic(name) as topic, writing(rig.servers, topic, _PER_SECOND):
+            bench = _Mirrors(rig, target, client, topic, 0)
+            with bench.ours_running("A") if who == _OURS else bench.theirs_running("A"):
+                p50, p99 = percentiles(target.bootstrap_servers, f"A.{topic}", _PER_SECOND)
+        if number:
+            tails[who].append(p99)
+        rig.console.print(f"{work}: {who}: p99 {p99:.0f} ms", style="dim", highlight=False)
+        return p50
+
+    contenders = [Contender(who, partial(run, who)) for who in tails]
+    medians = interleave(f"{work}, p50", contenders, rounds, unit="ms", console=rig.console)
+    return [
+        differences(f"{work}, {name}", MIRROR_MAKER, found[_OURS], found[MIRROR_MAKER])
+        for name, found in (("p50", medians), ("p99", tails))
+    ]
 
 
 @contextmanager
@@ -104,8 +134,22 @@ class _Mirrors:
         self._check(f"ours{number}")
         return self._count / seconds
 
-    def theirs(self, number: int) -> float:
-        alias = f"theirs{number}"
+    @contextmanager
+    def ours_running(self, alias: str) -> Iterator[None]:
+        """Run a mirror until the block is left."""
+        (flow,) = read_properties(self._file(alias)).flows
+        stop = threading.Event()
+        thread = threading.Thread(target=Flow(self._rig.spark, flow, stop).run)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    @contextmanager
+    def theirs_running(self, alias: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run MirrorMaker 2 until the block is left."""
         version = jars.DEFAULT_VERSION
         home = jars.cache_directory() / "mirror-maker" / version
         parts = [("org.apache.kafka", module, version) for module in _MODULES]
@@ -113,6 +157,11 @@ class _Mirrors:
         command = [find_java(), "-Xmx2g", "-cp", os.pathsep.join(map(str, path))]
         command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(self._file(alias))]
         with running(self._rig.directory, command, f"{self._topic}-{alias}") as process:
+            yield process
+
+    def theirs(self, number: int) -> float:
+        alias = f"theirs{number}"
+        with self.theirs_running(alias) as process:
             began, first, first_at, last, changed = time.monotonic(), 0, 0.0, 0, 0.0
             while last < self._count or time.monotonic() - changed < _QUIET_S:
                 there, now = self._visible(alias), time.monotonic()
