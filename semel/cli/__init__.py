@@ -6,9 +6,9 @@ A command is a module with a typer application named ``app``: ``demo``, ``connec
 prints for ``txn``. ``mirror_translate``, ``mirror_status``, ``mirror_resolve`` and ``mirror_live`` are parts of
 ``mirror``.
 
-``help`` has the form of all help texts. ``options`` has the options of all commands that ask a cluster, ``processes``
-those of commands that run processes on Spark, and ``metrics`` that of commands that serve metrics. ``local_checks``
-checks this machine. What a command knows is in the module of ``semel.admin`` with its name.
+``help`` has the form of all help texts. ``options`` has the options of all commands that ask a cluster, and
+``processes`` those of commands that run processes on Spark. ``local_checks`` checks this machine. What a command knows
+is in the module of ``semel.admin`` with its name.
 """
 
 from __future__ import annotations

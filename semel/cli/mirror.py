@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,7 +12,6 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from semel.cli.help import application, examples
-from semel.cli.metrics import MetricsPort, serve
 from semel.cli.mirror_live import live
 from semel.cli.mirror_resolve import resolve
 from semel.cli.mirror_status import status
@@ -29,6 +28,9 @@ from semel.mirror.rights import check_rights
 from semel.mirror.status import shown_positions
 from semel.mirror.topics import preview
 from semel.wire.client import Client
+
+if TYPE_CHECKING:
+    from semel.spark.metrics.prometheus import MetricsServer
 
 __all__ = ["app"]
 
@@ -68,7 +70,9 @@ def run(
     conf: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark, as for spark-submit.")
     ] = None,
-    metrics_port: MetricsPort = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve metrics for Prometheus on this port of this machine.", min=0, max=65535)
+    ] = None,
 ) -> None:
     """Run the enabled flows until SIGTERM or Ctrl-C.
 
@@ -92,13 +96,27 @@ def run(
         ) from None
     with live():
         spark = spark_session(master, settings)
-        server = None if metrics_port is None else serve(metrics_port, MirrorCollector())
+        server = None if metrics_port is None else _serve(metrics_port)
         try:
             run_flows(spark, config.flows, until_asked_to_end(note="the round is ended, then it stops"), once=once)
         finally:
             spark.stop()
             if server is not None:
                 server.close()
+
+
+def _serve(port: int) -> MetricsServer:
+    from semel.spark.metrics.prometheus import serve_metrics
+
+    try:
+        from prometheus_client import CollectorRegistry
+    except ImportError:
+        return serve_metrics(port)  # its error names the missing package
+    registry = CollectorRegistry()
+    registry.register(MirrorCollector())
+    server = serve_metrics(port, registry=registry)
+    log.info("metrics: http://127.0.0.1:%d/metrics", server.port)
+    return server
 
 
 @app.command(epilog=examples("semel mirror check mm2.properties"))

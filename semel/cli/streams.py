@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,6 @@ import typer
 from rich.console import Console
 
 from semel.cli.help import application, examples
-from semel.cli.metrics import MetricsPort, serve
 from semel.cli.options import AsJson, confirm, print_json
 from semel.cli.processes import (
     Conf,
@@ -25,7 +23,6 @@ from semel.cli.processes import (
     until_asked_to_end,
 )
 from semel.errors import ConfigError
-from semel.streams.metrics import StreamsCollector
 from semel.wire.client import Client
 
 __all__ = ["app"]
@@ -48,7 +45,6 @@ def run(
     master: Master = None,
     conf: Conf = None,
     py_files: PyFiles = None,
-    metrics_port: MetricsPort = None,
 ) -> None:
     """Run one worker of the application until SIGTERM or Ctrl-C.
 
@@ -58,10 +54,6 @@ def run(
     The status is 0 if you stopped it, and 1 after an error.
     """
     if tasks is not None:
-        if metrics_port is not None:
-            raise typer.BadParameter(
-                "this is for a worker in this process: leave out --tasks", param_hint="--metrics-port"
-            )
         _run_on_executors(file, tasks, master, spark_settings(conf), py_files)
         return
     if master or conf or py_files:
@@ -71,8 +63,7 @@ def run(
     found = _load(file)
     on_stop_signal(found.stop, "what is done is committed, then it stops")
     log.info("application %r runs", found.application_id)
-    with nullcontext() if metrics_port is None else serve(metrics_port, StreamsCollector()):
-        found.run()
+    found.run()
 
 
 def _run_on_executors(

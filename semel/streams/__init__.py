@@ -8,7 +8,6 @@
 - ``task``: a sub-topology for one partition; ``state``: what it keeps; ``topics``: those that belong to an application.
 - ``worker``: a member of the group, with its tasks and one transaction.
 - ``executors``: workers as processes on Spark executors; ``app_file``: the file of an application, which they run.
-- ``metrics``: its numbers, for Prometheus.
 - ``lookup``: what a store holds, by its changelog; ``reset``: begin again from the input.
 - ``testing``: a driver without a broker.
 """

@@ -24,7 +24,6 @@ from semel.errors import Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
 from semel.streams.app import App, Settings
-from semel.streams.metrics import meter_of
 from semel.streams.state.changelog import restore
 from semel.streams.state.rocks import Damaged, Rocks
 from semel.streams.state.store import Store, StoreSpec
@@ -55,7 +54,6 @@ class Worker:
         self._topology = app.topology
         self._settings: Settings = app.settings
         self._client = Client(_polling_often(self._settings))
-        self._meter = meter_of(app.application_id, self._settings.client)
         self._tasks: dict[TopicPartition, Task] = {}
         self._output: dict[str, list[Any]] = defaultdict(list)
         self._rows = 0
@@ -143,7 +141,6 @@ class Worker:
         except Damaged as error:
             self._throw_away(error)
             return
-        self._meter.worked(self._tasks[topic, index].id, rows.num_rows)
         reached(StreamsStep.PROCESSED, self._tasks[topic, index].id)
         if self._rows >= _OUTPUT_ROWS:
             self._send_output()
@@ -154,7 +151,6 @@ class Worker:
         """
         if not self._processed:
             return True
-        began = time.monotonic()
         self._send_output()
         try:
             changed = self._send_changes()
@@ -170,7 +166,6 @@ class Worker:
             self._store(changed)
         except Damaged as error:
             self._throw_away(error)
-        self._meter.committed(time.monotonic() - began, self._session.committed, self._dropped())
         reached(StreamsStep.STORED, self._topology.application_id)
         if time.monotonic() >= self._purge_at:
             self.purge()
@@ -229,17 +224,11 @@ class Worker:
         except BaseException:
             self.abandoned()
             raise
-        self._meter.assigned([task.id for task in self.tasks], self._session.committed)
-
-    def _dropped(self) -> dict[str, int]:
-        """Return the late rows that each task has dropped."""
-        return {task.id: sum(store.late for store in task.stores.values()) for task in self.tasks}
 
     def abandoned(self) -> None:
         """Forget what was not committed, and close all tasks. Called by the session."""
         self._output.clear()
         self._rows, self._processed = 0, False
-        self._meter.assigned((), {})
         tasks, self._tasks = self.tasks, {}
         for task in tasks:
             task.close()

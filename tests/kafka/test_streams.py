@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 from itertools import count
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
@@ -220,29 +218,14 @@ def shown(*command: str) -> str:
     return done.output
 
 
-def metrics(log: Path, metric: str) -> list[float]:
-    """The values of a metric of a running application."""
-    (address,) = re.findall(r"metrics: (http://\S+)", log.read_text())
-    with urlopen(address, timeout=10) as answer:
-        return [float(line.split()[-1]) for line in answer.read().decode().splitlines() if line.startswith(metric)]
-
-
 def test_the_command_line_runs_shows_and_begins_again(servers: str, name: str, file: Path) -> None:
     assert f"Sink: KSTREAM-SINK-0000000007 (topic: {name}-out)" in shown("describe", str(file))
     fill(servers, f"{name}-in", (None, "a", 1), (None, "b", 2), (None, "a", 3))
 
     program = "from semel.cli import main; main()"
-    command = [sys.executable, "-c", program, "streams", "run", str(file), "--metrics-port", "0"]
-    log_file = file.parent / "log"
-    with log_file.open("w") as log:
-        running = subprocess.Popen(command, stderr=log)
+    running = subprocess.Popen([sys.executable, "-c", program, "streams", "run", str(file)])
     try:
         wait_for(lambda: {("a", "2"), ("b", "1")} <= set(values(servers, f"{name}-out")), "the counts", 60)
-        task = f'kafka_streams_stream_task_metrics_%s{{application_id="{name}",task_id="0_'
-        assert sum(metrics(log_file, task % "process_total")) == 3
-        lag = f'kafka_consumer_fetch_manager_metrics_records_lag{{application_id="{name}",partition="'
-        wait_for(lambda: set(metrics(log_file, lag)) == {0}, lambda: str(metrics(log_file, lag)), 60)
-        assert max(metrics(log_file, "kafka_streams_stream_thread_metrics_commit_latency_max")) > 0
         with pytest.raises(ConfigError, match="running workers"):
             shown("reset", str(file), "--yes")
     finally:
@@ -289,7 +272,6 @@ def test_workers_on_spark_are_refused_before_spark_starts(servers: str, name: st
     with pytest.raises(ConfigError, match=f"{name}-in"):
         shown("run", str(file), "--tasks", "2")
     assert "these are for workers on Spark" in shown("run", str(file), "--master", "local[2]")
-    assert "leave out --tasks" in shown("run", str(file), "--tasks", "2", "--metrics-port", "0")
     assert "is not NAME=VALUE" in shown("run", str(file), "--tasks", "2", "--conf", "spark.cores.max")
 
 
