@@ -130,7 +130,7 @@ class App:
         store = name or self.topology.name(f"{topic}-STATE-STORE-")
         source, processor = self.topology.name("KSTREAM-SOURCE-"), self.topology.name("KTABLE-SOURCE-")
         node = self.topology.add(Source(source, topic=topic, key=key, value=value))
-        spec = StoreSpec(store, holds=f"the newest value ({value}) by key ({key})")
+        spec = StoreSpec(store, holds="the newest value by key")  # as the topic has them, whatever reads them
         kept = self.topology.add(Node(processor, (node,), TableSource(spec, key, value), (spec,)))
         return Table(self.topology, kept, key, value, spec, value_reader(value))
 

@@ -37,14 +37,14 @@ class StoreBuilder:
 
 def key_value(name: str, *, key: Serde = "string", value: Serde = "json") -> StoreBuilder:
     """Return a builder of a store of keys and values. ``name`` names its changelog topic."""
-    return _builder(StoreSpec(name, holds=f"values ({value}) by key ({key})"), key, value)
+    return _builder(StoreSpec(name, holds=f"values ({value or 'bytes'}) by key ({key or 'bytes'})"), key, value)
 
 
 def window(name: str, *, retention: str | int, key: Serde = "string", value: Serde = "json") -> StoreBuilder:
     """Return a builder of a store of values by key and window start. ``retention`` is how long they are kept, by the
     times of the records: milliseconds, or ``"1 h"``.
     """
-    holds = f"values ({value}) by key ({key}) and window"
+    holds = f"values ({value or 'bytes'}) by key ({key or 'bytes'}) and window"
     return _builder(StoreSpec(name, milliseconds(retention, "retention"), holds), key, value)
 
 

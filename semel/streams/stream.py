@@ -284,7 +284,7 @@ class GroupedStream:
         stream = self.stream
         if stream.rekeyed:
             stream = _repartitioned(stream, named, needs=folding.needs)
-        holds = f"{folding.holds} by key ({stream.key or 'any'})"
+        holds = f"{folding.holds} by key ({stream.key or 'bytes'})"
         if self.windows:
             holds += f" and window of {self.windows.size_ms} ms each {self.windows.advance_ms} ms"
         spec = StoreSpec(named, self.windows.retention_ms if self.windows else None, holds)

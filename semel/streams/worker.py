@@ -50,7 +50,8 @@ _PURGE_S = 30.0
 class Worker:
     """One thread uses it. A context manager, which aborts at its end what was not committed."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, stop: threading.Event | None = None) -> None:
+        self._stop = stop or threading.Event()
         self._topology = app.topology
         self._settings: Settings = app.settings
         self._client = Client(_polling_often(self._settings))
@@ -82,6 +83,7 @@ class Worker:
             assignors=(self._assignor(),),
             from_earliest=self._plan.repartition,  # what is written there before it is read counts
             listener=self,
+            stopping=self._stop.is_set,
         )
 
     def _assignor(self) -> TaskAssignor:
@@ -100,7 +102,7 @@ class Worker:
         """Work until ``stop``. What a new start cures is cured by one."""
         while not stop.is_set():
             try:
-                with cls(app) as worker:
+                with cls(app, stop) as worker:
                     while not stop.is_set():
                         worker.step()
                     worker.commit()

@@ -21,7 +21,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -84,6 +84,7 @@ class Session:
         assignors: Sequence[str | TaskAssignor] = ("range", "roundrobin"),
         from_earliest: Collection[str] = (),
         listener: AssignmentListener | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         _check(group, topics, auto_offset_reset)
         check_above_0(
@@ -107,6 +108,7 @@ class Session:
             max_poll_interval_ms=max_poll_interval_ms,
             assignors=assignors,
             on_revoked=self._abort_early,
+            stopping=stopping,
         )
         self._listener = listener
         self._revoking = threading.Lock()

@@ -37,6 +37,8 @@ _HEARTBEAT_MS = 3_000
 _ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 #: The timeout of one answer about topics, in ms.
 _METADATA_MS = 5_000
+#: So often a member that waits for its group looks whether it is to stop.
+_LOOK_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class GroupMember:
     """A member of a group. One thread uses it. :meth:`close` leaves the group, unless the member is static.
 
     ``on_revoked`` is called when its partitions are revoked, before other members get them. That happens while
-    :meth:`poll` or :meth:`close` waits, in the consumer's thread, which sends no heartbeat meanwhile.
+    :meth:`poll` or :meth:`close` waits, in the consumer's thread, which sends no heartbeat meanwhile. Once ``stopping``
+    says so, no poll waits for the group any more.
     """
 
     def __init__(
@@ -70,8 +73,10 @@ class GroupMember:
         max_poll_interval_ms: int,
         assignors: Sequence[str | TaskAssignor] = ("range", "roundrobin"),
         on_revoked: Callable[[], None] = lambda: None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._topics = sorted(topics)
+        self._stopping = stopping
         self._on_revoked = on_revoked
         self._settings = {
             **_connection(config),
@@ -100,7 +105,10 @@ class GroupMember:
             # poll the coordinator alone: it returns as soon as the group is joined. The consumer's own poll would wait
             # out its time. A join that ends while no call waits for it is dropped and begins again (3.0.12)
             coordinator = self._open()._coordinator
-            coordinator.poll(timeout_ms=self._settings["max_poll_interval_ms"] + 5_000)
+            end = time.monotonic() + self._settings["max_poll_interval_ms"] / 1000 + 5
+            # the next call waits for the same join: between two of them there is no time to end unseen
+            while not coordinator.poll(timeout_ms=_LOOK_MS) and not self._stopping() and time.monotonic() < end:
+                pass
             # its heartbeat ends silently if another member has the instance id (3.0.12): a member that only waits would
             # never return
             if not coordinator._heartbeat_enabled and coordinator.stable():

@@ -8,13 +8,17 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 import semel
+from semel.config import ClientConfig
 from semel.errors import ConfigError, Fenced
 from semel.testing.history import assert_exactly_once
 from semel.testing.records import read
+from semel.wire.groups import GroupMember
 from tests.topics import create
+from tests.waiting import wait_for
 
 PARTITIONS = 4
 
@@ -203,3 +207,41 @@ def test_what_cannot_be_is_refused(servers: str) -> None:
                 session.commit()
             with pytest.raises(ConfigError, match="nowhere"):
                 session.poll(1)
+
+
+def test_a_member_that_is_to_stop_does_not_wait_for_its_group(servers: str) -> None:
+    """The first member does not rejoin, so that the second one's join would last as long as max.poll.interval.ms."""
+    topic, stop = create(servers, "stopping", PARTITIONS), threading.Event()
+    config = ClientConfig.parse({"bootstrap.servers": servers})
+    first, second = (
+        GroupMember(
+            config,
+            "stopping",
+            [topic],
+            instance=None,
+            session_timeout_ms=10_000,
+            max_poll_interval_ms=120_000,
+            stopping=stop.is_set,
+        )
+        for _ in range(2)
+    )
+    joined: list[object] = []
+    try:
+        assert first.poll() is not None
+        waiting = threading.Thread(target=lambda: joined.append(second.poll()))
+        waiting.start()
+        admin = AdminClient({"bootstrap.servers": servers})
+        wait_for(
+            lambda: (
+                admin.describe_consumer_groups(["stopping"])["stopping"].result().state
+                == ConsumerGroupState.PREPARING_REBALANCING
+            ),
+            "the rebalance",
+        )
+        assert joined == []
+        stop.set()
+        waiting.join(20)
+        assert joined == [None]
+    finally:
+        second.close()
+        first.close()

@@ -87,7 +87,8 @@ class Columns:
                 )
         self._asked = dict(asked)
         self.needs = tuple(sorted({column for _, column in asked.values()}))
-        self.holds = ", ".join(f"{name}={operation}({column})" for name, (operation, column) in asked.items())
+        # without the names: they are not in the bytes
+        self.holds = ", ".join(f"{operation} of {column}" for operation, column in asked.values())
         fields = [field for name in asked for field in ((f"{name} kind", "u1"), (name, ">i8"))]
         self._form = np.dtype([("time", ">i8"), *fields])
 
@@ -153,7 +154,7 @@ class Python:
         made: Serde,
     ) -> None:
         self._name, self._function, self._initial, self._given, self._made = name, function, initial, given, made
-        self.holds = f"what a function made ({made or 'any'})"
+        self.holds = f"what a function made ({made or 'bytes'})"
 
     def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
         """Call the function for each record, in their order."""

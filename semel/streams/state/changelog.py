@@ -81,7 +81,8 @@ def _check_holds(store: Store, name: str, topic_id: str) -> None:
     if there is not None and there.topic_id == topic_id and there.holds and there.holds != now:
         raise ConfigError(
             f"the store {store.spec.name!r} of {name} holds {there.holds}, and the topology now wants {now} in it."
-            " Nothing was read. Give the store another name, or begin again: `semel streams reset`.",
+            " Nothing was read. (1) Restore the former aggregation. (2) Take another application.id. (3) Begin again,"
+            " which writes the output again: `semel streams reset`.",
             tag="OTHER_STORE",
         )
 

@@ -30,8 +30,8 @@ _SEQUENCE = b"\0\0\0\0"
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """A store in a topology. ``retention_ms`` belongs to a store of windows. ``holds`` says in words what its entries
-    are: their kind, windows and serdes.
+    """A store in a topology. ``retention_ms`` belongs to a store of windows. ``holds`` says in words what decides the
+    bytes of its entries: their kind, windows and serdes. It is kept beside them: other words refuse every such store.
     """
 
     name: str

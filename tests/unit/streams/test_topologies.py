@@ -410,3 +410,23 @@ def test_a_stop_that_comes_before_the_run_is_not_lost() -> None:
     app.stop()
     app.run()
     assert not app._stop.is_set()
+
+
+def test_what_stores_hold_is_said_in_the_words_that_are_kept_beside_them() -> None:
+    """Another word here refuses the stores of every application that runs."""
+    app = App("stores")
+    grouped = app.stream("in", key="string", value="json").group_by_key()
+    grouped.count("counts")
+    grouped.windowed(windows.hopping(2_000, 1_000)).count("windows")
+    grouped.aggregate(name="columns", total=("sum", "x"), most=("max", "y"))
+    grouped.aggregate(dict, lambda key, value, made: made, name="made")
+    app.stream("raw").group_by_key().count("raw")
+    app.table("values", name="table", key="string", value="json")
+    assert {spec.name: spec.holds for part in app.topology.sub_topologies() for spec in part.stores} == {
+        "counts": "a count by key (string)",
+        "windows": "a count by key (string) and window of 2000 ms each 1000 ms",
+        "columns": "sum of x, max of y by key (string)",
+        "made": "what a function made (json) by key (string)",
+        "raw": "a count by key (bytes)",
+        "table": "the newest value by key",
+    }
