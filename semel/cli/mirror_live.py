@@ -28,6 +28,8 @@ __all__ = ["Figures", "live"]
 #: Records per second are those of so many seconds.
 _WINDOW_S = 10.0
 _STDERR = 2
+#: So long at the end what is on its way is waited for.
+_LAST_LINES_S = 2.0
 
 
 @contextmanager
@@ -36,16 +38,22 @@ def live() -> Iterator[None]:
     if not sys.stderr.isatty() or Console(stderr=True).is_dumb_terminal:
         yield
         return
-    with os.fdopen(os.dup(_STDERR), "w") as terminal:
-        console, figures = Console(file=terminal), Figures()
-        shown = Live(console=console, get_renderable=figures.table, refresh_per_second=2, redirect_stderr=False)
-        shown.start()
-        try:
-            with _lines_by(console, terminal.fileno()):
-                yield
-        finally:
-            with suppress(OSError):  # the terminal is gone
-                shown.stop()
+    terminal = os.fdopen(os.dup(_STDERR), "w", errors="replace")
+    console, figures = Console(file=terminal), Figures()
+    shown = Live(
+        console=console,
+        get_renderable=figures.table,
+        refresh_per_second=2,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    shown.start()
+    try:
+        with _lines_by(console, terminal.fileno()):
+            yield
+    finally:
+        with suppress(OSError):  # the terminal is gone
+            shown.stop()
 
 
 @contextmanager
@@ -64,12 +72,15 @@ def _lines_by(console: Console, terminal: int) -> Iterator[None]:
         sys.stderr.flush()
         os.dup2(terminal, _STDERR)
         ended.set()
-        printer.join()
+        printer.join(_LAST_LINES_S)
 
 
 def _print_lines(source: int, console: Console, ended: threading.Event) -> None:
-    """Print what comes out of the pipe, until it is empty after the end. It stays open: Java ends later than that."""
-    text, ends = b"", False
+    """Print what comes out of the pipe, until it is empty after the end. It stays open: Java ends later than that.
+
+    It is read to its end whatever becomes of the terminal: nobody who writes an error may have to wait.
+    """
+    text, ends, there = b"", False, True
     while not ends:
         if not select.select([source], [], [], 0.1)[0]:
             ends = ended.is_set()
@@ -78,14 +89,18 @@ def _print_lines(source: int, console: Console, ended: threading.Event) -> None:
         ends = not read
         *lines, text = (text + read).split(b"\n")
         for line in lines:
-            _print_line(console, line)
-    if text:
-        _print_line(console, text)
+            there = there and _printed(console, line)
+    if text and there:
+        _printed(console, text)
 
 
-def _print_line(console: Console, line: bytes) -> None:
-    with suppress(OSError):  # the terminal is gone, and the mirror goes on
+def _printed(console: Console, line: bytes) -> bool:
+    """Print a line. False if the terminal is gone."""
+    try:
         console.print(Text(line.decode(errors="replace")), soft_wrap=True)
+    except Exception:  # of whatever kind: the mirror goes on
+        return False
+    return True
 
 
 class Figures:

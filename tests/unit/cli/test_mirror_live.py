@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.terminal import OnTerminal
+from tests.waiting import PATIENCE_S
 
 #: Two flows, and a process that writes where Spark's Java does.
 PROGRAM = """
@@ -61,3 +64,16 @@ def test_on_a_terminal_figures_are_below_the_log(command: list[str]) -> None:
 def test_elsewhere_there_is_the_log_alone(command: list[str]) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr.splitlines()) == ("", [*LOG, "half a lineended"])
+
+
+def test_a_terminal_that_is_gone_holds_up_nobody() -> None:
+    """More is written than a pipe takes. In the end, nobody has read it."""
+    program = "import subprocess, sys; from semel.cli.mirror_live import live\nwith live():\n"
+    program += "    sys.stdin.readline(); subprocess.run(['sh', '-c', 'seq 100000 >&2'], check=True)\n"
+    master, terminal = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=terminal) as process:
+        os.close(terminal)
+        assert os.read(master, 1), "the figures"
+        os.close(master)
+        process.communicate(b"\n", timeout=PATIENCE_S)
+    assert process.returncode == 0
