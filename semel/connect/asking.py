@@ -72,11 +72,12 @@ def ask_connector(name: str, what: str, ask: Callable[[], T]) -> T:
 def _blocked(name: str, doing: _Work[T], timeout_ms: int) -> ConfigError:
     what, frame = doing.what, sys._current_frames().get(doing.ident or 0)
     error = ConfigError(
-        f"connector {name!r}: {what} did not return within {timeout_ms} ms. Nothing was started or changed. Correct the"
+        f"connector {name!r}: {what} did not return within {timeout_ms} ms. Nothing new was started. Correct the"
         " connector and restart it, or raise semel.connector.timeout.ms in the worker's file.",
         tag="CONNECTOR_BLOCKED",
     )
-    error.add_note(f"It stands here:\n{''.join(traceback.format_stack(frame))}")
+    if frame is not None:  # it may have ended just now
+        error.add_note(f"It stands here:\n{''.join(traceback.format_stack(frame))}")
     return error
 
 

@@ -42,6 +42,8 @@ log = logging.getLogger("semel.connect")
 _ENTRY = "semel.connect.tasks.loop:run"
 #: How many connectors are started or stopped at a time.
 _AT_A_TIME = 8
+#: How many of them are asked for their tasks at a time: each opens what it looks at.
+_ASKED_AT_A_TIME = 32
 _RETRY_S = 2.0
 _MOST_EXPIRIES = 3
 _STATES = {State.UNASSIGNED: "UNASSIGNED", State.RESTARTING: "RESTARTING", State.FAILED: "FAILED"}
@@ -94,6 +96,7 @@ class Lifecycle:
         self._store, self._statuses, self._leader = store, statuses, leader
         self.processes: Processes
         self._slots = threading.BoundedSemaphore(_AT_A_TIME)
+        self._asked = threading.BoundedSemaphore(_ASKED_AT_A_TIME)
         #: What is still to be done for each connector that has a thread.
         self._waiting: dict[str, list[tuple[tuple[int, ...], bool]]] = {}
         self._locks: dict[str, threading.RLock] = {}
@@ -108,8 +111,8 @@ class Lifecycle:
         wanted = tuple(tasks), again
         with self._guard:
             if name not in self._waiting:
-                self._waiting[name] = [wanted]
                 threading.Thread(target=self._work, args=[name], name=f"semel-connect-{name}", daemon=True).start()
+                self._waiting[name] = [wanted]  # the thread begins with the guard, and may not have come to be
             elif wanted not in self._waiting[name]:
                 self._waiting[name].append(wanted)
 
@@ -241,8 +244,9 @@ class Lifecycle:
     def _start(self, name: str, raw: Mapping[str, str], run: _Run | None) -> None:
         worker = self._config
         try:
-            made = within(worker.connector_timeout_ms, name, lambda: _made(raw, worker))
-            ensure_offsets_topic(worker, made.config)
+            with self._asked:
+                made = within(worker.connector_timeout_ms, name, lambda: _made(raw, worker))
+                ensure_offsets_topic(worker, made.config)
         except (Retriable, AbortAndRetry):
             raise
         except SemelError as error:

@@ -101,12 +101,12 @@ def positions_lost(source: Client, target: Client, config: FlowConfig, id: str) 
     ends = list_offsets(target, dict.fromkeys(there, LATEST), read_committed=False) if there else {}
     rows = [f"{name}-{index} at {ends[name, index].offset}" for name, index in sorted(ends) if ends[name, index].offset]
     more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-    has = f"It has written to: {', '.join(rows[:5])}{more}." if rows else "Its target topics are gone or empty."
+    has = f"Its target topics end: {', '.join(rows[:5])}{more}." if rows else "Its target topics are gone or empty."
     return DataLoss(
         f"the positions of {id} are gone from topic {DEFAULT_TOPIC} of {config.policy.target}. Nothing was copied,"
-        f" since the last copied offsets are not known. {has} To copy everything again: delete its target topics, run"
-        f" `semel progress reset {id} --scope {SCOPE} --bootstrap-server {config.target['bootstrap.servers']}`, and"
-        " start the mirror.",
+        f" since the last copied offsets are not known. {has} To copy everything again: delete its target topics, if"
+        f" nobody else writes to them, run `semel progress reset {id} --scope {SCOPE} --bootstrap-server"
+        f" {config.target['bootstrap.servers']}`, and start the mirror.",
         tag="PROGRESS_LOST",
     )
 

@@ -81,7 +81,7 @@ def test_lost_positions_name_the_way_out(a: Sandbox, b: Sandbox, spark: SparkSes
         with pytest.raises(DataLoss) as refused:
             copy_once(spark, file)
         assert refused.value.tag == "PROGRESS_LOST"
-        assert f"It has written to: {target}-0 at 11." in refused.value.message
+        assert f"Its target topics end: {target}-0 at 11." in refused.value.message
         assert "progressTopic" not in refused.value.message
     (command,) = re.findall(r"`semel (progress reset [^`]+)`", refused.value.message)
     delete(a, target)

@@ -169,6 +169,8 @@ def endpoint(function: Endpoint, *, everywhere: bool = False) -> Any:
         call = Call(worker, request.path_params, query, body, request.headers)
         if not everywhere and not worker.begun.is_set():
             await run_sync(worker.begun.wait, _STARTING_S, limiter=CapacityLimiter(1))
+            if await request.is_disconnected():  # who asked has given it up: nothing is done any more
+                return Response(status_code=503)
         if everywhere or worker.ready:
             return await run_sync(_answered, function, call, limiter=CapacityLimiter(1))
         if worker.leads:
