@@ -98,7 +98,7 @@ def test_killed_at_every_step(kafka3: Sandbox, nursery: Nursery, tmp_path: Path,
 @pytest.mark.parametrize(
     ("steps", "action"),
     [
-        pytest.param(STEPS[::2], Action.STOP, id="sample"),
+        pytest.param(STEPS[::3], Action.STOP, id="sample"),
         pytest.param(STEPS, Action.STOP, id="frozen", marks=pytest.mark.exhaustive),
         pytest.param(STEPS, Action.HANG, id="awake", marks=pytest.mark.exhaustive),
     ],

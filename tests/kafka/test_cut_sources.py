@@ -200,6 +200,7 @@ def test_what_seemed_to_be_gone_and_is_not_is_no_other_batch(fragile: Sandbox, t
     assert not early.plan(), "the text is the same, leader epochs included"
 
 
+@pytest.mark.exhaustive
 def test_another_leader_of_a_whole_log_is_no_batch_and_no_loss(fragile: Sandbox, topic: str, run: Start) -> None:
     query = run([])
     assert numbers(query.batch()) == texts(0, 30)

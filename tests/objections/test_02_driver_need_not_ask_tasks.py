@@ -54,7 +54,7 @@ ONE = SparkCluster("local-cluster[1,2,1024]")
     ],
 )
 def test_executors_die_behind_their_receipts(kafka: Sandbox, tmp_path: Path, points: list[CrashPoint]) -> None:
-    copy = new_copy(kafka, tmp_path, "receipts", rows=1_250, per_batch=250)
+    copy = new_copy(kafka, tmp_path, "receipts", rows=250 * (len(points) + 1), per_batch=250)
     plan = CrashPlan(tmp_path / "plan", *points)
     with ONE.driver(program("copy", copy), plan) as driver:
         for point in points:

@@ -46,6 +46,7 @@ print("rows:", topic.load().count())
 """
 
 
+@pytest.mark.exhaustive
 def test_a_program_anywhere_on_the_disk_finds_the_source(kafka: Sandbox, tmp_path: Path) -> None:
     """It is installed, and not only found because the checkout is the working directory or on PYTHONPATH."""
     topic = create(kafka, "example-anywhere", 2)

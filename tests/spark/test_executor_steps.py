@@ -19,7 +19,7 @@ from semel.testing.spark.spark_cluster import SparkCluster
 from tests.spark.support.topics_and_drivers import assert_exact, new_copy, program
 from tests.waiting import PATIENCE_S
 
-ROWS, PER_BATCH = 2_000, 200
+ROWS_OF_EACH, PER_BATCH = 600, 200
 
 
 #: One in each of several batches: two tasks pass each step once a batch, and again where the batch is run again.
@@ -34,7 +34,7 @@ POINTS = [
 def test_executor_killed_at_every_step(
     kafka: Sandbox, spark_cluster: SparkCluster, tmp_path: Path, points: list[CrashPoint]
 ) -> None:
-    copy = new_copy(kafka, tmp_path, "executors", rows=ROWS, per_batch=PER_BATCH)
+    copy = new_copy(kafka, tmp_path, "executors", rows=ROWS_OF_EACH * len(points), per_batch=PER_BATCH)
     plan = CrashPlan(tmp_path / "plan", *points)
     with spark_cluster.driver(program("copy", copy), plan) as driver:
         assert driver.wait(PATIENCE_S) == 0, driver.tail()

@@ -132,7 +132,8 @@ def twices(kafka: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield Twices(kafka, folder, driver)
 
 
-@pytest.mark.parametrize("shape", [pytest.param("branches", marks=pytest.mark.exhaustive), "between jobs"])
+@pytest.mark.exhaustive  # its sample is what was computed twice before the call
+@pytest.mark.parametrize("shape", ["branches", "between jobs"])
 def test_what_was_computed_twice_in_front_of_the_writing_stage_is_not_committed(
     twices: Twices, tmp_path: Path, shape: str
 ) -> None:

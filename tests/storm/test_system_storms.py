@@ -18,6 +18,7 @@ SECONDS, CONTROL_SECONDS = 30.0, 45.0
 NEW = [name for name in SYSTEMS if name != QueryStorm.system]
 
 
+@pytest.mark.exhaustive
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--system", "outbox", "--minutes", "0.08", "--seed", str(SOON), "--nodes", "1"]
     assert main([*given, "--kept", str(tmp_path)]) == 0
