@@ -14,11 +14,11 @@
 ``streams_apps``
     the count that streams and Kafka Streams run; that of Kafka Streams is ``Count.java``
 ``latency``
-    records at a steady rate, and how long they take
+    records at a steady rate, how long they take, and the comparison of two
 ``pipeline``
     the driver program that ``recovery`` kills
 ``programs``
-    a program that is measured from outside
+    what runs beside a measurement: a program, or a thread
 ``perf_tool``
     Kafka's own producer performance tool
 ``connector``

@@ -11,14 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count, islice
 from pathlib import Path
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from bench.figures import Figure, ratios
-from bench.programs import running
+from bench.programs import running, working
 from bench.rig import Incomplete, Rig
 from bench.rounds import Contender, interleave
 from tests.connect.support.kafka_connect import kafka_connect
@@ -94,25 +94,17 @@ def _compared(
     return ratios(work, KAFKA_CONNECT, rates[_OURS], rates[KAFKA_CONNECT], target=1.0, aim=aim)
 
 
-@contextmanager
-def _growing(file: Path) -> Iterator[None]:
+def _growing(file: Path) -> AbstractContextManager[None]:
     """Let a file grow by more lines than either reads two by two: Kafka's own reads only while there is more."""
-    ending = threading.Event()
 
-    def grow() -> None:
+    def grow(ending: threading.Event) -> None:
         with file.open("w") as written:
             numbers = count()
             while not ending.wait(0.01):
                 written.writelines(_line(number) for number in islice(numbers, 20))
                 written.flush()
 
-    thread = threading.Thread(target=grow, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join()
+    return working(grow)
 
 
 def _line(number: int) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 
 import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.rig import PARTITIONS, Incomplete
+from bench.figures import Figure, differences
+from bench.programs import working
+from bench.rig import PARTITIONS, Incomplete, Rig
+from bench.rounds import Contender, interleave
 
-__all__ = ["percentiles", "writing"]
+__all__ = ["compared", "percentiles", "writing"]
 
 _KEYS = 1_000
 _TICK_S = 0.01
@@ -20,17 +24,34 @@ _TICK_S = 0.01
 _WARM_S, _MEASURED_S, _PATIENCE_S = 8.0, 15.0, 120.0
 
 
-@contextmanager
-def writing(servers: str, topic: str, per_second: int) -> Iterator[None]:
+def compared(
+    rig: Rig, work: str, peer: str, who: Mapping[str, Callable[[str], tuple[float, float]]], rounds: range
+) -> list[Figure]:
+    """Compare ours, which is the other one of two, with its peer: at the median and at the 99th percentile.
+
+    Each of the two returns both, in milliseconds, of a run that is given a name of its own.
+    """
+    tails: dict[str, list[float]] = {one: [] for one in who}
+
+    def run(one: str, number: int) -> float:
+        p50, p99 = who[one](f"{list(who).index(one)}-{number}")
+        if number:
+            tails[one].append(p99)
+        rig.console.print(f"{work}: {one}: p99 {p99:.1f} ms", style="dim", highlight=False)
+        return p50
+
+    contenders = [Contender(one, partial(run, one)) for one in who]
+    medians = interleave(f"{work}, p50", contenders, rounds, unit="ms", console=rig.console)
+    (ours,) = who.keys() - {peer}
+    return [
+        differences(f"{work}, {name}", peer, found[ours], found[peer])
+        for name, found in (("p50", medians), ("p99", tails))
+    ]
+
+
+def writing(servers: str, topic: str, per_second: int) -> AbstractContextManager[None]:
     """Write records of a thousand keys at this rate, each with the time of its send, until the block is left."""
-    ended = threading.Event()
-    writer = threading.Thread(target=_write, args=(servers, topic, per_second, ended))
-    writer.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        writer.join()
+    return working(partial(_write, servers, topic, per_second))
 
 
 def _write(servers: str, topic: str, per_second: int, ended: threading.Event) -> None:

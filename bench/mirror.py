@@ -14,15 +14,15 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
 from bench import perf_tool, rows
-from bench.figures import Figure, differences, ratios
-from bench.latency import percentiles, writing
-from bench.programs import running
+from bench.figures import Figure, ratios
+from bench.latency import compared, percentiles, writing
+from bench.programs import running, working
 from bench.rig import PARTITIONS, Incomplete, Rig
 from bench.rounds import Contender, interleave
 from semel.config import ClientConfig
@@ -88,26 +88,19 @@ def measure(rig: Rig, count: int, rounds: range) -> list[Figure]:
 
 
 def _latencies(rig: Rig, target: Sandbox, client: Client, rounds: range) -> list[Figure]:
-    work = f"mirror at {_PER_SECOND} records/s"
-    tails: dict[str, list[float]] = {_OURS: [], MIRROR_MAKER: []}
+    def run(mirror: Callable[[_Mirrors], AbstractContextManager[object]], name: str) -> tuple[float, float]:
+        with (
+            rig.topic(f"mirror-latency-{name}") as topic,
+            writing(rig.servers, topic, _PER_SECOND),
+            mirror(_Mirrors(rig, target, client, topic, 0)),
+        ):
+            return percentiles(target.bootstrap_servers, f"A.{topic}", _PER_SECOND)
 
-    def run(who: str, number: int) -> float:
-        name = f"mirror-latency-{list(tails).index(who)}-{number}"
-        with rig.topic(name) as topic, writing(rig.servers, topic, _PER_SECOND):
-            bench = _Mirrors(rig, target, client, topic, 0)
-            with bench.ours_running("A") if who == _OURS else bench.theirs_running("A"):
-                p50, p99 = percentiles(target.bootstrap_servers, f"A.{topic}", _PER_SECOND)
-        if number:
-            tails[who].append(p99)
-        rig.console.print(f"{work}: {who}: p99 {p99:.0f} ms", style="dim", highlight=False)
-        return p50
-
-    contenders = [Contender(who, partial(run, who)) for who in tails]
-    medians = interleave(f"{work}, p50", contenders, rounds, unit="ms", console=rig.console)
-    return [
-        differences(f"{work}, {name}", MIRROR_MAKER, found[_OURS], found[MIRROR_MAKER])
-        for name, found in (("p50", medians), ("p99", tails))
-    ]
+    who = {
+        _OURS: partial(run, lambda bench: bench.ours_running("A")),
+        MIRROR_MAKER: partial(run, lambda bench: bench.theirs_running("A")),
+    }
+    return compared(rig, f"mirror at {_PER_SECOND} records/s", MIRROR_MAKER, who, rounds)
 
 
 @contextmanager
@@ -134,18 +127,10 @@ class _Mirrors:
         self._check(f"ours{number}")
         return self._count / seconds
 
-    @contextmanager
-    def ours_running(self, alias: str) -> Iterator[None]:
+    def ours_running(self, alias: str) -> AbstractContextManager[None]:
         """Run a mirror until the block is left."""
         (flow,) = read_properties(self._file(alias)).flows
-        stop = threading.Event()
-        thread = threading.Thread(target=Flow(self._rig.spark, flow, stop).run)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return working(lambda stop: Flow(self._rig.spark, flow, stop).run())
 
     @contextmanager
     def theirs_running(self, alias: str) -> Iterator[subprocess.Popen[bytes]]:

@@ -1,14 +1,15 @@
-"""A program that is measured from outside, with what it says in a file of the bench's directory."""
+"""What runs beside a measurement: a program, with what it says in a file of the bench's directory, or a thread."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["running"]
+__all__ = ["running", "working"]
 
 _STOP_S = 60.0
 
@@ -27,3 +28,16 @@ def running(directory: Path, command: Sequence[str], name: str) -> Iterator[subp
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+@contextmanager
+def working(work: Callable[[threading.Event], object]) -> Iterator[None]:
+    """Have a thread work until the block is left: the event that it is given is set then."""
+    ending = threading.Event()
+    thread = threading.Thread(target=work, args=[ending], daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
