@@ -1,13 +1,11 @@
-"""Lags of queries and of readers, in offsets.
-
-Both count the offsets that brokers report: markers and aborted rows are among them. Nothing is changed.
-"""
+"""Lags of queries and of readers. Nothing is changed."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
 from semel.read.ranges import id_text
+from semel.read.remaining import remaining_records
 from semel.transaction.progress.record import Progress
 from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.client import Client
@@ -20,8 +18,11 @@ __all__ = ["held_back", "lags"]
 def lags(
     client: Client, found: Sequence[Progress | None], deadline: Deadline | None = None
 ) -> list[dict[TopicPartition, int]]:
-    """Return the lag of each progress: how many offsets a read_committed reader has left, by partition. Only sources of
+    """Return the lag of each progress: how many records a read_committed reader has left, by partition. Only sources of
     this cluster that still exist are counted. Brokers are asked once for all.
+
+    Markers and aborted rows are not counted where few offsets are left, and are where many are
+    (:func:`~semel.read.remaining.remaining_records`).
 
     Offsets that retention has removed are not counted. Only the start of the reader finds out whether they had been
     read.
@@ -38,10 +39,11 @@ def lags(
         list_offsets(client, dict.fromkeys(asked, at), read_committed=True, deadline=deadline)
         for at in (EARLIEST, LATEST)
     )
-    return [
-        {p: max(latest[p].offset - max(offset, first[p].offset), 0) for p, offset in read_to.items() if p in latest}
+    ranges = [
+        {p: (max(offset, first[p].offset), latest[p].offset) for p, offset in read_to.items() if p in latest}
         for read_to in here
     ]
+    return [remaining_records(client, each, deadline or client.deadline()) for each in ranges]
 
 
 def held_back(client: Client, topics: Collection[str], deadline: Deadline | None = None) -> dict[TopicPartition, int]:

@@ -7,7 +7,7 @@
 - ``columns``: decoded records in the columns of Spark's ``kafka`` source.
 - ``cursor``: the position of one partition on its way through its range.
 - ``reader``: ranges in, Arrow record batches out.
-- ``row_presence``: whether ranges hold any row.
+- ``row_presence``: whether ranges hold any row; ``remaining``: how many records are left for a reader.
 - ``raw_log``: one raw partition, records and markers, for reading progress.
 """
 

@@ -81,8 +81,6 @@ class Ownership:
         #: Whether it was found lost: then what this owner leaves before its first commit must not look like progress
         #: that is there.
         self.lost_progress = False
-        #: transaction.
-        self.predecessor: Ownership | None = None
         #: Partitions whose markers this owner has checked: what it adds for the first time is checked first.
         self.checked_partitions: set[TopicPartition] = set()
         self.checked_groups: set[tuple[str, TopicPartition]] = set()

@@ -105,17 +105,32 @@ class Participant:
             if not rows.num_rows:
                 return
             rows = plain_columns(rows)
-            target = self._targets(topic, rows, keys=keys)
-            encoded = [
-                [((topic, index), batch) for batch in self._encode((topic, index), part)]
-                for index, part in by_partition(rows, target)
-            ]
-            # in turn, a batch of each partition: so few requests carry them, and not one request each
-            self._appender.submit(
-                (batch for turn in zip_longest(*encoded) for batch in turn if batch is not None), more=more
-            )
-            if not more:
-                reached(ParticipantStep.SENT, topic)
+            self._write_placed(topic, rows, self._targets(topic, rows, keys=keys), more=more)
+
+    def write_placed(
+        self, topic: str, rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64], *, more: bool = False
+    ) -> None:
+        """Write rows as :meth:`write` does, each to its partition in ``target``, one number a row.
+
+        ``rows`` have passed :func:`~semel.transaction.routing.plain_columns`, and there is at least one.
+        """
+        with self._writing():
+            self._check(topic, target)
+            self._write_placed(topic, rows, target, more=more)
+
+    def _write_placed(
+        self, topic: str, rows: pa.Table | pa.RecordBatch, target: npt.NDArray[np.int64], *, more: bool
+    ) -> None:
+        encoded = [
+            [((topic, index), batch) for batch in self._encode((topic, index), part)]
+            for index, part in by_partition(rows, target)
+        ]
+        # in turn, a batch of each partition: so few requests carry them, and not one request each
+        self._appender.submit(
+            (batch for turn in zip_longest(*encoded) for batch in turn if batch is not None), more=more
+        )
+        if not more:
+            reached(ParticipantStep.SENT, topic)
 
     def write_encoded(self, topic: str, partitions: npt.NDArray[np.int64], batches: Iterable[memoryview]) -> None:
         """Write whole record batches, each to its partition, in their order. They were encoded without an identity, or

@@ -14,16 +14,16 @@ from semel.steps import OwnerStep, reached
 from semel.transaction import end_txn
 from semel.transaction.data_loss import check_rows_present, check_topics_unchanged
 from semel.transaction.group_offsets import await_groups, union
+from semel.transaction.local_writer import LocalWriter
 from semel.transaction.markers.heal import MarkerHealer
 from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
 from semel.transaction.output_topics import describe_output_topics
 from semel.transaction.ownership import Ownership, synchronized
-from semel.transaction.participant import Participant
 from semel.transaction.progress.log import ProgressRecord, complete
 from semel.transaction.progress.record import Progress
 from semel.transaction.states import Event, State
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, Tickets, TicketTopic, Written
-from semel.transaction.validation import NoEnlisting, check_not_progress_topic, check_offsets, check_partitions
+from semel.transaction.validation import check_not_progress_topic, check_offsets, check_partitions
 from semel.wire.api.describe_transactions import describe
 from semel.wire.api.transactions import Identity, add_partitions, commit_offsets
 from semel.wire.error_codes import name
@@ -37,7 +37,7 @@ _ID_UNKNOWN = 49
 _LOOK_AGAIN_S = 1.0
 
 
-class Transaction(NoEnlisting):
+class Transaction:
     """One transaction. As a context manager it commits at the end, and aborts on an exception."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Transaction(NoEnlisting):
         self._tickets = Tickets()
         #: Who led the partitions before anything was written to them.
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
-        self._sending: dict[str, Participant] = {}
+        self._writer = LocalWriter(own.client, add=self._add, issue=self._issue, first=own.identity.epoch)
         self._offsets: dict[GroupMetadata, dict[TopicPartition, int]] = {}
         self._sent_offsets: dict[str, Mapping[TopicPartition, int]] = {}
         self._looked = 0.0
@@ -120,20 +120,26 @@ class Transaction(NoEnlisting):
     def send(self, topic: str, rows: pa.Table | pa.RecordBatch) -> None:
         """Write rows from this process, and wait until they are acknowledged. Columns as for :meth:`Participant.send`.
 
+        Only the partitions that rows go to are added to the transaction, and get its marker. No ticket can name another
+        partition of the topic.
+
         Raises what :meth:`tickets` and :meth:`Participant.send` raise. After refused rows the transaction cannot be
         committed any more. At an :class:`AbortAndRetry` it is aborted already. If that abort failed, :class:`Fenced`,
         or :class:`Retriable` tagged OUTCOME_UNKNOWN, comes instead. After any other error, the end of the ``with``
         block aborts it.
         """
         self._require_open()
-        if topic not in self._sending:
+        if topic not in self._writer:
+            check_not_progress_topic({topic}, self._own.progress.name)
             self._topics.update(describe_output_topics(self._own.client, {topic}, self._own.deadline()))
-            (ticket,) = self.tickets([[(topic, index) for index in range(self._topics[topic].partitions)]])
-            self._sending[topic] = Participant(self._own.client, ticket)
+            self._tickets.check_no_overlap([[(topic, index) for index in range(self._topics[topic].partitions)]])
         try:
-            self._sending[topic].send(topic, rows)
+            self._writer.send(topic, self._topics[topic], rows)
         except AbortAndRetry as error:
             self._abort_refused(error.message, error.tag)
+
+    def _issue(self, share: tuple[TopicPartition, ...], topics: Mapping[str, TicketTopic]) -> Ticket:
+        return self._tickets.issue(self._own.identity, share, topics)
 
     @synchronized
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | GroupMetadata) -> None:
@@ -208,8 +214,7 @@ class Transaction(NoEnlisting):
             self._own.committed = ProgressRecord(offset, identity.producer_id, identity.epoch, recorded, True)
 
     def _commit_all(self, progress: Progress | None) -> tuple[Identity, Progress | None, int]:
-        self.accept([participant.receipt for participant in self._sending.values()])
-        self._sending.clear()
+        self.accept(self._writer.receipts())
         reached(OwnerStep.WRITTEN, self._own.transactional_id)
         out = [ticket.number for ticket in self._tickets.outstanding]
         if out:

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NoReturn, SupportsIndex
+from typing import SupportsIndex
 
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["NoEnlisting", "check_above_0", "check_not_progress_topic", "check_offsets", "check_partitions"]
-
-
-class NoEnlisting:
-    """A transaction that another system cannot join."""
-
-    def enlist(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: raises :class:`Unsupported`."""
-        raise Unsupported(
-            "enlisting another system in a transaction is not there yet. Nothing was enlisted, and the transaction is"
-            " still open. Use semel.database.Outbox for a database, or producer(..., two_phase=True) and a decision of"
-            " your own.",
-            tag="NOT_THERE_YET",
-        )
+__all__ = ["check_above_0", "check_not_progress_topic", "check_offsets", "check_partitions"]
 
 
 def check_partitions(given: Iterable[object]) -> None:

@@ -22,6 +22,7 @@ from semel.transaction.producer import Producer
 from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.wire.api.describe_transactions import describe, open_transactions
+from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.api.transactions import Identity
 from tests.kafka.support.other_client import delete, topic_id
 from tests.kafka.support.raw_producer import CONCURRENT, Raw
@@ -443,3 +444,43 @@ def test_a_progress_topic_that_is_deleted_under_a_living_owner(raw: Raw) -> None
         work()
     assert "Closing its producer" in found.value.__notes__[-1]
     assert raw.visible() == ["x", "y"]
+
+
+def test_only_partitions_with_rows_get_a_marker(kafka: Sandbox) -> None:
+    raw = Raw(kafka.bootstrap_servers, partitions=60)
+
+    def ends() -> list[int]:
+        latest = list_offsets(raw.client, dict.fromkeys(raw.at(*range(60)), LATEST), read_committed=True)
+        return [latest[partition].offset for partition in raw.at(*range(60))]
+
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
+        with producer.transaction() as txn:
+            for _ in range(3):
+                txn.send(raw.topic, pa.table({"key": ["same"], "value": ["x"]}))
+        producer.wait_visible()
+        assert sorted(ends()) == [0] * 59 + [4], "three rows and one marker"
+        with producer.transaction() as txn:  # one of each of two partitions, that of the second call not known before
+            txn.send(raw.topic, pa.table({"value": ["y"], "partition": [0]}))
+            txn.send(raw.topic, pa.table({"value": ["y"], "partition": [1]}))
+            with pytest.raises(semel.ConfigError, match="OVERLAP"):
+                txn.tickets([raw.at(2)])
+        producer.wait_visible()
+        assert sum(ends()) == 4 + 4
+        with producer.transaction() as txn:  # the control: tickets are for tasks elsewhere, which may write all of them
+            tickets = txn.tickets([raw.at(*range(60))])
+            txn.withdraw(tickets)
+        producer.wait_visible()
+        assert sum(ends()) == 4 + 4 + 60
+    raw.close()
+
+
+def test_after_refused_rows_nothing_is_committed(raw: Raw) -> None:
+    """A caller that swallows the refusal would commit without these rows."""
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
+        txn = producer.transaction()
+        txn.send(raw.topic, ROWS)
+        with pytest.raises(semel.ConfigError, match="UNKNOWN_PARTITION"):
+            txn.send(raw.topic, pa.table({"value": ["x"], "partition": [2]}))
+        with pytest.raises(semel.AbortAndRetry, match="NO_RECEIPT"):
+            txn.commit()
+    assert raw.visible() == []

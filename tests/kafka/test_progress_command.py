@@ -122,6 +122,22 @@ def test_what_the_log_has_no_more_is_no_lag(worker: Worker) -> None:
     assert worker.value()["lag"] == 0
 
 
+def test_markers_and_aborted_rows_are_no_lag(worker: Worker) -> None:
+    """The source ends in them: a query that has read its last record rests."""
+    with worker.cluster.producer(f"{worker.prefix}-source") as producer:
+        for value, ended in (("one", True), ("lost", False), ("two", True)):
+            with producer.transaction() as txn:
+                txn.send(worker.source, pa.table({"value": [value], "partition": pa.array([0], pa.int32())}))
+                if not ended:
+                    txn.abort()
+    worker.read_to(5, 6)  # five plain records, then three transactions of a record and a marker
+    assert [row["lag"] for row in worker.value()["reads"]] == [2, 0]
+    worker.read_to(6, 7)
+    assert [row["lag"] for row in worker.value()["reads"]] == [1, 0]
+    worker.read_to(10, 8)  # at the marker
+    assert [row["lag"] for row in worker.value()["reads"]] == [0, 0]
+
+
 def test_a_source_that_is_gone_is_said(worker: Worker) -> None:
     worker.read_to(3, 7)
     delete(worker.servers, worker.source)

@@ -7,9 +7,9 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,12 +17,11 @@ from semel.errors import AbortAndRetry, ConfigError, SemelError
 from semel.read.ranges import id_text
 from semel.steps import TwoPhaseStep, reached
 from semel.transaction.data_loss import check_rows_present, check_topics_unchanged, still_open
+from semel.transaction.local_writer import LocalWriter
 from semel.transaction.output_topics import OutputTopics
-from semel.transaction.participant import Participant
-from semel.transaction.routing import check_columns, plain_columns, targets, with_partitions
+from semel.transaction.routing import check_columns
 from semel.transaction.ticket import Tickets, TicketTopic, Written
 from semel.transaction.two_phase.prepared import Prepared
-from semel.transaction.validation import NoEnlisting
 from semel.wire.api.transactions import Identity, add_partitions, end
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
@@ -38,7 +37,7 @@ _HOUR_MS = 3_600_000
 _LONG_MS = 24 * _HOUR_MS
 
 
-class Unit(NoEnlisting):
+class Unit:
     """A transaction of one process. As a context manager it is aborted unless it was prepared.
 
     A forked child can do nothing with it: it belongs to the process that began it, also where the child leaves the
@@ -66,11 +65,11 @@ class Unit(NoEnlisting):
         self._deadline = deadline
         self._on_end = on_end
         self._topics: dict[str, TicketTopic] = {}
-        self._writers: dict[str, Participant] = {}
-        self._tickets = Tickets()
+        self._writer = LocalWriter(
+            client, add=self._add, issue=partial(Tickets().issue, identity), first=identity.epoch
+        )
         self._added: set[TopicPartition] = set()
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
-        self._sticky = 0
         #: By topic the time that its oldest rows carry, in milliseconds: retention counts from there.
         self._times: dict[str, int] = {}
         self._prepared: Prepared | None = None
@@ -106,24 +105,11 @@ class Unit(NoEnlisting):
         check_columns(rows)
         if not rows.num_rows:
             return
-        writer = self._writer(topic)
-        rows = plain_columns(rows)
-        self._sticky += 1
-        partitions = self._topics[topic].partitions
-        target = targets(topic, rows, partitions, self._sticky % partitions)
-        self._add({(topic, index) for index in np.unique(target).tolist()})
-        writer.send(topic, with_partitions(rows, target))
+        if topic not in self._topics:
+            self._topics[topic] = self._known.describe({topic}, self._deadline())[topic]
+        self._writer.send(topic, self._topics[topic], rows)
         self._times[topic] = min(_newest_ms(rows), self._times.get(topic, 1 << 62))
         reached(TwoPhaseStep.SENT, topic)
-
-    def _writer(self, topic: str) -> Participant:
-        if topic not in self._writers:
-            self._topics[topic] = self._known.describe({topic}, self._deadline())[topic]
-            share = tuple((topic, index) for index in range(self._topics[topic].partitions))
-            self._writers[topic] = Participant(
-                self._client, self._tickets.issue(self._identity, share, {topic: self._topics[topic]})
-            )
-        return self._writers[topic]
 
     def _add(self, wanted: set[TopicPartition]) -> None:
         new = wanted - self._added
@@ -145,8 +131,8 @@ class Unit(NoEnlisting):
         """
         self._check_open()
         wrote: dict[TopicPartition, Written] = {}
-        for writer in self._writers.values():
-            wrote |= writer.receipt.wrote
+        for receipt in self._writer.receipts():
+            wrote |= receipt.wrote
         if wrote:
             self._check_undecided(wrote)
         self._prepared = Prepared(

@@ -10,8 +10,6 @@ import sqlalchemy
 from semel import Cluster
 from semel.database import Outbox
 from semel.errors import ConfigError, Unsupported
-from semel.transaction.transaction import Transaction
-from semel.transaction.two_phase.unit import Unit
 
 CLUSTER = Cluster({"bootstrap.servers": "localhost:1"})
 
@@ -22,12 +20,6 @@ def test_numbers_of_a_session(name: str, number: Any) -> None:
     given: dict[str, Any] = {name: number}
     with pytest.raises(ConfigError, match=f"{name}={number!r} is no whole number above 0. Nothing was read"):
         CLUSTER.session("name", group="group", topics=["in"], **given)
-
-
-@pytest.mark.parametrize("kind", [Transaction, Unit])
-def test_another_system_cannot_be_enlisted(kind: Any) -> None:
-    with pytest.raises(Unsupported, match=r"SEMEL_NOT_THERE_YET.*Use semel\.database\.Outbox"):
-        kind.__new__(kind).enlist("engine", name="orders")
 
 
 def test_one_transaction_of_two_clusters() -> None:
