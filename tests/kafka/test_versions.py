@@ -120,6 +120,23 @@ def test_an_old_version_is_refused_before_anything_is_written(refused: Sandbox) 
     assert [end.result(30).offset for end in ends.values()] == [0] * PARTITIONS
 
 
+def test_an_old_version_can_be_read(refused: Sandbox) -> None:
+    raw = Raw(refused.bootstrap_servers)
+    with closing(raw), semel.Cluster({"bootstrap.servers": raw.servers}) as cluster:
+        for values, commit in ((["one", "two"], True), (["never"], False)):
+            identity = raw.init()
+            raw.add(identity, 0)
+            raw.produce(identity, values)
+            raw.end(identity, commit=commit)
+            raw.settled(0)
+        rows = [
+            value
+            for batch in cluster.read(raw.topic, start="earliest", end="latest")
+            for value in batch["value"].to_pylist()
+        ]
+    assert rows == [b"one", b"two"]
+
+
 def test_the_hole_of_an_old_version_is_there(refused: Sandbox) -> None:
     """Half of a transaction is committed by the marker of the one before it, and its own abort does not take that
     back.

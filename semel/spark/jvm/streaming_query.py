@@ -80,7 +80,7 @@ def pinned(what: str) -> Iterator[None]:
         raise Unsupported(
             f"Spark {pyspark.__version__} does not show {what} ({type(error).__name__}:"
             f" {str(error).splitlines()[0]}). Nothing was written: without it exactly-once cannot be kept. Use"
-            " PySpark 4.3.",
+            " PySpark 4.2 or 4.3.",
             tag="SPARK_INTERNALS",
         ) from error
 
