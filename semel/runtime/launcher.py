@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from semel.errors import ConfigError, Retriable, Unsupported
 from semel.runtime.process import run_in_task
+from semel.spark.jvm.context import is_stopped
 
 __all__ = ["DEFAULT_MASTER", "JobFailed", "Launcher", "SparkGone", "spark_session"]
 
@@ -119,7 +120,4 @@ class Launcher:
     @property
     def alive(self) -> bool:
         """True if Spark still runs."""
-        try:
-            return not self._context._jsc.sc().isStopped()
-        except Exception:  # any error of the gateway means that it does not answer
-            return False
+        return not is_stopped(self._context)

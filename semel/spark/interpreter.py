@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from semel.errors import ConfigError
+from semel.spark.jvm.context import active_context, java_runs
 
 __all__ = ["settle", "workers_python", "wrong_python"]
 
@@ -41,7 +42,7 @@ def settle() -> None:
     master = _master()
     if master is not None and not master.startswith("local"):
         return
-    if _java_runs():
+    if java_runs():
         log.warning(
             "Spark runs already, and starts its workers with the python3 of the PATH, which is not this Python. Set"
             " %s=%s before the session starts.",
@@ -74,18 +75,9 @@ def _is_first_in_path() -> bool:
     return found is not None and Path(found).parent == Path(sys.executable).parent
 
 
-def _context() -> object | None:
-    """Return PySpark's class of contexts, if it is loaded: an import would cost workers half a second."""
-    return getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
-
-
-def _java_runs() -> bool:
-    return "PYSPARK_GATEWAY_PORT" in os.environ or getattr(_context(), "_gateway", None) is not None
-
-
 def _master() -> str | None:
     """Return the master as far as it is known by now: of the session, or as spark-submit named it."""
-    active = getattr(_context(), "_active_spark_context", None)
+    active = active_context()
     if active is not None:
         return str(active.master)
     words = os.environ.get("PYSPARK_SUBMIT_ARGS", "").split()

@@ -11,7 +11,7 @@
 
 Every passed step is logged in ``steps.jsonl`` of that directory (:mod:`semel.testing.step_log`), the deadly one before
 its strike. :class:`CrashPlan` builds the variables for a child process or for Spark, waits, and thaws;
-``program.run_until_done`` restarts a program until it ends well.
+``run_until_done`` restarts a program until it ends well.
 
 Be careful: in Spark's local mode the executor is the driver's process, so ``executor`` kills the driver there.
 """

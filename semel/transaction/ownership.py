@@ -52,7 +52,7 @@ def longest_timeout_ms(client: Client, deadline: Deadline) -> int:
 class Ownership:
     """The owner's side of one transactional id.
 
-    One thread at a time drives it (``turn``); a second one only waits for markers.
+    One thread at a time drives it (``lock``); a second one only waits for markers.
     """
 
     def __init__(

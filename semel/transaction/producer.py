@@ -38,7 +38,7 @@ _IN_A_TRANSACTION = (State.OPEN, State.COMMITTING, State.ABORTING)
 class Producer:
     """Owns a transactional id. Creating it sends nothing; :meth:`take_over` fences the predecessor. Threads take turns.
 
-    ``told`` is called when a transaction has ended, with whether it was committed. It is not called if the outcome is
+    ``on_end`` is called when a transaction has ended, with True if it was committed. It is not called if the outcome is
     unknown. With ``may_have_lost_progress``, the producer continues although the progress of a used id is gone: for a
     caller that is about to set it.
     """

@@ -55,8 +55,8 @@ class Callback:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """A running query: what does not change while it runs. ``jvm_execution`` is Spark's own object, for ``internals``
-    only.
+    """A running query: what does not change while it runs. ``jvm_execution`` is Spark's own object, for this
+    package only.
 
     ``checkpoint`` is a URI, also where the user gave a path.
     """

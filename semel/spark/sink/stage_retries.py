@@ -30,6 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from semel.errors import AbortAndRetry
 from semel.spark.jvm import lineage, status_store, streaming_query
+from semel.spark.jvm.context import active_context
 from semel.spark.jvm.values import Job, Stage
 from semel.transaction.ticket import Receipt
 
@@ -232,7 +233,7 @@ def prove_tasks(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
 
 def sink_made(prefix: str) -> None:
     """Ignore what Spark has dropped before now: it does not concern this prefix's batches."""
-    context = SparkContext._active_spark_context
+    context = active_context()
     if context is not None:
         _dropped.setdefault(context, {}).setdefault(_beginning(prefix), status_store.dropped(context))
 
