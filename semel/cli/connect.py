@@ -22,7 +22,8 @@ from semel.cli.processes import (
     spark_settings,
     until_asked_to_end,
 )
-from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable
+from semel.errors import AbortAndRetry, Fenced, Retriable
+from semel.extras import needs_extras
 
 if TYPE_CHECKING:
     from semel.connect.worker import Worker
@@ -65,16 +66,10 @@ def connect(
     `semel connect test CLASS CONNECTOR.properties` checks a connector whose source has an end. It reads the source into
     its own Kafka, and kills the tasks at each step. The status is 1 unless each record arrived once.
     """
-    try:
+    with needs_extras("semel connect", "spark,connect"):
         from semel.connect.config import read_properties
         from semel.connect.worker import Worker
         from semel.runtime.launcher import Launcher, spark_session
-    except ImportError as missing:
-        raise ConfigError(
-            f"semel connect needs {missing.name}, which is not installed. Nothing was started. Run, in semel's"
-            " checkout: pip install '.[spark,connect]'",
-            tag="CONNECT_EXTRA",
-        ) from None
 
     console = Console(soft_wrap=True)
     settings = spark_settings(conf)
@@ -141,14 +136,8 @@ def _test(console: Console, given: list[str], read: Callable[[Path], dict[str, s
     """Run ``semel connect test CLASS CONNECTOR.properties``."""
     if len(given) != 2:
         raise typer.BadParameter("give the connector's class and its properties", param_hint="test")
-    try:
+    with needs_extras("semel connect test", "spark,connect,testing"):
         from semel.testing.connector import check_connector
-    except ImportError as missing:
-        raise ConfigError(
-            f"semel connect test needs {missing.name}, which is not installed. Nothing was started. Run, in semel's"
-            " checkout: pip install '.[spark,connect,testing]'",
-            tag="CONNECT_EXTRA",
-        ) from None
     os.environ["PYTHONPATH"] = os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")])
     found = check_connector({**read(Path(given[1])), "connector.class": given[0]}, console.print)
     console.print(f"killed at {', '.join(step.value for step in found.struck) or 'no step'}")

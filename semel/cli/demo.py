@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from semel.cli.help import application, examples
-from semel.errors import ConfigError
+from semel.extras import needs_extras
 
 app = application()
 
@@ -21,15 +21,9 @@ def demo(orders: int = typer.Option(200_000, min=1_000, help="The number of orde
     The status is 1 if semel lost or doubled a row. It is also 1 if the pipeline without semel lost a row or doubled
     none: then the kills proved nothing.
     """
-    try:
+    with needs_extras("the demo", "spark,testing"):
         from semel.demo.report import as_promised, print_report
         from semel.demo.show import show
-    except ImportError as missing:
-        raise ConfigError(
-            f"the demo needs {missing.name}, which is not installed. Nothing was started. Run, in semel's checkout:"
-            " pip install '.[spark,testing]'",
-            tag="DEMO",
-        ) from None
 
     console = Console()
     outcomes = show(console, orders)

@@ -20,6 +20,7 @@ from semel.cli.options import print_table
 from semel.cli.processes import until_asked_to_end
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
+from semel.extras import needs_extras
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.properties import read_properties
 from semel.mirror.metrics import MirrorCollector
@@ -86,14 +87,8 @@ def run(
     settings = _settings(conf or [])
     config = read_properties(file, _aliases(clusters))
     _say(config)
-    try:
+    with needs_extras("the mirror", "spark", "Nothing was copied."):
         from semel.mirror.flow import run_flows, spark_session
-    except ImportError as missing:
-        raise ConfigError(
-            f"the mirror needs {missing.name}, which is not installed. Nothing was copied. Run, in semel's checkout:"
-            " pip install '.[spark]'",
-            tag="MIRROR",
-        ) from None
     with live():
         spark = spark_session(master, settings)
         server = None if metrics_port is None else _serve(metrics_port)
@@ -108,10 +103,8 @@ def run(
 def _serve(port: int) -> MetricsServer:
     from semel.spark.metrics.prometheus import serve_metrics
 
-    try:
+    with needs_extras("a server of metrics", "metrics"):
         from prometheus_client import CollectorRegistry
-    except ImportError:
-        return serve_metrics(port)  # its error names the missing package
     registry = CollectorRegistry()
     registry.register(MirrorCollector())
     server = serve_metrics(port, registry=registry)

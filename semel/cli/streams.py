@@ -22,7 +22,7 @@ from semel.cli.processes import (
     spark_settings,
     until_asked_to_end,
 )
-from semel.errors import ConfigError
+from semel.extras import needs_extras
 from semel.wire.client import Client
 
 __all__ = ["app"]
@@ -71,15 +71,9 @@ def _run_on_executors(
 ) -> None:
     from semel.streams.app_file import AppFile
 
-    try:
+    with needs_extras("--tasks", "spark,connect,streams"):
         from semel.runtime.launcher import Launcher, spark_session
         from semel.streams.executors import Executors, check
-    except ImportError as missing:
-        raise ConfigError(
-            f"--tasks needs {missing.name}, which is not installed. Nothing was started. Run, in semel's checkout:"
-            " pip install '.[spark,connect,streams]'",
-            tag="STREAMS_EXTRA",
-        ) from None
     console = Console(soft_wrap=True)
     files, _ = python_files(py_files)
     read = AppFile.read(file)

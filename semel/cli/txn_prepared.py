@@ -14,6 +14,7 @@ from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confir
 from semel.cli.txn_show import json_value, show, whose
 from semel.cluster import Cluster
 from semel.errors import ConfigError
+from semel.extras import needs_extras
 from semel.transaction.transactional_id import check_prefix
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.recovery import Recovered
@@ -131,24 +132,18 @@ def _read(file: Path) -> list[Prepared]:
 
 
 def _recover_outbox(url: str, cluster: Cluster, prefix: str) -> Recovered:
-    try:
+    with needs_extras("--database", "database", "Nothing was changed."):
         from sqlalchemy import create_engine
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
         from semel.database import Outbox
-    except ImportError as error:
-        raise ConfigError(
-            f"--database needs the extra `database` ({error}). Nothing was changed. Install it: pip install"
-            " 'semel[database]'.",
-            tag="DATABASE_EXTRA",
-        ) from None
     try:
         engine = create_engine(url)
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the driver of --database is not installed ({error}). Nothing was changed. Install it, or name the one"
             " that the extra `database` brings: postgresql+psycopg://user@host/database.",
-            tag="DATABASE_EXTRA",
+            tag="DATABASE_DRIVER",
         ) from None
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(

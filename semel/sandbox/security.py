@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from semel.errors import ConfigError
+from semel.extras import needs_extras
 
 if TYPE_CHECKING:
     import trustme
@@ -42,14 +42,8 @@ class Secured:
     @classmethod
     def make(cls, directory: Path, users: Mapping[str, str], *, reauthenticate_ms: int = 0) -> Secured:
         """Make it with a new authority. Raise :class:`ConfigError` if ``trustme`` is not installed."""
-        try:
+        with needs_extras("a secured sandbox", "testing"):
             import trustme
-        except ImportError:
-            raise ConfigError(
-                "a secured sandbox needs trustme. Nothing was started. Run, in semel's checkout: pip install"
-                " '.[testing]'",
-                tag="SANDBOX_SECURED",
-            ) from None
         authority = trustme.CA()
         made = cls(directory, users, authority, reauthenticate_ms)
         authority.cert_pem.write_to_path(made.truststore)

@@ -152,7 +152,7 @@ def test_a_sweep_by_the_database_of_an_outbox(store: Store, tmp_path: Path, monk
         Outbox(sa.create_engine(other), store.cluster, store.topic).recover()
     assert len(store.listed()) == 1, "what another database has decided is not aborted"
     refused = store.run("sweep", store.topic, "--database", "postgresql+pg8000://localhost/orders", "--yes")
-    assert "SEMEL_DATABASE_EXTRA" in str(refused.exception)
+    assert "SEMEL_DATABASE_DRIVER" in str(refused.exception)
     said = store.run("sweep", store.topic, "--database", url, "--yes")
     assert said.exit_code == 0, said.output
     assert "A running outbox is fenced" in said.output

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from semel.errors import ConfigError, DataLoss, Retriable
+from semel.extras import needs_extras
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -35,15 +36,9 @@ _SEQUENCE = """
 
 def open_engine(config: Mapping[str, Any]) -> Engine:
     """Return an engine for ``connection.url``, without a connection. Raise :class:`ConfigError` for a bad URL."""
-    try:
+    with needs_extras("SqlSource", "database", _NOTHING):
         import sqlalchemy as sa
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-    except ImportError as missing:
-        raise ConfigError(
-            f"SqlSource needs {missing.name}, which is not installed. {_NOTHING} Run, in semel's checkout: pip install"
-            " '.[database]'",
-            tag="DATABASE_EXTRA",
-        ) from None
     text = config["connection.url"]
     found = _JDBC.fullmatch(text)
     if found is not None:

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from semel.errors import ConfigError
+from semel.extras import needs_extras
 from semel.spark.metrics.cluster_poll import ClusterPoller
 from semel.spark.metrics.meter import BatchOutcome, Meter, TopicTotals, meters
 
@@ -261,14 +262,8 @@ def serve_metrics(
 
 def _families() -> dict[MetricKind, Callable[[Metric], Any]]:
     """Return how a family of each kind is made. The package may be missing."""
-    try:
+    with needs_extras("a server of metrics", "metrics", "Nothing is served. Queries are not affected."):
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
-    except ImportError:
-        raise ConfigError(
-            "metrics for Prometheus need the package prometheus-client, which is not installed. Nothing is served,"
-            " and queries are not touched by it. Install it, in semel's checkout: pip install '.[metrics]'",
-            tag="NO_PROMETHEUS_CLIENT",
-        ) from None
     made = {
         MetricKind.COUNTER: CounterMetricFamily,
         MetricKind.GAUGE: GaugeMetricFamily,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from semel.errors import ConfigError
+from semel.extras import needs_extras
 from semel.streams.state.store import Position
 
 __all__ = ["Damaged", "Rocks"]
@@ -33,14 +34,8 @@ class Rocks:
     """The committed entries of one store. Raises :class:`Damaged` for what RocksDB cannot read."""
 
     def __init__(self, folder: Path) -> None:
-        try:
+        with needs_extras("a store", "streams", "Nothing was read."):
             from rocksdict import Options, Rdict
-        except ImportError:
-            raise ConfigError(
-                "a store needs rocksdict, which is not installed. Nothing was read. Run, in semel's checkout:"
-                " pip install '.[streams]'",
-                tag="STREAMS",
-            ) from None
         self._folder = folder
         self._options = Options(raw_mode=True)
         self._options.create_if_missing(True)
