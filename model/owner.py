@@ -97,11 +97,19 @@ class Owner:
     """The procedures.
 
     ``outputs`` are the partitions that the sink knows when it takes over; ``group`` is whether offsets are committed
-    too.
+    too. With ``one_writer`` the partitions' leaders add them with the first rows, and not the owner.
     """
 
-    def __init__(self, breaks: Breaks, *, outputs: tuple[int, ...] = (OUT0, OUT1), group: bool = False) -> None:
+    def __init__(
+        self,
+        breaks: Breaks,
+        *,
+        outputs: tuple[int, ...] = (OUT0, OUT1),
+        group: bool = False,
+        one_writer: bool = False,
+    ) -> None:
         self.breaks = breaks
+        self.one_writer = one_writer
         self.outputs = outputs
         self.group = group
 
@@ -222,7 +230,8 @@ class Owner:
             if stop:
                 return stop
             held = held.having_checked(*new)
-        code = yield Add(held.identity, partitions)
+        added = (PROGRESS,) if self.one_writer else partitions
+        code = yield Add(held.identity, added)
         if code == NOT_OURS and not (yield Describe())[0]:
             # it had expired unused: taken over again, and on only if nobody came in between
             again = yield from self._fence_and_read()
@@ -231,7 +240,7 @@ class Owner:
             if again.newest != held.newest:
                 return Stop("fenced: another owner used the id after it had expired")
             held = again
-            code = yield Add(held.identity, partitions)
+            code = yield Add(held.identity, added)
         # it may be mere expiry, of what a lost answer had begun: our own abort tells
         return held if code == OK else (yield from self._abort(held, (), early=True))
 

@@ -49,6 +49,10 @@ SHORT = (
     ),
     Setting("an output that is found later, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, outputs=(OUT0,)),
     Setting("placement varies, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, placement_varies=True),
+    Setting("one writer, failed task, crash", _TWO, {_FAILS: 1, _CRASH: 1}, group=True, one_writer=True),
+    Setting("one writer, late request, crash", _TWO, {_LATE: 1, _CRASH: 1}, one_writer=True),
+    Setting("one writer, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, group=True, one_writer=True),
+    Setting("one writer, expired id, crash", _TWO, {_ID_EXPIRES: 1, _CRASH: 1}, group=True, one_writer=True),
     Setting("a backup of the checkpoint, crash", _BACKUP_AFTER_CRASH, {_CRASH: 1}, rows=3, sizes=(1, 2)),
     Setting("a new checkpoint, crash", _NEW_AFTER_CRASH, {_CRASH: 1}),
 )
@@ -72,6 +76,11 @@ LONG = (
         sizes=(1, 2),
     ),
     Setting("a new checkpoint, leaderless, crash", _NEW_AFTER_CRASH, {_LEADERLESS: 1, _CRASH: 1}),
+    Setting("one writer, two at once, crash", _AT_ONCE, {_CRASH: 1}, one_writer=True),
+    Setting(
+        "one writer, late request, leaderless, crash", _TWO, {_LATE: 1, _LEADERLESS: 1, _CRASH: 1}, one_writer=True
+    ),
+    Setting("one writer, leaderless twice, crash", _TWO, {_LEADERLESS: 2, _CRASH: 1}, group=True, one_writer=True),
     Setting("two at once, timeout", _AT_ONCE, {_EXPIRES: 1}),
     Setting("two at once, crash", _AT_ONCE, {_CRASH: 1}),
     Setting("a new checkpoint at once", _NEW),
@@ -92,6 +101,7 @@ WALKS = (
     ),
     Setting("walk: a backup", (*_BACKUP, Start(), _LAST), _ALL_FAULTS, rows=4, sizes=(1, 2), group=True),
     Setting("walk: epochs run out", (*_AT_ONCE, _LAST), _ALL_FAULTS, rows=4, sizes=(1, 2), group=True, last_epoch=4),
+    Setting("walk: one writer", (*_AT_ONCE, _LAST), _ALL_FAULTS, rows=3, sizes=(1, 2), group=True, one_writer=True),
     Setting(
         "walk: placement varies",
         (*_AT_ONCE, _LAST),

@@ -87,6 +87,8 @@ class Setting:
     group_in_view: bool = True
     outputs: tuple[int, ...] = (OUT0, OUT1)
     placement_varies: bool = False
+    #: One task writes: it adds the partitions that it writes to.
+    one_writer: bool = False
     last_epoch: int = 32_766
     leaderless: tuple[int, ...] | None = None
     deposed: tuple[int, ...] | None = None
@@ -135,7 +137,7 @@ class Program:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.kafka = Kafka(last_epoch=setting.last_epoch, late_markers=setting.breaks.late_markers)
-        owner = Owner(setting.breaks, outputs=setting.outputs, group=setting.group)
+        owner = Owner(setting.breaks, outputs=setting.outputs, group=setting.group, one_writer=setting.one_writer)
         query = Query(
             owner,
             rows=setting.rows,

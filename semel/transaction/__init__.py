@@ -4,6 +4,7 @@
 ``producer``          the owner of a transactional id; start here
 ``transaction``       one transaction: what is added, who may write, what came back
 ``participant``       a writer with a ticket, in any process
+``partitions``        the partitions of a transaction: checked, and added by the owner or by a writer
 ``local_writer``      rows that the owner writes itself: only partitions with rows are added
 ``ticket``            what travels between the two; which tickets are out, and what came back
 ``validation``        checks of the partitions and offsets that a caller gives

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -16,22 +16,21 @@ from semel.transaction.data_loss import check_rows_present, check_topics_unchang
 from semel.transaction.group_offsets import await_groups, union
 from semel.transaction.local_writer import LocalWriter
 from semel.transaction.markers.heal import MarkerHealer
-from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
+from semel.transaction.markers.wait import EndedTransaction
 from semel.transaction.output_topics import describe_output_topics
 from semel.transaction.ownership import Ownership, synchronized
+from semel.transaction.partitions import TransactionPartitions
 from semel.transaction.progress.log import ProgressRecord, complete
 from semel.transaction.progress.record import Progress
 from semel.transaction.states import Event, State
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, Tickets, TicketTopic, Written
 from semel.transaction.validation import check_not_progress_topic, check_offsets, check_partitions
-from semel.wire.api.describe_transactions import describe
-from semel.wire.api.transactions import Identity, add_partitions, commit_offsets
+from semel.wire.api.transactions import Identity, commit_offsets
 from semel.wire.error_codes import name
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["Transaction"]
 
-_ID_UNKNOWN = 49
 #: What was seen of the rows so long before the commit is looked at once more: groups and offsets may have been waited
 #: for in between.
 _LOOK_AGAIN_S = 1.0
@@ -44,14 +43,10 @@ class Transaction:
         self, own: Ownership, *, on_expired: Callable[[], None], on_end: Callable[[EndedTransaction], None]
     ) -> None:
         self._own = own
-        self._again = on_expired
         self._ended = on_end
-        self._added: set[TopicPartition] = set()
-        self._asked = False
+        self._partitions = TransactionPartitions(own, MarkerHealer(own), on_expired)
         self._topics: dict[str, TicketTopic] = {}
         self._tickets = Tickets()
-        #: Who led the partitions before anything was written to them.
-        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._writer = LocalWriter(own.client, add=self._add, issue=self._issue, first=own.identity.epoch)
         self._offsets: dict[GroupMetadata, dict[TopicPartition, int]] = {}
         self._sent_offsets: dict[str, Mapping[TopicPartition, int]] = {}
@@ -80,10 +75,17 @@ class Transaction:
 
     @synchronized
     def tickets(
-        self, shares: Sequence[Iterable[TopicPartition]], topics: Mapping[str, TicketTopic] | None = None
+        self,
+        shares: Sequence[Iterable[TopicPartition]],
+        topics: Mapping[str, TicketTopic] | None = None,
+        *,
+        one_writer: bool = False,
     ) -> list[Ticket]:
         """Return one ticket for each share of partitions. All partitions are added to the transaction in one request,
         before a participant can write.
+
+        With ``one_writer``, the brokers add each partition with its first rows (KIP-890), and only those get a marker.
+        Several writers at once would wait for each other: the coordinator adds for one request at a time.
 
         ``topics`` are those that the shares were made from; the others are read now. The first known facts about a
         topic hold to the end. A topic that was created again since is refused by its id when rows are sent.
@@ -113,7 +115,8 @@ class Transaction:
                     " sent for these tickets. Correct the shares, or add partitions to the topic.",
                     tag="UNKNOWN_PARTITION",
                 )
-        self._add({partition for share in wanted for partition in share})
+        partitions = {partition for share in wanted for partition in share}
+        self._add(set() if one_writer else partitions, by_writer=partitions if one_writer else ())
         return [self._tickets.issue(self._own.identity, share, self._topics) for share in wanted]
 
     @synchronized
@@ -224,7 +227,7 @@ class Transaction:
                 " again.",
                 tag="TICKETS_OUT",
             )
-        if not self._added and not self._offsets and progress is None:
+        if not self._partitions.added and not self._offsets and progress is None:
             self.abort()  # it may have begun all the same: partitions were asked for, and no answer came
             return self._own.identity, None, -1
         self._add(set())
@@ -253,12 +256,12 @@ class Transaction:
         ids = {name: topic.id for name, topic in self._topics.items()}
         known = check_topics_unchanged(own.client, self._tickets.wrote, ids, {own.progress.name}, own.deadline())
         own.progress.check_same_topic(known)
-        check_rows_present(own.client, own.identity, self._tickets.wrote, self._leaders, own.deadline())
+        check_rows_present(own.client, own.identity, self._tickets.wrote, self._partitions.leaders, own.deadline())
 
     def _look_at_progress(self, written: Mapping[TopicPartition, Written]) -> None:
         own = self._own
         try:
-            check_rows_present(own.client, own.identity, written, self._leaders, own.deadline())
+            check_rows_present(own.client, own.identity, written, self._partitions.leaders, own.deadline())
         except (AbortAndRetry, ConfigError):
             own.progress.check_not_deleted()
             raise
@@ -272,7 +275,7 @@ class Transaction:
         """
         self._require_open()
         self._done = True
-        if not self._asked:  # the coordinator has never heard of it
+        if not self._partitions.asked:  # the coordinator has never heard of it
             self._own.states.move(Event.NOTHING)
             return
         identity = self._own.identity
@@ -299,7 +302,8 @@ class Transaction:
     ) -> None:
         """Have the markers watched. They are due however it ended, unless this owner can begin nothing any more."""
         if self._own.states.now is State.READY:
-            self._ended(EndedTransaction(identity, committed, frozenset(self._added), last_offsets, self._sent_offsets))
+            partitions = self._partitions.due(last_offsets, committed=committed)
+            self._ended(EndedTransaction(identity, committed, partitions, last_offsets, self._sent_offsets))
 
     def _abort_after(self, error: BaseException) -> None:
         """Abort because of ``error``, which is the one to see: the next owner, or the timeout, does what this abort
@@ -331,43 +335,19 @@ class Transaction:
                 tag="ILLEGAL_STATE",
             )
 
-    def _add(self, partitions: set[TopicPartition]) -> None:
+    def _add(self, partitions: set[TopicPartition], *, by_writer: Collection[TopicPartition] = ()) -> None:
         self._require_open()
-        wanted = (partitions | {self._own.progress.partition}) - self._added
-        if not wanted:
+        wanted = (partitions | {self._own.progress.partition}) - self._partitions.added
+        if not wanted and not by_writer:
             return
         try:
-            code = self._ask_to_add(wanted)
+            code = self._partitions.add(wanted, by_writer=by_writer)
         except (ConfigError, Retriable):
             self._own.progress.check_not_deleted()
             raise
         if code:
             self._abort_refused(f"AddPartitionsToTxn answered {name(code)}.", name(code))
-        self._added |= wanted
         reached(OwnerStep.PARTITIONS_ADDED, self._own.transactional_id)
-
-    def _ask_to_add(self, wanted: set[TopicPartition]) -> int:
-        self._leaders.update(self._own.client.leaders(wanted, self._own.deadline()))
-        self._asked = True  # before it looks: where that stops, the abort behind it asks whether another owner is here
-        first_time = wanted - self._own.checked_partitions
-        if first_time:
-            own, former = self._own, self._own.previous_producer_ids
-            wait_for_markers(
-                own.client,
-                first_time,
-                own.identity,
-                former,
-                last_offsets={},
-                deadline=own.deadline(),
-                heal=MarkerHealer(own),
-            )
-            self._own.checked_partitions |= first_time
-        code = add_partitions(self._own.client, self._own.identity, wanted, self._own.deadline())
-        if code == _ID_UNKNOWN and not self._added and describe(self._own.client, self._own.transactional_id) is None:
-            self._again()
-            self._own.begin()
-            code = add_partitions(self._own.client, self._own.identity, wanted, self._own.deadline())
-        return code
 
     def _groups(self) -> dict[str, set[TopicPartition]]:
         """Return the partitions in which this transaction commits offsets, and those in which former owners may have

@@ -484,3 +484,32 @@ def test_after_refused_rows_nothing_is_committed(raw: Raw) -> None:
         with pytest.raises(semel.AbortAndRetry, match="NO_RECEIPT"):
             txn.commit()
     assert raw.visible() == []
+
+
+def test_one_writer_adds_what_it_writes(kafka: Sandbox) -> None:
+    """Its partitions' leaders add them; what an aborted writer may have added is awaited as well."""
+    raw = Raw(kafka.bootstrap_servers, partitions=60)
+    everywhere = raw.at(*range(60))
+    row = pa.table({"key": ["same"], "value": ["x"]})
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
+        with producer.transaction() as txn:
+            (ticket,) = txn.tickets([everywhere], one_writer=True)
+            participant = cluster.participant(ticket)
+            participant.send(raw.topic, row)
+            txn.accept([participant.receipt])
+        producer.wait_visible()
+        latest = list_offsets(raw.client, dict.fromkeys(everywhere, LATEST), read_committed=True)
+        assert sorted(at.offset for at in latest.values()) == [0] * 59 + [2]
+        with producer.transaction() as txn:
+            (ticket,) = txn.tickets([everywhere], one_writer=True)
+            participant = cluster.participant(ticket)
+            participant.send(raw.topic, row)
+            txn.abort()
+        producer.wait_visible()
+        assert not any(open_transactions(raw.client, everywhere).values())
+        with pytest.raises(semel.SemelError):
+            participant.send(raw.topic, row)
+        with producer.transaction() as txn:
+            txn.send(raw.topic, row)
+    assert raw.visible() == ["x", "x"]
+    raw.close()

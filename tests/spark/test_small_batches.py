@@ -86,3 +86,20 @@ def test_what_asks_for_more_tasks_gets_them(line: Line, caplog: pytest.LogCaptur
     line.run(rows=rows)
     assert not any("not shuffled" in record.getMessage() for record in caplog.records)
     assert len(set(values(line.kafka.bootstrap_servers, line.target))) == ROWS
+
+
+def test_only_partitions_with_rows_get_a_marker(line: Line) -> None:
+    """Rows of two keys, over twenty partitions, in two transactions."""
+    wide = create(line.kafka, "small-wide", 20)
+    two_keys = (f.get_json_object(f.col("value").cast("string"), "$.id").cast("int") % 2).cast("string")
+    line.run(rows=line.rows(minRecordsPerPartition=ROWS).select(two_keys.alias("key"), "value"), topic=wide)
+    ends = [end_of(line.kafka.bootstrap_servers, wide, index) for index in range(20)]
+    assert sum(ends) == ROWS + 2 * 2
+    assert sum(end > 0 for end in ends) == 2
+
+
+def end_of(servers: str, topic: str, index: int) -> int:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "none"})
+    high = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=30)[1]
+    consumer.close()
+    return int(high)

@@ -122,7 +122,7 @@ def _write_once(
         work.check.check(ids)
     work = replace(work, progress=replace(work.progress, outputs=work.progress.outputs or ids))
     with producer.transaction() as txn:
-        tickets = txn.tickets(placement.shares, placement.topics)
+        tickets = txn.tickets(placement.shares, placement.topics, one_writer=len(placement.shares) == 1)
         with cancel_jobs_after(work.df.sparkSession, producer.timeout_ms - txn.age_ms, proof.tag):
             receipts = write_stage.write(placement, tickets, options.properties)
         reached(SinkStep.JOB_DONE, str(work.number))
