@@ -359,12 +359,17 @@ def test_stages_that_were_found_done_are_forgotten_first_and_refused_by_none(spa
     check_computed_once(query._told(jobs), query.tag, micro_batch=True, kept=lambda: -1)
 
 
-def test_a_batch_during_which_spark_has_dropped_events_is_refused(spark: SparkSession) -> None:
+def test_a_batch_during_which_spark_has_dropped_events_is_refused(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its books may lack anything then.
 
     The next batch is asked about what was dropped since, the first one about all since its sink was made.
     """
     rows = spark.range(1)
+    # asked where the session has had more jobs than Spark keeps; this run is none of Spark's
+    began = int(time.time() * 1000)
+    monkeypatch.setattr("semel.spark.jvm.streaming_query.batch_start_ms", lambda *_: began)
 
     def proof(prefix: str, run: str | None) -> Proof:
         return Proof(rows, prefix, run=run)
