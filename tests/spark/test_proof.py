@@ -5,6 +5,7 @@ it; what ran once is not, and neither tasks nor rows are needed for it.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
