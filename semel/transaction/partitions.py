@@ -44,7 +44,9 @@ class TransactionPartitions:
         if wanted or written:
             self._check(wanted | written)
         self._by_writer |= written
-        code = self._ask(wanted) if wanted else 0
+        own, code = self._own, 0
+        if wanted:
+            code = self.unless_expired(lambda: add_partitions(own.client, own.identity, wanted, own.deadline()))
         if not code:
             self.added |= wanted
         return code
@@ -66,13 +68,15 @@ class TransactionPartitions:
             )
             own.checked_partitions |= first_time
 
-    def _ask(self, wanted: set[TopicPartition]) -> int:
-        own = self._own
-        code = add_partitions(own.client, own.identity, wanted, own.deadline())
+    def unless_expired(self, ask: Callable[[], int]) -> int:
+        """Return the code that ``ask`` returns. If the id has expired unused, take it over again, and ask once more
+        (PROTOCOL 4, row 49).
+        """
+        own, code = self._own, ask()
         if code == _ID_UNKNOWN and not self.added and describe(own.client, own.transactional_id) is None:
             self._on_expired()
             own.begin()
-            code = add_partitions(own.client, own.identity, wanted, own.deadline())
+            code = ask()
         return code
 
     def due(self, last_offsets: Mapping[TopicPartition, int], *, committed: bool) -> frozenset[TopicPartition]:

@@ -16,16 +16,17 @@ from semel.errors import AbortAndRetry, Fenced
 from semel.steps import OwnerStep, reached
 from semel.transaction import end_txn
 from semel.transaction.data_loss import check_rows_present, check_topics_unchanged
+from semel.transaction.local_writer import LocalWriter
 from semel.transaction.markers.wait import OFFSETS_TOPIC, wait_for_markers
 from semel.transaction.output_topics import describe_output_topics
 from semel.transaction.ownership import SESSION, Ownership
-from semel.transaction.participant import Participant
+from semel.transaction.partitions import TransactionPartitions
 from semel.transaction.states import Event, State
 from semel.transaction.takeover import check_brokers
-from semel.transaction.ticket import GroupMetadata, Tickets, TicketTopic
+from semel.transaction.ticket import GroupMetadata, Ticket, Tickets, TicketTopic
 from semel.wire.api.describe_transactions import OpenTransaction, describe
 from semel.wire.api.offsets import committed
-from semel.wire.api.transactions import add_partitions, commit_offsets, init_producer_id
+from semel.wire.api.transactions import commit_offsets, init_producer_id
 from semel.wire.client import Client
 from semel.wire.error_codes import name
 from semel.wire.metadata import Leaders, TopicPartition
@@ -34,7 +35,6 @@ __all__ = ["SessionProducer"]
 
 #: As in Kafka Streams: the next owner of a dead worker's partitions waits this long for its transaction.
 _TIMEOUT_MS = 10_000
-_ID_UNKNOWN = 49
 
 
 class SessionProducer:
@@ -54,11 +54,12 @@ class SessionProducer:
         self.written: Mapping[TopicPartition, int] = {}
 
     def _begin_empty(self) -> None:
-        self._added: set[TopicPartition] = set()
+        self._partitions = TransactionPartitions(self._own, _no_healing, self._take_over_again)
         self._topics: dict[str, TicketTopic] = {}
         self._tickets = Tickets()
-        self._leaders: Leaders = {}
-        self._sending: dict[str, Participant] = {}
+        self._writer = LocalWriter(
+            self._own.client, add=self._add, issue=self._issue, first=max(self._own.identity.epoch, 0)
+        )
 
     @property
     def open(self) -> bool:
@@ -102,21 +103,15 @@ class SessionProducer:
     ) -> None:
         """Write rows; acknowledged when it returns, unless it does not ``wait``. Raises what a participant raises.
 
-        ``partitions`` are those of the topic that this transaction writes: all of them, unless told. The first call for
-        a topic says so. After an :class:`AbortAndRetry` the transaction is aborted; after anything else :meth:`abort`
-        is due.
+        Only the partitions that rows go to are added. After an :class:`AbortAndRetry` the transaction is aborted; after
+        anything else :meth:`abort` is due.
         """
         own = self._own
         self._begin()
         try:
-            if topic not in self._sending:
+            if topic not in self._topics:
                 self._topics.update(describe_output_topics(own.client, {topic}, own.deadline()))
-                indexes = range(self._topics[topic].partitions) if partitions is None else sorted(partitions)
-                share = tuple((topic, index) for index in indexes)
-                self._add(set(share))
-                ticket = self._tickets.issue(own.identity, share, self._topics)
-                self._sending[topic] = Participant(own.client, ticket)
-            (self._sending[topic].send if wait else self._sending[topic].write)(topic, rows)
+            self._writer.send(topic, self._topics[topic], rows, wait=wait)
         except AbortAndRetry as error:
             if self.open:
                 self._refused(error.message, error.tag)
@@ -132,32 +127,32 @@ class SessionProducer:
         """
         own = self._own
         self._begin()
-        for participant in self._sending.values():
-            self._tickets.accept(participant.receipt, own.identity)
+        for receipt in self._writer.receipts():
+            self._tickets.accept(receipt, own.identity)
         wrote = self._tickets.wrote
         reached(OwnerStep.WRITTEN, own.transactional_id)
         if wrote:
             ids = {name: topic.id for name, topic in self._topics.items()}
             check_topics_unchanged(own.client, wrote, ids, (), own.deadline())
-            check_rows_present(own.client, own.identity, wrote, self._leaders, own.deadline())
+            check_rows_present(own.client, own.identity, wrote, self._partitions.leaders, own.deadline())
         if offsets:
             self._due_offsets = (group.id, frozenset(offsets))
-            code = commit_offsets(own.client, own.identity, group, offsets, own.deadline())
-            if self._taken_over_again(code):
-                code = commit_offsets(own.client, own.identity, group, offsets, own.deadline())
+            code = self._partitions.unless_expired(
+                lambda: commit_offsets(own.client, own.identity, group, offsets, own.deadline())
+            )
             if code:
                 self._refused(f"TxnOffsetCommit of group {group.id!r} answered {name(code)}.", name(code))
             reached(OwnerStep.OFFSETS_ADDED, own.transactional_id)
         last = {partition: one.last for partition, one in wrote.items()}
-        self._due = (set(self._added), {})  # also where the commit raises
+        self._due = (set(self._partitions.added), {})  # also where the commit raises
         end_txn.commit(own)
-        self._due = (set(self._added), last)
+        self._due = (set(self._partitions.added), last)
         self.written = last
 
     def abort(self) -> None:
         """Abort what is open. Nothing of it becomes visible."""
         if self.open:
-            self._due = (set(self._added), {})
+            self._due = (set(self._partitions.added), {})
             with suppress(AbortAndRetry):
                 end_txn.abort(self._own)
 
@@ -191,34 +186,27 @@ class SessionProducer:
         self._own.begin()
         reached(OwnerStep.BEGUN, self._own.transactional_id)
 
+    def _issue(self, share: tuple[TopicPartition, ...], topics: Mapping[str, TicketTopic]) -> Ticket:
+        return self._tickets.issue(self._own.identity, share, topics)
+
     def _add(self, partitions: set[TopicPartition]) -> None:
-        own = self._own
-        self._leaders = {**self._leaders, **own.client.leaders(partitions, own.deadline())}
-        if own.previous_producer_ids:  # a new id has left nothing anywhere
-            self._see_markers(partitions - own.checked_partitions, {})
-        own.checked_partitions |= partitions
-        code = add_partitions(own.client, own.identity, partitions, own.deadline())
-        if self._taken_over_again(code):
-            code = add_partitions(own.client, own.identity, partitions, own.deadline())
+        wanted = partitions - self._partitions.added
+        if not wanted:
+            return
+        code = self._partitions.add(wanted)
         if code:
             self._refused(f"AddPartitionsToTxn answered {name(code)}.", name(code))
-        self._added |= partitions
-        reached(OwnerStep.PARTITIONS_ADDED, own.transactional_id)
+        reached(OwnerStep.PARTITIONS_ADDED, self._own.transactional_id)
 
-    def _taken_over_again(self, code: int) -> bool:
-        """Return whether the id had expired unused (PROTOCOL 4, row 49), and is taken over again: ask once more. An
-        owner that came in between is the group's member now, so that the group refuses what this one commits.
+    def _take_over_again(self) -> None:
+        """Take over the expired id. An owner that came in between is the group's member now, so that the group refuses
+        what this one commits.
         """
-        own = self._own
-        if code != _ID_UNKNOWN or self._added or describe(own.client, own.transactional_id, own.deadline()):
-            return False
-        own.states.move(Event.EXPIRED)
+        self._own.states.move(Event.EXPIRED)
         self.take_over()
-        own.begin()
-        return True
 
     def _refused(self, text: str, tag: str) -> None:
-        self._due = (set(self._added), {})
+        self._due = (set(self._partitions.added), {})
         end_txn.abort_after_refusal(self._own, text, tag)
 
     def _see_markers(self, partitions: set[TopicPartition], last: Mapping[TopicPartition, int]) -> None:
