@@ -8,11 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.converters.nested import is_list, joined_items
+from semel.connect.converters.nested import is_json, is_list, joined_items
 
 __all__ = ["java_text", "number_text", "without_zone"]
 
 _NUMBER = r"^(?P<sign>-?)(?P<whole>\d+)(?:\.(?P<part>\d+))?(?:e(?P<power>[+-]?\d+))?$"
+#: A whole number of more than 64 bits.
+_LARGE = r"^-?\d+$"
 #: Java's Date, in UTC.
 _DATE = "%a %b %d %H:%M:%S UTC %Y"
 
@@ -26,6 +28,8 @@ def java_text(column: Any, refused: Callable[[Any], Exception]) -> Any:
         return joined_items(column, pc.fill_null(java_text(column.flatten(), refused), "null"), ", ")
     if pa.types.is_floating(kind):
         return number_text(column)
+    if is_json(kind) and pc.all(pc.match_substring_regex(column.storage, _LARGE)).as_py() is not False:
+        return column.storage.cast(pa.string())
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
         return _date(column)
     if (
@@ -82,7 +86,8 @@ def number_text(column: Any) -> Any:
     plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)))
     if pc.all(plain).as_py() is not False:
         return text
-    return pc.if_else(plain, text, _scientific(column))
+    other = pc.invert(pc.fill_null(plain, True))
+    return pc.replace_with_mask(text, other, _scientific(column.filter(other)))
 
 
 def _scientific(column: Any) -> Any:

@@ -74,6 +74,16 @@ def test_numbers_are_written_exactly() -> None:
     ]
 
 
+def test_text_of_values_that_are_none() -> None:
+    made = config(**{"value.converter": "StringConverter"})
+    values = [1, "x", 2**70, 1e10, True, {"a": 1, "b": None, "c": [1, None]}, None]
+    assert written(values, made) == [
+        *(b"1", b"x", b"1180591620717411303424", b"1.0E10", b"true", b"Struct{a=1,c=[1, null]}", None)
+    ]
+    with pytest.raises(ConfigError, match="StringConverter writes text"):
+        written([[1, "x"]], made)
+
+
 def test_their_order_stays_with_predicates_and_in_each_topic() -> None:
     more = {
         "transforms": "f",
