@@ -71,13 +71,23 @@ def checked_text(column: Any, name: str, converter: str) -> Any:
         if column.type in _BINARY:
             return column.cast(pa.large_string() if column.type in _LARGE else pa.string())
         column.validate(full=True)
-    except pa.ArrowInvalid as error:
+    except pa.ArrowInvalid:
         raise ConfigError(
-            f"a {name} is not text in UTF-8 ({error}), and {converter} writes text. Nothing of this poll is"
-            " visible. Use ByteArrayConverter to write the bytes as they are.",
+            f"a {name} is not text in UTF-8 ({_first_bad(column)!r:.100}), and {converter} writes text. Nothing of this"
+            " poll is visible. Use ByteArrayConverter to write the bytes as they are.",
             tag="NOT_TEXT",
         ) from None
     return column
+
+
+def _first_bad(column: Any) -> bytes:
+    """Return the first value that is not UTF-8."""
+    for value in as_bytes(column).to_pylist():
+        try:
+            (value or b"").decode()
+        except UnicodeDecodeError:
+            return bytes(value)
+    return b""
 
 
 def _string(column: Any, field: pa.Field) -> Any:

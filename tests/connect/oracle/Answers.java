@@ -3,13 +3,20 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Base64;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.data.SchemaAndValue;
+import org.apache.kafka.connect.file.FileStreamSourceTask;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTaskContext;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
 import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.transforms.Transformation;
 
@@ -30,7 +37,45 @@ public class Answers {
         for (JsonNode one : (ArrayNode) cases.get("transforms")) {
             transform((ObjectNode) one);
         }
+        line((ObjectNode) cases.get("line"));
         System.out.println(JSON.writerWithDefaultPrettyPrinter().writeValueAsString(cases));
+    }
+
+    /** What FileStreamSource makes of a line. */
+    private static void line(ObjectNode one) throws Exception {
+        Path file = Files.createTempFile("lines", ".txt");
+        Files.writeString(file, one.get("text").asText() + "\n");
+        FileStreamSourceTask task = new FileStreamSourceTask();
+        task.initialize(new Context());
+        task.start(Map.of("file", file.toString(), "topic", "t"));
+        SourceRecord record = task.poll().get(0);
+        task.stop();
+        Files.delete(file);
+        one.put("key", text(record.keySchema(), record.key()));
+        one.put("value", text(record.valueSchema(), record.value()));
+    }
+
+    /** A task's context without offsets. */
+    private static class Context implements SourceTaskContext, OffsetStorageReader {
+        public Map<String, String> configs() {
+            return Map.of();
+        }
+
+        public OffsetStorageReader offsetStorageReader() {
+            return this;
+        }
+
+        public PluginMetrics pluginMetrics() {
+            return null;
+        }
+
+        public <T> Map<String, Object> offset(Map<String, T> partition) {
+            return null;
+        }
+
+        public <T> Map<Map<String, T>, Map<String, Object>> offsets(Collection<Map<String, T>> partitions) {
+            return Map.of();
+        }
     }
 
     private static JsonConverter json(boolean schemas) {

@@ -95,7 +95,12 @@ def cases() -> dict[str, Any]:
     logical = [{"given": {"schema": _FIELDS[name], "payload": _ROW[name]}} for name in ("tags", "at", "day", "hour")]
     rows = [{"given": _given(row)} for row in (_ROW, dict.fromkeys(_FIELDS) | {"id": 2})]
     chains = [{"given": _given(payload), "topic": topic, "chain": chain} for payload, topic, chain in CHAINS]
-    return {"converters": CONVERTERS, "values": [*plain, *logical, *rows], "transforms": chains}
+    return {
+        "converters": CONVERTERS,
+        "values": [*plain, *logical, *rows],
+        "transforms": chains,
+        "line": {"text": "foo"},
+    }
 
 
 def main() -> None:
