@@ -24,36 +24,62 @@ __all__ = ["UNREADABLE", "alike", "column_of"]
 UNREADABLE = "semel.unreadable"
 
 Shape = Any
+_SIMPLE = frozenset({str, bytes, float, bool})
 _NULL, _JSON, _WHOLE, _STRUCT, _LIST = "null", "json", "whole", "struct", "list"
 
 
-def alike(rows: Sequence[Mapping[str, Any]]) -> list[tuple[list[int], dict[str, Any]]]:
+def alike(columns: Mapping[str, Sequence[Any]]) -> list[tuple[list[int], dict[str, Any]]]:
     """Divide rows so that the values of each column can be of one type of Arrow without a change.
 
     Returns for each part the indexes of its rows, and its columns by name. Raises :class:`ConfigError` for a value that
     no column can hold.
     """
+    count = max(map(len, columns.values()))
+    common = {name: _common(values) for name, values in columns.items()}
+    if None not in common.values():
+        return [(list(range(count)), {name: _built(columns[name], one, name) for name, one in common.items()})]
     parts: list[tuple[Shape, list[int]]] = []
     known: dict[Shape, int] = {}
-    for index, row in enumerate(rows):
-        shape = _shape(row)
+    for index in range(count):
+        shape = _STRUCT, tuple((name, _shape(values[index])) for name, values in columns.items())
         found = known.get(shape)
         if found is None:
             found = known[shape] = _place(parts, shape)
         parts[found][1].append(index)
     made = []
     for shape, indexes in parts:
-        columns = {name: _built([rows[index][name] for index in indexes], one, name) for name, one in shape[1]}
-        made.append((indexes, columns))
+        part = {name: _built([columns[name][index] for index in indexes], one, name) for name, one in shape[1]}
+        made.append((indexes, part))
     return made
 
 
 def column_of(values: Sequence[Any], name: str) -> Any:
     """Return one column. Values of several types are JSON's texts in it."""
-    shape: Shape | None = _NULL
-    for one in {_shape(value) for value in values}:
-        shape = None if shape is None else _merged(shape, one)
+    shape = _common(values)
     return _built(values, _JSON if shape is None else shape, name)
+
+
+def _common(values: Sequence[Any]) -> Shape | None:
+    """Return the one shape of all values, column by column; None where they have several, or may have."""
+    kinds = set(map(type, values)) - {type(None)}
+    if len(kinds) != 1:
+        return None if kinds else _NULL
+    (kind,) = kinds
+    if kind in _SIMPLE:
+        return kind
+    there = [value for value in values if value is not None]
+    if kind is int:
+        return _WHOLE if min(there) >= -(2**63) and max(there) < 2**63 else None
+    if kind is dict:
+        if len(set(map(tuple, there))) != 1:
+            return None
+        fields = [(name, _common([value[name] for value in there])) for name in there[0]]
+        return None if any(one is None for _, one in fields) else (_STRUCT, tuple(fields))
+    if kind is list:
+        items = _common([one for value in there for one in value])
+        return None if items is None else (_LIST, items)
+    shapes = set(map(_shape, there))
+    return shapes.pop() if len(shapes) == 1 else None
 
 
 def _place(parts: list[tuple[Shape, list[int]]], shape: Shape) -> int:
@@ -71,7 +97,7 @@ def _shape(value: Any) -> Shape:
     kind = type(value)
     if value is None:
         return _NULL
-    if kind is str or kind is bytes or kind is float or kind is bool:
+    if kind in _SIMPLE:
         return kind
     if kind is int:
         return _WHOLE if -(2**63) <= value < 2**63 else _JSON

@@ -226,7 +226,7 @@ def _offsets(config: ConnectorConfig, parts: Sequence[Any]) -> dict[str, tuple[P
 
 def _tables(records: Sequence[SourceRecord]) -> list[pa.Table]:
     """Return records as tables: one, unless Arrow would change a record for the sake of others."""
-    parts = alike([{"key": record.key, "value": record.value} for record in records])
+    parts = alike({"key": [record.key for record in records], "value": [record.value for record in records]})
     if len(parts) == 1:
         return [pa.table(parts[0][1] | _places(records))]
     more = pa.table({**_places(records), _ROW: array(np.arange(len(records)), pa.int64())})
