@@ -29,16 +29,18 @@ class Transform:
 
     options: ClassVar[Mapping[str, Setting]] = {}
     sided: ClassVar[bool] = True
+    #: Whether nulls pass as they are.
+    spares_nulls: ClassVar[bool] = True
 
     def __init__(self, options: Mapping[str, Any], side: str) -> None:
         self.given, self.side = options, side
 
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
-        """Change it. What has no column of this side, or nulls there, passes as it is."""
+        """Change it. What has no column of this side, or nulls alone there, passes as it is."""
         if self.side not in table.schema.names:
             return topic, table
         column = Column(whole(table.column(self.side)), table.schema.field(self.side).nullable)
-        if column.values.null_count == len(column.values):
+        if self.spares_nulls and column.values.null_count == len(column.values):
             return topic, table
         return topic, put(table, self.side, self.changed(column, topic, table))
 

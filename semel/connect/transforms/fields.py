@@ -126,9 +126,10 @@ class ExtractField(Transform):
 
 
 class HoistField(Transform):
-    """Makes a struct with one field of what was there."""
+    """Makes a struct with one field of what was there, of a null too."""
 
     options: ClassVar[_Options] = {"field": Setting(str)}
+    spares_nulls: ClassVar[bool] = False
 
     def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
         """Return the column as a struct with one field."""

@@ -39,6 +39,9 @@ class TimestampConverter(Transform):
         if self._target == "string" and not options["format"]:
             raise ConfigError("TimestampConverter requires format for target.type=string.", tag="TRANSFORM")
         self._format, self._fraction = _read_format(options["format"])
+        self._kind = {"string": pa.string(), "unix": pa.int64(), "date": pa.date32()}.get(
+            self._target, pa.timestamp("ms")
+        )
 
     def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
         """Return the column with its values, or one field of them, converted."""
@@ -54,6 +57,8 @@ class TimestampConverter(Transform):
         return column._replace(values=self._converted(column.values))
 
     def _converted(self, values: Any) -> Any:
+        if values.null_count == len(values):
+            return pa.nulls(len(values), self._kind)
         try:
             time = self._time(values)
             if self._target == "unix":

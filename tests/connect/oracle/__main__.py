@@ -50,6 +50,12 @@ _HOIST = {"type": "HoistField$Value", "field": "line"}
 _ROUTER = "RegexRouter"
 CHAINS: list[tuple[Any, str, list[dict[str, Any]]]] = [
     ("foo", "t", [_HOIST]),
+    (None, "t", [_HOIST]),
+    (
+        dict.fromkeys(_FIELDS) | {"id": 2},
+        "t",
+        [{"type": "TimestampConverter$Value", "field": "at", "target.type": "unix"}],
+    ),
     ("foo", "t", [_HOIST, {"type": "InsertField$Value", "static.field": "from", "static.value": "shop"}]),
     ("foo", "t", [_HOIST, {"type": "InsertField$Value", "topic.field": "topic!"}]),
     (_ROW, "t", [{"type": "ValueToKey", "fields": "id"}]),
@@ -79,8 +85,8 @@ CHAINS: list[tuple[Any, str, list[dict[str, Any]]]] = [
 
 
 def _given(payload: Any) -> dict[str, Any]:
-    if isinstance(payload, str):
-        return {"schema": {"type": "string", "optional": False}, "payload": payload}
+    if not isinstance(payload, dict):
+        return {"schema": {"type": "string", "optional": payload is None}, "payload": payload}
     fields = [{**kind, "field": name} for name, kind in _FIELDS.items()]
     return {"schema": {"type": "struct", "fields": fields, "optional": False}, "payload": payload}
 

@@ -75,9 +75,37 @@ def test_replace_mask_and_extract() -> None:
     assert values(hoisted, ["x", "y"]) == [{"line": "x"}, {"line": "y"}]
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("StringConverter", b"7"), ("LongConverter", bytes(7) + b"\7"), ("IntegerConverter", bytes(3) + b"\7")],
+)
+def test_a_number_as_the_key(name: str, written: bytes) -> None:
+    made = config(
+        {"type": "ValueToKey", "fields": "id"}, {"type": "ExtractField$Key", "field": "id"}, key_converter=name
+    )
+    rows = rows_of([_record({"id": 7, "text": "x"}, 0)], made, 0)
+    assert rows is not None
+    ((_, table),) = rows.tables
+    assert table.select(["key", "value"]).to_pylist() == [{"key": written, "value": b'{"id":7,"text":"x"}'}]
+
+
+def test_numbers_that_do_not_fit_are_refused() -> None:
+    for name, value in (
+        ("ShortConverter", 2**15),
+        ("FloatConverter", 0.1),
+        ("LongConverter", "7"),
+        ("LongConverter", 1.0),
+    ):
+        made = config(value_converter=name, value_converter_schemas_enable="true")
+        with pytest.raises(ConfigError, match="a value "):
+            rows_of([_record(value, 0)], made, 0)
+
+
 def test_fields_that_are_null_throughout_a_poll_stay_null() -> None:
     mask = config({"type": "MaskField$Value", "fields": "name,id", "replacement": "***"})
     assert values(mask, [{"id": None, "name": None, "at": 1}]) == [{"id": None, "name": None, "at": 1}]
+    time = config({"type": "TimestampConverter$Value", "field": "at", "target.type": "Date"})
+    assert values(time, [{"at": None}]) == [{"at": None}]
     key = config({"type": "ValueToKey", "fields": "id"})
     assert changed(key, [None, None])[0][1] == [{"value": None, "key": None}] * 2
 
