@@ -408,6 +408,16 @@ def test_columns_that_may_be_null_are_refused_or_their_rows_left_out(postgres: P
     assert [reader.poll() for _ in range(3)] == [0] * 3
 
 
+def test_a_column_of_days_is_no_column_of_times(postgres: Postgres, table: str) -> None:
+    """More rows of a day may come, after those that were read."""
+    with _connected(postgres) as connection:
+        connection.execute(f'ALTER TABLE "{table}" ALTER COLUMN at TYPE date')
+        connection.execute(f'INSERT INTO "{table}" (at) VALUES (%s)', ["2020-01-01"])
+    reader = _reader(postgres, table, mode="timestamp", timestamp_column_name="at")
+    with pytest.raises(ConfigError, match="timestamp column holds '2020-01-01'"):
+        reader.read(1)
+
+
 @pytest.mark.parametrize("database", ["postgresql", "sqlite"])
 def test_colons_in_a_query_are_its_own(postgres: Postgres, table: str, tmp_path: Path, database: str) -> None:
     url = f"postgresql://postgres@127.0.0.1:{postgres.port}/postgres"

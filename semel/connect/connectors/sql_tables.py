@@ -316,9 +316,9 @@ def _declared(engine: Engine, source: Source) -> dict[str, Any]:
 
 
 def _moment(value: Any) -> Any:
-    """Return a time that the database gave, as Python's."""
+    """Return a time that the database gave as text as Python's. A day alone is none: rows of it may still come."""
     try:
-        return datetime.fromisoformat(value) if isinstance(value, str) else value
+        return datetime.fromisoformat(value) if isinstance(value, str) and ":" in value else value
     except ValueError:
         return value
 
