@@ -33,7 +33,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers docs documents demo connect-demo streams-demo twophase-demo model fuzz storm bench lock clean mirror-demo
+.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers docs documents demo connect-demo streams-demo twophase-demo model fuzz storm bench lock clean mirror-demo oracle-connect
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -111,6 +111,9 @@ streams-demo: kafka  ## see streams: a windowed count while its workers are kill
 
 twophase-demo: kafka  ## see it with PostgreSQL: a table and a topic under SIGKILL, beside a naive dual write that tears
 	@$(BIN)/python -m semel.demo.two_phase $(ARGS)
+
+oracle-connect: setup  ## ask Kafka Connect's own converters and transformations again, for tests/connect/oracle/answers.json
+	@$(BIN)/python -m tests.connect.oracle
 
 mirror-demo: kafka  ## see the mirror: two clusters, driver and executors killed under load, and not one record lost or doubled
 	@$(BIN)/python -m semel.demo.mirror

@@ -326,6 +326,9 @@ class Examination:
             try:
                 supported = ask_connector("", setting, lambda: connector.exactly_once_support(own))
             except SemelError as error:
+                if error.tag != "CONNECTOR_RAISED":  # it says itself what is missing
+                    self._raised(setting, error)
+                    return
                 text = f"an unexpected error occurred in the connector's validation of {setting}: {error.message}"
                 self._add(setting, text, tag="EXACTLY_ONCE_SUPPORT", cause=error)
                 return

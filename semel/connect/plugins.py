@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from semel.config import nearest
 from semel.connect.api import SourceConnector
-from semel.connect.converters import BYTES, STRING, WITHOUT_EFFECT, Converter, check_plain
+from semel.connect.converters import BYTES, NUMBERS, STRING, WITHOUT_EFFECT, Converter, check_plain
 from semel.connect.converters.json import json_converter
 from semel.connect.transforms import PREDICATES, TRANSFORMS
 from semel.errors import ConfigError, SemelError, Unsupported
@@ -29,17 +29,22 @@ _CONNECTORS = {
     "SingerSource": "semel.connect.connectors.singer.SingerSource",
     "DatagenSource": "semel.connect.connectors.datagen.DatagenSource",
 }
-_CONVERTERS = {
+_PLAIN = {
     **dict.fromkeys(("StringConverter", "String", "org.apache.kafka.connect.storage.StringConverter"), STRING),
     **dict.fromkeys(
         ("ByteArrayConverter", "ByteArray", "org.apache.kafka.connect.converters.ByteArrayConverter"), BYTES
     ),
 }
 #: Converters of headers for which these are written as they are.
-_HEADERS = ("SimpleHeaderConverter", "Simple", "org.apache.kafka.connect.storage.SimpleHeaderConverter", *_CONVERTERS)
+_HEADERS = ("SimpleHeaderConverter", "Simple", "org.apache.kafka.connect.storage.SimpleHeaderConverter", *_PLAIN)
+_CONVERTERS = _PLAIN | {
+    name: made
+    for kind, made in NUMBERS.items()
+    for name in (f"{kind}Converter", kind, f"org.apache.kafka.connect.converters.{kind}Converter")
+}
 _TRANSFORMS = "org.apache.kafka.connect.transforms."
 _JSON = ("JsonConverter", "Json", "org.apache.kafka.connect.json.JsonConverter")
-_USE = "Use JsonConverter, StringConverter or ByteArrayConverter."
+_USE = "Use JsonConverter, StringConverter, ByteArrayConverter, or LongConverter and the like."
 _JAVA = ("org.", "com.", "io.", "net.")
 
 

@@ -27,6 +27,9 @@ _NEWLINE, _RETURN = 10, 13
 _CHUNK = 4 << 20
 _LONGEST_LINE = 64 << 20
 
+#: Text, by its schema. It is not decoded here: the converter checks what it writes as text.
+_LINES = pa.schema([pa.field("value", pa.string(), nullable=False)])
+
 _Ints = NDArray[np.int64]
 
 
@@ -88,9 +91,8 @@ class FileStreamSourceTask(SourceTask):
         last = min(self._next + self._most, len(self._lines))
         lines, position = self._lines.slice(self._next, last - self._next), int(self._ends[last - 1])
         self._next = last
-        return SourceBatch(
-            self._topic, pa.Table.from_arrays([lines], ["value"]), self._partition, {"position": position}
-        )
+        table = pa.Table.from_arrays([lines.view(pa.string())], schema=_LINES)
+        return SourceBatch(self._topic, table, self._partition, {"position": position})
 
     def stop(self) -> None:
         """Close the file."""

@@ -106,7 +106,7 @@ class FilesSourceTask(SourceTask):
         start, self._starts[path] = self._starts[path], (batch.offset or {})["position"]
         if kind == "lines":
             return batch
-        lines = batch.table.column("value").to_pylist()
+        lines = batch.table.column("value").cast(pa.binary()).to_pylist()  # it may be no text
         if kind == "csv":
             if path not in self._headers:
                 self._headers[path] = _header(path)

@@ -16,9 +16,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import pyarrow as pa
-
 from semel.connect.api import Polled, Setting, SourceBatch, SourceConnector, SourceTask, TaskContext
+from semel.connect.connectors.sql_checks import check_nulls, check_there, late_rows
 from semel.connect.connectors.sql_tables import Progress, Reading, open_engine, sources_of
 from semel.errors import ConfigError, Retriable
 
@@ -26,6 +25,7 @@ __all__ = ["SqlSource", "SqlSourceTask"]
 
 log = logging.getLogger("semel.connect")
 
+_BY_TIME = "no database reports who is about to write a time", ""
 #: A poll does not wait longer than this.
 _WAIT_S = 0.5
 
@@ -42,6 +42,9 @@ class SqlSource(SourceConnector):
         "timestamp.column.name": Setting(str, default=""),
         "timestamp.delay.interval.ms": Setting(int, default=0, at_least=0),
         "table.whitelist": Setting(list, default=(), documentation="Tables, each as it is or with its schema."),
+        "validate.non.null": Setting(
+            bool, default=True, documentation="Whether columns of ids and times that may be null are refused."
+        ),
         "query": Setting(str, default="", documentation="A SELECT in the place of tables."),
         "topic.prefix": Setting(str, documentation="Before each table's name; the whole topic of a query."),
         "poll.interval.ms": Setting(int, default=5000, at_least=0),
@@ -54,17 +57,17 @@ class SqlSource(SourceConnector):
         engine = open_engine(config)
         try:
             for source in sources:
-                source.check(engine)
+                check_there(engine, source)
+                if config["validate.non.null"] and source.table:
+                    check_nulls(engine, source, config["mode"].lower())
             counted = config["mode"].lower() == "incrementing"
-            seen = [source.check_ids(engine) for source in sources] if counted else [False]
+            late = [late_rows(engine, source) for source in sources] if counted else [_BY_TIME]
         finally:
             engine.dispose()
-        if not all(seen):
+        for why, _ in filter(None, late):
+            kind = "id" if counted else "time"
             log.warning(
-                "%s does not report who is about to write: rows that are committed late, with a lower %s than rows that"
-                " were read, are missed",
-                engine.dialect.name,
-                "id" if counted else "time",
+                "%s: rows that are committed late, with a lower %s than rows that were read, are missed", why, kind
             )
         if config["query"]:
             return [config]
@@ -77,10 +80,28 @@ class SqlSource(SourceConnector):
         return SqlSourceTask()
 
     def exactly_once_support(self, config: Mapping[str, Any]) -> bool | None:
-        """Say yes where late rows are waited for."""
+        """Say yes where late rows are waited for. Raises :class:`ConfigError` for a table where they cannot be."""
+        from sqlalchemy.exc import DBAPIError
+
         url = config["connection.url"].removeprefix("jdbc:")
         known = url.startswith(("postgresql", "sqlite"))
-        return True if known and config["mode"].lower() == "incrementing" and not config["query"] else None
+        if not known or config["mode"].lower() != "incrementing" or config["query"]:
+            return None
+        sources = sources_of(config)
+        engine = open_engine(config)
+        try:
+            late = [late_rows(engine, source) for source in sources]
+        except DBAPIError:  # nothing can be read either: it is asked again before anything is
+            return True
+        finally:
+            engine.dispose()
+        for why, remedy in filter(None, late):
+            raise ConfigError(
+                f"exactly.once.support=required, but {why}. Nothing was read or written. (1) {remedy}. (2) Use"
+                " exactly.once.support=requested: rows that are committed late may be missed.",
+                tag="LATE_ROWS",
+            )
+        return True
 
     def alter_offsets(self, config: Mapping[str, Any], offsets: Sequence[tuple[Any, Any]]) -> bool:
         """Check that they name tables or a query."""
@@ -129,7 +150,7 @@ class SqlSourceTask(SourceTask):
         from sqlalchemy.exc import DBAPIError, OperationalError
 
         try:
-            names, rows = reading.next_rows()
+            found = reading.next_rows()
         except (OperationalError, DBAPIError) as error:
             if isinstance(error, OperationalError) or error.connection_invalidated:
                 raise Retriable(
@@ -142,23 +163,10 @@ class SqlSourceTask(SourceTask):
                 " Correct the connector's properties, or the login's rights.",
                 tag="DATABASE",
             ) from error
-        if not rows:
+        if found is None:
             return None
-        return SourceBatch(
-            reading.source.topic, _table(names, rows), reading.source.partition, reading.advance(names, rows)
-        )
-
-
-def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
-    columns = [_column(list(values)) for values in zip(*rows, strict=True)]
-    return pa.table({"value": pa.StructArray.from_arrays(columns, list(names))})
-
-
-def _column(values: list[Any]) -> Any:
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
+        table = reading.table(found)
+        return SourceBatch(reading.source.topic, table, reading.source.partition, reading.advance(found))
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,34 +9,36 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from semel.connect.connectors.sql_rows import Found, kinds_of, prepare, table_of
 from semel.errors import ConfigError, DataLoss, Retriable
 from semel.extras import needs_extras
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-__all__ = ["Progress", "Reading", "Source", "open_engine", "sources_of"]
+__all__ = ["NOTHING", "Progress", "Reading", "Source", "open_engine", "sources_of"]
 
 _JDBC = re.compile(r"jdbc:(postgresql|sqlite):(.*)", re.DOTALL)
-_NOTHING = "Nothing was read or written."
+NOTHING = "Nothing was read or written."
 #: Who may still commit a row with an id that was given out already: it has a lock of this kind on the table from before
-#: its statement runs until its transaction ends.
+#: its statement runs until its transaction ends. A row of a partition may be written to any table of its family.
 _WRITERS = """
+    WITH RECURSIVE family(id) AS (
+        SELECT CAST(to_regclass(:name) AS oid)
+        UNION SELECT CASE WHEN inhrelid = id THEN inhparent ELSE inhrelid END
+        FROM family JOIN pg_inherits ON id IN (inhrelid, inhparent))
     SELECT DISTINCT virtualtransaction FROM pg_locks
     WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-      AND relation = to_regclass(:name) AND granted AND mode IN
+      AND relation IN (SELECT id FROM family) AND granted AND mode IN
       ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-"""
-
-#: Of the sequence that gives the column its ids: how many of them each session takes at once. No row without one.
-_SEQUENCE = """
-    SELECT seqcache FROM pg_sequence WHERE seqrelid = CAST(pg_get_serial_sequence(:name, :column) AS regclass)
 """
 
 
 def open_engine(config: Mapping[str, Any]) -> Engine:
     """Return an engine for ``connection.url``, without a connection. Raise :class:`ConfigError` for a bad URL."""
-    with needs_extras("SqlSource", "database", _NOTHING):
+    with needs_extras("SqlSource", "database", NOTHING):
         import sqlalchemy as sa
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
     text = config["connection.url"]
@@ -51,10 +53,11 @@ def open_engine(config: Mapping[str, Any]) -> Engine:
             url = url.set(username=config["connection.user"])
         if config["connection.password"]:
             url = url.set(password=config["connection.password"])
-        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=1)
+        more = {"use_native_hstore": False} if url.get_backend_name() == "postgresql" else {}
+        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=1, **more)
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         raise ConfigError(  # the text may hold a password
-            f"connection.url cannot be used: {type(error).__name__}. {_NOTHING} Write it as SQLAlchemy does:"
+            f"connection.url cannot be used: {type(error).__name__}. {NOTHING} Write it as SQLAlchemy does:"
             " postgresql://host:5432/database.",
             tag="DATABASE",
         ) from None
@@ -62,7 +65,7 @@ def open_engine(config: Mapping[str, Any]) -> Engine:
         sa.event.listen(engine, "connect", _in_utc)
     elif engine.dialect.name == "sqlite" and config["mode"].lower() != "incrementing":
         raise ConfigError(
-            f"SQLite keeps times as texts of several forms, which do not compare as times. {_NOTHING} Use"
+            f"SQLite keeps times as texts of several forms, which do not compare as times. {NOTHING} Use"
             " mode=incrementing.",
             tag="TIMESTAMP",
         )
@@ -72,6 +75,8 @@ def open_engine(config: Mapping[str, Any]) -> Engine:
 def _in_utc(connection: Any, _: object) -> None:
     """Compare as UTC, in which offsets are kept: by the server's zone rows would be passed over, or come again."""
     connection.execute("SET TIME ZONE 'UTC'")
+    connection.execute("SET DateStyle TO 'ISO'")
+    prepare(connection)
     connection.commit()
 
 
@@ -100,54 +105,15 @@ class Source:
 
         columns: list[Any] = [sa.column(name) for name in self.columns]
         if self.query:
-            return sa.text(self.query).columns(*columns).subquery("semel_query")
+            plain = self.query.replace(":", "\\:")  # SQLAlchemy would take :x for a value that it is given
+            return sa.text(plain).columns(*columns).subquery("semel_query")
         schema, _, name = self.table.rpartition(".")
         return sa.table(name, *columns, schema=schema or None)
 
-    def check_ids(self, engine: Engine) -> bool:
-        """Return whether every transaction that may still write a lower id can be seen.
-
-        Raises :class:`ConfigError` for a replica, which does not see who writes, and for sessions that keep ids for
-        later.
-        """
-        import sqlalchemy as sa
-
-        if engine.dialect.name != "postgresql" or self.query:
-            return engine.dialect.name == "sqlite"
-        with engine.connect() as connection:
-            replica = bool(connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar())
-            given = {"name": self._quoted, "column": self.columns[0]}
-            cache = connection.execute(sa.text(_SEQUENCE), given).scalar()
-        if replica or (cache or 1) > 1:
-            why = (
-                "this server is a replica, which does not see who writes"
-                if replica
-                else f"each session takes {cache} ids at once, and may use a low one much later"
-            )
-            remedy = "Connect to the primary." if replica else "Run: ALTER SEQUENCE … CACHE 1"
-            raise ConfigError(f"rows of {self.title} could be passed over: {why}. {_NOTHING} {remedy}", tag="LATE_ROWS")
-        return cache is not None
-
     @property
-    def _quoted(self) -> str:
+    def quoted(self) -> str:
+        """Its name in SQL."""
         return ".".join(f'"{part}"' for part in self.table.split("."))
-
-    def check(self, engine: Engine) -> None:
-        """Raise :class:`ConfigError` for a table, a column or a database that is not there."""
-        import sqlalchemy as sa
-        from sqlalchemy.exc import DBAPIError
-
-        clause = self.clause()
-        try:
-            with engine.connect() as connection:
-                connection.execute(sa.select(*clause.c).select_from(clause).limit(0))
-        except DBAPIError as error:
-            text = str(error.orig).splitlines()
-            raise ConfigError(
-                f"{self.title} cannot be read: {text[0] if text else type(error.orig).__name__}. {_NOTHING} Correct the"
-                " connector's properties, or the login's rights.",
-                tag="DATABASE",
-            ) from None
 
 
 def sources_of(config: Mapping[str, Any]) -> list[Source]:
@@ -158,11 +124,11 @@ def sources_of(config: Mapping[str, Any]) -> list[Source]:
         if kind in mode.split("+"):
             name = config[f"{kind}.column.name"]
             if not name:
-                raise ConfigError(f"mode={mode} needs {kind}.column.name. {_NOTHING} Give it.", tag="MISSING_OPTION")
+                raise ConfigError(f"mode={mode} needs {kind}.column.name. {NOTHING} Give it.", tag="MISSING_OPTION")
             columns.append(name)
     tables, query = list(config["table.whitelist"]), config["query"]
     if bool(tables) == bool(query):
-        raise ConfigError(f"Give one of table.whitelist and query. {_NOTHING}", tag="MISSING_OPTION")
+        raise ConfigError(f"Give one of table.whitelist and query. {NOTHING}", tag="MISSING_OPTION")
     if query:
         return [Source(config["topic.prefix"], "", query, tuple(columns))]
     return [
@@ -215,24 +181,27 @@ class Reading:
         #: Up to which id nothing can appear any more, once those who were writing then have ended.
         self._horizon: int | None = None
         self._writing: set[str] = set()
+        self._declared = _declared(engine, source)
 
     @property
     def waits(self) -> bool:
         """True if rows wait for concurrent writers."""
         return bool(self._writing)
 
-    def next_rows(self) -> tuple[list[str], list[Any]]:
-        """Return the names of the columns, and the next rows. Without new rows the list is empty."""
+    def next_rows(self) -> Found | None:
+        """Return the next rows, or None."""
         import sqlalchemy as sa
 
         with self._engine.connect() as connection:
             if self._careful and not self._settled(connection):
-                return [], []
+                return None
             clause = self.source.clause()
             statement = sa.select(sa.text("*")).select_from(clause)
             statement = statement.where(*self._bounds(clause)).order_by(*clause.c)
             most = self._config["batch.max.rows"]
             found = connection.execute(statement.limit(most))
+            assert found.cursor is not None
+            kinds = kinds_of(found.cursor.description or (), self._engine.dialect.name, self._declared)
             names, rows = list(found.keys()), list(found.fetchall())
             if self._timed and not self._counted and len(rows) == most:
                 rows = self._whole_moments(
@@ -240,7 +209,7 @@ class Reading:
                 )
         if self._careful and len(rows) < most:
             self._horizon = None  # all up to it is read
-        return names, rows
+        return Found(names, kinds, rows) if rows else None
 
     def _whole_moments(
         self, connection: Connection, whole: Callable[[Any], Any], names: Sequence[str], rows: list[Any]
@@ -248,13 +217,22 @@ class Reading:
         """Return the rows without the last time, of which more may come: the next batch begins after a time, and would
         skip them. If all rows have one time, return all rows of that time, by the statement that ``whole`` makes.
         """
-        times = [self._value(dict(zip(names, row, strict=True)), self._config["timestamp.column.name"]) for row in rows]
+        name = self._config["timestamp.column.name"]
+        times = [_moment(self._value(dict(zip(names, row, strict=True)), name)) for row in rows]
         kept = [row for row, moment in zip(rows, times, strict=True) if moment != times[-1]]
         return kept or list(connection.execute(whole(times[-1])).fetchall())
 
-    def advance(self, names: Sequence[str], rows: Sequence[Any]) -> dict[str, int]:
+    def table(self, found: Found) -> pa.Table:
+        """Return the rows as a table."""
+        named = [name for name in found.names if name.lower() in {one.lower() for one in self.source.columns}]
+        places = {name: found.names.index(name) for name in named}
+        return table_of(
+            found, self.source.title, lambda row: ", ".join(f"{name}={row[place]}" for name, place in places.items())
+        )
+
+    def advance(self, found: Found) -> dict[str, int]:
         """Move past these rows, and return their offset."""
-        last = dict(zip(names, rows[-1], strict=True))
+        last = dict(zip(found.names, found.rows[-1], strict=True))
         moment = number = None
         if self._timed:
             moment = _microseconds(self._value(last, self._config["timestamp.column.name"]))
@@ -294,7 +272,7 @@ class Reading:
                 " read. Have connection.url lead to the primary.",
                 tag="LATE_ROWS",
             )
-        found = connection.execute(sa.text(_WRITERS), {"name": self.source._quoted})
+        found = connection.execute(sa.text(_WRITERS), {"name": self.source.quoted})
         return {str(row[0]) for row in found}
 
     def _bounds(self, clause: Any) -> list[Any]:
@@ -302,11 +280,12 @@ class Reading:
 
         if not self._timed:
             (number,) = clause.c
-            bounds = [] if self._progress.incrementing is None else [number > self._progress.incrementing]
+            last_id = self._progress.incrementing
+            bounds = [number.is_not(None) if last_id is None else number > last_id]
             return bounds if self._horizon is None else [*bounds, number <= self._horizon]
         moment = clause.c[0]
         now = datetime.fromtimestamp(time.time() - self._config["timestamp.delay.interval.ms"] / 1000, UTC)
-        bounds = [moment < now.replace(tzinfo=None)]
+        bounds = [moment < now.replace(tzinfo=None), *(column.is_not(None) for column in clause.c)]
         if self._progress.timestamp_us is not None:
             last = datetime(1970, 1, 1) + timedelta(microseconds=self._progress.timestamp_us)
             later = moment > last
@@ -319,9 +298,28 @@ class Reading:
         return row.get(name, row.get(name.lower()))
 
 
+def _declared(engine: Engine, source: Source) -> dict[str, Any]:
+    """Return the types of numbers in a table of SQLite, which drops the fraction of whole ones in a DECIMAL column."""
+    import sqlalchemy as sa
+
+    if engine.dialect.name != "sqlite" or source.query:
+        return {}
+    schema, _, name = source.table.rpartition(".")
+    columns = sa.inspect(engine).get_columns(name, schema=schema or None)
+    kinds = ((sa.Integer, pa.int64()), (sa.Numeric, pa.float64()))
+    return {str(one["name"]): kind for one in columns for group, kind in kinds if isinstance(one["type"], group)}
+
+
+def _moment(value: Any) -> Any:
+    """Return a time that the database gave as text as Python's. A day alone is none: rows of it may still come."""
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) and ":" in value else value
+    except ValueError:
+        return value
+
+
 def _microseconds(value: Any) -> int:
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value)
+    value = _moment(value)
     if not isinstance(value, datetime):
         raise ConfigError(
             f"the timestamp column holds {value!r:.100}. Nothing of this batch is visible. It must be a timestamp, and"

@@ -2,24 +2,28 @@
 
 The JSON is Kafka Connect's, without blanks. With ``schemas.enable``, its default, a value is
 ``{"schema":…,"payload":…}``; a null is a tombstone in both forms. Columns of Arrow have types, and these are the
-schema: int64 for Python's numbers, struct for its dictionaries. Timestamps are milliseconds, bytes are Base64, and a
-decimal is its text.
+schema: int64 for Python's numbers, struct for its dictionaries. A field that is not nullable is not optional.
+Timestamps and times are milliseconds, bytes are Base64. A decimal is its text, and so is a number that JSON lacks.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.converters.plain import Converter, refuse_unknown
+from semel.connect.converters.java_text import number_text, without_zone
+from semel.connect.converters.nested import is_json, is_list, joined_items, whole
+from semel.connect.converters.plain import Converter, as_bytes, checked_text, refuse_unknown
 from semel.errors import ConfigError
 
-__all__ = ["json_converter"]
+__all__ = ["json_converter", "json_text"]
 
 _INTEGERS = {
     pa.int8(): "int8",
@@ -30,8 +34,6 @@ _INTEGERS = {
     pa.uint16(): "int32",
     pa.uint32(): "int64",
 }
-_TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
-_DATE = "org.apache.kafka.connect.data.Date"
 #: What JSON must escape, and how: the backslash first, since the others bring some.
 _ESCAPES = [
     ("\\", "\\\\"),
@@ -42,8 +44,10 @@ _ESCAPES = [
     ("\b", "\\b"),
     ("\f", "\\f"),
 ]
-_MUST = r'[\\"\x00-\x1f]'
+_MUST = r'[\\"\x00-\x1f\x{10000}-\x{10FFFF}]'
 _RARE = r"[\x00-\x07\x0b\x0e-\x1f]"
+_PAIRED = r"[\x{10000}-\x{10FFFF}]"
+_FAR = re.compile("[\U00010000-\U0010ffff]")
 
 
 def json_converter(options: Mapping[str, str], setting: str) -> Converter:
@@ -64,51 +68,64 @@ def json_converter(options: Mapping[str, str], setting: str) -> Converter:
         )
     with_schema = enabled == "true"
 
-    def convert(column: Any, name: str) -> Any:
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    def convert(column: Any, field: pa.Field) -> Any:
+        column = whole(column)
         if column.type == pa.null():
             return column.cast(pa.binary())
-        text = _text(column, name)
+        text = _text(column, field.name)
         if with_schema:
-            schema = json.dumps(_schema(column.type, name), separators=(",", ":"), ensure_ascii=False)
+            declared = _schema(field.with_type(column.type), field.name)
+            schema = json.dumps(declared, separators=(",", ":"), ensure_ascii=False)
             text = pc.binary_join_element_wise(f'{{"schema":{schema},"payload":', text, "}", "")
         # a null is a tombstone, and no JSON
-        return pc.if_else(column.is_null(), pa.scalar(None, text.type), text)
+        return as_bytes(pc.if_else(column.is_null(), pa.scalar(None, text.type), text))
 
     return convert
 
 
-def _schema(kind: Any, name: str, field: str | None = None) -> dict[str, Any]:
-    made: dict[str, Any]
-    if kind in _INTEGERS:
-        made = {"type": _INTEGERS[kind]}
-    elif pa.types.is_timestamp(kind):
-        made = {"type": "int64", "name": _TIMESTAMP, "version": 1}
-    elif pa.types.is_date32(kind):
-        made = {"type": "int32", "name": _DATE, "version": 1}
-    elif pa.types.is_struct(kind):
-        made = {"type": "struct", "fields": [_schema(one.type, name, one.name) for one in kind]}
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        made = {"type": "array", "items": _schema(kind.value_type, name)}
-    elif pa.types.is_decimal(kind):
-        made = {"type": "string"}
-    else:
-        made = {"type": next((word for check, word in _PLAIN.items() if check(kind)), "")}
-        if not made["type"]:
-            raise _refused(kind, name)
-    shown = {"type": made.pop("type"), "optional": True, **made}
-    if "fields" in shown:  # Kafka Connect's order
-        shown = {"type": "struct", "fields": shown["fields"], "optional": True}
-    return shown if field is None else {**shown, "field": field}
+def json_text(value: Any) -> str:
+    """Return one value of Python's as JSON, whatever types its parts have."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_key(name)}:{json_text(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, Decimal):
+        return f'"{value}"'
+    return str(_text(pa.array([value]), "value")[0].as_py())
 
 
+def _schema(field: pa.Field, name: str) -> dict[str, Any]:
+    """Return the schema of a field, in Kafka Connect's order."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        fields = [{**_schema(one, name), "field": one.name} for one in kind]
+        return {"type": "struct", "fields": fields, "optional": field.nullable}
+    if is_list(kind):
+        return {"type": "array", "items": _schema(kind.value_field, name), "optional": field.nullable}
+    logical = next((word for check, word in _LOGICAL.items() if check(kind)), None)
+    if logical is not None:
+        return {"type": logical[0], "optional": field.nullable, "name": f"{_DATA}{logical[1]}", "version": 1}
+    word = _INTEGERS.get(kind) or next((word for check, word in _PLAIN.items() if check(kind)), None)
+    if word is None:
+        raise _refused(kind, name)
+    return {"type": word, "optional": field.nullable}
+
+
+_DATA = "org.apache.kafka.connect.data."
+_LOGICAL: dict[Callable[[Any], bool], tuple[str, str]] = {
+    pa.types.is_timestamp: ("int64", "Timestamp"),
+    pa.types.is_date32: ("int32", "Date"),
+    pa.types.is_time: ("int32", "Time"),
+}
 _PLAIN: dict[Callable[[Any], bool], str] = {
     pa.types.is_string: "string",
     pa.types.is_large_string: "string",
     pa.types.is_boolean: "boolean",
     pa.types.is_float32: "float",
     pa.types.is_float64: "double",
+    pa.types.is_decimal: "string",
     pa.types.is_binary: "bytes",
     pa.types.is_large_binary: "bytes",
     pa.types.is_null: "string",
@@ -120,27 +137,25 @@ def _text(column: Any, name: str) -> Any:
     kind = column.type
     if pa.types.is_struct(kind):
         text = _object(column, name)
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        items = _text(column.flatten(), name)
-        parts = type(column).from_arrays(_own_offsets(column), items)
-        text = pc.binary_join_element_wise("[", pc.binary_join(parts, ","), "]", "")
-        text = pc.if_else(column.is_null(), pa.scalar(None, text.type), text)
+    elif is_list(kind):
+        text = joined_items(column, _text(column.flatten(), name), ",")
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        text = _quoted(column.cast(pa.string()))
-    elif pa.types.is_boolean(kind) or kind in _INTEGERS:
+        text = _quoted(checked_text(column, name, "JsonConverter").cast(pa.string()))
+    elif is_json(kind):
+        text = column.storage.cast(pa.string())
+    elif pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         text = column.cast(pa.string())
     elif pa.types.is_floating(kind):
-        if not pc.all(pc.is_finite(column)).as_py() and len(column) > column.null_count:
-            raise ConfigError(
-                f"a {name} holds NaN or an infinity, which JSON does not have. Nothing of this poll is visible. Give"
-                " null, or a text.",
-                tag="NOT_JSON",
-            )
-        text = column.cast(pa.string())
+        text = number_text(column)
+        if pc.all(pc.is_finite(column)).as_py() is False:  # JSON has no such numbers: Kafka Connect writes texts
+            text = pc.if_else(pc.is_finite(column), text, pc.binary_join_element_wise('"', text, '"', ""))
     elif pa.types.is_timestamp(kind):
-        text = column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64()).cast(pa.string())
+        time = pc.floor_temporal(without_zone(column), unit="millisecond").cast(pa.timestamp("ms"))
+        text = time.cast(pa.int64()).cast(pa.string())
     elif pa.types.is_date32(kind):
         text = column.cast(pa.int32()).cast(pa.string())
+    elif pa.types.is_time(kind):
+        text = column.cast(pa.time32("ms"), safe=False).cast(pa.int32()).cast(pa.string())
     elif pa.types.is_decimal(kind):
         text = pc.binary_join_element_wise('"', column.cast(pa.string()), '"', "")
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -148,27 +163,21 @@ def _text(column: Any, name: str) -> Any:
         text = pa.array(
             [None if one is None else f'"{base64.b64encode(one).decode()}"' for one in column.to_pylist()], pa.string()
         )
-    elif pa.types.is_null(kind):
-        text = column.cast(pa.string())
     else:
         raise _refused(kind, name)
     return pc.fill_null(text, "null")
 
 
-def _own_offsets(column: Any) -> Any:
-    """Return the offsets into the result of ``flatten``, which drops values under nulls and before a slice."""
-    lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
-    offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
-    return offsets.cast(column.offsets.type)
-
-
 def _object(column: Any, name: str) -> Any:
     parts: list[Any] = []
-    for index, field in enumerate(column.type):
-        key = json.dumps(field.name, ensure_ascii=False)
-        parts += [f"{',' if parts else '{'}{key}:", _text(pc.struct_field(column, index), name)]
+    for field, values in zip(column.type, column.flatten(), strict=True):
+        parts += [f"{',' if parts else '{'}{_key(field.name)}:", _text(values, name)]
     text = pc.binary_join_element_wise(*parts, "}", "") if parts else pa.repeat("{}", len(column))
     return pc.if_else(column.is_null(), pa.scalar(None, pa.string()), text)
+
+
+def _key(name: object) -> str:
+    return str(_quoted(pa.array([str(name)]))[0].as_py())
 
 
 def _quoted(text: Any) -> Any:
@@ -178,12 +187,25 @@ def _quoted(text: Any) -> Any:
         if pc.any(pc.match_substring_regex(text, _RARE)).as_py():
             for code in (*range(8), 0x0B, *range(0x0E, 0x20)):
                 text = pc.replace_substring(text, chr(code), f"\\u{code:04X}")
+        if pc.any(pc.match_substring_regex(text, _PAIRED)).as_py():  # keys are compared as bytes
+            text = pa.array([None if one is None else _FAR.sub(_pair, one) for one in text.to_pylist()], pa.string())
     return pc.binary_join_element_wise('"', text, '"', "")
 
 
+def _pair(found: re.Match[str]) -> str:
+    high, low = divmod(ord(found[0]) - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04X}\\u{0xDC00 + low:04X}"
+
+
 def _refused(kind: Any, name: str) -> ConfigError:
+    if is_json(kind):
+        return ConfigError(
+            f"a {name} holds values of several types in one list or field, for which there is no schema. Nothing of"
+            " this poll is visible. Set schemas.enable=false, or have the connector give one type.",
+            tag="WRONG_TYPE",
+        )
     return ConfigError(
         f"a {name} holds {kind}, which JsonConverter does not write. Nothing of this poll is visible. Have the"
-        " connector give text, numbers, booleans, bytes, timestamps, lists or dictionaries with text as keys.",
+        " connector give text, numbers, booleans, bytes, times, lists or dictionaries with text as keys.",
         tag="WRONG_TYPE",
     )

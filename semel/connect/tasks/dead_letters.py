@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from semel.connect.connector_config import ConnectorConfig
+from semel.connect.converters.plain import as_bytes
 from semel.errors import ConfigError
 from semel.records.record_headers import HEADERS
 
@@ -39,9 +40,8 @@ def _letter(
 ) -> pa.Table:
     topic, part, error = letter
     record = part[0] if isinstance(part, list) else None
-    row = {} if record is not None else part.to_pylist()[0]
-    key = _shown(record.key if record is not None else row.get("key"))
-    value = _shown(record.value if record is not None else row.get("value"))
+    key = _shown(record.key if record is not None else _first(part, "key"))
+    value = _shown(record.value if record is not None else _first(part, "value"))
     told = {
         "__connect.errors.topic": topic,
         "__connect.errors.connector.name": config.name,
@@ -57,6 +57,14 @@ def _letter(
 def _table(key: bytes | None, value: bytes | None, headers: list[dict[str, Any]]) -> pa.Table:
     columns = {"key": pa.array([key], pa.binary()), "value": pa.array([value], pa.binary())}
     return pa.table({**columns, "headers": pa.array([headers], HEADERS)})
+
+
+def _first(table: pa.Table, name: str) -> Any:
+    if name not in table.schema.names:
+        return None
+    column = table.column(name)
+    # a source's text may be none
+    return (as_bytes(column) if column.type in (pa.string(), pa.large_string()) else column)[0].as_py()
 
 
 def _shown(value: Any) -> bytes | None:

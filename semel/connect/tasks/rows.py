@@ -9,13 +9,16 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from semel.connect.api import Offset, Partition, SourceBatch, SourceRecord
+from semel.connect.columns import UNREADABLE, alike
 from semel.connect.connector_config import ConnectorConfig
 from semel.connect.stores.offset_format import canonical
 from semel.connect.tasks.dead_letters import dead_letters
 from semel.errors import ConfigError
+from semel.records.arrays import array
 from semel.records.record_headers import HEADERS
 
 __all__ = ["Rows", "rows_of"]
@@ -26,6 +29,8 @@ log = logging.getLogger("semel.connect")
 Refusal = Callable[[str, pa.Table], ConfigError | None]
 #: How many of the records that one poll leaves out are logged.
 _LOGGED = 10
+#: A column of numbers that says where rows stood, while they are in several tables.
+_ROW = "semel.row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +93,10 @@ def rows_of(
 
 def _converted(topic: str, part: Any, config: ConnectorConfig, task: int) -> list[tuple[str, pa.Table]]:
     """Transform and convert a part of a poll: a table, or records of one topic."""
-    table = _table(part) if isinstance(part, list) else part
-    _check(topic, table, config, task)
-    return _made(topic, table, config)
+    tables = _tables(part) if isinstance(part, list) else [part]
+    for table in tables:
+        _check(topic, table, config, task)
+    return _made(topic, tables, config)
 
 
 def _first_bad(topic: str, records: list[SourceRecord], config: ConnectorConfig, task: int) -> SourceRecord:
@@ -123,11 +129,37 @@ def _check(topic: object, table: object, config: ConnectorConfig, task: int) -> 
         )
 
 
-def _made(topic: str, table: pa.Table, config: ConnectorConfig) -> list[tuple[str, pa.Table]]:
-    """One table, transformed and converted."""
-    if not table.num_rows:
-        return []
-    return [(there, _bytes(rows, config)) for there, rows in config.chain.apply(topic, table)]
+def _made(topic: str, tables: Sequence[pa.Table], config: ConnectorConfig) -> list[tuple[str, pa.Table]]:
+    """Transform and convert tables of one topic. Their rows are in order then, for each topic."""
+    made: dict[str, list[pa.Table]] = {}
+    for table in tables:
+        if not table.num_rows:
+            continue
+        if config.chain.divides and _ROW not in table.schema.names:
+            table = table.append_column(_ROW, array(np.arange(table.num_rows), pa.int64()))
+        for there, rows in config.chain.apply(topic, _readable(table)):
+            made.setdefault(there, []).append(_bytes(rows, config))
+    return [(there, _in_order(some)) for there, some in made.items()]
+
+
+def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of tables in their first order."""
+    table = tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive").sort_by(_ROW)
+    return table.drop_columns(_ROW) if _ROW in table.schema.names else table
+
+
+def _readable(table: pa.Table) -> pa.Table:
+    """Return the table without its column of complaints. Raise :class:`ConfigError` for the first complaint."""
+    if UNREADABLE not in table.schema.names:
+        return table
+    why = next((one for one in table.column(UNREADABLE).to_pylist() if one is not None), None)
+    if why is not None:
+        raise ConfigError(
+            f"{why} Nothing of this poll is visible. Read it as text in a query, or set errors.tolerance=all to leave"
+            " such rows out.",
+            tag="WRONG_TYPE",
+        )
+    return table.drop_columns(UNREADABLE)
 
 
 class _Tolerant:
@@ -192,16 +224,29 @@ def _offsets(config: ConnectorConfig, parts: Sequence[Any]) -> dict[str, tuple[P
         ) from None
 
 
-def _table(records: Sequence[SourceRecord]) -> pa.Table:
-    columns = {"key": [record.key for record in records], "value": [record.value for record in records]}
-    made = {name: _column(name, values) for name, values in columns.items()}
+def _tables(records: Sequence[SourceRecord]) -> list[pa.Table]:
+    """Return records as tables: one, unless Arrow would change a record for the sake of others."""
+    parts = alike({"key": [record.key for record in records], "value": [record.value for record in records]})
+    if len(parts) == 1:
+        return [pa.table(parts[0][1] | _places(records))]
+    more = pa.table({**_places(records), _ROW: array(np.arange(len(records)), pa.int64())})
+    made = []
+    for indexes, columns in parts:
+        table = more.take(pa.array(indexes, pa.int64()))
+        made.append(pa.table({**columns, **{name: table.column(name) for name in table.schema.names}}))
+    return made
+
+
+def _places(records: Sequence[SourceRecord]) -> dict[str, Any]:
+    """Return the columns beside key and value that one of these records has."""
+    made: dict[str, Any] = {}
     if any(record.kafka_partition is not None for record in records):
         made["partition"] = pa.array([record.kafka_partition for record in records], pa.int32())
     if any(record.timestamp is not None for record in records):
         made["timestamp"] = pa.array([record.timestamp for record in records], pa.timestamp("ms"))
     if any(record.headers for record in records):
         made["headers"] = _headers(records)
-    return pa.table(made)
+    return made
 
 
 def _headers(records: Sequence[SourceRecord]) -> Any:
@@ -219,19 +264,9 @@ def _headers(records: Sequence[SourceRecord]) -> Any:
         ) from None
 
 
-def _column(name: str, values: list[Any]) -> Any:
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise ConfigError(
-            f"the {name}s of one poll are not of one type ({error}). Nothing of this poll is visible. Give all of them"
-            " as text, or all as bytes.",
-            tag="WRONG_TYPE",
-        ) from None
-
-
 def _bytes(table: pa.Table, config: ConnectorConfig) -> pa.Table:
     for name, convert in (("key", config.key), ("value", config.value)):
         if name in table.schema.names:
-            table = table.set_column(table.schema.get_field_index(name), name, convert(table.column(name), name))
+            field = table.schema.field(name)
+            table = table.set_column(table.schema.get_field_index(name), name, convert(table.column(name), field))
     return table

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
 from semel.connect.api import Setting
+from semel.connect.converters.nested import whole
 from semel.errors import ConfigError
 
-__all__ = ["Transform", "parted", "refused", "struct_of", "whole"]
+__all__ = ["Column", "Transform", "parted", "put", "refused", "struct_of", "whole"]
+
+
+class Column(NamedTuple):
+    """Values, and whether their schema is optional."""
+
+    values: Any
+    nullable: bool = True
 
 
 class Transform:
@@ -21,20 +29,22 @@ class Transform:
 
     options: ClassVar[Mapping[str, Setting]] = {}
     sided: ClassVar[bool] = True
+    #: Whether nulls pass as they are.
+    spares_nulls: ClassVar[bool] = True
 
     def __init__(self, options: Mapping[str, Any], side: str) -> None:
         self.given, self.side = options, side
 
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
-        """Change it. What has no column of this side, or nulls there, passes as it is."""
+        """Change it. What has no column of this side, or nulls alone there, passes as it is."""
         if self.side not in table.schema.names:
             return topic, table
-        column = whole(table.column(self.side))
-        if column.null_count == len(column):
+        column = Column(whole(table.column(self.side)), table.schema.field(self.side).nullable)
+        if self.spares_nulls and column.values.null_count == len(column.values):
             return topic, table
         return topic, put(table, self.side, self.changed(column, topic, table))
 
-    def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
+    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
         """Return the changed column."""
         raise NotImplementedError
 
@@ -44,30 +54,28 @@ class Transform:
         return type(self).__name__
 
 
-def whole(column: Any) -> Any:
-    """Return a column as one array."""
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-
-def put(table: pa.Table, name: str, column: Any) -> pa.Table:
+def put(table: pa.Table, name: str, column: Column) -> pa.Table:
     """Return the table with this column, in the place of its namesake or as the last."""
+    field = pa.field(name, column.values.type, nullable=column.nullable)
     if name in table.schema.names:
-        return table.set_column(table.schema.get_field_index(name), name, column)
-    return table.append_column(name, column)
+        return table.set_column(table.schema.get_field_index(name), field, column.values)
+    return table.append_column(field, column.values)
 
 
-def parted(column: Any, transform: str) -> dict[str, Any]:
+def parted(column: Column, transform: str) -> dict[str, Column]:
     """Return the fields of a struct. Raise :class:`ConfigError` for any other column."""
-    if not pa.types.is_struct(column.type):
-        raise refused(transform, f"only structs have fields, and it found {column.type}")
-    return {field.name: values for field, values in zip(column.type, column.flatten(), strict=True)}
+    values = column.values
+    if not pa.types.is_struct(values.type):
+        raise refused(transform, f"only structs have fields, and it found {values.type}")
+    return {one.name: Column(part, one.nullable) for one, part in zip(values.type, values.flatten(), strict=True)}
 
 
-def struct_of(fields: Mapping[str, Any], like: Any) -> Any:
+def struct_of(fields: Mapping[str, Column], like: Column) -> Column:
     """Return a struct of these fields, null where ``like`` is null."""
-    return pa.StructArray.from_arrays(list(fields.values()), list(fields), mask=like.is_null())
+    arrays = [one.values for one in fields.values()]
+    kinds = [pa.field(name, one.values.type, nullable=one.nullable) for name, one in fields.items()]
+    made = pa.StructArray.from_arrays(arrays, fields=kinds, mask=like.values.is_null())
+    return Column(made, like.nullable)
 
 
 def refused(transform: str, why: str) -> ConfigError:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from semel.config import nearest
 from semel.connect.api import Setting
 from semel.connect.transforms import fields, predicates, routing, timestamps
-from semel.connect.transforms.base import Transform, refused
+from semel.connect.transforms.base import Transform
 from semel.connect.transforms.predicates import Predicate
 from semel.errors import ConfigError
 
@@ -73,19 +73,10 @@ class _Link:
         rest = table.filter(pc.invert(mask))
         if changed.num_rows == 0:
             return [(topic, rest)]
-        if there != topic:
-            return [(there, changed), (topic, rest)]
-        return [(topic, _in_order(changed, rest, mask, self.transform.name))]
-
-
-def _in_order(changed: pa.Table, rest: pa.Table, mask: Any, name: str) -> pa.Table:
-    """Both together, each row where it was."""
-    try:
-        both = pa.concat_tables([changed, rest], promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise refused(name, f"what it changed and what it left are of two types ({error})") from None
-    places = pa.concat_arrays([pc.indices_nonzero(mask), pc.indices_nonzero(pc.invert(mask))])
-    return both.take(pc.sort_indices(places))
+        if there != topic or not changed.schema.equals(rest.schema):
+            return [(there, changed), (topic, rest)]  # together they would have fields or types of each other
+        places = pa.concat_arrays([pc.indices_nonzero(mask), pc.indices_nonzero(pc.invert(mask))])
+        return [(topic, pa.concat_tables([changed, rest]).take(pc.sort_indices(places)))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +84,11 @@ class Chain:
     """Transformations in their order."""
 
     links: Sequence[_Link] = ()
+
+    @property
+    def divides(self) -> bool:
+        """True if one table of a topic may become several of that topic."""
+        return any(link.predicate is not None for link in self.links)
 
     def apply(self, topic: str, table: pa.Table) -> _Tables:
         """Return the tables that a table of one topic becomes."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.connect.api import Setting
-from semel.connect.transforms.base import Transform, parted, put, refused, struct_of, whole
+from semel.connect.transforms.base import Column, Transform, parted, put, refused, struct_of, whole
 from semel.errors import ConfigError
 
 __all__ = ["ExtractField", "HoistField", "InsertField", "MaskField", "ReplaceField", "ValueToKey"]
@@ -36,9 +36,9 @@ class InsertField(Transform):
         if bool(options.get("static.field")) != bool(options.get("static.value")):
             raise ConfigError("static.field and static.value must be given together.", tag="TRANSFORM")
 
-    def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
+    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
         """Return the struct with the new fields after its own."""
-        fields, given, rows = parted(column, self.name), self.given, len(column)
+        fields, given, rows = parted(column, self.name), self.given, len(column.values)
         new: dict[str, Callable[[], Any]] = {
             "topic.field": lambda: pa.repeat(topic, rows),
             "partition.field": lambda: _column(table, "partition", pa.int32()),
@@ -47,7 +47,9 @@ class InsertField(Transform):
         }
         for name, make in new.items():
             if given.get(name):
-                fields[given[name].rstrip("!?")] = make()
+                mark = given[name][-1]
+                field = given[name][:-1] if mark in "!?" else given[name]
+                fields[field] = Column(make(), nullable=mark != "!")
         return struct_of(fields, column)
 
 
@@ -69,7 +71,7 @@ class ReplaceField(Transform):
             raise ConfigError("renames must be pairs old:new.", tag="TRANSFORM")
         self._renames = {old: new for old, _, new in pairs}
 
-    def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
+    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
         """Return the struct with the remaining fields."""
         include, exclude = self.given["include"], self.given["exclude"]
         kept = {
@@ -85,21 +87,23 @@ class MaskField(Transform):
 
     options: ClassVar[_Options] = {"fields": Setting(list), "replacement": _TEXT}
 
-    def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
+    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
         """Return the struct with masked fields. Nulls stay."""
         fields = parted(column, self.name)
         for name in self.given["fields"]:
             if name in fields:
-                fields[name] = self._masked(fields[name], name)
+                fields[name] = fields[name]._replace(values=self._masked(fields[name].values, name))
         return struct_of(fields, column)
 
     def _masked(self, values: Any, name: str) -> Any:
         replacement = self.given.get("replacement")
         kind = values.type
+        if values.null_count == len(values):
+            return values
         try:
             if replacement is not None:
                 mask = pa.scalar(replacement).cast(kind)
-            elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+            elif kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
                 mask = pa.scalar("").cast(kind)
             else:
                 mask = pa.scalar(0).cast(kind)
@@ -113,7 +117,7 @@ class ExtractField(Transform):
 
     options: ClassVar[_Options] = {"field": Setting(str)}
 
-    def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
+    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
         """Return the field's values."""
         fields = parted(column, self.name)
         if self.given["field"] not in fields:
@@ -122,13 +126,15 @@ class ExtractField(Transform):
 
 
 class HoistField(Transform):
-    """Makes a struct with one field of what was there."""
+    """Makes a struct with one field of what was there, of a null too."""
 
     options: ClassVar[_Options] = {"field": Setting(str)}
+    spares_nulls: ClassVar[bool] = False
 
-    def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
+    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
         """Return the column as a struct with one field."""
-        return pa.StructArray.from_arrays([column], [self.given["field"]])
+        field = pa.field(self.given["field"], column.values.type, nullable=column.nullable)
+        return Column(pa.StructArray.from_arrays([column.values], fields=[field]), nullable=False)
 
 
 class ValueToKey(Transform):
@@ -139,7 +145,9 @@ class ValueToKey(Transform):
 
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
         """Return the table with a key. Rows without a value have none."""
-        column = whole(table.column("value"))
+        column = Column(whole(table.column("value")), nullable=False)
+        if column.values.null_count == len(column.values):
+            return topic, put(table, "key", Column(pa.nulls(table.num_rows)))
         fields = parted(column, self.name)
         missing = [name for name in self.given["fields"] if name not in fields]
         if missing:

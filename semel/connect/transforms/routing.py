@@ -14,8 +14,10 @@ from semel.errors import ConfigError
 
 __all__ = ["Filter", "RegexRouter"]
 
-#: Java's groups: $1, and ${name}.
-_GROUP = re.compile(r"\$(?:\{(\w+)\}|(\d))")
+#: Parts of Java's replacements: an escaped sign, ``$1``, ``${name}``, text; the last is what may not be there.
+_PART = re.compile(r"\\(.)|\$(\d)(\d*)|\$\{(\w+)\}|([^\\$]+)|(.)", re.DOTALL)
+#: Java's spelling of a named group, where Python has ``?P<``.
+_NAMED = re.compile(r"\(\?<(?![=!])")
 
 
 class RegexRouter(Transform):
@@ -27,15 +29,35 @@ class RegexRouter(Transform):
     def __init__(self, options: Mapping[str, Any], side: str) -> None:
         super().__init__(options, side)
         try:
-            self._regex = re.compile(options["regex"])
+            self._regex = re.compile(_NAMED.sub("(?P<", options["regex"]))
         except re.error as error:
             raise ConfigError(f"Invalid regex: {error}.", tag="TRANSFORM") from None
-        self._replacement = _GROUP.sub(lambda found: rf"\g<{found[1] or found[2]}>", options["replacement"])
+        self._replacement = _read_replacement(options["replacement"], self._regex)
 
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
-        """Return the same table, for that topic."""
-        found = self._regex.fullmatch(topic)
-        return (found.expand(self._replacement) if found else topic), table
+        """Return the same table, for that topic. As in Java, the first match is replaced, and not the whole one."""
+        found = self._regex.search(topic) if self._regex.fullmatch(topic) else None
+        if found is None:
+            return topic, table
+        made = "".join(one if isinstance(one, str) else found[one[0]] or "" for one in self._replacement)
+        return topic[: found.start()] + made + topic[found.end() :], table
+
+
+def _read_replacement(text: str, regex: re.Pattern[str]) -> list[str | tuple[int | str]]:
+    """Return texts, and groups by number or name. Raise :class:`ConfigError` for a group that is not there."""
+    made: list[str | tuple[int | str]] = []
+    for escaped, digit, more, name, plain, wrong in _PART.findall(text):
+        if wrong or (name and name not in regex.groupindex) or (digit and int(digit) > regex.groups):
+            what = f"group {digit or name}, which regex has not" if digit or name else f"{wrong} with nothing after it"
+            raise ConfigError(f"Invalid replacement: it has {what}.", tag="TRANSFORM")
+        if digit:  # more digits belong to the number as long as there is such a group
+            count = 0
+            while count < len(more) and int(digit + more[: count + 1]) <= regex.groups:
+                count += 1
+            made += [(int(digit + more[:count]),), more[count:]]
+        else:
+            made.append((name,) if name else escaped or plain)
+    return made
 
 
 class Filter(Transform):

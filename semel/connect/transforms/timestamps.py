@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.connect.api import Setting
-from semel.connect.transforms.base import Transform, parted, refused, struct_of
+from semel.connect.transforms.base import Column, Transform, parted, refused, struct_of
 from semel.errors import ConfigError
 
 __all__ = ["TimestampConverter"]
@@ -39,18 +39,26 @@ class TimestampConverter(Transform):
         if self._target == "string" and not options["format"]:
             raise ConfigError("TimestampConverter requires format for target.type=string.", tag="TRANSFORM")
         self._format, self._fraction = _read_format(options["format"])
+        self._kind = {"string": pa.string(), "unix": pa.int64(), "date": pa.date32()}.get(
+            self._target, pa.timestamp("ms")
+        )
 
-    def changed(self, column: Any, topic: str, table: pa.Table) -> Any:
+    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
         """Return the column with its values, or one field of them, converted."""
         name = self.given["field"]
         if not name:
-            return self._converted(column)
+            return self._replaced(column)
         fields = parted(column, self.name)
         if name not in fields:
             raise refused(self.name, f"unknown field: {name}")
-        return struct_of({**fields, name: self._converted(fields[name])}, column)
+        return struct_of({**fields, name: self._replaced(fields[name])}, column)
+
+    def _replaced(self, column: Column) -> Column:
+        return column._replace(values=self._converted(column.values))
 
     def _converted(self, values: Any) -> Any:
+        if values.null_count == len(values):
+            return pa.nulls(len(values), self._kind)
         try:
             time = self._time(values)
             if self._target == "unix":

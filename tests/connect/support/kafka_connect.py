@@ -20,7 +20,7 @@ from tests.waiting import wait_for
 _PARTS = ("connect-runtime", "connect-file")
 
 
-def _jars() -> list[Path]:
+def jars() -> list[Path]:
     """Its jars with all that they need, fetched the first time."""
     version = chosen_version()
     home = cache_directory() / "connect" / version
@@ -77,7 +77,7 @@ def kafka_connect(
         str(find_java()),
         *jvm,
         "-cp",
-        os.pathsep.join(map(str, _jars())),
+        os.pathsep.join(map(str, jars())),
         "org.apache.kafka.connect.cli.ConnectDistributed",
         str(properties),
     ]

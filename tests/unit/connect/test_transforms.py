@@ -75,6 +75,41 @@ def test_replace_mask_and_extract() -> None:
     assert values(hoisted, ["x", "y"]) == [{"line": "x"}, {"line": "y"}]
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("StringConverter", b"7"), ("LongConverter", bytes(7) + b"\7"), ("IntegerConverter", bytes(3) + b"\7")],
+)
+def test_a_number_as_the_key(name: str, written: bytes) -> None:
+    made = config(
+        {"type": "ValueToKey", "fields": "id"}, {"type": "ExtractField$Key", "field": "id"}, key_converter=name
+    )
+    rows = rows_of([_record({"id": 7, "text": "x"}, 0)], made, 0)
+    assert rows is not None
+    ((_, table),) = rows.tables
+    assert table.select(["key", "value"]).to_pylist() == [{"key": written, "value": b'{"id":7,"text":"x"}'}]
+
+
+def test_numbers_that_do_not_fit_are_refused() -> None:
+    for name, value in (
+        ("ShortConverter", 2**15),
+        ("FloatConverter", 0.1),
+        ("LongConverter", "7"),
+        ("LongConverter", 1.0),
+    ):
+        made = config(value_converter=name, value_converter_schemas_enable="true")
+        with pytest.raises(ConfigError, match="a value "):
+            rows_of([_record(value, 0)], made, 0)
+
+
+def test_fields_that_are_null_throughout_a_poll_stay_null() -> None:
+    mask = config({"type": "MaskField$Value", "fields": "name,id", "replacement": "***"})
+    assert values(mask, [{"id": None, "name": None, "at": 1}]) == [{"id": None, "name": None, "at": 1}]
+    time = config({"type": "TimestampConverter$Value", "field": "at", "target.type": "Date"})
+    assert values(time, [{"at": None}]) == [{"at": None}]
+    key = config({"type": "ValueToKey", "fields": "id"})
+    assert changed(key, [None, None])[0][1] == [{"value": None, "key": None}] * 2
+
+
 def test_value_to_key_and_its_field() -> None:
     made = config({"type": "ValueToKey", "fields": "id"}, {"type": "ExtractField$Key", "field": "id"})
     ((_, rows),) = changed(made)
@@ -110,7 +145,7 @@ def test_timestamps_from_text() -> None:
 def test_routing_and_filters_by_predicates() -> None:
     route = {"type": "RegexRouter", "regex": "(or)(.*)", "replacement": "new-$2-$1"}
     assert changed(config(route))[0][0] == "new-ders-or"
-    assert changed(config({**route, "regex": "other"}))[0][0] == "orders"
+    assert changed(config({**route, "regex": "(oth)(er)"}))[0][0] == "orders"
     tombstones = {
         "predicates": "gone",
         "predicates.gone.type": f"{KAFKA}predicates.RecordIsTombstone",
@@ -137,6 +172,8 @@ def test_routing_and_filters_by_predicates() -> None:
         ({"type": "RegexRuoter"}, "type", "did you mean RegexRouter?"),
         ({"type": "RegexRouter", "replacement": "x"}, "regex", "Missing required configuration"),
         ({"type": "RegexRouter", "regex": "(", "replacement": "x"}, "type", "Invalid regex"),
+        ({"type": "RegexRouter", "regex": "a", "replacement": "$1"}, "type", "has group 1, which regex has not"),
+        ({"type": "RegexRouter", "regex": "a", "replacement": "b\\"}, "type", "with nothing after it"),
         ({"type": "MaskField", "fields": "a"}, "type", "needs $Key or $Value"),
         ({"type": "Filter"}, "type", "needs a predicate"),
         ({"type": "Filter", "predicate": "p"}, "predicate", "predicates does not name p"),
@@ -158,9 +195,9 @@ def _record(value: Any, number: int) -> SourceRecord:
 
 
 def test_what_cannot_be_converted_stops_the_task_or_is_left_out() -> None:
-    records = [_record("fine", 0), _record(b"\xff", 1), _record("also fine", 2), _record({"a": 1}, 3)]
+    records = [_record("fine", 0), _record(b"\xff", 1), _record("also fine", 2), _record({"a": b"x"}, 3)]
     text = {"value.converter": "StringConverter", "transforms": ""}
-    with pytest.raises(ConfigError, match="are not of one type"):
+    with pytest.raises(ConfigError, match="is not text in UTF-8"):
         rows_of(records, config(**text), 0)
     tolerant = config(
         **text,
@@ -171,12 +208,10 @@ def test_what_cannot_be_converted_stops_the_task_or_is_left_out() -> None:
     rows = rows_of(records, tolerant, 0)
     assert rows is not None
     assert rows.left_out == 2
-    assert [str(value) for topic, table in rows.tables if topic == "t" for value in table["value"]] == [
-        "fine",
-        "also fine",
-    ]
+    found = [value for topic, table in rows.tables if topic == "t" for value in table["value"].to_pylist()]
+    assert found == [b"fine", b"also fine"]
     ((_, dead),) = [one for one in rows.tables if one[0] == "dead"]
-    assert dead["value"].to_pylist() == [b"\xff", b"{'a': 1}"]
+    assert dead["value"].to_pylist() == [b"\xff", b"{'a': b'x'}"]
     headers = {one["key"]: one["value"] for one in dead["headers"].to_pylist()[0]}
     assert headers["__connect.errors.topic"] == b"t"
     assert b"is not text in UTF-8" in headers["__connect.errors.exception.message"]

@@ -1,0 +1,38 @@
+"""Columns within columns: one array of a chunked one, and lists whose items are texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["is_json", "is_list", "joined_items", "whole"]
+
+
+def whole(column: Any) -> Any:
+    """Return a column as one array."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def is_list(kind: Any) -> bool:
+    """Return whether it is the type of a list."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def is_json(kind: Any) -> bool:
+    """Return whether values of this type are texts of JSON: no other type of Arrow holds them as they are."""
+    return isinstance(kind, pa.JsonType)
+
+
+def joined_items(column: Any, items: Any, separator: str) -> Any:
+    """Return ``[…]`` for each list, with the texts of its items, of which none is null. A null stays one."""
+    # flatten drops values under nulls and before a slice
+    lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
+    kind = pa.int64() if pa.types.is_large_list(column.type) else pa.int32()
+    ends = pc.cumulative_sum(lengths).cast(kind)
+    parts = type(column).from_arrays(pa.concat_arrays([pa.array([0], kind), ends]), items)
+    text = pc.binary_join_element_wise("[", pc.binary_join(parts, separator), "]", "")
+    return pc.if_else(column.is_null(), pa.scalar(None, text.type), text)

@@ -1,0 +1,142 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Base64;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.data.SchemaAndValue;
+import org.apache.kafka.connect.file.FileStreamSourceTask;
+import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTaskContext;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.apache.kafka.connect.storage.Converter;
+import org.apache.kafka.connect.transforms.Transformation;
+
+/** Reads cases from standard input, and writes them with what Kafka Connect's own classes answer. */
+public class Answers {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final JsonConverter READER = json(true);
+
+    public static void main(String[] arguments) throws Exception {
+        ObjectNode cases = (ObjectNode) JSON.readTree(System.in);
+        for (JsonNode one : (ArrayNode) cases.get("values")) {
+            ObjectNode answers = ((ObjectNode) one).putObject("answers");
+            SchemaAndValue value = value(one);
+            for (JsonNode name : cases.get("converters")) {
+                answers.put(name.asText(), answer(name.asText(), value));
+            }
+        }
+        for (JsonNode one : (ArrayNode) cases.get("transforms")) {
+            transform((ObjectNode) one);
+        }
+        line((ObjectNode) cases.get("line"));
+        System.out.println(JSON.writerWithDefaultPrettyPrinter().writeValueAsString(cases));
+    }
+
+    /** What FileStreamSource makes of a line. */
+    private static void line(ObjectNode one) throws Exception {
+        Path file = Files.createTempFile("lines", ".txt");
+        Files.writeString(file, one.get("text").asText() + "\n");
+        FileStreamSourceTask task = new FileStreamSourceTask();
+        task.initialize(new Context());
+        task.start(Map.of("file", file.toString(), "topic", "t"));
+        SourceRecord record = task.poll().get(0);
+        task.stop();
+        Files.delete(file);
+        one.put("key", text(record.keySchema(), record.key()));
+        one.put("value", text(record.valueSchema(), record.value()));
+    }
+
+    /** A task's context without offsets. */
+    private static class Context implements SourceTaskContext, OffsetStorageReader {
+        public Map<String, String> configs() {
+            return Map.of();
+        }
+
+        public OffsetStorageReader offsetStorageReader() {
+            return this;
+        }
+
+        public PluginMetrics pluginMetrics() {
+            return null;
+        }
+
+        public <T> Map<String, Object> offset(Map<String, T> partition) {
+            return null;
+        }
+
+        public <T> Map<Map<String, T>, Map<String, Object>> offsets(Collection<Map<String, T>> partitions) {
+            return Map.of();
+        }
+    }
+
+    private static JsonConverter json(boolean schemas) {
+        JsonConverter made = new JsonConverter();
+        made.configure(Map.of("schemas.enable", schemas, "converter.type", "value"), false);
+        return made;
+    }
+
+    private static SchemaAndValue value(JsonNode one) throws Exception {
+        SchemaAndValue read = READER.toConnectData("t", JSON.writeValueAsBytes(one.get("given")));
+        JsonNode payload = one.get("given").get("payload");
+        if (!payload.isTextual() || read.schema() == null) {
+            return read;
+        }
+        if (read.schema().type() == Schema.Type.FLOAT64) { // what is no number of JSON's is given as text
+            return new SchemaAndValue(read.schema(), Double.valueOf(payload.asText()));
+        }
+        return read.schema().type() == Schema.Type.FLOAT32
+            ? new SchemaAndValue(read.schema(), Float.valueOf(payload.asText())) : read;
+    }
+
+    private static String answer(String name, SchemaAndValue value) throws Exception {
+        String[] parts = name.split(" ");
+        Converter made = (Converter) Class.forName(parts[0]).getDeclaredConstructor().newInstance();
+        Map<String, Object> options = new HashMap<>();
+        options.put("schemas.enable", parts.length == 1);
+        options.put("converter.type", "value");
+        made.configure(options, false);
+        try {
+            byte[] bytes = made.fromConnectData("t", value.schema(), value.value());
+            return bytes == null ? null : Base64.getEncoder().encodeToString(bytes);
+        } catch (Exception refused) {
+            return "refused: " + refused.getClass().getSimpleName();
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static void transform(ObjectNode one) throws Exception {
+        SchemaAndValue value = value(one);
+        SourceRecord record = new SourceRecord(
+            Map.of(), Map.of(), one.get("topic").asText(), null, null, null, value.schema(), value.value());
+        try {
+            for (JsonNode options : one.get("chain")) {
+                Map<String, Object> given = new HashMap<>(JSON.convertValue(options, Map.class));
+                String kind = "org.apache.kafka.connect.transforms." + given.remove("type");
+                Transformation<SourceRecord> made =
+                    (Transformation<SourceRecord>) Class.forName(kind).getDeclaredConstructor().newInstance();
+                made.configure(given);
+                record = made.apply(record);
+            }
+            ObjectNode answer = one.putObject("answer");
+            answer.put("topic", record.topic());
+            answer.put("key", text(record.keySchema(), record.key()));
+            answer.put("value", text(record.valueSchema(), record.value()));
+        } catch (Exception refused) {
+            one.put("answer", "refused: " + refused.getClass().getSimpleName());
+        }
+    }
+
+    private static String text(Schema schema, Object value) {
+        byte[] bytes = READER.fromConnectData("t", schema, value);
+        return bytes == null ? null : new String(bytes, StandardCharsets.UTF_8);
+    }
+}
