@@ -23,6 +23,7 @@ far it got, in one Kafka transaction.
 ``throughput``        how many records the tasks read, for the page
 ``stores``            its three topics, in its own formats
 ``tasks``             the side on the executor: from a poll to a transaction
+``jackson``           JSON as Kafka Connect's library writes it
 ``columns``           columns of Arrow from Python's values, each as if it stood alone
 ``converters``        values to bytes
 ``transforms``        records changed, routed or left out on their way

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 from semel.connect.converters.java_text import number_text, without_zone
 from semel.connect.converters.nested import is_json, is_list, joined_items, whole
 from semel.connect.converters.plain import Converter, as_bytes, checked_text, refuse_unknown
+from semel.connect.jackson import escape_pairs
 from semel.errors import ConfigError
 
 __all__ = ["json_converter", "json_text"]
@@ -47,7 +47,6 @@ _ESCAPES = [
 _MUST = r'[\\"\x00-\x1f\x{10000}-\x{10FFFF}]'
 _RARE = r"[\x00-\x07\x0b\x0e-\x1f]"
 _PAIRED = r"[\x{10000}-\x{10FFFF}]"
-_FAR = re.compile("[\U00010000-\U0010ffff]")
 
 
 def json_converter(options: Mapping[str, str], setting: str) -> Converter:
@@ -188,13 +187,8 @@ def _quoted(text: Any) -> Any:
             for code in (*range(8), 0x0B, *range(0x0E, 0x20)):
                 text = pc.replace_substring(text, chr(code), f"\\u{code:04X}")
         if pc.any(pc.match_substring_regex(text, _PAIRED)).as_py():  # keys are compared as bytes
-            text = pa.array([None if one is None else _FAR.sub(_pair, one) for one in text.to_pylist()], pa.string())
+            text = pa.array([one and escape_pairs(one) for one in text.to_pylist()], pa.string())
     return pc.binary_join_element_wise('"', text, '"', "")
-
-
-def _pair(found: re.Match[str]) -> str:
-    high, low = divmod(ord(found[0]) - 0x10000, 0x400)
-    return f"\\u{0xD800 + high:04X}\\u{0xDC00 + low:04X}"
 
 
 def _refused(kind: Any, name: str) -> ConfigError:

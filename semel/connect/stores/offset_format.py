@@ -1,26 +1,24 @@
 """The records of an offsets topic, byte for byte as Kafka Connect's JsonConverter writes them.
 
 The key is ``["connector",{source partition}]``, the value ``{offset}``, both without blanks and with nothing escaped
-but what JSON must. An offset's place in the topic is the hash of its key's bytes, so another spelling would be another
-offset.
+but what Jackson escapes. An offset's place in the topic is the hash of its key's bytes, so another spelling would be
+another offset.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from semel.connect.api import Offset, Partition
+from semel.connect.jackson import jackson_text
 from semel.errors import ConfigError
 from semel.strict_json import read_object
 
 __all__ = ["canonical", "claim_key", "encode_key", "encode_value", "parse_key", "parse_value"]
 
-#: Python writes these in small letters, Jackson in capitals.
-_CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
 _CLAIM = "semel"
 
 
@@ -61,8 +59,7 @@ def canonical(partition: Partition) -> str:
 
 
 def _text(value: object) -> bytes:
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return _CONTROL.sub(lambda found: found[0][:2] + found[0][2:].upper(), text).encode()
+    return jackson_text(value).encode()
 
 
 def _flat(connector: str, given: Mapping[str, Any], what: str) -> dict[str, Any]:

@@ -34,8 +34,9 @@ def test_offsets_are_written_as_kafka_connect_writes_them() -> None:
     assert encode_key("lines", {"filename": "/tmp/a b.txt"}) == b'["lines",{"filename":"/tmp/a b.txt"}]'
     assert encode_value("lines", {"position": 1288}) == b'{"position":1288}'
     assert encode_value("lines", None) is None
-    # nothing is escaped but what JSON must, and control characters in capitals
-    assert encode_key("ü", {"f": 'é"\\/\x1f\n\U0001f600'}) == '["ü",{"f":"é\\"\\\\/\\u001F\\n\U0001f600"}]'.encode()
+    # nothing is escaped but what Jackson escapes: control characters, in capitals, and what UTF-16 has as a pair
+    text = '["ü",{"f":"é\\"\\\\/\\u001F\\n\\uD83D\\uDE00"}]'
+    assert encode_key("ü", {"f": 'é"\\/\x1f\n\U0001f600'}) == text.encode()
 
 
 def test_offsets_come_back() -> None:
