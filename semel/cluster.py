@@ -85,7 +85,7 @@ class Cluster:
             raise Unsupported(
                 "a transaction of several clusters is not there yet. Nothing was sent. Prepare one on each cluster"
                 " (two_phase=True), store both in one decision, and commit both.",
-                tag="NOT_THERE_YET",
+                tag="NOT_YET",
             )
         if two_phase is False:
             return Producer(self._client, transactional_id, progress_topic=progress_topic)

@@ -189,7 +189,7 @@ def _not_there(name: str, what: str) -> None:
         raise Unsupported(
             f"`semel mirror {name}` is not there yet in this version. Nothing was changed. docs/mirror.md says what"
             " is.",
-            tag="NOT_THERE_YET",
+            tag="NOT_YET",
         )
 
 

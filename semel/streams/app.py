@@ -54,7 +54,7 @@ class Settings:
             if str(given.get(name, only)) != only:
                 raise Unsupported(
                     f"{name}={given[name]} is not there yet. Nothing was read. Leave it out, or set it to {only}.",
-                    tag="NOT_THERE_YET",
+                    tag="NOT_YET",
                 )
         if str(properties.get("isolation.level", "read_committed")) != "read_committed":
             raise ConfigError(
@@ -138,7 +138,7 @@ class App:
         """Not there yet: raises :class:`Unsupported`."""
         raise Unsupported(
             "global tables are not there yet. Nothing was read. Use table, with as many partitions as the stream.",
-            tag="NOT_THERE_YET",
+            tag="NOT_YET",
         )
 
     def describe(self) -> str:

@@ -96,7 +96,7 @@ class Context:
             raise Unsupported(
                 f"{self._name}: punctuators by the machine's clock are not there yet. Nothing of this transaction is"
                 " visible. Use STREAM_TIME, or send records that say when.",
-                tag="NOT_THERE_YET",
+                tag="NOT_YET",
             )
         self._punctuators.append(_Punctuator(milliseconds(interval, "interval"), punctuator))
 

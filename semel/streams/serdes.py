@@ -31,7 +31,7 @@ def check_serde(serde: Serde, where: str) -> None:
         raise Unsupported(
             f"{where}: the serialisation {serde!r} is not there yet. Nothing was read. Use bytes and map_batches, or"
             " json.",
-            tag="NOT_THERE_YET",
+            tag="NOT_YET",
         )
     if serde is not None and serde not in SERDES:
         raise ConfigError(

@@ -326,7 +326,7 @@ class Table:
 
 
 def _later(what: str, instead: str) -> Unsupported:
-    return Unsupported(f"{what}: not there yet. Nothing was read. {instead}.", tag="NOT_THERE_YET")
+    return Unsupported(f"{what}: not there yet. Nothing was read. {instead}.", tag="NOT_YET")
 
 
 def _repartitioned(

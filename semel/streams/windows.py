@@ -68,9 +68,7 @@ def sliding(*_: object, **__: object) -> NoReturn:
 
 
 def _later(what: str) -> Unsupported:
-    return Unsupported(
-        f"{what} are not there yet. Nothing was read. Use tumbling or hopping windows.", tag="NOT_THERE_YET"
-    )
+    return Unsupported(f"{what} are not there yet. Nothing was read. Use tumbling or hopping windows.", tag="NOT_YET")
 
 
 def _checked(found: Windows) -> Windows:

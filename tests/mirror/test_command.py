@@ -39,7 +39,7 @@ def test_what_is_not_there_yet_says_so(command: str) -> None:
     arguments = ["mirror", command, "mm2.properties", "--source", "A"]
     refused = CliRunner().invoke(cli.app, arguments).exception
     assert isinstance(refused, Unsupported)
-    assert refused.tag == "NOT_THERE_YET"
+    assert refused.tag == "NOT_YET"
     assert f"semel mirror {command}" in refused.message
 
 

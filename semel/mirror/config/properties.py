@@ -144,7 +144,7 @@ class _File:
             raise ConfigError(
                 f"{key}={value:.100} asks for what this version of the mirror does not do: {LATER[name]}. Nothing was"
                 f" copied. Set {key}=false, or take it out.",
-                tag="NOT_THERE_YET",
+                tag="NOT_YET",
             )
         if is_accepted(name):
             self._accepted.append(key)

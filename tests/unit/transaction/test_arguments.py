@@ -24,7 +24,7 @@ def test_numbers_of_a_session(name: str, number: Any) -> None:
 
 def test_one_transaction_of_two_clusters() -> None:
     producer: Any = CLUSTER.producer
-    with pytest.raises(Unsupported, match=r"SEMEL_NOT_THERE_YET.*Prepare one on each cluster"):
+    with pytest.raises(Unsupported, match=r"SEMEL_NOT_YET.*Prepare one on each cluster"):
         producer("orders", two_phase=True, clusters=[CLUSTER])
 
 

@@ -258,7 +258,7 @@ MISTAKES = [
     ("sync.group.offsets.interval.seconds = -1\nsync.group.offsets.enabled = true", "NUMBER] sync.group.offsets.inter"),
     (
         "A->B.sync.topic.acls.enabled = true",
-        "NOT_THERE_YET] A->B.sync.topic.acls.enabled=true asks for what this version of the mirror does not",
+        "NOT_YET] A->B.sync.topic.acls.enabled=true asks for what this version of the mirror does not",
     ),
     (
         "A.consumer.isolation.level = read_uncommitted",
