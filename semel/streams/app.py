@@ -23,13 +23,13 @@ _TRANSACTION_MS = 10_000
 _NUMBERS = {
     "commit.interval.ms": 100,
     "max.poll.interval.ms": 300_000,
-    "max.poll.records": 65_536,
     "replication.factor": -1,
     "session.timeout.ms": 45_000,
 }
 #: Properties of Kafka Streams whose values here are these and no others.
 _FIXED = {"num.standby.replicas": "0", "num.stream.threads": "1", "processing.guarantee": "exactly_once_v2"}
-_OWN = {*_NUMBERS, *_FIXED, "application.id", "auto.offset.reset", "group.instance.id", "state.dir"}
+_OTHERS = {"application.id", "auto.offset.reset", "group.instance.id", "max.poll.records", "state.dir"}
+_OWN = {*_NUMBERS, *_FIXED, *_OTHERS}
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Settings:
     client: ClientConfig
     commit_interval_ms: int
     max_poll_interval_ms: int
-    max_poll_records: int
+    #: None: as many as suit the work.
+    max_poll_records: int | None
     replication_factor: int
     session_timeout_ms: int
     auto_offset_reset: str
@@ -74,6 +75,7 @@ class Settings:
                 " transaction.timeout.ms.",
                 tag="COMMIT_INTERVAL",
             )
+        most = given.get("max.poll.records")
         instance = given.get("group.instance.id")
         folder = given.get("state.dir")
         return cls(
@@ -81,6 +83,7 @@ class Settings:
             auto_offset_reset=reset,
             group_instance_id=None if instance is None else str(instance),
             state_dir=Path(str(folder)) if folder else Path(tempfile.gettempdir()) / "semel-streams",
+            max_poll_records=None if most is None else _number("max.poll.records", most),
             **numbers,
         )
 

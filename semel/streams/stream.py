@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semel.errors import ConfigError, Unsupported
 from semel.streams.nodes import stateless
@@ -41,11 +42,14 @@ class Stream:
     value: Serde
     rekeyed: bool = False
 
-    def _then(self, prefix: str, operate: Callable[[str], Operator], **changes: Any) -> Stream:
+    def _then(
+        self, prefix: str, operate: Callable[[str], Operator], *, by_record: bool = False, **changes: Any
+    ) -> Stream:
         for name in ("key", "value"):
             check_serde(changes.get(name), prefix.strip("-"))
         name = self.topology.name(prefix)
-        return replace(self, node=self.topology.add(Node(name, (self.node,), operate(name))), **changes)
+        node = Node(name, (self.node,), operate(name), by_record=by_record)
+        return replace(self, node=self.topology.add(node), **changes)
 
     def map_batches(
         self, function: Callable[[pa.RecordBatch], Any], *, key: Serde = None, value: Serde = None
@@ -67,6 +71,7 @@ class Stream:
         return self._then(
             "KSTREAM-MAP-",
             lambda name: stateless.mapping(function, name, given, (key, value)),
+            by_record=True,
             key=key,
             value=value,
             rekeyed=True,
@@ -76,7 +81,10 @@ class Stream:
         """Apply a function of single records, which returns a new value. The key stays."""
         given = (self.key, self.value)
         return self._then(
-            "KSTREAM-MAPVALUES-", lambda name: stateless.mapping_values(function, name, given, value), value=value
+            "KSTREAM-MAPVALUES-",
+            lambda name: stateless.mapping_values(function, name, given, value),
+            by_record=True,
+            value=value,
         )
 
     def flat_map(self, function: Callable[[Record], Any], *, key: Serde = "string", value: Serde = "json") -> Stream:
@@ -85,6 +93,7 @@ class Stream:
         return self._then(
             "KSTREAM-FLATMAP-",
             lambda name: stateless.flat_mapping(function, name, given, (key, value)),
+            by_record=True,
             key=key,
             value=value,
             rekeyed=True,
@@ -92,24 +101,37 @@ class Stream:
 
     def filter(self, condition: Condition) -> Stream:
         """Keep what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""
-        return self._then("KSTREAM-FILTER-", lambda name: stateless.filtering(condition, name, self.key, self.value))
+        return self._filtered(condition, negated=False)
 
     def filter_not(self, condition: Condition) -> Stream:
         """Drop what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""
+        return self._filtered(condition, negated=True)
+
+    def _filtered(self, condition: Condition, *, negated: bool) -> Stream:
         return self._then(
-            "KSTREAM-FILTER-", lambda name: stateless.filtering(condition, name, self.key, self.value, negated=True)
+            "KSTREAM-FILTER-",
+            lambda name: stateless.filtering(condition, name, self.key, self.value, negated=negated),
+            by_record=not isinstance(condition, pc.Expression),
         )
 
     def select_key(self, chooser: str | Callable[[Record], Any], *, key: Serde = "string") -> Stream:
         """Take another key: a column's, or what a function of single records returns."""
         given = (self.key, self.value)
         return self._then(
-            "KSTREAM-KEY-SELECT-", lambda name: stateless.keyed_by(chooser, name, given, key), key=key, rekeyed=True
+            "KSTREAM-KEY-SELECT-",
+            lambda name: stateless.keyed_by(chooser, name, given, key),
+            by_record=not isinstance(chooser, str),
+            key=key,
+            rekeyed=True,
         )
 
     def branch(self, *conditions: Condition) -> list[Stream]:
         """One stream for each condition, with the records that meet it and none of the earlier ones."""
-        both = self._then("KSTREAM-BRANCH-", lambda name: stateless.branching(conditions, name, self.key, self.value))
+        both = self._then(
+            "KSTREAM-BRANCH-",
+            lambda name: stateless.branching(conditions, name, self.key, self.value),
+            by_record=not all(isinstance(one, pc.Expression) for one in conditions),
+        )
         return [
             both._then("KSTREAM-BRANCHCHILD-", lambda _, number=number: stateless.branch_child(number))  # type: ignore[misc]
             for number in range(len(conditions))
@@ -183,7 +205,7 @@ class Stream:
                 tag="NO_COLUMN",
             )
         join = Join(name, table.spec, table.read, (given.key, given.value), table.value, outer, joiner, value)
-        node = self.topology.add(Node(name, (given.node,), join, (table.spec,)))
+        node = self.topology.add(Node(name, (given.node,), join, (table.spec,), by_record=joiner is not None))
         return replace(given, node=node, value=given.value if joiner is None else value)
 
     def suppress(self, *_: object) -> NoReturn:
@@ -219,7 +241,7 @@ class Stream:
         check_serde(value, "process")
         name = self.topology.name("KSTREAM-PROCESSOR-")
         given = (self.key, self.value)
-        node = Node(name, (self.node,), stores=tuple(one.spec for one in stores))
+        node = Node(name, (self.node,), stores=tuple(one.spec for one in stores), by_record=True)
         node.supply, node.builders = lambda: Processing(name, supplier, stores, given, (key, value)), tuple(stores)
         return replace(self, node=self.topology.add(node), key=key, value=value, rekeyed=True)
 
@@ -289,7 +311,8 @@ class GroupedStream:
             holds += f" and window of {self.windows.size_ms} ms each {self.windows.advance_ms} ms"
         spec = StoreSpec(named, self.windows.retention_ms if self.windows else None, holds)
         operate = Aggregate(name, spec, folding, stream.key, self.windows)
-        node = topology.add(Node(name, (stream.node,), operate, (spec,)))
+        by_record = isinstance(folding, Python)
+        node = topology.add(Node(name, (stream.node,), operate, (spec,), by_record=by_record))
         return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)
 
 

@@ -44,6 +44,8 @@ class Node:
     stores: tuple[StoreSpec, ...] = ()
     children: list[Node] = field(default_factory=list)
     supply: Callable[[], TaskOperator] | None = None
+    #: Whether it calls a function for each record.
+    by_record: bool = False
     builders: tuple[StoreBuilder, ...] = ()
 
 
@@ -88,6 +90,11 @@ class SubTopology:
     def sinks(self) -> list[Sink]:
         """The nodes that write."""
         return [node for node in self.nodes if isinstance(node, Sink)]
+
+    @property
+    def by_record(self) -> bool:
+        """Whether a node calls a function for each record."""
+        return any(node.by_record for node in self.nodes)
 
     @property
     def stores(self) -> list[StoreSpec]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -90,6 +92,60 @@ def test_a_window_a_table_and_a_join_on_a_broker(servers: str, name: str, conf: 
     assert ("3", '[null,"home"]') in found
     assert ("1", "2") in values(servers, per_minute)
     assert ("1", "1") in values(servers, per_minute)[-3:]
+
+
+def busy(seconds: float) -> str:
+    """Work for so long."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+    return "y"
+
+
+def test_commits_and_polls_come_between_slow_records(
+    servers: str, name: str, conf: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """All rows are one answer of the broker, and take longer than the poll interval and the transaction's timeout."""
+    source, out = create(servers, f"{name}-in"), create(servers, f"{name}-out")
+    fill(servers, source, ("first", "x", 0))
+    app = App(
+        name,
+        **{
+            **conf,
+            **dict.fromkeys(("max.poll.interval.ms", "transaction.timeout.ms"), 2_000),
+            "commit.interval.ms": 300,
+        },
+    )
+    app.stream(source, key="string").map_values(lambda record: busy(0.003)).to(out)
+    stands, done = [0], 0
+    with Worker(app) as worker:
+
+        def step() -> bool:
+            worker.step()
+            stands.append(worker._session.committed.get((source, 0), 0))
+            return stands[-1] > done
+
+        wait_for(step, "the first row", 60)  # the first transaction of a broker takes longer
+        caplog.clear()
+        fill(servers, source, *((f"{number}", "x", number) for number in range(900)))
+        stands, done = [0], 900
+        wait_for(step, "the rows", 60)
+    assert stands == sorted(stands)  # nothing was handed out again
+    assert len(set(stands)) >= 5
+    assert len(values(servers, out)) == 901
+    assert "rows took" not in caplog.text
+
+
+def test_a_worker_that_is_too_slow_says_so_and_takes_fewer_rows(
+    servers: str, name: str, conf: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    source, out = create(servers, f"{name}-in"), create(servers, f"{name}-out")
+    fill(servers, source, *((f"{number}", "x", number) for number in range(20)))
+    app = App(name, **{**conf, "max.poll.interval.ms": 1_000})
+    app.stream(source, key="string").map_values(lambda record: busy(0.1)).to(out)
+    work(app, lambda: len(values(servers, out)) == 20)
+    (said,) = (one.getMessage() for one in caplog.records if "rows took" in one.getMessage())
+    assert re.search(r"16 rows took \d{4,} ms \(\d+\.\d ms a row\), and max.poll.interval.ms is 1000", said)
 
 
 def test_state_without_offsets_is_not_counted_again(servers: str, name: str, conf: dict[str, object]) -> None:
