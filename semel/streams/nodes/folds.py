@@ -157,23 +157,24 @@ class Python:
         self.holds = f"what a function made ({made or 'bytes'})"
 
     def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
-        """Call the function for each record, in their order."""
+        """Call the function for each record, in their order. After a deletion the next record begins again."""
         states = to_python(self.columns(before)["value"], self._made)
-        began = [entry is not None for entry in before]
+        times = [-1 if entry is None else number(entry) for entry in before]
         for record, group in zip(records(groups.rows, *self._given), groups.of_row.tolist(), strict=True):
-            if not began[group]:
-                began[group] = True
-                states[group] = self._first(record)
-                if self._initial is None:
-                    continue
-            states[group] = calling(self._step, self._name, record, record, states[group])
-        latest = np.maximum(groups.latest, [-1 if entry is None else number(entry) for entry in before])
+            there = states[group] is not None
+            times[group] = max(times[group], record.timestamp) if there else record.timestamp
+            states[group] = self._next(record, states[group])
+        latest = np.array(times, np.int64)
         values = encode(returned(states, self._made, self._name), self._made).to_pylist()
         stamps = _written(latest.astype(">i8"))
         return [None if value is None else stamps[at] + value for at, value in enumerate(values)], latest
 
-    def _first(self, record: Record) -> Any:
-        return record.value if self._initial is None else calling(self._initial, self._name, record)
+    def _next(self, record: Record, state: Any) -> Any:
+        if state is None:
+            if self._initial is None:
+                return record.value
+            state = calling(self._initial, self._name, record)
+        return calling(self._step, self._name, record, record, state)
 
     def _step(self, record: Record, state: Any) -> Any:
         if self._initial is None:

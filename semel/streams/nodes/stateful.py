@@ -65,7 +65,8 @@ class Aggregate:
         names: list[bytes] = keys.to_pylist()
         if self.windows is not None:
             names = [begin + key for begin, key in zip(stamps(begins), names, strict=True)]
-        entries, latest = self.fold.add(groups, store.get(names))
+        before = store.get(names)
+        entries, latest = self.fold.add(groups, before)
         store.put(*_there(names, entries))
         for name, entry, at in zip(names, entries, latest.tolist(), strict=True) if None in entries else ():
             if entry is None:
@@ -75,7 +76,12 @@ class Aggregate:
             columns["window_start"] = timestamps(begins)
             columns["window_end"] = timestamps(begins + self.windows.size_ms)
         columns |= self.fold.columns(list(entries))
-        return pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(latest)})
+        made = pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(latest)})
+        if None not in entries:
+            return made
+        # a deletion is handed on; what came and went within the batch is not, as with Kafka Streams' cache
+        both = zip(before, entries, strict=True)
+        return made.filter(pa.array([one is not None or other is not None for one, other in both], pa.bool_()))
 
     def _wanted(self, rows: Any) -> Any:
         missing = {"key", *self.fold.needs} - set(rows.schema.names)
