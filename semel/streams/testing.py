@@ -66,16 +66,20 @@ class Driver:
             )
         source = self._sources[topic]
         keys, values, times = ([row[at] for row in rows] for at in range(3))
-        self._process(
-            topic,
-            pa.RecordBatch.from_pydict(
-                {
-                    "key": _bytes(keys, source.key),
-                    "value": _bytes(values, source.value),
-                    "timestamp": timestamps(times),
-                }
-            ),
-        )
+        columns = {"key": _bytes(keys, source.key), "value": _bytes(values, source.value)}
+        try:
+            self._process(topic, pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(times)}))
+        except BaseException:
+            for store in self._stores.values():
+                store.forget()
+            raise
+        self._commit()
+
+    def _commit(self) -> None:
+        """Take what was written into the stores, and delete windows that are too old, as a worker does."""
+        for store in self._stores.values():
+            store.changes()
+            store.apply("", 0)
 
     def _process(self, topic: str, records: Any) -> None:
         count = records.num_rows
@@ -116,7 +120,6 @@ class Driver:
                 tag="TOPOLOGY",
             )
         store = self._stores[name]
-        store.apply("", 0)
         return {key if begin is None else (key, begin): value for key, begin, _, value in store.entries()}
 
 

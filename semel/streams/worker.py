@@ -202,18 +202,17 @@ class Worker:
 
     def _send_changes(self) -> dict[TopicPartition, Store]:
         """Write the changes of all stores to their changelogs. Returns the stores that have some."""
-        changed = {
-            (self._topology.changelog(name), task.partition): store
-            for task in self.tasks
-            for name, store in task.stores.items()
-            if store.changed
-        }
-        by_topic: dict[str, dict[int, Store]] = defaultdict(dict)
-        for (topic, index), store in changed.items():
-            by_topic[topic][index] = store
-        for topic, stores in by_topic.items():
-            tables = [_with_partition(store.changes(), index) for index, store in stores.items()]
-            self._session.send(topic, pa.concat_tables(tables), wait=False, partitions=stores.keys())
+        changed: dict[TopicPartition, Store] = {}
+        by_topic: dict[str, dict[int, pa.Table]] = defaultdict(dict)
+        for task in self.tasks:
+            for name, store in task.stores.items():
+                topic = self._topology.changelog(name)
+                changes = store.changes() if store.changed else None
+                if changes is not None and changes.num_rows:  # all may have been windows that are too old
+                    changed[topic, task.partition] = store
+                    by_topic[topic][task.partition] = _with_partition(changes, task.partition)
+        for topic, tables in by_topic.items():
+            self._session.send(topic, pa.concat_tables(tables.values()), wait=False, partitions=tables.keys())
         return changed
 
     def _store(self, changed: dict[TopicPartition, Store]) -> None:

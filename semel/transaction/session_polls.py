@@ -31,8 +31,8 @@ class PollWatch:
         if self._rows and took_ms > self._interval_ms:
             log.warning(
                 "session %r: %d rows took %.0f ms (%.1f ms a row), and max.poll.interval.ms is %d: the group continues"
-                " without this member. %s. Take fewer rows at a time (max.poll.records), make the work quicker, or raise"
-                " max.poll.interval.ms.",
+                " without this member. %s. Take fewer rows at a time (max.poll.records), make the work quicker, or"
+                " raise max.poll.interval.ms.",
                 self._transactional_id,
                 self._rows,
                 took_ms,

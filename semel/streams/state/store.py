@@ -204,9 +204,14 @@ class Store:
         """Take note of the time of a row."""
         self.stream_time = max(self.stream_time, timestamp)
 
+    def horizon(self, now: int = -1) -> int:
+        """Return where the oldest window begins that is kept, at stream time or at ``now``, whichever is later."""
+        assert self.spec.retention_ms is not None
+        return max(self.stream_time, now) - self.spec.retention_ms
+
     def changes(self) -> pa.Table:
         """Return the changes of this transaction as records of the changelog: columns key, value and timestamp. Windows
-        that are too old are deleted here.
+        that are too old are deleted here, those of this transaction among them.
         """
         self._expire()
         keys = [*self._puts, *self._deletes]
@@ -274,9 +279,11 @@ class Store:
         """Delete windows that are older than the retention. They are deleted in the changelog, too, which is compacted:
         left to the brokers' clock, windows of old data would go at once.
         """
-        if self.spec.retention_ms is None or self.stream_time <= self.spec.retention_ms:
+        if self.spec.retention_ms is None or self.horizon() <= 0:
             return
-        end = int(self.stream_time - self.spec.retention_ms).to_bytes(_WORD, "big")
+        end = int(self.horizon()).to_bytes(_WORD, "big")
+        for key in [key for key in self._puts if key < end]:
+            del self._puts[key]  # no other transaction has seen it, unless it is committed too
         for key in self._backend.keys(self._expired, end):
             self.delete(key, self.stream_time)
         self._expiring = end

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from semel.streams import App, Processor
 from semel.streams.pace import BY_RECORD, WHOLE_BATCHES, Pace, pace_of, slice_s
+from semel.streams.stream import Stream
 
 CONF = {"bootstrap.servers": "localhost:1"}
 
@@ -50,19 +53,18 @@ def test_functions_of_single_records_get_as_many_as_in_kafka_streams() -> None:
     app = App("paces", **CONF)
     app.stream("batches").map_batches(lambda rows: rows).group_by("key").count().to_stream().to("out")
     records = App("paces", **CONF)
-    for number, build in enumerate(
-        (
-            lambda one: one.map(lambda record: ("a", 1)),
-            lambda one: one.map_values(lambda record: 1),
-            lambda one: one.flat_map(lambda record: []),
-            lambda one: one.filter(lambda record: True),
-            lambda one: one.filter_not(lambda record: True),
-            lambda one: one.select_key(lambda record: 1),
-            lambda one: one.branch(lambda record: True),
-            lambda one: one.group_by_key().reduce(max),
-            lambda one: one.process(Processor),
-        )
-    ):
+    builds: list[Callable[[Stream], object]] = [
+        lambda one: one.map(lambda record: ("a", 1)),
+        lambda one: one.map_values(lambda record: 1),
+        lambda one: one.flat_map(lambda record: []),
+        lambda one: one.filter(lambda record: True),
+        lambda one: one.filter_not(lambda record: True),
+        lambda one: one.select_key(lambda record: 1),
+        lambda one: one.branch(lambda record: True),
+        lambda one: one.group_by_key().reduce(max),
+        lambda one: one.process(Processor),
+    ]
+    for number, build in enumerate(builds):
         build(records.stream(f"topic-{number}"))
     users = records.table("users")
     records.stream("joined").join(users, max)

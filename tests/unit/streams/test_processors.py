@@ -91,10 +91,26 @@ def test_what_a_store_of_windows_does() -> None:
     ]
     assert driver.store("w") == {(b"a", 0): b"2", (b"b", 0): b"1", (b"a", 10): b"1"}
     driver.pipe_many("in", [("c", "", 108), ("late", "", 5)])
-    assert found[-1] == ([], [("a", 0, 2), ("b", 0, 1)])  # kept until the transaction ends
+    assert found[-1] == ([], [])  # older than the retention, though the transaction that overtook them is not committed
     store = driver._stores["w"]
     assert store.late == 1
-    assert {row["key"][:1] for row in store.changes().to_pylist() if row["value"] is None} == {b"a", b"b"}
+    assert driver.store("w") == {(b"a", 10): b"1", (b"c", 100): b"1"}
+
+
+def test_a_window_is_not_found_once_stream_time_has_overtaken_it() -> None:
+    """The one that is as old as the retention is kept."""
+    found: list[Any] = []
+
+    class Looking(Processor):
+        def process(self, record: Record) -> None:
+            store = self.context.store("w")
+            store.put(record.key, record.timestamp, record.timestamp)
+            found.append((store.fetch("a", 0), store.fetch_range("a", 0, 5), [one[1] for one in store.fetch_all(0, 5)]))
+
+    driver = Driver(app_of(Looking, stores.window("w", retention=100)))
+    driver.pipe_many("in", [("a", "", 0), ("b", "", 100), ("b", "", 101), ("b", "", 5)])
+    assert found == [(0, [(0, 0)], [0]), (0, [(0, 0)], [0]), (None, [], []), (None, [], [5])]
+    assert driver.store("w").keys() == {(b"b", 5), (b"b", 100), (b"b", 101)}
 
 
 def test_two_processors_share_a_store() -> None:

@@ -107,6 +107,17 @@ def test_windows_are_those_of_a_record_at_a_time(size: int, advance: int, grace:
     assert {key: int.from_bytes(value, "big") for key, value in driver.store("counts").items()} == truth
 
 
+def test_a_backfill_keeps_the_windows_of_the_retention() -> None:
+    """20 days of hourly windows in one batch, with a retention of a day."""
+    app = App("backfill")
+    grouped = app.stream("in", key="string").group_by_key()
+    grouped.windowed(windows.tumbling("1 h")).count("counts").to_stream().to("out")
+    driver = Driver(app)
+    driver.pipe_many("in", [("a", b"", hour * 3_600_000 + 1) for hour in range(480)])
+    assert len(driver.store("counts")) == 24
+    assert len(driver.read("out", key="bytes")) == 480
+
+
 def test_a_window_is_in_the_key_as_in_kafka_streams_and_in_columns() -> None:
     app = App("windowed")
     counts = app.stream("in", key="string").group_by_key().windowed(windows.tumbling("1 s")).count()
