@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss
 from semel.streams import App, windows
 from semel.streams.lookup import look_up
+from semel.streams.state.rocks import Rocks
 from semel.streams.worker import Worker
 from semel.testing.records import read
 from semel.wire.api import groups
@@ -183,6 +185,24 @@ def test_a_store_of_another_aggregation_is_refused(servers: str, name: str, conf
     with pytest.raises(ConfigError, match=r"OTHER_STORE.*holds a count by key \(string\), and .* a function made"):
         work(app, lambda: False)
     work(counting(name, conf, source, out), lambda: True)  # its folder is closed and as it was
+
+
+def test_a_store_without_a_position_is_not_believed(
+    servers: str, name: str, conf: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    source, out = create(servers, f"{name}-in", 1), create(servers, f"{name}-out")
+    fill(servers, source, (None, "a", 1))
+    work(counting(name, conf, source, out), lambda: values(servers, out))
+    (folder,) = Path(str(conf["state.dir"])).glob("*/*/rocksdb/counts")
+    shutil.rmtree(folder)
+    planted = Rocks(folder)
+    planted.write([(key, bytes(8) + (7).to_bytes(8, "big")) for key in (b"a", b"b")], [], None)
+    planted.close()
+    fill(servers, source, (None, "a", 2), (None, "b", 2))
+    work(counting(name, conf, source, out), lambda: ("b", "1") in values(servers, out))
+    assert values(servers, out) == [("a", "1"), ("a", "2"), ("b", "1")]
+    assert "'counts' is thrown away, and restored" in caplog.text
+    assert "it has entries, and no position" in caplog.text
 
 
 def test_a_changelog_that_deletes_with_time_is_refused(servers: str, name: str, conf: dict[str, object]) -> None:

@@ -166,6 +166,11 @@ class Store:
         return self._backend.position()
 
     @property
+    def empty(self) -> bool:
+        """True if nothing is committed."""
+        return next(self._backend.scan(), None) is None
+
+    @property
     def changed(self) -> int:
         """The number of entries that this transaction has changed."""
         return len(self._puts) + len(self._deletes)
