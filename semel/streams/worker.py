@@ -29,7 +29,7 @@ from semel.streams.state.changelog import restore
 from semel.streams.state.rocks import Damaged, Rocks
 from semel.streams.state.store import Store, StoreSpec
 from semel.streams.task import Task
-from semel.streams.topics import prepare
+from semel.streams.topics import check_partitions, prepare
 from semel.streams.topology import SubTopology
 from semel.transaction.session import Session
 from semel.wire.api.topics import delete_records
@@ -129,6 +129,7 @@ class Worker:
         """
         left = self._commit_at - time.monotonic() if self._processed else self._settings.commit_interval_ms / 1000
         rows = self._session.poll(max(left, 0.0))
+        check_partitions(self._client, self._topology, self._plan)
         if rows is not None:
             self._work(rows)
         if self._processed and time.monotonic() >= self._commit_at:
@@ -225,6 +226,7 @@ class Worker:
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Open a task for each partition, and restore its state. Called by the session, before it hands out rows."""
         try:
+            check_partitions(self._client, self._topology, self._plan)
             self._open(partitions)
         except BaseException:
             self.abandoned()

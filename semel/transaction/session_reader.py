@@ -46,6 +46,7 @@ def read_positions(
     not; and where each partition is read from. Partitions without an offset begin by ``reset``, and those of topics in
     ``from_earliest`` at the earliest offset.
     """
+    _learn(client, partitions)
     stands = committed(client, group, partitions, require_stable=True) if partitions else {}
     missing = set(partitions) - stands.keys()
     found = dict(stands)
@@ -54,6 +55,18 @@ def read_positions(
         found |= resolve(client, missing - begun, reset, read_committed=_reads_committed(client))
         found |= resolve(client, begun, Earliest(), read_committed=_reads_committed(client))
     return dict(stands), {partition: found[partition] for partition in sorted(partitions)}
+
+
+def _learn(client: Client, partitions: Collection[TopicPartition]) -> None:
+    """Have the client know the partitions that the group has assigned: it may have noticed first that some were added.
+    A broker that does not know one either within the deadline has it refused.
+    """
+    topics, deadline = {topic for topic, _ in partitions}, client.deadline()
+    known = client.topics(topics)
+    while any(index not in known[topic].partitions for topic, index in partitions) and not deadline.passed:
+        client.refresh(topics, deadline)
+        known = client.topics(topics)
+        deadline.pause()
 
 
 class SessionReader:

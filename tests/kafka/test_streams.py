@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 from typer.testing import CliRunner
 
 from semel import cli
@@ -254,6 +254,30 @@ def test_what_does_not_fit_is_refused_before_anything_is_read(servers: str, name
     create(servers, f"{name}-counts-changelog", 7)
     with pytest.raises(ConfigError, match="7 partitions, and the topology needs 2"):
         Worker(counting(name, conf, two, out))
+
+
+def test_partitions_that_are_added_stop_an_application_with_state(
+    servers: str, name: str, conf: dict[str, object]
+) -> None:
+    """Keys would move away from their state. Without state and repartition topics they are read like the others."""
+    conf = {**conf, "metadata.max.age.ms": 500}
+    source, out, copied = create(servers, f"{name}-in", 2), create(servers, f"{name}-out"), create(servers, f"{name}-c")
+    copying = App(f"{name}-copy", **{**conf, "state.dir": f"{conf['state.dir']}-copy"})
+    copying.stream(source).to(copied)
+    fill(servers, source, (None, "a", 1))
+    with Worker(counting(name, conf, source, out)) as worker, Worker(copying) as copy:
+        wait_for(lambda: not worker.step() and values(servers, out), "the count", 60)
+        admin = AdminClient({"bootstrap.servers": servers})
+        admin.create_partitions([NewPartitions(source, 3)])[source].result(30)
+        text = rf"INTERNAL_TOPIC.*topic {source} has 3 partitions now, and had 2 .* was made with 2, and 3 are needed"
+        with pytest.raises(ConfigError, match=text):
+            wait_for(worker.step, "the new partition", 60)
+        producer = Producer({"bootstrap.servers": servers})
+        producer.produce(source, "b", partition=2)
+        assert producer.flush(30) == 0
+        wait_for(lambda: not copy.step() and len(read(servers, [copied], {})) == 2, "the rows of the new partition", 60)
+    with pytest.raises(ConfigError, match=rf"has 2 partitions, and the topology needs 3, as {source} has 3"):
+        Worker(counting(name, conf, source, out))
 
 
 def test_records_of_repartition_topics_are_deleted_when_they_are_read(
