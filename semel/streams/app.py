@@ -15,7 +15,7 @@ from semel.streams.nodes.stateful import TableSource, value_reader
 from semel.streams.serdes import Serde, check_serde
 from semel.streams.state.store import StoreSpec
 from semel.streams.stream import Stream, Table
-from semel.streams.topology import Node, Source, Topology
+from semel.streams.topology import Node, Source, Topology, check_topic
 
 __all__ = ["App", "Settings"]
 
@@ -117,24 +117,32 @@ class App:
         self._stop = threading.Event()
 
     @property
+    def dropped_records(self) -> dict[str, int]:
+        """How many records each node has dropped in this process: without a key, late, or older than a retention."""
+        return dict(self.topology.dropped.total)
+
+    @property
     def settings(self) -> Settings:
         """Its properties, checked."""
         return Settings.parse(self.properties)
 
     def stream(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes") -> Stream:
-        """Return the stream of a topic's records."""
+        """Return the stream of a topic's records. Two streams of one topic share their source."""
         _check(topic, key, value)
         name = self.topology.name("KSTREAM-SOURCE-")
-        return Stream(self.topology, self.topology.add(Source(name, topic=topic, key=key, value=value)), key, value)
+        node = self.topology.stream_source(topic, key, value)
+        node = node or self.topology.add(Source(name, topic=topic, key=key, value=value))
+        return Stream(self.topology, node, key, value)
 
     def table(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes", name: str | None = None) -> Table:
         """Return a table with the newest record of each key of a topic. A record without a value deletes its key."""
         _check(topic, key, value)
         store = name or self.topology.name(f"{topic}-STATE-STORE-")
         source, processor = self.topology.name("KSTREAM-SOURCE-"), self.topology.name("KTABLE-SOURCE-")
-        node = self.topology.add(Source(source, topic=topic, key=key, value=value))
+        node = self.topology.add(Source(source, topic=topic, key=key, value=value, of_table=True))
         spec = StoreSpec(store, holds="the newest value by key")  # as the topic has them, whatever reads them
-        kept = self.topology.add(Node(processor, (node,), TableSource(spec, key, value), (spec,)))
+        operate = TableSource(processor, spec, key, value, self.topology.dropped)
+        kept = self.topology.add(Node(processor, (node,), operate, (spec,)))
         return Table(self.topology, kept, key, value, spec, value_reader(value))
 
     def global_table(self, *_: object, **__: object) -> NoReturn:
@@ -170,7 +178,6 @@ class App:
 
 
 def _check(topic: Any, key: Serde, value: Serde) -> None:
-    if not isinstance(topic, str) or not topic:
-        raise ConfigError(f"{topic!r} is no topic. Nothing was read. Give the name of one.", tag="TOPOLOGY")
+    check_topic(topic)
     check_serde(key, topic)
     check_serde(value, topic)

@@ -127,7 +127,7 @@ def _json(column: Any) -> Any:
 
 def _dumps(value: Any) -> str:
     try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_plain)
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain)
     except TypeError as error:
         raise ValueError(str(error)) from None
 

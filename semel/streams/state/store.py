@@ -155,7 +155,7 @@ class Store:
         self._committed_time = committed.stream_time if committed else -1
         #: The highest time of a row that has come here, those of this transaction included.
         self.stream_time = self._committed_time
-        #: Rows that came after their window was closed.
+        #: Windows that were put when they were older than the retention.
         self.late = 0
         #: Windows that begin earlier are deleted: by what is committed, and by this transaction.
         self._expired = self._expiring = b""
@@ -210,9 +210,11 @@ class Store:
         self.stream_time = max(self.stream_time, timestamp)
 
     def horizon(self, now: int = -1) -> int:
-        """Return where the oldest window begins that is kept, at stream time or at ``now``, whichever is later."""
+        """Return where the oldest window begins that is kept, at stream time or at ``now``, whichever is later. As in
+        Kafka Streams one that is as old as the retention is not.
+        """
         assert self.spec.retention_ms is not None
-        return max(self.stream_time, now) - self.spec.retention_ms
+        return max(self.stream_time, now) - self.spec.retention_ms + 1
 
     def changes(self) -> pa.Table:
         """Return the changes of this transaction as records of the changelog: columns key, value and timestamp. Windows
