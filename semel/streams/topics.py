@@ -113,7 +113,12 @@ def check_partitions(client: Client, topology: Topology, plan: Plan) -> None:
     Raises :class:`ConfigError` where they do not.
     """
     inputs = {topic: count for topic, count in plan.partitions.items() if topic not in plan.internal}
-    now = {topic: len(known.partitions) for topic, known in client.topics(inputs.keys()).items()}
+    try:
+        now = {topic: len(known.partitions) for topic, known in client.topics(inputs.keys()).items()}
+    except ConfigError as error:
+        if error.tag != "UNKNOWN_TOPIC":
+            raise
+        return  # reading it says what is lost
     if now == inputs:
         return
     parts = topology.sub_topologies()

@@ -169,7 +169,7 @@ class Session:
         """
         end = time.monotonic() + timeout
         self._open()
-        self._polls.check(committed=self._assigned is not None and not self._used)
+        self._polls.polled(committed=self._assigned is not None and not self._used)
         while True:
             self._follow()
             batch = self._next()

@@ -25,8 +25,13 @@ class PollWatch:
         """Take note of the rows that are worked on from now on."""
         self._rows, self._since = rows, time.monotonic()
 
+    def polled(self, *, committed: bool) -> None:
+        """Check what was handed out before this poll, and forget it."""
+        self.check(committed=committed)
+        self._rows = 0
+
     def check(self, *, committed: bool = False) -> None:
-        """Warn if these rows took longer than the interval. Called at the next poll, and at a commit before it."""
+        """Warn if the rows took longer than the interval."""
         took_ms = (time.monotonic() - self._since) * 1000
         if self._rows and took_ms > self._interval_ms:
             log.warning(

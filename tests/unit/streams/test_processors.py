@@ -203,6 +203,8 @@ class Wrong(Processor):
             self.context.forward("a", 1 // 0)
         elif record.value == "clock":
             self.context.schedule(1, print, PunctuationType.WALL_CLOCK_TIME)
+        elif record.value == "nan":
+            self.context.store("s").put("a", float("nan"))
         elif record.value == "none":
             self.context.store("s").put(None, 1)
         else:
@@ -215,6 +217,7 @@ class Wrong(Processor):
         ("divide", ConfigError, "KSTREAM-PROCESSOR-0000000001 failed at in-0 at offset 0: ZeroDivisionError"),
         ("clock", Unsupported, "punctuators by the machine's clock are not there yet"),
         ("none", ConfigError, "the key is None"),
+        ("nan", ConfigError, "failed at in-0 at offset 0: ValueError: Out of range float"),
         ("store", ConfigError, "has no store 'other': it was given s"),
     ],
 )
