@@ -6,8 +6,9 @@
     driver.pipe("lines", value="hello world", timestamp=0)
     assert driver.read("counts-out") == [...]
 
-Everything happens at once and in order: what one record leads to is there when :meth:`Driver.pipe` returns. Each
-sub-topology is one task, and its state is in memory.
+Everything happens at once and in order: what one record leads to is there when :meth:`Driver.pipe` returns, and
+committed. If a step fails, nothing of what its records led to is there. Each sub-topology is one task, and its state is
+in memory.
 """
 
 from __future__ import annotations
@@ -67,11 +68,14 @@ class Driver:
         source = self._sources[topic]
         keys, values, times = ([row[at] for row in rows] for at in range(3))
         columns = {"key": _bytes(keys, source.key), "value": _bytes(values, source.value)}
+        before = {name: len(written) for name, written in self._output.items()}
         try:
             self._process(topic, pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(times)}))
         except BaseException:
             for store in self._stores.values():
                 store.forget()
+            for name, written in self._output.items():
+                del written[before.get(name, 0) :]
             raise
         self._commit()
 
