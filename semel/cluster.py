@@ -159,6 +159,9 @@ class Cluster:
         With ``group_instance_id`` it is a static member, and fences the worker that had this id before. The default of
         ``transaction.timeout.ms`` is 10 s.
 
+        A batch has at most ``max_poll_records`` rows. You have ``max_poll_interval_ms`` for it: after that the group
+        continues without this member, its commit returns False, and the rows are handed out again.
+
         Sends nothing. Raises :class:`~semel.errors.ConfigError` for invalid arguments, and
         :class:`~semel.errors.Unsupported` for a login by OAUTHBEARER.
         """

@@ -15,7 +15,7 @@ from semel.streams.nodes.stateful import TableSource, value_reader
 from semel.streams.serdes import Serde, check_serde
 from semel.streams.state.store import StoreSpec
 from semel.streams.stream import Stream, Table
-from semel.streams.topology import Node, Source, Topology
+from semel.streams.topology import Node, Source, Topology, check_topic
 
 __all__ = ["App", "Settings"]
 
@@ -23,13 +23,13 @@ _TRANSACTION_MS = 10_000
 _NUMBERS = {
     "commit.interval.ms": 100,
     "max.poll.interval.ms": 300_000,
-    "max.poll.records": 65_536,
     "replication.factor": -1,
     "session.timeout.ms": 45_000,
 }
 #: Properties of Kafka Streams whose values here are these and no others.
 _FIXED = {"num.standby.replicas": "0", "num.stream.threads": "1", "processing.guarantee": "exactly_once_v2"}
-_OWN = {*_NUMBERS, *_FIXED, "application.id", "auto.offset.reset", "group.instance.id", "state.dir"}
+_OTHERS = {"application.id", "auto.offset.reset", "group.instance.id", "max.poll.records", "state.dir"}
+_OWN = {*_NUMBERS, *_FIXED, *_OTHERS}
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Settings:
     client: ClientConfig
     commit_interval_ms: int
     max_poll_interval_ms: int
-    max_poll_records: int
+    #: None: as many as suit the work.
+    max_poll_records: int | None
     replication_factor: int
     session_timeout_ms: int
     auto_offset_reset: str
@@ -74,6 +75,7 @@ class Settings:
                 " transaction.timeout.ms.",
                 tag="COMMIT_INTERVAL",
             )
+        most = given.get("max.poll.records")
         instance = given.get("group.instance.id")
         folder = given.get("state.dir")
         return cls(
@@ -81,6 +83,7 @@ class Settings:
             auto_offset_reset=reset,
             group_instance_id=None if instance is None else str(instance),
             state_dir=Path(str(folder)) if folder else Path(tempfile.gettempdir()) / "semel-streams",
+            max_poll_records=None if most is None else _number("max.poll.records", most),
             **numbers,
         )
 
@@ -114,24 +117,32 @@ class App:
         self._stop = threading.Event()
 
     @property
+    def dropped_records(self) -> dict[str, int]:
+        """How many records each node has dropped in this process: without a key, late, or older than a retention."""
+        return dict(self.topology.dropped.total)
+
+    @property
     def settings(self) -> Settings:
         """Its properties, checked."""
         return Settings.parse(self.properties)
 
     def stream(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes") -> Stream:
-        """Return the stream of a topic's records."""
+        """Return the stream of a topic's records. Two streams of one topic share their source."""
         _check(topic, key, value)
         name = self.topology.name("KSTREAM-SOURCE-")
-        return Stream(self.topology, self.topology.add(Source(name, topic=topic, key=key, value=value)), key, value)
+        node = self.topology.stream_source(topic, key, value)
+        node = node or self.topology.add(Source(name, topic=topic, key=key, value=value))
+        return Stream(self.topology, node, key, value)
 
     def table(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes", name: str | None = None) -> Table:
         """Return a table with the newest record of each key of a topic. A record without a value deletes its key."""
         _check(topic, key, value)
         store = name or self.topology.name(f"{topic}-STATE-STORE-")
         source, processor = self.topology.name("KSTREAM-SOURCE-"), self.topology.name("KTABLE-SOURCE-")
-        node = self.topology.add(Source(source, topic=topic, key=key, value=value))
+        node = self.topology.add(Source(source, topic=topic, key=key, value=value, of_table=True))
         spec = StoreSpec(store, holds="the newest value by key")  # as the topic has them, whatever reads them
-        kept = self.topology.add(Node(processor, (node,), TableSource(spec, key, value), (spec,)))
+        operate = TableSource(processor, spec, key, value, self.topology.dropped)
+        kept = self.topology.add(Node(processor, (node,), operate, (spec,)))
         return Table(self.topology, kept, key, value, spec, value_reader(value))
 
     def global_table(self, *_: object, **__: object) -> NoReturn:
@@ -167,7 +178,6 @@ class App:
 
 
 def _check(topic: Any, key: Serde, value: Serde) -> None:
-    if not isinstance(topic, str) or not topic:
-        raise ConfigError(f"{topic!r} is no topic. Nothing was read. Give the name of one.", tag="TOPOLOGY")
+    check_topic(topic)
     check_serde(key, topic)
     check_serde(value, topic)

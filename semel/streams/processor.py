@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from semel.errors import ConfigError, Unsupported
+from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.stateless import made_rows
 from semel.streams.rows import Record, calling, records
 from semel.streams.serdes import Serde
@@ -122,20 +123,26 @@ class Processing:
     builders: Sequence[StoreBuilder]
     given: tuple[Serde, Serde]
     made: tuple[Serde, Serde]
+    dropped: DroppedRecords
     _processor: Processor | None = None
     _context: Context = field(init=False)
 
     def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
         """Return the records that the processor has forwarded."""
         parents: list[int] = []
+        late = self._late(stores)
         for at, record in enumerate(records(rows, *self.given)):
             calling(self._process, self.name, record, record, stores)
             parents += [at] * (len(self._context.forwarded) - len(parents))
+        self.dropped.count(self.name, self._late(stores) - late, "windows that are older than the retention")
         forwarded = self._context.forwarded if parents else []
         if parents:
             self._context.forwarded = []
         keys, values, times = ([row[at] for row in forwarded] for at in range(3))
         return made_rows(rows, self.name, keys, values, parents, self.made, times)
+
+    def _late(self, stores: Mapping[str, Store]) -> int:
+        return sum(stores[one.spec.name].late for one in self.builders)
 
     def _process(self, record: Record, stores: Mapping[str, Store]) -> None:
         if self._processor is None:

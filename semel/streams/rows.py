@@ -23,9 +23,11 @@ __all__ = [
     "Record",
     "calling",
     "carry_on",
+    "first_wrong",
     "from_result",
     "misfit",
     "one_batch",
+    "place",
     "records",
     "returned",
     "times",
@@ -34,6 +36,8 @@ __all__ = [
 
 ORIGIN = ("topic", "partition", "offset")
 _CARRIED = ("timestamp", *ORIGIN)
+#: What a value that does not fit its serialisation raises.
+_UNFIT = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +88,26 @@ def misfit(
     rows: Any, column: Any, serde: Serde, what: str, read: Callable[[Any, Serde], Any] = to_python
 ) -> ConfigError:
     """Return the error for the first value of ``column`` that ``read`` refuses; it names the record in ``rows``."""
-    at, error = _first_wrong(column, serde, read)
+    at, error = first_wrong(column, lambda one: read(one, serde))
     return ConfigError(
-        f"{what} of the record {_place(rows, at)} is no {serde}: {error}. Nothing of this transaction is visible."
+        f"{what} of the record {place(rows, at)} is no {serde}: {error}. Nothing of this transaction is visible."
         " Correct the record or the serialisation, or read it as bytes, and leave such records out in map_batches.",
         tag="DESERIALIZATION",
     )
 
 
-def _first_wrong(column: Any, serde: Serde, read: Callable[[Any, Serde], Any]) -> tuple[int, str]:
-    for at in range(len(column)):
+def first_wrong(values: Any, take: Callable[[Any], Any]) -> tuple[int, str]:
+    """Return the number of the first value that ``take`` refuses, of a list, a column or rows, and what it says."""
+    for at in range(len(values)):
         try:
-            read(column.slice(at, 1), serde)
-        except (ValueError, TypeError, pa.ArrowException) as error:
+            take(values[at : at + 1])
+        except _UNFIT as error:
             return at, str(error).splitlines()[0][:100]
-    return 0, "it cannot be read"
+    return 0, "it does not fit"
 
 
-def _place(rows: Any, at: int) -> str:
+def place(rows: Any, at: int) -> str:
+    """Return where a row comes from, in words."""
     if any(name not in rows.schema.names for name in ORIGIN):
         return f"with the key {rows['key'][at]}" if "key" in rows.schema.names else f"number {at} of its batch"
     return f"{rows['topic'][at]}-{rows['partition'][at]} at offset {rows['offset'][at]}"
@@ -124,14 +130,17 @@ def calling(function: Callable[..., Any], name: str, record: Record, *arguments:
         ) from error
 
 
-def returned(values: list[Any], serde: Serde, name: str) -> Any:
-    """Return what the function of a step has returned as a column. Raise :class:`ConfigError` where it does not fit."""
+def returned(values: list[Any], serde: Serde, name: str, where: Callable[[int], str]) -> Any:
+    """Return what the function of a step has returned as a column. Raise :class:`ConfigError` where it does not fit;
+    ``where`` says of which record the value with a number was made.
+    """
     try:
         return from_python(values, serde)
-    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+    except _UNFIT:
+        at, said = first_wrong(values, lambda one: from_python(one, serde))
         raise ConfigError(
-            f"the function of {name} returned what is not {serde}: {error}. Nothing of this transaction is visible."
-            " Name what it returns, by key= and value=.",
+            f"the function of {name} returned what is not {serde} for {where(at)}: {said}. Nothing of this transaction"
+            " is visible. Name what it returns by key= and value=, or correct it.",
             tag="SERDE",
         ) from None
 

@@ -127,7 +127,7 @@ def _json(column: Any) -> Any:
 
 def _dumps(value: Any) -> str:
     try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_plain)
+        return _encode(value)
     except TypeError as error:
         raise ValueError(str(error)) from None
 
@@ -138,3 +138,7 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+#: NaN and infinities are refused: they are no JSON.
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain).encode

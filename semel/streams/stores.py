@@ -115,16 +115,16 @@ class WindowStore(_View):
         """Set the value of a key and window; None deletes it. A window that is older than the retention is dropped and
         counted, as in Kafka Streams.
         """
-        retention = self._store.spec.retention_ms
-        assert retention is not None
-        if window_start < max(self._store.stream_time, self.now) - retention:
+        if self._is_expired(window_start):
             self._store.late += 1
             return
         self._store.saw(self.now)
         self._write(self._place(window_start) + self._raw(key), value)
 
     def fetch(self, key: Any, window_start: int) -> Any:
-        """Return the value of a key and window, or None."""
+        """Return the value of a key and window, or None, also where the window is older than the retention."""
+        if self._is_expired(window_start):
+            return None
         return self._read([self._place(window_start) + self._raw(key)])[0]
 
     def fetch_range(self, key: Any, first: int, last: int) -> list[tuple[int, Any]]:
@@ -142,7 +142,11 @@ class WindowStore(_View):
         return [(name, _begin(one), value) for name, one, value in zip(names, keys, self._read(keys), strict=True)]
 
     def _between(self, first: int, last: int) -> list[bytes]:
-        return self._store.keys(self._place(max(first, 0)), self._place(last + 1))
+        first = max(first, self._store.horizon(self.now), 0)
+        return self._store.keys(self._place(first), self._place(last + 1)) if first <= last else []
+
+    def _is_expired(self, window_start: int) -> bool:
+        return window_start < self._store.horizon(self.now)
 
     @staticmethod
     def _place(window_start: int) -> bytes:

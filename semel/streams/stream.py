@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semel.errors import ConfigError, Unsupported
 from semel.streams.nodes import stateless
 from semel.streams.nodes.folds import Columns, Count, Entries, Fold, Python
-from semel.streams.nodes.packing import pack_nothing, packing, unpacking
 from semel.streams.nodes.stateful import Aggregate, Join
 from semel.streams.processor import Processing, Supplier
+from semel.streams.repartition import joined_through, through_topic
 from semel.streams.rows import Record
 from semel.streams.serdes import Serde, check_serde
 from semel.streams.state.store import StoreSpec
 from semel.streams.stores import StoreBuilder
-from semel.streams.topology import Node, Operator, Sink, Source, Topology
+from semel.streams.topology import Node, Operator, Sink, Topology, check_topic
 from semel.streams.windows import Windows
 
 __all__ = ["GroupedStream", "Stream", "Table", "WindowedStream"]
@@ -40,12 +41,18 @@ class Stream:
     key: Serde
     value: Serde
     rekeyed: bool = False
+    #: Whether processors alone may have changed the key.
+    processed: bool = False
 
-    def _then(self, prefix: str, operate: Callable[[str], Operator], **changes: Any) -> Stream:
+    def _then(
+        self, prefix: str, operate: Callable[[str], Operator], *, by_record: bool = False, **changes: Any
+    ) -> Stream:
         for name in ("key", "value"):
             check_serde(changes.get(name), prefix.strip("-"))
         name = self.topology.name(prefix)
-        return replace(self, node=self.topology.add(Node(name, (self.node,), operate(name))), **changes)
+        changes |= {"processed": False} if "rekeyed" in changes else {}
+        node = Node(name, (self.node,), operate(name), by_record=by_record)
+        return replace(self, node=self.topology.add(node), **changes)
 
     def map_batches(
         self, function: Callable[[pa.RecordBatch], Any], *, key: Serde = None, value: Serde = None
@@ -67,6 +74,7 @@ class Stream:
         return self._then(
             "KSTREAM-MAP-",
             lambda name: stateless.mapping(function, name, given, (key, value)),
+            by_record=True,
             key=key,
             value=value,
             rekeyed=True,
@@ -76,7 +84,10 @@ class Stream:
         """Apply a function of single records, which returns a new value. The key stays."""
         given = (self.key, self.value)
         return self._then(
-            "KSTREAM-MAPVALUES-", lambda name: stateless.mapping_values(function, name, given, value), value=value
+            "KSTREAM-MAPVALUES-",
+            lambda name: stateless.mapping_values(function, name, given, value),
+            by_record=True,
+            value=value,
         )
 
     def flat_map(self, function: Callable[[Record], Any], *, key: Serde = "string", value: Serde = "json") -> Stream:
@@ -85,6 +96,7 @@ class Stream:
         return self._then(
             "KSTREAM-FLATMAP-",
             lambda name: stateless.flat_mapping(function, name, given, (key, value)),
+            by_record=True,
             key=key,
             value=value,
             rekeyed=True,
@@ -92,24 +104,37 @@ class Stream:
 
     def filter(self, condition: Condition) -> Stream:
         """Keep what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""
-        return self._then("KSTREAM-FILTER-", lambda name: stateless.filtering(condition, name, self.key, self.value))
+        return self._filtered(condition, negated=False)
 
     def filter_not(self, condition: Condition) -> Stream:
         """Drop what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""
+        return self._filtered(condition, negated=True)
+
+    def _filtered(self, condition: Condition, *, negated: bool) -> Stream:
         return self._then(
-            "KSTREAM-FILTER-", lambda name: stateless.filtering(condition, name, self.key, self.value, negated=True)
+            "KSTREAM-FILTER-",
+            lambda name: stateless.filtering(condition, name, self.key, self.value, negated=negated),
+            by_record=not isinstance(condition, pc.Expression),
         )
 
     def select_key(self, chooser: str | Callable[[Record], Any], *, key: Serde = "string") -> Stream:
         """Take another key: a column's, or what a function of single records returns."""
         given = (self.key, self.value)
         return self._then(
-            "KSTREAM-KEY-SELECT-", lambda name: stateless.keyed_by(chooser, name, given, key), key=key, rekeyed=True
+            "KSTREAM-KEY-SELECT-",
+            lambda name: stateless.keyed_by(chooser, name, given, key),
+            by_record=not isinstance(chooser, str),
+            key=key,
+            rekeyed=True,
         )
 
     def branch(self, *conditions: Condition) -> list[Stream]:
         """One stream for each condition, with the records that meet it and none of the earlier ones."""
-        both = self._then("KSTREAM-BRANCH-", lambda name: stateless.branching(conditions, name, self.key, self.value))
+        both = self._then(
+            "KSTREAM-BRANCH-",
+            lambda name: stateless.branching(conditions, name, self.key, self.value),
+            by_record=not all(isinstance(one, pc.Expression) for one in conditions),
+        )
         return [
             both._then("KSTREAM-BRANCHCHILD-", lambda _, number=number: stateless.branch_child(number))  # type: ignore[misc]
             for number in range(len(conditions))
@@ -125,7 +150,8 @@ class Stream:
             )
         name = self.topology.name("KSTREAM-MERGE-")
         node = self.topology.add(Node(name, (self.node, other.node)))
-        return replace(self, node=node, rekeyed=self.rekeyed or other.rekeyed)
+        processed = all(one.processed for one in (self, other) if one.rekeyed)
+        return replace(self, node=node, rekeyed=self.rekeyed or other.rekeyed, processed=processed)
 
     def group_by(self, chooser: str | Callable[[Record], Any], *, key: Serde = "string") -> GroupedStream:
         """Group by a column, or by what a function of single records returns."""
@@ -137,11 +163,17 @@ class Stream:
 
     def repartition(self, name: str | None = None, *, partitions: int | None = None) -> Stream:
         """Write the records to a topic of the application, by their keys, and read them from there."""
-        prefix = name or self.topology.name("KSTREAM-REPARTITION-")
-        return _repartitioned(self, prefix, partitions=partitions)
+        return self._repartitioned(name or self.topology.name("KSTREAM-REPARTITION-"), partitions=partitions)
+
+    def _repartitioned(self, prefix: str, **given: Any) -> Stream:
+        node = through_topic(self.topology, self.node, (self.key, self.value), prefix, **given)
+        return replace(self, node=node, rekeyed=False)
 
     def to(self, topic: str, *, key: Serde = None, value: Serde = None) -> None:
         """Write the records. Without a serialisation bytes and text are written as they are, other values as JSON."""
+        if callable(topic):
+            raise _later("to() with a function that chooses the topic", "Use branch(), and to() with a topic for each")
+        check_topic(topic)
         check_serde(key, f"to({topic!r})")
         check_serde(value, f"to({topic!r})")
         name = self.topology.name("KSTREAM-SINK-")
@@ -172,7 +204,8 @@ class Stream:
             raise _later("joins of two streams", "Join with a table")
         if table.windows is not None:
             raise _later("joins with a table of windows", "Write it to a topic, and read that as a table")
-        given = _repartitioned(self, f"{self.node.name}") if self.rekeyed else self
+        serdes = (self.key, self.value)
+        before = joined_through(self.topology, self.node, serdes) if self.rekeyed else self.node
         name = self.topology.name(prefix)
         columns = list(table.read([]))
         if joiner is not None and "value" not in columns:
@@ -182,9 +215,10 @@ class Stream:
                 f" table_{columns[0]} and the others in map_batches.",
                 tag="NO_COLUMN",
             )
-        join = Join(name, table.spec, table.read, (given.key, given.value), table.value, outer, joiner, value)
-        node = self.topology.add(Node(name, (given.node,), join, (table.spec,)))
-        return replace(given, node=node, value=given.value if joiner is None else value)
+        dropped = self.topology.dropped
+        join = Join(name, table.spec, table.read, serdes, table.value, outer, joiner, value, dropped)
+        node = self.topology.add(Node(name, (before,), join, (table.spec,), by_record=joiner is not None))
+        return replace(self, node=node, value=self.value if joiner is None else value, rekeyed=False)
 
     def suppress(self, *_: object) -> NoReturn:
         """Not there yet: raises :class:`Unsupported`."""
@@ -209,7 +243,7 @@ class Stream:
                     f"{one!r} is no store. Nothing was read. Give stores.key_value(...) or stores.window(...).",
                     tag="TOPOLOGY",
                 )
-        if stores and self.rekeyed:
+        if stores and self.rekeyed and not self.processed:
             raise ConfigError(
                 "a processor with stores needs equal keys in one partition, and the key has changed. Nothing was read."
                 " Put repartition() before process().",
@@ -219,9 +253,12 @@ class Stream:
         check_serde(value, "process")
         name = self.topology.name("KSTREAM-PROCESSOR-")
         given = (self.key, self.value)
-        node = Node(name, (self.node,), stores=tuple(one.spec for one in stores))
-        node.supply, node.builders = lambda: Processing(name, supplier, stores, given, (key, value)), tuple(stores)
-        return replace(self, node=self.topology.add(node), key=key, value=value, rekeyed=True)
+        node = Node(name, (self.node,), stores=tuple(one.spec for one in stores), by_record=True)
+        dropped = self.topology.dropped
+        node.supply = lambda: Processing(name, supplier, stores, given, (key, value), dropped)
+        node.builders = tuple(stores)
+        processed = self.processed or not self.rekeyed
+        return replace(self, node=self.topology.add(node), key=key, value=value, rekeyed=True, processed=processed)
 
 
 @dataclass(frozen=True)
@@ -283,13 +320,14 @@ class GroupedStream:
         folding = fold(name)
         stream = self.stream
         if stream.rekeyed:
-            stream = _repartitioned(stream, named, needs=folding.needs)
+            stream = stream._repartitioned(named, numbers=None if isinstance(folding, Python) else folding.needs)
         holds = f"{folding.holds} by key ({stream.key or 'bytes'})"
         if self.windows:
             holds += f" and window of {self.windows.size_ms} ms each {self.windows.advance_ms} ms"
         spec = StoreSpec(named, self.windows.retention_ms if self.windows else None, holds)
-        operate = Aggregate(name, spec, folding, stream.key, self.windows)
-        node = topology.add(Node(name, (stream.node,), operate, (spec,)))
+        operate = Aggregate(name, spec, folding, stream.key, self.windows, topology.dropped)
+        by_record = isinstance(folding, Python)
+        node = topology.add(Node(name, (stream.node,), operate, (spec,), by_record=by_record))
         return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)
 
 
@@ -327,37 +365,3 @@ class Table:
 
 def _later(what: str, instead: str) -> Unsupported:
     return Unsupported(f"{what}: not there yet. Nothing was read. {instead}.", tag="NOT_YET")
-
-
-def _repartitioned(
-    stream: Stream, prefix: str, *, partitions: int | None = None, needs: tuple[str, ...] = ("value",)
-) -> Stream:
-    """Through a topic of the application. Only what is needed behind it is written: ``needs``."""
-    topology, topic = stream.topology, f"{prefix}-repartition"
-    sink, keyed, source = (topology.name(f"KSTREAM-{kind}-") for kind in ("SINK", "FILTER", "SOURCE"))
-    filtered = topology.add(Node(keyed, (stream.node,), stateless.requiring_key(keyed)))
-    packs = needs not in ((), ("value",))
-    pack = packing(needs, sink) if packs else pack_nothing if not needs else None
-    topology.add(
-        Sink(
-            sink,
-            (filtered,),
-            topic=topic,
-            key=stream.key,
-            value=stream.value,
-            internal=True,
-            pack=pack,
-            partitions=partitions,
-        )
-    )
-    node = topology.add(
-        Source(
-            source,
-            topic=topic,
-            key=stream.key,
-            value=stream.value if needs == ("value",) else None,
-            internal=True,
-            unpack=unpacking(needs) if packs else None,
-        )
-    )
-    return replace(stream, node=node, rekeyed=False)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from semel.errors import ConfigError
 from semel.streams.nodes.stateless import sunk
-from semel.streams.rows import misfit
+from semel.streams.rows import first_wrong, misfit, place
 from semel.streams.serdes import decode
 from semel.streams.state.store import Store
 from semel.streams.topology import Node, Sink, Source, SubTopology, Topology
@@ -65,18 +65,23 @@ class Task:
 
     def _sink(self, sink: Sink, rows: Any) -> None:
         try:
-            if sink.pack is not None:
-                packed = sink.pack(rows)
-                kept = rows.select([name for name in ("key", "timestamp") if name in rows.schema.names])
-                rows = kept.append_column("value", packed)
-            records = sunk(rows, sink.key, sink.value)
-        except (ValueError, pa.ArrowException) as error:
+            records = _records(sink, rows)
+        except (ValueError, pa.ArrowException):
+            at, said = first_wrong(rows, lambda row: _records(sink, row))
+            where = self._topology.topic(sink)
             raise ConfigError(
-                f"{sink.name} cannot write these rows to {self._topology.topic(sink)}: {error}. Nothing of this"
+                f"{sink.name} cannot write the record {place(rows, at)} to {where}: {said}. Nothing of this"
                 " transaction is visible. Name the serialisation by key= and value=, or change the rows.",
                 tag="SERDE",
             ) from None
         self._output(self._topology.topic(sink), records)
+
+
+def _records(sink: Sink, rows: Any) -> Any:
+    if sink.pack is None:
+        return sunk(rows, sink.key, sink.value)
+    kept = rows.select([name for name in ("key", "timestamp") if name in rows.schema.names])
+    return sunk(kept.append_column("value", sink.pack(rows)), sink.key, sink.value)
 
 
 def _decoded(node: Source, rows: Any) -> Any:

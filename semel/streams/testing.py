@@ -6,8 +6,9 @@
     driver.pipe("lines", value="hello world", timestamp=0)
     assert driver.read("counts-out") == [...]
 
-Everything happens at once and in order: what one record leads to is there when :meth:`Driver.pipe` returns. Each
-sub-topology is one task, and its state is in memory.
+Everything happens at once and in order: what one record leads to is there when :meth:`Driver.pipe` returns, and
+committed. If a step fails, nothing of what its records led to is there. Each sub-topology is one task, and its state is
+in memory.
 """
 
 from __future__ import annotations
@@ -66,16 +67,23 @@ class Driver:
             )
         source = self._sources[topic]
         keys, values, times = ([row[at] for row in rows] for at in range(3))
-        self._process(
-            topic,
-            pa.RecordBatch.from_pydict(
-                {
-                    "key": _bytes(keys, source.key),
-                    "value": _bytes(values, source.value),
-                    "timestamp": timestamps(times),
-                }
-            ),
-        )
+        columns = {"key": _bytes(keys, source.key), "value": _bytes(values, source.value)}
+        before = {name: len(written) for name, written in self._output.items()}
+        try:
+            self._process(topic, pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(times)}))
+        except BaseException:
+            for store in self._stores.values():
+                store.forget()
+            for name, written in self._output.items():
+                del written[before.get(name, 0) :]
+            raise
+        self._commit()
+
+    def _commit(self) -> None:
+        """Take what was written into the stores, and delete windows that are too old, as a worker does."""
+        for store in self._stores.values():
+            store.changes()
+            store.apply("", 0)
 
     def _process(self, topic: str, records: Any) -> None:
         count = records.num_rows
@@ -116,7 +124,6 @@ class Driver:
                 tag="TOPOLOGY",
             )
         store = self._stores[name]
-        store.apply("", 0)
         return {key if begin is None else (key, begin): value for key, begin, _, value in store.entries()}
 
 

@@ -17,7 +17,7 @@ from semel.wire.api.offsets import EARLIEST, LATEST, committed, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["Plan", "prepare"]
+__all__ = ["Plan", "check_partitions", "prepare"]
 
 log = logging.getLogger("semel.streams")
 
@@ -42,6 +42,8 @@ class Plan:
     partitions: Mapping[str, int]
     #: Repartition topics: what was read of them is deleted.
     repartition: frozenset[str]
+    #: The partitions of each topic that belongs to the application.
+    internal: Mapping[str, int]
 
 
 def prepare(client: Client, topology: Topology, replication: int) -> Plan:
@@ -59,8 +61,9 @@ def prepare(client: Client, topology: Topology, replication: int) -> Plan:
         {topology.topic(source): part for part in parts for source in part.sources},
         {topology.topic(source): counts[topology.topic(source)] for part in parts for source in part.sources},
         frozenset(topology.topic(source) for part in parts for source in part.sources if source.internal),
+        _internal(topology, parts, counts),
     )
-    _make(client, topology, parts, plan, replication)
+    _make(client, topology, plan, replication)
     for part in parts:
         if part.stores:
             _check_offsets_there(client, topology, part, plan)
@@ -104,20 +107,54 @@ def _check_compacted(client: Client, topic: str) -> None:
         )
 
 
-def _make(client: Client, topology: Topology, parts: list[SubTopology], plan: Plan, replication: int) -> None:
-    wanted: dict[str, tuple[int, dict[str, str]]] = {
-        topic: (plan.partitions[topic], _REPARTITION) for topic in sorted(plan.repartition)
-    }
-    for part in parts:
-        tasks = max(plan.partitions[topology.topic(source)] for source in part.sources)
-        wanted.update({topology.changelog(spec.name): (tasks, _CHANGELOG) for spec in part.stores})
-    there = client.existing(wanted.keys())
-    for topic, (count, _) in wanted.items():
-        if topic in there and len(there[topic].partitions) != count:
+def check_partitions(client: Client, topology: Topology, plan: Plan) -> None:
+    """Check that the topics of the application still fit what it reads: input topics may get partitions at any time.
+
+    Raises :class:`ConfigError` where they do not.
+    """
+    inputs = {topic: count for topic, count in plan.partitions.items() if topic not in plan.internal}
+    try:
+        now = {topic: len(known.partitions) for topic, known in client.topics(inputs.keys()).items()}
+    except ConfigError as error:
+        if error.tag != "UNKNOWN_TOPIC":
+            raise
+        return  # reading it says what is lost
+    if now == inputs:
+        return
+    parts = topology.sub_topologies()
+    fitting = _internal(topology, parts, _partitions(client, topology, parts))
+    for name, count in plan.internal.items():
+        if fitting[name] != count:
+            topic = next(topic for topic in sorted(inputs) if now[topic] != inputs[topic])
             raise ConfigError(
-                f"topic {topic} has {len(there[topic].partitions)} partitions, and the topology needs {count}: the"
-                " input has other partitions than before, or the topology is another one. Nothing was read. Take"
-                " another application.id, or begin again: `semel streams reset`.",
+                f"topic {topic} has {now[topic]} partitions now, and had {inputs[topic]} when the worker started."
+                f" {name} was made with {count}, and {fitting[name]} are needed. Nothing of this transaction is"
+                " visible. (1) Begin again, which writes the output again: `semel streams reset`. (2) Read a new topic"
+                " under another application.id.",
+                tag="INTERNAL_TOPIC",
+            )
+
+
+def _internal(topology: Topology, parts: list[SubTopology], counts: Mapping[str, int]) -> dict[str, int]:
+    """Return how many partitions the topics of the application need."""
+    sources = {topology.topic(source) for part in parts for source in part.sources if source.internal}
+    needed = {topic: counts[topic] for topic in sorted(sources)}
+    for part in parts:
+        tasks = max(counts[topology.topic(source)] for source in part.sources)
+        needed.update({topology.changelog(spec.name): tasks for spec in part.stores})
+    return needed
+
+
+def _make(client: Client, topology: Topology, plan: Plan, replication: int) -> None:
+    wanted = plan.internal
+    there = client.existing(wanted.keys())
+    for topic, count in wanted.items():
+        if topic in there and len(there[topic].partitions) != count:
+            inputs = ", ".join(f"{name} has {n}" for name, n in sorted(plan.partitions.items()) if name not in wanted)
+            raise ConfigError(
+                f"topic {topic} has {len(there[topic].partitions)} partitions, and the topology needs {count}, as"
+                f" {inputs}: the input has other partitions than before, or the topology is another one. Nothing was"
+                " read. Take another application.id, or begin again: `semel streams reset`.",
                 tag="INTERNAL_TOPIC",
             )
     for topic in sorted(there.keys() - plan.repartition):
@@ -126,9 +163,9 @@ def _make(client: Client, topology: Topology, parts: list[SubTopology], plan: Pl
     if missing:
         _check_new(client, topology, plan, missing)
     for topic in missing:
-        count, settings = wanted[topic]
-        if topics.create(client, topic, partitions=count, replication=replication, config=settings):
-            log.info("created %s with %d partitions", topic, count)
+        settings = _REPARTITION if topic in plan.repartition else _CHANGELOG
+        if topics.create(client, topic, partitions=wanted[topic], replication=replication, config=settings):
+            log.info("created %s with %d partitions", topic, wanted[topic])
 
 
 def _check_new(client: Client, topology: Topology, plan: Plan, missing: list[str]) -> None:

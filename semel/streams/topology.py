@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from semel.errors import ConfigError
+from semel.streams.dropped import DroppedRecords
 from semel.streams.serdes import Serde
 from semel.streams.state.store import Store, StoreSpec
 from semel.streams.stores import StoreBuilder
 
-__all__ = ["Node", "Operator", "Sink", "Source", "SubTopology", "TaskOperator", "Topology"]
+__all__ = ["Node", "Operator", "Sink", "Source", "SubTopology", "TaskOperator", "Topology", "check_topic"]
 
 #: What a node does with rows: Arrow in, Arrow out.
 Operator = Callable[[Any, Mapping[str, Store]], Any]
@@ -44,6 +45,8 @@ class Node:
     stores: tuple[StoreSpec, ...] = ()
     children: list[Node] = field(default_factory=list)
     supply: Callable[[], TaskOperator] | None = None
+    #: Whether it calls a function for each record.
+    by_record: bool = False
     builders: tuple[StoreBuilder, ...] = ()
 
 
@@ -55,6 +58,7 @@ class Source(Node):
     key: Serde = None
     value: Serde = None
     internal: bool = False
+    of_table: bool = False
     unpack: Callable[[Any], Any] | None = None
 
 
@@ -90,6 +94,11 @@ class SubTopology:
         return [node for node in self.nodes if isinstance(node, Sink)]
 
     @property
+    def by_record(self) -> bool:
+        """Whether a node calls a function for each record."""
+        return any(node.by_record for node in self.nodes)
+
+    @property
     def stores(self) -> list[StoreSpec]:
         """The state, by name."""
         found = {spec.name: spec for node in self.nodes for spec in node.stores}
@@ -102,6 +111,7 @@ class Topology:
     def __init__(self, application_id: str) -> None:
         self.application_id = application_id
         self.nodes: list[Node] = []
+        self.dropped = DroppedRecords()
         self._number = 0
 
     def name(self, prefix: str) -> str:
@@ -111,18 +121,29 @@ class Topology:
 
     def add(self, node: Any) -> Any:
         """Take a node in, behind its parents."""
-        if isinstance(node, Source) and any(isinstance(o, Source) and o.topic == node.topic for o in self.nodes):
-            raise ConfigError(
-                f"topic {node.topic!r} is read twice. Nothing was read. Read it once, and use that stream or table in"
-                " both places.",
-                tag="TOPOLOGY",
-            )
+        if isinstance(node, Source):
+            self._check_source(node)
         for spec in node.stores:
             self._check_store(spec, node)
         for parent in node.parents:
             parent.children.append(node)
         self.nodes.append(node)
         return node
+
+    def _check_source(self, node: Source) -> None:
+        if not any(isinstance(one, Source) and self.topic(one) == self.topic(node) for one in self.nodes):
+            return
+        if node.internal:
+            raise ConfigError(
+                f"two repartition topics are named {node.topic!r}. Nothing was read. Give each a name of its own, or"
+                " use the stream of the first one in both places.",
+                tag="TOPOLOGY",
+            )
+        raise ConfigError(
+            f"topic {node.topic!r} is read twice, and one of the two is a table, or has other serialisations. Nothing"
+            " was read. Read it once, and use that stream or table in both places.",
+            tag="TOPOLOGY",
+        )
 
     def _check_store(self, spec: StoreSpec, node: Node) -> None:
         others = [other for one in self.nodes for other in one.stores if other.name == spec.name]
@@ -132,6 +153,12 @@ class Topology:
                 " each a name of its own: it names the changelog topic.",
                 tag="TOPOLOGY",
             )
+
+    def stream_source(self, topic: str, key: Serde, value: Serde) -> Source | None:
+        """Return the source of another stream of the topic, with the same serdes, or None."""
+        there = (one for one in self.nodes if isinstance(one, Source) and (one.topic, one.internal) == (topic, False))
+        found = (one for one in there if not one.of_table and (one.key, one.value) == (key, value))
+        return next(found, None)
 
     def topic(self, node: Source | Sink) -> str:
         """Return the topic of a node, as the cluster knows it."""
@@ -174,6 +201,12 @@ class Topology:
                 lines += _described(node)
             lines.append("")
         return "\n".join(lines)
+
+
+def check_topic(topic: Any) -> None:
+    """Raise :class:`ConfigError` for what is no name of a topic."""
+    if not isinstance(topic, str) or not topic:
+        raise ConfigError(f"{topic!r} is no topic. Nothing was read. Give the name of one.", tag="TOPOLOGY")
 
 
 def _share(some: Iterable[StoreSpec], others: Iterable[StoreSpec]) -> bool:

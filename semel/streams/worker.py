@@ -1,8 +1,8 @@
 """A worker: a member of the application's group, one transaction at a time for all of its tasks.
 
-Rows go through the tasks as they come. At each commit interval what the sinks have written, the changes of all stores,
-and the group's offsets are committed in one transaction. When that is answered, and not before, the changes go into the
-stores, each with the offset that its changelog has reached.
+Rows go through the tasks in slices, as they come. Between two slices it polls the group. At each commit interval what
+the sinks have written, the changes of all stores, and the group's offsets are committed in one transaction. When that
+is answered, and not before, the changes go into the stores, each with the offset that its changelog has reached.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from semel.errors import Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
 from semel.streams.app import App, Settings
+from semel.streams.pace import Pace, pace_of
 from semel.streams.state.changelog import restore
 from semel.streams.state.rocks import Damaged, Rocks
 from semel.streams.state.store import Store, StoreSpec
 from semel.streams.task import Task
-from semel.streams.topics import prepare
+from semel.streams.topics import check_partitions, prepare
 from semel.streams.topology import SubTopology
 from semel.transaction.session import Session
 from semel.wire.api.topics import delete_records
@@ -56,6 +57,7 @@ class Worker:
         self._settings: Settings = app.settings
         self._client = Client(_polling_often(self._settings))
         self._tasks: dict[TopicPartition, Task] = {}
+        self._paces: dict[int, Pace] = {}
         self._output: dict[str, list[Any]] = defaultdict(list)
         self._rows = 0
         self._processed = False
@@ -63,6 +65,7 @@ class Worker:
         self._purge_at = time.monotonic() + _PURGE_S
         try:
             self._plan = prepare(self._client, self._topology, self._settings.replication_factor)
+            self._paces = {part.number: pace_of(part, self._settings) for part in self._plan.parts.values()}
             self._session = self._join()
         except BaseException:
             self._client.close()
@@ -79,7 +82,6 @@ class Worker:
             auto_offset_reset=settings.auto_offset_reset,
             session_timeout_ms=settings.session_timeout_ms,
             max_poll_interval_ms=settings.max_poll_interval_ms,
-            max_poll_records=settings.max_poll_records,
             assignors=(self._assignor(),),
             from_earliest=self._plan.repartition,  # what is written there before it is read counts
             listener=self,
@@ -122,11 +124,12 @@ class Worker:
         return list({task.id: task for task in self._tasks.values()}.values())
 
     def step(self) -> bool:
-        """Work on the next rows, or wait for some until the next commit is due, and commit then. Returns whether there
-        were rows.
+        """Work on the next slice of rows, or wait for some until the next commit is due, and commit then. Returns
+        whether there were rows.
         """
         left = self._commit_at - time.monotonic() if self._processed else self._settings.commit_interval_ms / 1000
         rows = self._session.poll(max(left, 0.0))
+        check_partitions(self._client, self._topology, self._plan)
         if rows is not None:
             self._work(rows)
         if self._processed and time.monotonic() >= self._commit_at:
@@ -138,11 +141,13 @@ class Worker:
             self._processed = True
             self._commit_at = time.monotonic() + self._settings.commit_interval_ms / 1000
         topic, index = rows["topic"][0].as_py(), rows["partition"][0].as_py()
+        began = time.monotonic()
         try:
             self._tasks[topic, index].process(topic, rows)
         except Damaged as error:
             self._throw_away(error)
             return
+        self._pace(topic).took(rows.num_rows, time.monotonic() - began)
         reached(StreamsStep.PROCESSED, self._tasks[topic, index].id)
         if self._rows >= _OUTPUT_ROWS:
             self._send_output()
@@ -198,18 +203,17 @@ class Worker:
 
     def _send_changes(self) -> dict[TopicPartition, Store]:
         """Write the changes of all stores to their changelogs. Returns the stores that have some."""
-        changed = {
-            (self._topology.changelog(name), task.partition): store
-            for task in self.tasks
-            for name, store in task.stores.items()
-            if store.changed
-        }
-        by_topic: dict[str, dict[int, Store]] = defaultdict(dict)
-        for (topic, index), store in changed.items():
-            by_topic[topic][index] = store
-        for topic, stores in by_topic.items():
-            tables = [_with_partition(store.changes(), index) for index, store in stores.items()]
-            self._session.send(topic, pa.concat_tables(tables), wait=False, partitions=stores.keys())
+        changed: dict[TopicPartition, Store] = {}
+        by_topic: dict[str, dict[int, pa.Table]] = defaultdict(dict)
+        for task in self.tasks:
+            for name, store in task.stores.items():
+                topic = self._topology.changelog(name)
+                changes = store.changes() if store.changed else None
+                if changes is not None and changes.num_rows:  # all may have been windows that are too old
+                    changed[topic, task.partition] = store
+                    by_topic[topic][task.partition] = _with_partition(changes, task.partition)
+        for topic, tables in by_topic.items():
+            self._session.send(topic, pa.concat_tables(tables.values()), wait=False)
         return changed
 
     def _store(self, changed: dict[TopicPartition, Store]) -> None:
@@ -222,10 +226,20 @@ class Worker:
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Open a task for each partition, and restore its state. Called by the session, before it hands out rows."""
         try:
+            check_partitions(self._client, self._topology, self._plan)
             self._open(partitions)
         except BaseException:
             self.abandoned()
             raise
+
+    def max_rows(self, partition: TopicPartition) -> int:
+        """Return how many rows of this partition are worked on before it is time to look at the clock. Called by the
+        session.
+        """
+        return self._pace(partition[0]).rows
+
+    def _pace(self, topic: str) -> Pace:
+        return self._paces[self._plan.parts[topic].number]
 
     def abandoned(self) -> None:
         """Forget what was not committed, and close all tasks. Called by the session."""

@@ -22,6 +22,6 @@
 ``two_phase``         prepared transactions: rows first, then a decision of the caller's, then the end
 ====================  ================================================================================================
 
-A session, a member of a consumer group, has its own: ``session``, ``session_reader``, ``session_expiry`` and
-``session_producer``, whose transactions keep no progress.
+A session, a member of a consumer group, has its own: ``session``, ``session_reader``, ``session_expiry``,
+``session_polls`` and ``session_producer``, whose transactions keep no progress.
 """

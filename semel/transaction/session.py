@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -30,11 +30,11 @@ from semel.errors import AbortAndRetry, ConfigError, Fenced, SemelError
 from semel.read.data_loss import check_ranges
 from semel.read.ranges import NO_END, Range, id_text
 from semel.read.reader import MAX_ROWS
-from semel.read.start_offsets import Earliest, Latest
 from semel.steps import SessionStep, reached
 from semel.transaction.session_expiry import ExpiryWatch
+from semel.transaction.session_polls import PollWatch
 from semel.transaction.session_producer import SessionProducer
-from semel.transaction.session_reader import ADVICE, SessionReader, read_positions
+from semel.transaction.session_reader import ADVICE, RESETS, SessionReader, check_arguments, read_positions
 from semel.transaction.ticket import GroupMetadata
 from semel.transaction.validation import check_above_0
 from semel.wire.client import Client
@@ -48,7 +48,6 @@ log = logging.getLogger("semel.transaction")
 
 #: How long to wait between two looks where nothing is assigned to this member.
 _SPARE_S = 0.1
-_RESETS: dict[str, Earliest | Latest] = {"earliest": Earliest(), "latest": Latest()}
 #: What the group answers when it has gone on without this member.
 _NOT_A_MEMBER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
 
@@ -63,6 +62,9 @@ class AssignmentListener(Protocol):
 
     def abandoned(self) -> None:
         """All that was not committed is gone, and so is the assignment."""
+
+    def max_rows(self, partition: TopicPartition) -> int:
+        """Return how many rows of this partition the next batch may have."""
 
 
 class Session:
@@ -86,7 +88,7 @@ class Session:
         listener: AssignmentListener | None = None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        _check(group, topics, auto_offset_reset)
+        check_arguments(group, topics, auto_offset_reset)
         check_above_0(
             session_timeout_ms=session_timeout_ms,
             max_poll_interval_ms=max_poll_interval_ms,
@@ -95,8 +97,9 @@ class Session:
         self.group = group
         self._client = client
         self._topics = tuple(topics)
-        self._reset, self._from_earliest = _RESETS[auto_offset_reset], frozenset(from_earliest)
-        self._headers, self._max_rows = headers, max_poll_records
+        self._reset, self._from_earliest = RESETS[auto_offset_reset], frozenset(from_earliest)
+        self._headers = headers
+        self._max_rows = (lambda _: max_poll_records) if listener is None else listener.max_rows
         self._transactional_id = f"{name}-{group_instance_id or uuid.uuid4()}"
         self._producer = SessionProducer(client, self._transactional_id)
         self._member = GroupMember(
@@ -120,6 +123,7 @@ class Session:
         #: Whether something was handed out or sent since the last commit.
         self._used = False
         self._expiries = ExpiryWatch(self._transactional_id)
+        self._polls = PollWatch(self._transactional_id, max_poll_interval_ms)
 
     def __enter__(self) -> Session:
         return self
@@ -165,10 +169,12 @@ class Session:
         """
         end = time.monotonic() + timeout
         self._open()
+        self._polls.polled(committed=self._assigned is not None and not self._used)
         while True:
             self._follow()
             batch = self._next()
             if batch is not None:
+                self._polls.handed_out(batch.num_rows)
                 reached(SessionStep.HANDED_OUT, self._transactional_id)
                 return batch
             self._commit_empty()
@@ -219,7 +225,7 @@ class Session:
         self._expiries.began(starts)
         reached(SessionStep.POSITIONS_READ, self._transactional_id)
         self._reader = SessionReader(self._client, ranges, headers=self._headers, max_rows=self._max_rows)
-        if self._reset is _RESETS["latest"]:
+        if self._reset is RESETS["latest"]:
             self._commit_empty()  # a later start would begin at a later end, and skip the rows between
 
     # ---- writing
@@ -235,12 +241,11 @@ class Session:
         rows: pa.Table | pa.RecordBatch,
         *,
         wait: bool = True,
-        partitions: Collection[int] | None = None,
     ) -> None:
         """Write rows into the transaction. Columns as for :meth:`~semel.transaction.participant.Participant.send`.
 
-        They are acknowledged when it returns; without ``wait``, :meth:`commit` waits for that. ``partitions`` are those
-        of the topic that the transaction writes, if not all of them. Only the first call for a topic names them.
+        They are acknowledged when it returns; without ``wait``, :meth:`commit` waits for that. Only the partitions that
+        rows go to are in the transaction.
 
         If the transaction is gone (it timed out, or the group has rebalanced), nothing is written. The next
         :meth:`commit` says so, and the rows that these were made from are handed out again. Raises :class:`ConfigError`
@@ -251,7 +256,7 @@ class Session:
             return
         self._used = True
         try:
-            self._producer.send(topic, rows, wait=wait, partitions=partitions)
+            self._producer.send(topic, rows, wait=wait)
         except AbortAndRetry as error:
             self._lost(error)
             return
@@ -272,6 +277,7 @@ class Session:
             self._check_begun()
             return False
         assigned = self._assigned
+        self._polls.check()
         offsets = {p: at for p, at in self._read.items() if self._stands.get(p) != at}
         self._used = False
         if not offsets and not self._producer.open:
@@ -385,15 +391,3 @@ class Session:
         finally:
             self._forget()
             self._member.close()
-
-
-def _check(group: Any, topics: Any, reset: str) -> None:
-    if not group or isinstance(topics, str) or not topics:
-        raise ConfigError(
-            'a session needs a group and a list of topics. Nothing was read. Give group="orders", topics=["in"].'
-        )
-    if reset not in _RESETS:
-        raise ConfigError(
-            f"auto_offset_reset={reset!r} is neither earliest nor latest. Nothing was read. Give one of them: it says"
-            " where a partition begins for which the group has committed nothing."
-        )

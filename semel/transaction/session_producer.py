@@ -7,7 +7,7 @@ check the rows, commit offsets, end, see the markers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pyarrow as pa
@@ -99,7 +99,6 @@ class SessionProducer:
         rows: pa.Table | pa.RecordBatch,
         *,
         wait: bool = True,
-        partitions: Collection[int] | None = None,
     ) -> None:
         """Write rows; acknowledged when it returns, unless it does not ``wait``. Raises what a participant raises.
 

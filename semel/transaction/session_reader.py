@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
+from semel.errors import ConfigError
 from semel.read.ranges import Range
-from semel.read.reader import Reader
+from semel.read.reader import MAX_ROWS, Reader
 from semel.read.start_offsets import Earliest, Latest, resolve
 from semel.wire.api.offsets import committed
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["ADVICE", "SessionReader", "read_positions"]
+__all__ = ["ADVICE", "RESETS", "SessionReader", "check_arguments", "read_positions"]
 
 #: What a loss of rows advises.
 ADVICE = "Set the group's offsets where reading is to go on, on purpose, while none of its members runs."
+RESETS: dict[str, Earliest | Latest] = {"earliest": Earliest(), "latest": Latest()}
+
+
+def check_arguments(group: Any, topics: Any, reset: str) -> None:
+    """Raise :class:`ConfigError` for what no session can read."""
+    if not group or isinstance(topics, str) or not topics:
+        raise ConfigError(
+            'a session needs a group and a list of topics. Nothing was read. Give group="orders", topics=["in"].'
+        )
+    if reset not in RESETS:
+        raise ConfigError(
+            f"auto_offset_reset={reset!r} is neither earliest nor latest. Nothing was read. Give one of them: it says"
+            " where a partition begins for which the group has committed nothing."
+        )
 
 
 def read_positions(
@@ -30,6 +46,7 @@ def read_positions(
     not; and where each partition is read from. Partitions without an offset begin by ``reset``, and those of topics in
     ``from_earliest`` at the earliest offset.
     """
+    _learn(client, partitions)
     stands = committed(client, group, partitions, require_stable=True) if partitions else {}
     missing = set(partitions) - stands.keys()
     found = dict(stands)
@@ -40,10 +57,27 @@ def read_positions(
     return dict(stands), {partition: found[partition] for partition in sorted(partitions)}
 
 
-class SessionReader:
-    """Reads ranges without an end. One thread uses it."""
+def _learn(client: Client, partitions: Collection[TopicPartition]) -> None:
+    """Have the client know the partitions that the group has assigned: it may have noticed first that some were added.
+    A broker that does not know one either within the deadline has it refused.
+    """
+    topics, deadline = {topic for topic, _ in partitions}, client.deadline()
+    known = client.topics(topics)
+    while any(index not in known[topic].partitions for topic, index in partitions) and not deadline.passed:
+        client.refresh(topics, deadline)
+        known = client.topics(topics)
+        deadline.pause()
 
-    def __init__(self, client: Client, ranges: Sequence[Range], *, headers: bool, max_rows: int) -> None:
+
+class SessionReader:
+    """Reads ranges without an end. One thread uses it.
+
+    ``max_rows`` is asked before each batch how many rows of a partition it may have.
+    """
+
+    def __init__(
+        self, client: Client, ranges: Sequence[Range], *, headers: bool, max_rows: Callable[[TopicPartition], int]
+    ) -> None:
         self._client, self._ranges, self._headers, self._max_rows = client, ranges, headers, max_rows
         self._positions = {one.topic_partition: one.start for one in ranges}
         self._batches = self._decoded() if ranges else None
@@ -74,12 +108,21 @@ class SessionReader:
         for taken in reader.answers(idle=True):
             for rows in taken:
                 partition = rows.part.range.topic_partition
-                for batch, position in rows.decode(headers=self._headers, max_rows=self._max_rows):
-                    self._positions[partition] = position
-                    yield batch
+                for batch, position in rows.decode(headers=self._headers, max_rows=MAX_ROWS):
+                    for piece, after in self._slices(partition, batch, position):
+                        self._positions[partition] = after
+                        yield piece
                 self._positions[partition] = rows.end
             if not taken:
                 yield None
+
+    def _slices(self, partition: TopicPartition, batch: Any, end: int) -> Iterator[tuple[Any, int]]:
+        """Yield the rows in slices, each with the position after it. A commit between two of them is exact."""
+        first = 0
+        while first < batch.num_rows:
+            piece = batch.slice(first, self._max_rows(partition))
+            first += piece.num_rows
+            yield piece, end if first == batch.num_rows else piece["offset"][piece.num_rows - 1].as_py() + 1
 
 
 def _reads_committed(client: Client) -> bool:

@@ -61,7 +61,32 @@ def test_rows_and_offsets_are_committed_together(servers: str) -> None:
     assert stands(servers, "session-copy", source) == 2000
 
 
-def test_a_member_that_was_thrown_out_commits_nothing(servers: str) -> None:
+def test_batches_have_at_most_max_poll_records_and_a_commit_between_two_is_exact(servers: str) -> None:
+    source = create(servers, "small-in", PARTITIONS)
+    fill(servers, source, range(100))
+    with semel.Cluster({"bootstrap.servers": servers}) as cluster:
+
+        def taken(batches: int) -> list[int]:
+            """Return the rows of so many batches, of which the last one is not committed."""
+            found: list[int] = []
+            with cluster.session("small", group="small", topics=[source], max_poll_records=7) as session:
+                for batch in session:
+                    assert batch.num_rows <= 7
+                    if batches == 1:
+                        return found
+                    assert session.commit()
+                    found += [json.loads(value)["id"] for value in batch["value"].to_pylist()]
+                    batches -= 1
+                    if len(found) + len(first) == 100:
+                        break
+            return found
+
+        first: list[int] = []
+        first = taken(4)
+        assert sorted(first + taken(100)) == list(range(100))
+
+
+def test_a_member_that_was_thrown_out_commits_nothing(servers: str, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever does not ask for rows within max_poll_interval_ms is out, and its offsets are refused."""
     source, target = create(servers, "late-in", PARTITIONS), create(servers, "late-out", PARTITIONS)
     fill(servers, source, range(100))
@@ -78,6 +103,7 @@ def test_a_member_that_was_thrown_out_commits_nothing(servers: str) -> None:
                     assert quick.commit()
             assert not slow.commit()
     assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
+    assert "max.poll.interval.ms is 1000: the group continues without this member. Nothing of these rows" in caplog.text
 
 
 def test_the_same_instance_id_twice_fences_the_first(servers: str) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 from typer.testing import CliRunner
 
 from semel import cli
@@ -21,6 +24,7 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss
 from semel.streams import App, windows
 from semel.streams.lookup import look_up
+from semel.streams.state.rocks import Rocks
 from semel.streams.worker import Worker
 from semel.testing.records import read
 from semel.wire.api import groups
@@ -92,6 +96,60 @@ def test_a_window_a_table_and_a_join_on_a_broker(servers: str, name: str, conf: 
     assert ("1", "1") in values(servers, per_minute)[-3:]
 
 
+def busy(seconds: float) -> str:
+    """Work for so long."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+    return "y"
+
+
+def test_commits_and_polls_come_between_slow_records(
+    servers: str, name: str, conf: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """All rows are one answer of the broker, and take longer than the poll interval and the transaction's timeout."""
+    source, out = create(servers, f"{name}-in"), create(servers, f"{name}-out")
+    fill(servers, source, ("first", "x", 0))
+    app = App(
+        name,
+        **{
+            **conf,
+            **dict.fromkeys(("max.poll.interval.ms", "transaction.timeout.ms"), 2_000),
+            "commit.interval.ms": 300,
+        },
+    )
+    app.stream(source, key="string").map_values(lambda record: busy(0.003)).to(out)
+    stands, done = [0], 0
+    with Worker(app) as worker:
+
+        def step() -> bool:
+            worker.step()
+            stands.append(worker._session.committed.get((source, 0), 0))
+            return stands[-1] > done
+
+        wait_for(step, "the first row", 60)  # the first transaction of a broker takes longer
+        caplog.clear()
+        fill(servers, source, *((f"{number}", "x", number) for number in range(900)))
+        stands, done = [0], 900
+        wait_for(step, "the rows", 60)
+    assert stands == sorted(stands)  # nothing was handed out again
+    assert len(set(stands)) >= 5
+    assert len(values(servers, out)) == 901
+    assert "rows took" not in caplog.text
+
+
+def test_a_worker_that_is_too_slow_says_so_and_takes_fewer_rows(
+    servers: str, name: str, conf: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    source, out = create(servers, f"{name}-in"), create(servers, f"{name}-out")
+    fill(servers, source, *((f"{number}", "x", number) for number in range(20)))
+    app = App(name, **{**conf, "max.poll.interval.ms": 1_000})
+    app.stream(source, key="string").map_values(lambda record: busy(0.1)).to(out)
+    work(app, lambda: len(values(servers, out)) == 20)
+    (said,) = (one.getMessage() for one in caplog.records if "rows took" in one.getMessage())
+    assert re.search(r"16 rows took \d{4,} ms \(\d+\.\d ms a row\), and max.poll.interval.ms is 1000", said)
+
+
 def test_state_without_offsets_is_not_counted_again(servers: str, name: str, conf: dict[str, object]) -> None:
     """As after the retention of offsets: from the earliest record on, all would be counted once more."""
     source, out = create(servers, f"{name}-in", 2), create(servers, f"{name}-out")
@@ -127,6 +185,24 @@ def test_a_store_of_another_aggregation_is_refused(servers: str, name: str, conf
     with pytest.raises(ConfigError, match=r"OTHER_STORE.*holds a count by key \(string\), and .* a function made"):
         work(app, lambda: False)
     work(counting(name, conf, source, out), lambda: True)  # its folder is closed and as it was
+
+
+def test_a_store_without_a_position_is_not_believed(
+    servers: str, name: str, conf: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    source, out = create(servers, f"{name}-in", 1), create(servers, f"{name}-out")
+    fill(servers, source, (None, "a", 1))
+    work(counting(name, conf, source, out), lambda: values(servers, out))
+    (folder,) = Path(str(conf["state.dir"])).glob("*/*/rocksdb/counts")
+    shutil.rmtree(folder)
+    planted = Rocks(folder)
+    planted.write([(key, bytes(8) + (7).to_bytes(8, "big")) for key in (b"a", b"b")], [], None)
+    planted.close()
+    fill(servers, source, (None, "a", 2), (None, "b", 2))
+    work(counting(name, conf, source, out), lambda: ("b", "1") in values(servers, out))
+    assert values(servers, out) == [("a", "1"), ("a", "2"), ("b", "1")]
+    assert "'counts' is thrown away, and restored" in caplog.text
+    assert "it has entries, and no position" in caplog.text
 
 
 def test_a_changelog_that_deletes_with_time_is_refused(servers: str, name: str, conf: dict[str, object]) -> None:
@@ -178,6 +254,30 @@ def test_what_does_not_fit_is_refused_before_anything_is_read(servers: str, name
     create(servers, f"{name}-counts-changelog", 7)
     with pytest.raises(ConfigError, match="7 partitions, and the topology needs 2"):
         Worker(counting(name, conf, two, out))
+
+
+def test_partitions_that_are_added_stop_an_application_with_state(
+    servers: str, name: str, conf: dict[str, object]
+) -> None:
+    """Keys would move away from their state. Without state and repartition topics they are read like the others."""
+    conf = {**conf, "metadata.max.age.ms": 500}
+    source, out, copied = create(servers, f"{name}-in", 2), create(servers, f"{name}-out"), create(servers, f"{name}-c")
+    copying = App(f"{name}-copy", **{**conf, "state.dir": f"{conf['state.dir']}-copy"})
+    copying.stream(source).to(copied)
+    fill(servers, source, (None, "a", 1))
+    with Worker(counting(name, conf, source, out)) as worker, Worker(copying) as copy:
+        wait_for(lambda: not worker.step() and values(servers, out), "the count", 60)
+        admin = AdminClient({"bootstrap.servers": servers})
+        admin.create_partitions([NewPartitions(source, 3)])[source].result(30)
+        text = rf"INTERNAL_TOPIC.*topic {source} has 3 partitions now, and had 2 .* was made with 2, and 3 are needed"
+        with pytest.raises(ConfigError, match=text):
+            wait_for(worker.step, "the new partition", 60)
+        producer = Producer({"bootstrap.servers": servers})
+        producer.produce(source, "b", partition=2)
+        assert producer.flush(30) == 0
+        wait_for(lambda: not copy.step() and len(read(servers, [copied], {})) == 2, "the rows of the new partition", 60)
+    with pytest.raises(ConfigError, match=rf"has 2 partitions, and the topology needs 3, as {source} has 3"):
+        Worker(counting(name, conf, source, out))
 
 
 def test_records_of_repartition_topics_are_deleted_when_they_are_read(

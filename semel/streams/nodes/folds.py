@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError
-from semel.streams.rows import Record, calling, records, returned
+from semel.streams.rows import Record, calling, place, records, returned
 from semel.streams.serdes import Serde, decode, encode, to_python
 from semel.streams.state.store import number
 
@@ -35,6 +35,10 @@ class Groups:
     of_row: Any
     count: int
     latest: np.ndarray[Any, np.dtype[np.int64]]
+
+    def last_row(self, group: int) -> int:
+        """Return the number of the last row of a group."""
+        return int(np.flatnonzero(self.of_row == group)[-1])
 
 
 class Fold(Protocol):
@@ -95,15 +99,33 @@ class Columns:
     def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
         """Add what each group's rows come to."""
         found = _read(self._form, before)
-        table = pa.table({"group": groups.of_row, **{name: groups.rows[name] for name in self.needs}})
+        table = pa.table({"group": groups.of_row, **{name: self._numbers(groups.rows, name) for name in self.needs}})
         summed = table.group_by("group", use_threads=False).aggregate(
             [(column, operation) for operation, column in self._asked.values()]
         )
         order = np.argsort(summed["group"].to_numpy())
         for name, (operation, column) in self._asked.items():
+            old = found[name].copy(), found[f"{name} kind"].copy()
             self._merge(found, name, operation, summed[f"{column}_{operation}"].take(pa.array(order)))
+            if operation == "sum" and pa.types.is_integer(table[column].type):
+                _check_fits(groups, table[column], old, found[name], name)
         found["time"] = np.maximum(found["time"], groups.latest)
         return _written(found), found["time"].astype(np.int64)
+
+    @staticmethod
+    def _numbers(rows: Any, column: str) -> Any:
+        """Return a column of numbers; whole ones in 64 bits with a sign, in which they are kept."""
+        values = rows[column]
+        if not pa.types.is_integer(values.type) and not pa.types.is_boolean(values.type):
+            return values
+        try:
+            return values.cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise ConfigError(
+                f"the column {column!r} does not fit into 64 bits: {error}. Nothing of this transaction is visible."
+                " Cast it to float64 in map_batches, or aggregate with a function.",
+                tag="COLUMN_TYPE",
+            ) from None
 
     def _merge(self, found: Any, name: str, operation: str, new: Any) -> None:
         whole = pa.types.is_integer(new.type) or pa.types.is_boolean(new.type)
@@ -157,23 +179,25 @@ class Python:
         self.holds = f"what a function made ({made or 'bytes'})"
 
     def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
-        """Call the function for each record, in their order."""
+        """Call the function for each record, in their order. After a deletion the next record begins again."""
         states = to_python(self.columns(before)["value"], self._made)
-        began = [entry is not None for entry in before]
+        times = [-1 if entry is None else number(entry) for entry in before]
         for record, group in zip(records(groups.rows, *self._given), groups.of_row.tolist(), strict=True):
-            if not began[group]:
-                began[group] = True
-                states[group] = self._first(record)
-                if self._initial is None:
-                    continue
-            states[group] = calling(self._step, self._name, record, record, states[group])
-        latest = np.maximum(groups.latest, [-1 if entry is None else number(entry) for entry in before])
-        values = encode(returned(states, self._made, self._name), self._made).to_pylist()
+            there = states[group] is not None
+            times[group] = max(times[group], record.timestamp) if there else record.timestamp
+            states[group] = self._next(record, states[group])
+        latest = np.array(times, np.int64)
+        made = returned(states, self._made, self._name, lambda at: place(groups.rows, groups.last_row(at)))
+        values = encode(made, self._made).to_pylist()
         stamps = _written(latest.astype(">i8"))
         return [None if value is None else stamps[at] + value for at, value in enumerate(values)], latest
 
-    def _first(self, record: Record) -> Any:
-        return record.value if self._initial is None else calling(self._initial, self._name, record)
+    def _next(self, record: Record, state: Any) -> Any:
+        if state is None:
+            if self._initial is None:
+                return record.value
+            state = calling(self._initial, self._name, record)
+        return calling(self._step, self._name, record, record, state)
 
     def _step(self, record: Record, state: Any) -> Any:
         if self._initial is None:
@@ -184,6 +208,25 @@ class Python:
         """Return the column ``value``."""
         raw = pa.array([None if entry is None else entry[_WORD:] for entry in entries], pa.binary())
         return {"value": decode(raw, self._made)}
+
+
+def _check_fits(groups: Groups, column: Any, before: tuple[Any, Any], sums: Any, name: str) -> None:
+    """Check that no sum has left 64 bits: what has wrapped is a multiple of 2**64 away from the sum of floats, whose
+    error is far smaller.
+    """
+    bits, kinds = before
+    if (kinds == _FLOAT).any():
+        return  # all are floats now
+    values = column.fill_null(0).to_numpy().astype(np.float64)
+    about = bits.astype(np.float64) + np.bincount(groups.of_row, values, minlength=groups.count)
+    wrong = np.flatnonzero(np.abs(about - sums.astype(np.float64)) > 2.0**62)
+    if len(wrong):
+        key, sum_of = groups.rows["key"][groups.last_row(wrong[0])], about[wrong[0]]
+        raise ConfigError(
+            f"the sum {name!r} of key {key} leaves 64 bits: it comes to about {sum_of:.4g}. Nothing of this"
+            " transaction is visible. Cast the column to float64 in map_batches, or aggregate with a function.",
+            tag="COLUMN_TYPE",
+        )
 
 
 def _read(form: Any, entries: Entries) -> Any:

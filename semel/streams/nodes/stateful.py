@@ -6,9 +6,9 @@ cache: the last one. Rows that come after their window was closed are dropped an
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError
+from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.folds import Entries, Fold, Groups
-from semel.streams.nodes.stateless import with_key
-from semel.streams.rows import Record, calling, misfit, records, returned, times, timestamps
+from semel.streams.nodes.stateless import without_nulls
+from semel.streams.rows import Record, calling, misfit, place, records, returned, times, timestamps
 from semel.streams.serdes import Serde, decode, encode, to_python
 from semel.streams.state.store import Store, StoreSpec, stamps
 from semel.streams.windows import Windows
 
 __all__ = ["Aggregate", "Join", "TableSource", "value_reader"]
-
-log = logging.getLogger("semel.streams")
 
 _WORD = 8
 
@@ -39,6 +38,7 @@ class Aggregate:
     fold: Fold
     key: Serde
     windows: Windows | None
+    dropped: DroppedRecords
 
     def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
         """One row for each group: key, window, what the fold says, timestamp."""
@@ -65,7 +65,8 @@ class Aggregate:
         names: list[bytes] = keys.to_pylist()
         if self.windows is not None:
             names = [begin + key for begin, key in zip(stamps(begins), names, strict=True)]
-        entries, latest = self.fold.add(groups, store.get(names))
+        before = store.get(names)
+        entries, latest = self.fold.add(groups, before)
         store.put(*_there(names, entries))
         for name, entry, at in zip(names, entries, latest.tolist(), strict=True) if None in entries else ():
             if entry is None:
@@ -75,7 +76,12 @@ class Aggregate:
             columns["window_start"] = timestamps(begins)
             columns["window_end"] = timestamps(begins + self.windows.size_ms)
         columns |= self.fold.columns(list(entries))
-        return pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(latest)})
+        made = pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(latest)})
+        if None not in entries:
+            return made
+        # a deletion is handed on; what came and went within the batch is not, as with Kafka Streams' cache
+        both = zip(before, entries, strict=True)
+        return made.filter(pa.array([one is not None or other is not None for one, other in both], pa.bool_()))
 
     def _wanted(self, rows: Any) -> Any:
         missing = {"key", *self.fold.needs} - set(rows.schema.names)
@@ -85,10 +91,7 @@ class Aggregate:
                 f" {', '.join(rows.schema.names)}. Nothing of this transaction is visible. Make them in map_batches.",
                 tag="NO_COLUMN",
             )
-        rows = with_key(rows, {})
-        if "value" in rows.schema.names and rows["value"].null_count:
-            rows = rows.filter(rows["value"].is_valid())  # as in Kafka Streams
-        return rows
+        return without_nulls(rows, ("key", "value"), self.name, self.dropped)
 
     def _open_windows(self, time: Any, store: Store) -> tuple[Any, Any]:
         windows = self.windows
@@ -96,10 +99,7 @@ class Aggregate:
         now = np.maximum.accumulate(np.maximum(time, store.stream_time))
         kept, begins = windows.assign(time)
         in_time = begins + windows.size_ms + windows.grace_ms > now[kept]
-        late = len(time) - len(np.unique(kept[in_time]))
-        if late:
-            store.late += late
-            log.warning("%s dropped %d late rows (%d so far in this task)", self.name, late, store.late)
+        self.dropped.count(self.name, len(time) - len(np.unique(kept[in_time])), "late rows")
         return kept[in_time], begins[in_time]
 
 
@@ -117,14 +117,16 @@ def value_reader(value: Serde) -> Callable[[Entries], dict[str, Any]]:
 class TableSource:
     """Keeps the newest value of each key of a topic; a record without a value deletes it."""
 
+    name: str
     spec: StoreSpec
     key: Serde
     value: Serde
+    dropped: DroppedRecords
 
     def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
         """Return the last row of each key."""
         store = stores[self.spec.name]
-        rows = with_key(rows, {})
+        rows = without_nulls(rows, ("key",), self.name, self.dropped)
         keys = encode(rows["key"], self.key)
         table = pa.table({"key": keys, "row": np.arange(rows.num_rows)})
         last = table.group_by("key", use_threads=False).aggregate([("row", "max")])["row_max"].combine_chunks()
@@ -158,9 +160,13 @@ class Join:
     outer: bool
     joiner: Callable[[Any, Any], Any] | None
     made: Serde
+    dropped: DroppedRecords
 
     def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
-        """Return the rows that have a partner, or all rows with ``outer``."""
+        """Return the rows that have a partner, or all rows with ``outer``. Those without a value are dropped, and those
+        without a key unless ``outer``, as in Kafka Streams.
+        """
+        rows = without_nulls(rows, ("value",) if self.outer else ("key", "value"), self.name, self.dropped)
         keys = encode(rows["key"], self.given[0]).dictionary_encode()
         entries = stores[self.spec.name].get(keys.dictionary.to_pylist()) if len(keys.dictionary) else []
         there = pa.array([entry is not None for entry in entries], pa.bool_()).take(keys.indices).fill_null(False)
@@ -180,7 +186,9 @@ class Join:
             calling(self._call, self.name, record, record, partner)
             for record, partner in zip(records(rows, *self.given), partners, strict=True)
         ]
-        return rows.set_column(rows.schema.get_field_index("value"), "value", returned(made, self.made, self.name))
+        return rows.set_column(
+            rows.schema.get_field_index("value"), "value", returned(made, self.made, self.name, partial(place, rows))
+        )
 
     def _call(self, record: Record, partner: Any) -> Any:
         assert self.joiner is not None

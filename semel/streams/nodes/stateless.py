@@ -7,6 +7,7 @@ slow, easy way: they cost about a microsecond of Python for each record, and mor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError, SemelError
-from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, records, returned, timestamps
+from semel.streams.dropped import DroppedRecords
+from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, place, records, returned, timestamps
 from semel.streams.serdes import Serde, encode
 from semel.streams.state.store import Store
 from semel.streams.topology import Operator
@@ -24,13 +26,14 @@ __all__ = [
     "branching",
     "filtering",
     "flat_mapping",
+    "having_key_column",
     "keyed_by",
     "made_rows",
     "map_batch",
     "mapping",
     "mapping_values",
     "requiring_key",
-    "with_key",
+    "without_nulls",
 ]
 
 _BRANCH = "__branch"
@@ -97,7 +100,7 @@ def mapping_values(function: Callable[[Record], Any], name: str, given: tuple[Se
 
     def operate(rows: Any, _: Mapping[str, Store]) -> Any:
         values = [calling(function, name, record, record) for record in records(rows, *given)]
-        return _set(rows, "value", returned(values, made, name))
+        return _set(rows, "value", returned(values, made, name, partial(place, rows)))
 
     return operate
 
@@ -115,28 +118,44 @@ def keyed_by(chooser: str | Callable[[Record], Any], name: str, given: tuple[Ser
                 )
             return _set(rows, "key", rows[chooser])
         keys = [calling(chooser, name, record, record) for record in records(rows, *given)]
-        return _set(rows, "key", returned(keys, made, name))
+        return _set(rows, "key", returned(keys, made, name, partial(place, rows)))
 
     return operate
 
 
-def with_key(rows: Any, _: Mapping[str, Store]) -> Any:
-    """Drop rows without a key: they belong to no group."""
-    key = rows["key"]
-    return rows.filter(key.is_valid()) if key.null_count else rows
+def without_nulls(rows: Any, columns: Sequence[str], name: str, dropped: DroppedRecords) -> Any:
+    """Drop and count the rows that have a null in one of these columns, as far as they are there."""
+    nulls = [column for column in columns if column in rows.schema.names and rows[column].null_count]
+    if not nulls:
+        return rows
+    kept = rows.filter(reduce(pc.and_, [rows[column].is_valid() for column in nulls]))
+    dropped.count(name, rows.num_rows - kept.num_rows, f"rows without a {' or '.join(columns)}")
+    return kept
 
 
-def requiring_key(name: str) -> Operator:
-    """Drop rows without a key. Raise :class:`ConfigError` for rows that have no such column."""
+def requiring_key(name: str, dropped: DroppedRecords) -> Operator:
+    """Drop rows without a key: they belong to no group. Raise :class:`ConfigError` for rows that have no such
+    column.
+    """
+    check = having_key_column(name)
 
     def operate(rows: Any, stores: Mapping[str, Store]) -> Any:
+        return without_nulls(check(rows, stores), ("key",), name, dropped)
+
+    return operate
+
+
+def having_key_column(name: str) -> Operator:
+    """Raise :class:`ConfigError` for rows that have no column of keys."""
+
+    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
         if "key" not in rows.schema.names:
             raise ConfigError(
                 f"{name} needs the column key, and the rows have {', '.join(rows.schema.names)}. Nothing of this"
                 " transaction is visible. Make it in map_batches.",
                 tag="NO_COLUMN",
             )
-        return with_key(rows, stores)
+        return rows
 
     return operate
 
@@ -204,7 +223,10 @@ def made_rows(
     time: list[int] | None = None,
 ) -> Any:
     """Rows that a function has made of those at ``parents``, with their time and origin. ``time`` gives another one."""
-    columns = {"key": returned(keys, made[0], name), "value": returned(values, made[1], name)}
+    columns = {
+        column: returned(values, serde, name, lambda at: place(rows, parents[at]))
+        for column, values, serde in (("key", keys, made[0]), ("value", values, made[1]))
+    }
     taken = pa.array(parents, pa.int64())
     for column in ("timestamp", *ORIGIN):
         if column in rows.schema.names:

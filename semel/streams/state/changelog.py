@@ -90,10 +90,10 @@ def _check_holds(store: Store, name: str, topic_id: str) -> None:
 def _start(store: Store, name: str, topic_id: str, begin: int, end: int) -> int:
     """Return where to read on. A damaged store is deleted."""
     there = store.position
-    if there is None:
+    if there is None and store.empty:
         return begin
-    reason = _unbelievable(there, topic_id, begin, end)
-    if not reason:
+    reason = _unbelievable(there, topic_id, begin, end) if there else "it has entries, and no position"
+    if there and not reason:
         return there.offset
     log.warning("the store %r is thrown away, and restored from %s: %s", store.spec.name, name, reason)
     store.clear()

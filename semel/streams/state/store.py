@@ -155,7 +155,7 @@ class Store:
         self._committed_time = committed.stream_time if committed else -1
         #: The highest time of a row that has come here, those of this transaction included.
         self.stream_time = self._committed_time
-        #: Rows that came after their window was closed.
+        #: Windows that were put when they were older than the retention.
         self.late = 0
         #: Windows that begin earlier are deleted: by what is committed, and by this transaction.
         self._expired = self._expiring = b""
@@ -164,6 +164,11 @@ class Store:
     def position(self) -> Position | None:
         """The position of the committed state."""
         return self._backend.position()
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing is committed."""
+        return next(self._backend.scan(), None) is None
 
     @property
     def changed(self) -> int:
@@ -204,9 +209,16 @@ class Store:
         """Take note of the time of a row."""
         self.stream_time = max(self.stream_time, timestamp)
 
+    def horizon(self, now: int = -1) -> int:
+        """Return where the oldest window begins that is kept, at stream time or at ``now``, whichever is later. As in
+        Kafka Streams one that is as old as the retention is not.
+        """
+        assert self.spec.retention_ms is not None
+        return max(self.stream_time, now) - self.spec.retention_ms + 1
+
     def changes(self) -> pa.Table:
         """Return the changes of this transaction as records of the changelog: columns key, value and timestamp. Windows
-        that are too old are deleted here.
+        that are too old are deleted here, those of this transaction among them.
         """
         self._expire()
         keys = [*self._puts, *self._deletes]
@@ -274,9 +286,11 @@ class Store:
         """Delete windows that are older than the retention. They are deleted in the changelog, too, which is compacted:
         left to the brokers' clock, windows of old data would go at once.
         """
-        if self.spec.retention_ms is None or self.stream_time <= self.spec.retention_ms:
+        if self.spec.retention_ms is None or self.horizon() <= 0:
             return
-        end = int(self.stream_time - self.spec.retention_ms).to_bytes(_WORD, "big")
+        end = int(self.horizon()).to_bytes(_WORD, "big")
+        for key in [key for key in self._puts if key < end]:
+            del self._puts[key]  # no other transaction has seen it, unless it is committed too
         for key in self._backend.keys(self._expired, end):
             self.delete(key, self.stream_time)
         self._expiring = end

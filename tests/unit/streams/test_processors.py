@@ -91,10 +91,26 @@ def test_what_a_store_of_windows_does() -> None:
     ]
     assert driver.store("w") == {(b"a", 0): b"2", (b"b", 0): b"1", (b"a", 10): b"1"}
     driver.pipe_many("in", [("c", "", 108), ("late", "", 5)])
-    assert found[-1] == ([], [("a", 0, 2), ("b", 0, 1)])  # kept until the transaction ends
+    assert found[-1] == ([], [])  # older than the retention, though the transaction that overtook them is not committed
     store = driver._stores["w"]
     assert store.late == 1
-    assert {row["key"][:1] for row in store.changes().to_pylist() if row["value"] is None} == {b"a", b"b"}
+    assert driver.store("w") == {(b"a", 10): b"1", (b"c", 100): b"1"}
+
+
+def test_a_window_is_not_found_once_stream_time_has_overtaken_it() -> None:
+    """As in Kafka Streams 4.3.1 one that is as old as the retention is not kept."""
+    found: list[Any] = []
+
+    class Looking(Processor):
+        def process(self, record: Record) -> None:
+            store = self.context.store("w")
+            store.put(record.key, record.timestamp, record.timestamp)
+            found.append((store.fetch("a", 0), store.fetch_range("a", 0, 5), [one[1] for one in store.fetch_all(0, 5)]))
+
+    driver = Driver(app_of(Looking, stores.window("w", retention=100)))
+    driver.pipe_many("in", [("a", "", 0), ("b", "", 99), ("b", "", 100), ("b", "", 5)])
+    assert found == [(0, [(0, 0)], [0]), (0, [(0, 0)], [0]), (None, [], []), (None, [], [5])]
+    assert driver.store("w").keys() == {(b"b", 5), (b"b", 99), (b"b", 100)}
 
 
 def test_two_processors_share_a_store() -> None:
@@ -116,6 +132,31 @@ def test_two_processors_share_a_store() -> None:
     driver.pipe("rates", "7", key="eur")
     driver.pipe("in", "?", key="eur")
     assert [one.value for one in driver.read("out", value="json")] == ["7"]
+
+
+def test_a_processor_with_stores_comes_after_another_one() -> None:
+    """As in Kafka Streams: whether the first one changes the key is for its author to know. A group does not rely on
+    it.
+    """
+    app = App("chain")
+    first = app.stream("in", key="string", value="string").process(Once, stores=[stores.key_value("seen")])
+    second = first.process(Counting, stores=[stores.key_value("counts")])
+    second.to("out")
+    second.group_by_key().count("grouped")
+    assert len(app.topology.sub_topologies()) == 2
+    driver = Driver(app)
+    driver.pipe_many("in", [("a", "x", 1), ("b", "y", 2), ("a", "z", 3)])
+    assert written(driver) == [("a", 1, 1), ("b", 1, 2)]
+    assert second.merge(first).process(Counting, stores=[stores.key_value("merged")])
+
+
+class Counting(Processor):
+    """Counts the records of each key."""
+
+    def process(self, record: Record) -> None:
+        counts = self.context.store("counts")
+        counts.put(record.key, (counts.get(record.key) or 0) + 1)
+        self.context.forward(record.key, counts.get(record.key))
 
 
 def test_a_punctuator_by_stream_time() -> None:
@@ -162,6 +203,8 @@ class Wrong(Processor):
             self.context.forward("a", 1 // 0)
         elif record.value == "clock":
             self.context.schedule(1, print, PunctuationType.WALL_CLOCK_TIME)
+        elif record.value == "nan":
+            self.context.store("s").put("a", float("nan"))
         elif record.value == "none":
             self.context.store("s").put(None, 1)
         else:
@@ -174,6 +217,7 @@ class Wrong(Processor):
         ("divide", ConfigError, "KSTREAM-PROCESSOR-0000000001 failed at in-0 at offset 0: ZeroDivisionError"),
         ("clock", Unsupported, "punctuators by the machine's clock are not there yet"),
         ("none", ConfigError, "the key is None"),
+        ("nan", ConfigError, "failed at in-0 at offset 0: ValueError: Out of range float"),
         ("store", ConfigError, "has no store 'other': it was given s"),
     ],
 )
@@ -200,6 +244,9 @@ def test_what_is_refused_of_a_processor() -> None:
     changed = App("a").stream("in").select_key(lambda record: record.value)
     with pytest.raises(ConfigError, match=r"Put repartition\(\) before process"):
         changed.process(Once, stores=[stores.key_value("seen")])
+    for_once = changed.process(Once)
+    with pytest.raises(ConfigError, match=r"Put repartition\(\) before process"):
+        for_once.process(Once, stores=[stores.key_value("seen")])
     twice = app_of(Once, stores.key_value("seen")).stream("other")
     with pytest.raises(ConfigError, match="two stores are named 'seen'"):
         twice.process(Once, stores=[stores.key_value("seen")])

@@ -108,6 +108,30 @@ def test_old_windows_are_deleted_in_store_and_changelog(backend: Backend) -> Non
     assert [begin for _, begin, _, _ in store.entries()] == [2000, DAY + 1500]
 
 
+def test_windows_that_are_overtaken_in_their_own_transaction_are_not_kept(backend: Backend) -> None:
+    """Neither in the store nor in the changelog: 20 days of hourly windows, in one transaction, on a day before."""
+    hour = 3_600_000
+    store = Store(StoreSpec("s", DAY), backend)
+
+    def fill(first: int, end: int) -> None:
+        for begin in range(first * hour, end * hour, hour):
+            store.saw(begin + 1)
+            store.put([begin.to_bytes(8, "big") + b"a"], [entry(begin + 1, b"1")])
+
+    fill(0, 3)
+    store.changes()
+    store.apply("id", 3)
+    fill(1, 480)
+    changes = store.changes()
+    assert sorted(int.from_bytes(row["key"][1:9], "big") // hour for row in changes.to_pylist() if row["value"]) == [
+        *range(456, 480)
+    ]
+    assert sum(row["value"] is None for row in changes.to_pylist()) == 3  # those that were committed
+    store.apply("id", 30)
+    assert [begin // hour for _, begin, _, _ in store.entries() if begin is not None] == [*range(456, 480)]
+    assert store.keys(b"", (456 * hour).to_bytes(8, "big")) == []
+
+
 def test_stream_time_of_an_aborted_transaction_is_forgotten(backend: Backend) -> None:
     store = Store(StoreSpec("s"), backend)
     store.saw(5)

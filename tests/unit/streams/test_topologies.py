@@ -107,6 +107,17 @@ def test_windows_are_those_of_a_record_at_a_time(size: int, advance: int, grace:
     assert {key: int.from_bytes(value, "big") for key, value in driver.store("counts").items()} == truth
 
 
+def test_a_backfill_keeps_the_windows_of_the_retention() -> None:
+    """20 days of hourly windows in one batch, with a retention of a day."""
+    app = App("backfill")
+    grouped = app.stream("in", key="string").group_by_key()
+    grouped.windowed(windows.tumbling("1 h")).count("counts").to_stream().to("out")
+    driver = Driver(app)
+    driver.pipe_many("in", [("a", b"", hour * 3_600_000 + 1) for hour in range(480)])
+    assert len(driver.store("counts")) == 24
+    assert len(driver.read("out", key="bytes")) == 480
+
+
 def test_a_window_is_in_the_key_as_in_kafka_streams_and_in_columns() -> None:
     app = App("windowed")
     counts = app.stream("in", key="string").group_by_key().windowed(windows.tumbling("1 s")).count()
@@ -212,12 +223,170 @@ def test_a_join_behind_a_new_key_goes_through_a_repartition_topic() -> None:
     assert said(driver, "out") == [(b"1", '["Ann","home"]', 0)]
 
 
-def test_rows_without_a_key_or_value_are_in_no_group() -> None:
+#: As Kafka Streams 4.3.1 describes it: the names of the second topic are taken, and it is not made.
+TWO_JOINS = """   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000001 (topics: [t])
+      --> KTABLE-SOURCE-0000000002
+    Processor: KTABLE-SOURCE-0000000002 (stores: [t-STATE-STORE-0000000000])
+      --> none
+      <-- KSTREAM-SOURCE-0000000001
+    Source: KSTREAM-SOURCE-0000000004 (topics: [u])
+      --> KTABLE-SOURCE-0000000005
+    Processor: KTABLE-SOURCE-0000000005 (stores: [u-STATE-STORE-0000000003])
+      --> none
+      <-- KSTREAM-SOURCE-0000000004
+    Source: KSTREAM-SOURCE-0000000010 (topics: [KSTREAM-MAP-0000000007-repartition])
+      --> KSTREAM-JOIN-0000000011, KSTREAM-LEFTJOIN-0000000016
+    Processor: KSTREAM-JOIN-0000000011 (stores: [t-STATE-STORE-0000000000])
+      --> KSTREAM-SINK-0000000012
+      <-- KSTREAM-SOURCE-0000000010
+    Sink: KSTREAM-SINK-0000000012 (topic: o1)
+      <-- KSTREAM-JOIN-0000000011
+    Processor: KSTREAM-LEFTJOIN-0000000016 (stores: [u-STATE-STORE-0000000003])
+      --> KSTREAM-SINK-0000000017
+      <-- KSTREAM-SOURCE-0000000010
+    Sink: KSTREAM-SINK-0000000017 (topic: o2)
+      <-- KSTREAM-LEFTJOIN-0000000016
+"""
+
+
+def test_two_joins_of_a_mapped_stream_use_one_repartition_topic() -> None:
+    """The answers are those of Kafka Streams 4.3.1: a row without a key is dropped by the inner join alone."""
+    app = App("two")
+    one, other = app.table("t", key="string", value="string"), app.table("u", key="string", value="string")
+    mapped = app.stream("s", key="string", value="string").map(lambda row: (row.value, row.key), value="string")
+    mapped.join(one, lambda left, right: f"{left},{right}", value="string").to("o1")
+    mapped.left_join(other, lambda left, right: f"{left},{right}", value="string").to("o2")
+    mapped.group_by_key().count("counts").to_stream().to("o3")
+    assert TWO_JOINS in app.describe()
+    driver = Driver(app)
+    driver.pipe("t", "T", key="k", timestamp=0)
+    driver.pipe("s", "k", key="x", timestamp=1)
+    driver.pipe("s", None, key="x", timestamp=2)
+    assert said(driver, "o1") == [(b"k", "x,T", 1)]
+    assert said(driver, "o2") == [(b"k", "x,None", 1), (None, "x,None", 2)]
+    assert said(driver, "o3") == [(b"k", "1", 1)]
+
+
+def test_rows_without_a_value_are_not_joined() -> None:
+    """What Kafka Streams 4.3.1 joins and drops of these rows; it counts 5 dropped ones, 3 and 2."""
     app = App("nulls")
-    app.stream("in", key="string", value="string").group_by_key().count("counts")
+    table = app.table("t", key="string", value="string")
+    stream = app.stream("s", key="string", value="string")
+    stream.join(table, lambda left, right: f"{left},{right}", value="string").to("inner")
+    stream.left_join(table, lambda left, right: f"{left},{right}", value="string").to("left")
+    driver = Driver(app)
+    driver.pipe("t", "T", key="k", timestamp=0)
+    driver.pipe_many("s", [("k", "v", 1), ("k", None, 2), (None, "v", 3), (None, None, 4), ("u", "v", 5)])
+    assert said(driver, "inner") == [(b"k", "v,T", 1)]
+    assert said(driver, "left") == [(b"k", "v,T", 1), (None, "v,None", 3), (b"u", "v,None", 5)]
+    assert app.dropped_records == {"KSTREAM-JOIN-0000000004": 3, "KSTREAM-LEFTJOIN-0000000006": 2}
+
+
+def test_a_topic_may_be_two_streams() -> None:
+    """One source serves both, with the names of Kafka Streams."""
+    app = App("twice")
+    app.stream("s", value="string").map_values(lambda row: f"{row.value}1").to("o1")
+    app.stream("s", value="string").map_values(lambda row: f"{row.value}2").to("o2")
+    assert "--> KSTREAM-MAPVALUES-0000000001, KSTREAM-MAPVALUES-0000000004" in app.describe()
+    driver = Driver(app)
+    driver.pipe("s", "x")
+    assert (said(driver, "o1"), said(driver, "o2")) == ([(None, '"x1"', 0)], [(None, '"x2"', 0)])
+
+
+def test_rows_without_a_key_or_value_are_in_no_group(caplog: pytest.LogCaptureFixture) -> None:
+    app = App("nulls")
+    rows = app.stream("in", key="string", value="string")
+    rows.group_by_key().count("counts")
+    rows.group_by(lambda row: row.value).count("values")
+    app.table("table", key="string", value="string")
     driver = Driver(app)
     driver.pipe_many("in", [(None, "x", 1), ("a", None, 2), ("a", "", 3)])
+    driver.pipe_many("table", [(None, "x", 1), ("a", "x", 1), (None, "x", 1)])
+    driver.pipe("in", "y")
     assert driver.store("counts") == {b"a": (1).to_bytes(8, "big")}
+    assert app.dropped_records == {
+        "KSTREAM-AGGREGATE-0000000001": 3,
+        "KSTREAM-FILTER-0000000005": 1,
+        "KTABLE-SOURCE-0000000009": 2,
+    }
+    assert (
+        "KSTREAM-AGGREGATE-0000000001 dropped 1 rows without a key or value (3 so far in this process)" in caplog.text
+    )
+
+
+def test_late_rows_are_counted() -> None:
+    app = App("late")
+    app.stream("in", key="string").group_by_key().windowed(windows.tumbling(10)).count("counts")
+    driver = Driver(app)
+    driver.pipe_many("in", [("a", b"", 25), ("a", b"", 5), ("a", b"", 9), ("a", b"", 24)])
+    assert app.dropped_records == {"KSTREAM-AGGREGATE-0000000001": 2}
+
+
+def test_a_column_named_value_is_added_up_behind_a_new_key() -> None:
+    app = App("value")
+    rows = app.stream("in", key="string").map_batches(
+        lambda batch: batch.set_column(1, "value", pa.array([1.5] * batch.num_rows))
+    )
+    rows.group_by("key").aggregate(total=("sum", "value")).to_stream().to("out")
+    driver = Driver(app)
+    driver.pipe_many("in", [("a", b"", 0), ("a", b"", 1)])
+    assert said(driver, "out") == [(b"a", '{"total":3.0}', 1)]
+
+
+TOP = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "refused"),
+    [
+        ([[TOP, 1]], True),
+        ([[TOP], [1]], True),
+        ([[-TOP], [-5]], True),
+        ([[-TOP, -TOP, -TOP]], True),
+        ([[TOP], [TOP], [5]], True),
+        ([[TOP - 5], [5], [-TOP], [-TOP]], False),
+        ([[2**62, 2**62 - 1]], False),
+    ],
+)
+@pytest.mark.parametrize("rekeyed", [False, True])
+def test_a_sum_that_leaves_64_bits_is_refused(rows: list[list[int]], refused: bool, rekeyed: bool) -> None:
+    """Not even another key's sum of that batch is kept."""
+    app = App("money")
+    app.stream("in", key="string").to("copy")
+    counted = app.stream("in", key="string").map_batches(
+        lambda batch: pa.table(
+            {"key": batch["key"].cast(pa.string()), "n": [int(value) for value in batch["value"].to_pylist()]}
+        )
+    )
+    grouped = counted.group_by("key") if rekeyed else replace(counted, rekeyed=False).group_by_key()
+    grouped.aggregate(name="sums", total=("sum", "n"))
+    driver = Driver(app)
+
+    def pipe() -> None:
+        for batch in rows:
+            driver.pipe_many("in", [("other", b"1", 0), *(("a", str(number).encode(), 0) for number in batch)])
+
+    if not refused:
+        return pipe()
+    with pytest.raises(ConfigError, match=r"COLUMN_TYPE.*the sum 'total' of key a leaves 64 bits"):
+        pipe()
+    assert len(driver.store("sums")) == (0 if len(rows) == 1 else 2)
+    assert [one.key for one in driver.read("copy")].count("other") == (0 if len(rows) == 1 else 1)
+    return None
+
+
+def test_whole_numbers_above_64_bits_are_refused() -> None:
+    app = App("unsigned")
+    app.stream("in", key="string").map_batches(
+        lambda batch: batch.append_column("n", pa.array([2**63 + 1], pa.uint64()))
+    ).group_by("key").aggregate(name="sums", total=("sum", "n"))
+    with pytest.raises(ConfigError, match="cannot write the record in-0 at offset 0 to unsigned-sums-repartition: Int"):
+        Driver(app).pipe("in", b"", key="a")
+
+
+def with_nan(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.set_column(1, "value", pa.array([float("nan")] * batch.num_rows))
 
 
 def fail(_: object) -> object:
@@ -232,15 +401,32 @@ def fail(_: object) -> object:
         (lambda s: s.map_batches(lambda batch: 7), b"1", "returned int"),
         (lambda s: s.map_batches(lambda batch: pa.table({"x": [1, 2]})), b"1", "no column timestamp"),
         (lambda s: s.group_by("word").count(), b"1", "groups by column 'word'"),
-        (lambda s: s.map_values(lambda one: {1}), b"1", "returned what is not json"),
+        (lambda s: s.map_values(lambda one: {1}), b"1", "returned what is not json for in-0 at offset 0"),
         (lambda s: s.map_values(lambda one: 1, value="string"), b"1", "returned what is not string"),
         (
             lambda s: s.map_batches(lambda b: b.drop_columns(["value"])).group_by("key").aggregate(x=("sum", "n")),
             b"1",
             "'n'",
         ),
-        (lambda s: s.to("out", value="long"), b"abc", "cannot write these rows to out"),
+        (lambda s: s.to("out", value="long"), b"abc", "cannot write the record in-0 at offset 0 to out"),
         (lambda s: s.map_values(lambda one: 1 << 70, value="long"), b"1", "KSTREAM-MAPVALUES-0000000001 returned what"),
+        (lambda s: s.map_values(lambda one: float("nan")), b"1", "not json for in-0 at offset 0: Out of range float"),
+        (
+            lambda s: s.map(lambda one: (one.key, float("inf"))),
+            b"1",
+            "not json for in-0 at offset 0: Out of range float",
+        ),
+        (lambda s: s.map_batches(with_nan).to("out"), b"1", "cannot write the record in-0 at offset 0 to out: Out of"),
+        (
+            lambda s: s.map_batches(with_nan).group_by_key().aggregate(x=("sum", "value")).to_stream().to("out"),
+            b"1",
+            "cannot write the record with the key b'k' to out: Out of range float",
+        ),
+        (
+            lambda s: s.group_by_key().aggregate(dict, lambda key, value, total: float("nan")),
+            b"1",
+            "not json for in-0 at offset 0: Out of range float",
+        ),
         (lambda s: s.filter(pc.field("amount") > 10), b"1", "SEMEL_NO_COLUMN"),
         (lambda s: s.filter(pc.field("amount") > 10), b"1", "KSTREAM-FILTER-0000000001 needs a column"),
         (
@@ -358,6 +544,15 @@ def user_of(record: Record) -> object:
         (lambda app: app.stream("a", value="xml"), ConfigError, "is no serialisation"),
         (lambda app: app.stream(""), ConfigError, "is no topic"),
         (lambda app: (app.stream("a"), app.table("a")), ConfigError, "is read twice"),
+        (lambda app: (app.table("a"), app.stream("a")), ConfigError, "is read twice, and one of the two is a table"),
+        (lambda app: (app.stream("a"), app.stream("a", key="string")), ConfigError, "has other serialisations"),
+        (
+            lambda app: (app.stream("a").repartition("x"), app.stream("b").repartition("x")),
+            ConfigError,
+            "are named 'x-repartition'",
+        ),
+        (lambda app: app.stream("a").to(lambda record: "b"), Unsupported, "chooses the topic: not there yet"),
+        (lambda app: app.stream("a").to(""), ConfigError, "is no topic"),
         (lambda app: app.describe(), ConfigError, "reads nothing"),
         (lambda app: windows.tumbling("soon"), ConfigError, "is no duration"),
         (lambda app: windows.hopping("1 s", "2 s"), ConfigError, "cannot be"),

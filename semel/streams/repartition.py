@@ -1,0 +1,74 @@
+"""A repartition topic in a topology: a sink that writes it, and the source that reads it."""
+
+from __future__ import annotations
+
+from semel.streams.nodes import stateless
+from semel.streams.nodes.packing import pack_nothing, packing, unpacking
+from semel.streams.serdes import Serde
+from semel.streams.topology import Node, Sink, Source, Topology
+
+__all__ = ["joined_through", "through_topic"]
+
+
+def through_topic(
+    topology: Topology,
+    node: Node,
+    given: tuple[Serde, Serde],
+    prefix: str,
+    *,
+    partitions: int | None = None,
+    numbers: tuple[str, ...] | None = None,
+) -> Source:
+    """Write the rows of a node to a topic of the application, and return the node that reads it. Rows without a key are
+    dropped. Values are written as they are, or these columns of ``numbers`` alone.
+    """
+    names = _names(topology)
+    keyed = topology.add(Node(names[1], (node,), stateless.requiring_key(names[1], topology.dropped)))
+    return _through(topology, keyed, names, given, f"{prefix}-repartition", partitions, numbers)
+
+
+def joined_through(topology: Topology, node: Node, given: tuple[Serde, Serde]) -> Source:
+    """Return the node that reads the rows of a node from the topic for its joins: all of them use one topic, and rows
+    without a key are in it.
+    """
+    names = _names(topology)  # later joins take names, too, as in Kafka Streams
+    topic = f"{node.name}-repartition"
+    there = (one for one in topology.nodes if isinstance(one, Source) and one.internal and one.topic == topic)
+    found = next(there, None)
+    if found is not None:
+        return found
+    keyed = topology.add(Node(names[1], (node,), stateless.having_key_column(names[1])))
+    return _through(topology, keyed, names, given, topic, None, None)
+
+
+def _names(topology: Topology) -> tuple[str, str, str]:
+    sink, keyed, source = (topology.name(f"KSTREAM-{kind}-") for kind in ("SINK", "FILTER", "SOURCE"))
+    return sink, keyed, source
+
+
+def _through(
+    topology: Topology,
+    node: Node,
+    names: tuple[str, str, str],
+    given: tuple[Serde, Serde],
+    topic: str,
+    partitions: int | None,
+    numbers: tuple[str, ...] | None,
+) -> Source:
+    sink, _, source = names
+    key, value = given
+    pack = None if numbers is None else packing(numbers, sink) if numbers else pack_nothing
+    topology.add(
+        Sink(sink, (node,), topic=topic, key=key, value=value, internal=True, pack=pack, partitions=partitions)
+    )
+    made: Source = topology.add(
+        Source(
+            source,
+            topic=topic,
+            key=key,
+            value=value if numbers is None else None,
+            internal=True,
+            unpack=unpacking(numbers) if numbers else None,
+        )
+    )
+    return made
