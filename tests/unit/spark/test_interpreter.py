@@ -23,7 +23,7 @@ def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_PYTHON_RUNTIME"):
         monkeypatch.setenv(name, "")  # so that it is as it was afterwards
         monkeypatch.delenv(name)
-    monkeypatch.setattr(interpreter, "_context", lambda: None)
+    monkeypatch.setattr("semel.spark.jvm.context._contexts", lambda: None)
     return path
 
 
