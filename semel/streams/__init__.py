@@ -1,6 +1,6 @@
 """Streams: functions, state, windows and joins over topics, where state, output and offsets commit together.
 
-- ``app``: an application and its settings; ``stream``: what its topology is built of, in Kafka Streams' words.
+- ``app``: an application; ``settings``: its properties; ``stream``: what it is built of, in Kafka Streams' words.
 - ``windows``, ``serdes``, ``rows``: windows of time, serialisation, and rows on their way.
 - ``processor``, ``stores``: classes of one's own that work on single records, and the stores that they are given.
 - ``topology``: nodes, their names, and the sub-topologies that they form; ``repartition``: topics between those;

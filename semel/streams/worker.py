@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +23,14 @@ import pyarrow as pa
 from semel.errors import Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
-from semel.streams.app import App, Settings
 from semel.streams.pace import Pace, pace_of
+from semel.streams.settings import Settings
 from semel.streams.state.changelog import restore
 from semel.streams.state.rocks import Damaged, Rocks
 from semel.streams.state.store import Store, StoreSpec
 from semel.streams.task import Task
 from semel.streams.topics import check_partitions, prepare
-from semel.streams.topology import SubTopology
+from semel.streams.topology import SubTopology, Topology
 from semel.transaction.session import Session
 from semel.wire.api.topics import delete_records
 from semel.wire.client import Client
@@ -48,13 +48,25 @@ _AGAIN_S = 1.0
 _PURGE_S = 30.0
 
 
+class Application(Protocol):
+    """What a worker needs of an :class:`~semel.streams.app.App`."""
+
+    @property
+    def topology(self) -> Topology:
+        """Its nodes."""
+
+    @property
+    def settings(self) -> Settings:
+        """Its properties, checked."""
+
+
 class Worker:
     """One thread uses it. A context manager, which aborts at its end what was not committed."""
 
-    def __init__(self, app: App, stop: threading.Event | None = None) -> None:
+    def __init__(self, app: Application, stop: threading.Event | None = None) -> None:
         self._stop = stop or threading.Event()
         self._topology = app.topology
-        self._settings: Settings = app.settings
+        self._settings = app.settings
         self._client = Client(_polling_often(self._settings))
         self._tasks: dict[TopicPartition, Task] = {}
         self._paces: dict[int, Pace] = {}
@@ -100,7 +112,7 @@ class Worker:
         return _task_ids(task.id for task in self.tasks), _task_ids(there)
 
     @classmethod
-    def run(cls, app: App, stop: threading.Event) -> None:
+    def run(cls, app: Application, stop: threading.Event) -> None:
         """Work until ``stop``. What a new start cures is cured by one."""
         while not stop.is_set():
             try:
