@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from semel.config import ClientConfig
 from semel.connect.group import Role, WorkerGroup
 from semel.connect.stores.config_format import STARTED, commit_record
+from semel.connect.stores.statuses import TaskState
 from semel.connect.worker import Worker
 from semel.errors import ConfigError, Fenced, Retriable
 from semel.runtime.launcher import Launcher
@@ -56,6 +57,13 @@ def test_a_worker_hands_requests_on_and_leads_once_the_leader_leaves(place: Plac
         rest.wait_states(place.name, "RUNNING", "RUNNING")
         place.wait_arrived(200)
         first.worker.stop()
+        wait_for(lambda: second.worker.due, "that it is to lead", 60)
+        second.worker._take_over()
+        herder = second.worker.herder
+        shown = herder.status(place.name)
+        assert (shown["connector"]["state"], herder.task_status(place.name, 0)["state"]) == ("UNASSIGNED",) * 2
+        second.worker.statuses.put_connector(place.name, TaskState("RUNNING", "here"))
+        assert [task["state"] for task in herder.status(place.name)["tasks"]] == ["UNASSIGNED"], "they are not started"
         second.lead()
         rest.wait_states(place.name, "RUNNING", "RUNNING")
         place.wait_arrived(2000)
