@@ -127,8 +127,9 @@ class Supervisor:
         ended_by_force = [one for one in chosen if not self._ends(one, end)]
         for one in ended_by_force:
             self._discard(one)
+        end = time.monotonic() + self._silent_s
         for one in ended_by_force:
-            self._ends(one, time.monotonic() + self._silent_s)
+            self._ends(one, end)
         return [one.name for one in ended_by_force]
 
     def forget(self, names: Collection[str]) -> None:
