@@ -8,6 +8,7 @@ database.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -34,7 +35,7 @@ _PATIENCE_MS = 60_000
 
 
 class Outbox:
-    """The owner of ``prefix``, in one process, one unit at a time.
+    """The owner of ``prefix``, in one process, one unit at a time. Threads take turns.
 
     ``engine`` is an SQLAlchemy engine of PostgreSQL or SQLite. ``two_phase`` as for
     :meth:`~semel.cluster.Cluster.producer`. Creating it sends nothing. The first unit recovers a predecessor's units,
@@ -51,7 +52,10 @@ class Outbox:
         #: True once this outbox has been the owner: then only recover() takes over from another owner.
         self._owned = False
         self._fenced = False
-        self._busy = False
+        #: Held for a unit, and for a recovery.
+        self._turn = threading.Lock()
+        #: The thread that holds it.
+        self._thread: int | None = None
 
     def recover(self) -> Recovered:
         """End a predecessor's units: commit those that the database has, abort the rest. The first unit does it too.
@@ -60,8 +64,25 @@ class Outbox:
         that were decided and are lost, once all others are ended. Read :meth:`pending` then, and :meth:`forget` them.
         """
         self._ledger.check_not_forked()
-        self._fenced = self._owned = False
-        return self._recover()
+        with self._taking_turns():
+            self._fenced = self._owned = False
+            return self._recover()
+
+    @contextmanager
+    def _taking_turns(self) -> Iterator[None]:
+        """Wait for the units of other threads. Raise :class:`ConfigError` in the middle of a unit of this thread."""
+        if self._thread == threading.get_ident():
+            raise ConfigError(
+                f"a unit of the outbox {self._prefix!r} is open already in this thread. Nothing was written. End it"
+                " first, or make another outbox with a prefix of its own.",
+                tag="ILLEGAL_STATE",
+            )
+        with self._turn:
+            self._thread = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._thread = None
 
     def _recover(self) -> Recovered:
         self._number = None
@@ -127,10 +148,11 @@ class Outbox:
     def unit(self, *, version: int | None = None) -> Iterator[OutboxUnit]:
         """Begin a unit. When the block ends, its rows are in the database and visible in Kafka, or in neither.
 
-        With ``version`` it is written once: the same number again is skipped (``unit.skipped``), a lower one refused.
-        Raise :class:`AbortAndRetry` if nothing of it was written: run it again. Raise :class:`Fenced` if another owner
-        has come. Raise :class:`Retriable` tagged COMMIT_PENDING if it is decided and the brokers do not answer: do not
-        write it again. Errors of the block or of its rows are raised unchanged, and nothing is written.
+        With ``version`` it is written once: the same number again is skipped (``unit.skipped``), a lower one refused. A
+        unit of another thread is waited for. Raise :class:`AbortAndRetry` if nothing of it was written: run it again.
+        Raise :class:`Fenced` if another owner has come. Raise :class:`Retriable` tagged COMMIT_PENDING if it is decided
+        and the brokers do not answer: do not write it again. Errors of the block or of its rows are raised unchanged,
+        and nothing is written.
         """
         self._ledger.check_not_forked()
         if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
@@ -139,24 +161,15 @@ class Outbox:
                 " numbers that rise, or no version.",
                 tag="OUTBOX_VERSION",
             )
-        if self._busy:
-            raise ConfigError(
-                f"a unit of the outbox {self._prefix!r} is open already. Nothing was written. End it first, or make"
-                " another outbox with a prefix of its own.",
-                tag="ILLEGAL_STATE",
-            )
-        if self._fenced:
-            raise Fenced(
-                f"another outbox has taken over the prefix {self._prefix!r}. Nothing was written. Stop one of the two;"
-                " recover() takes it back."
-            )
-        self._busy = True
-        try:
+        with self._taking_turns():
+            if self._fenced:
+                raise Fenced(
+                    f"another outbox has taken over the prefix {self._prefix!r}. Nothing was written. Stop one of the"
+                    " two; recover() takes it back."
+                )
             if self._number is None:
                 self._recover()
             yield from self._run(version)
-        finally:
-            self._busy = False
 
     def close(self) -> None:
         """Close the producer. The next owner recovers the decided units."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 import semel
@@ -193,6 +195,27 @@ def test_a_version_is_written_once(place: Place) -> None:
         place.write(outbox, 5, 6)
     place.write(outbox, 6, 8)
     assert place.both() == [1, 2, 4, 6]
+
+
+def test_threads_take_turns(place: Place) -> None:
+    outbox = place.outbox()
+    inside = threading.Event()
+
+    def write(number: int) -> None:
+        with outbox.unit() as unit:
+            inside.set()
+            unit.session.add(Order(topic=place.topic, number=number))
+            unit.send(place.topic, pa.table({"value": [str(number)]}))
+
+    with ThreadPoolExecutor(4) as pool:
+        with outbox.unit() as unit:
+            waiting = [pool.submit(write, number) for number in range(1, 9)]
+            unit.session.add(Order(topic=place.topic, number=0))
+            unit.send(place.topic, pa.table({"value": ["0"]}))
+            assert not inside.is_set()
+        for one in waiting:
+            one.result(60)
+    assert place.both() == list(range(9))
 
 
 def test_a_second_owner_stops_the_first(place: Place) -> None:
@@ -400,14 +423,20 @@ def test_what_is_refused(brokers: Sandbox, postgres: Postgres, place: Place, tmp
     for engine, setting in ((memory, "a file"), (careless, "synchronous=FULL"), (off, "synchronous_commit=on")):
         with pytest.raises(semel.ConfigError, match=f"OUTBOX_NOT_DURABLE.*Set .*{setting}"):
             place.write(Outbox(engine, place.cluster, place.topic), 1)
+    later = create_async_engine("postgresql+psycopg://nowhere/none")
+    with pytest.raises(semel.ConfigError, match=r"OUTBOX_DATABASE.*asynchronous driver.*sqlalchemy\.create_engine"):
+        Outbox(cast("sa.Engine", later), place.cluster, place.topic)
     auto = sa.create_engine(place.url, isolation_level="AUTOCOMMIT")
     with pytest.raises(semel.ConfigError, match="OUTBOX_AUTOCOMMIT"):
         Outbox(auto, place.cluster, place.topic)
     with pytest.raises(semel.ConfigError, match="OUTBOX_PREFIX"):
         Outbox(place.engine(), place.cluster, "x" * 501)
     outbox = place.outbox()
-    with outbox.unit() as unit, pytest.raises(semel.ConfigError, match="open already"), outbox.unit():
-        pass
+    with outbox.unit() as unit:
+        with pytest.raises(semel.ConfigError, match="open already in this thread"), outbox.unit():
+            pass
+        with pytest.raises(semel.ConfigError, match="open already in this thread"):
+            outbox.recover()
     assert not unit.skipped
     child = os.fork()
     if not child:
