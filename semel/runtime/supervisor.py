@@ -256,6 +256,7 @@ class Supervisor:
             return
         launch, reason = one.launch, _WAITS[self._launcher.has_slot(one.group)]
         one.look_at = time.monotonic() + _LOOK_S
-        waits = launch is not None and launch.attempt < 0 and one.status.state is State.UNASSIGNED
-        if waits and one.status.reason != reason:  # it may have connected while Spark was asked
+        # it may have connected, or been stopped, while Spark was asked
+        waits = launch is not None and launch.attempt < 0 and not one.stopping.is_set()
+        if waits and one.status.state is State.UNASSIGNED and one.status.reason != reason:
             self._change(one, reason=reason)
