@@ -32,6 +32,7 @@ from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import Mode, TwoPhaseProducer
 from semel.transaction.two_phase.recovery import Recovered
 from semel.wire.api.describe_transactions import TransactionDescription
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 
 __all__ = ["Cluster", "End", "Start"]
@@ -122,6 +123,10 @@ class Cluster:
         and aborts the other listed ones. ``decide`` returns the decided transactions of your store, listed or not.
         """
         return recovery.recover(self._client, prefix, decide)
+
+    def committed_units(self, prefix: str) -> list[Identity]:
+        """Return the newest unit of each id of ``prefix`` whose last transaction was committed, if Kafka knows."""
+        return recovery.committed_units(self._client, check_prefix(prefix))
 
     def prepared_metrics(self, prefix: str) -> PreparedCollector:
         """Return a collector for Prometheus: how many transactions of ``prefix`` wait, and the age of the oldest.

@@ -9,6 +9,7 @@ accepted and named once in a warning.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +36,9 @@ MEANINGLESS = OF_THE_JVM | frozenset(
 )
 #: As Kafka's own clients read an address.
 _SERVER = re.compile(
-    r"(?:(?P<protocol>\w+)://)?(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<name>[0-9A-Za-z._%-]+)):(?P<port>[0-9]{1,5})"
+    r"(?:(?P<protocol>\w+)://)?(?:\[(?P<bracketed>[^\]]*)\]|(?P<bare>[^\[\]]*:[^\[\]]*)|(?P<name>[0-9A-Za-z._%-]+))"
+    r":(?P<port>[0-9]{1,5})",
+    re.ASCII,
 )
 #: Of a name that is looked for among the known ones.
 _LONGEST_NAME = 100
@@ -119,22 +122,35 @@ class ClientConfig:
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
-    """``host:port,host:port`` (or ``[::1]:9092``) as pairs.
+    """``host:port,host:port`` (or ``[::1]:9092``, ``::1:9092``) as pairs.
 
     A protocol in front is passed over, as Kafka's own clients do: some clouds print addresses so.
     """
     servers: list[tuple[str, int]] = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
-        found = _SERVER.fullmatch(entry)
-        port = int(found["port"]) if found else 0
-        if found is None or not 0 < port < 65536 or (found["protocol"] or "PLAINTEXT").upper() not in PROTOCOLS:
+        server = _server(entry)
+        if server is None:
             raise ConfigError(
                 f"bootstrap.servers holds {entry!r:.200}, which is not host:port. Nothing was sent. Give it as"
                 " host:port[,host:port], with commas between; a protocol in front (SASL_SSL://) is passed over, and"
                 " security.protocol counts."
             )
-        servers.append((found["ipv6"] or found["name"], port))
+        servers.append(server)
     return tuple(servers)
+
+
+def _server(entry: str) -> tuple[str, int] | None:
+    found = _SERVER.fullmatch(entry)
+    if found is None or (found["protocol"] or "PLAINTEXT").upper() not in PROTOCOLS:
+        return None
+    host, port = found["name"], int(found["port"])
+    if host is None:
+        host = found["bracketed"] or found["bare"]
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError:
+            return None
+    return (host, port) if 0 < port < 65536 else None
 
 
 def is_property(name: str) -> bool:

@@ -36,6 +36,11 @@ class SemelError(Exception):
         self.tag = tag or self.default_tag
         super().__init__(f"[SEMEL_{self.tag}] {message}")
 
+    @property
+    def kind(self) -> str:
+        """The name of its class here: that of a subclass elsewhere means nothing to :func:`named`."""
+        return next(cls.__name__ for cls in type(self).__mro__ if cls in (*_CLASSES, SemelError))
+
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.tag)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from semel.cli.processes import (
     Master,
     PyFiles,
     ShownProcesses,
+    in_background,
     python_files,
     spark_settings,
     until_asked_to_end,
@@ -85,6 +87,7 @@ def connect(
 def _work(console: Console, worker: Worker, start_spark: Callable[[], Launcher], *, warm: bool) -> None:
     """Lead or stand by, until Ctrl-C or until no task runs any more."""
     asked_to_end = until_asked_to_end()
+    starting: Future[Launcher] | None = None
     launcher: Launcher | None = None
     config, shown = worker.config, _Shown(console)
     console.print(
@@ -97,9 +100,10 @@ def _work(console: Console, worker: Worker, start_spark: Callable[[], Launcher],
     try:
         led = worker.leads
         while worker.running and not asked_to_end.is_set():
-            if launcher is None and (worker.due or warm):
-                launcher = start_spark()
-                until_asked_to_end(asked_to_end)
+            if starting is None and (worker.due or warm):
+                starting = in_background(start_spark)
+            if starting is not None and starting.done():
+                launcher = starting.result()
             if worker.due and launcher is not None:
                 if not led:
                     console.print(f"this worker leads group {config.group_id} now")

@@ -7,9 +7,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -20,11 +21,14 @@ __all__ = [
     "Master",
     "PyFiles",
     "ShownProcesses",
+    "in_background",
     "on_stop_signal",
     "python_files",
     "spark_settings",
     "until_asked_to_end",
 ]
+
+T = TypeVar("T")
 
 log = logging.getLogger("semel.cli")
 
@@ -70,13 +74,28 @@ def on_stop_signal(stop: Callable[[], object], note: str) -> None:
         signal.signal(number, handle)
 
 
-def until_asked_to_end(asked: threading.Event | None = None, *, note: str = "it stops") -> threading.Event:
-    """Set by Ctrl-C and SIGTERM from now on. Call it again, with the same, once Spark has started: it sets a handler of
-    its own.
-    """
-    asked = asked or threading.Event()
+def until_asked_to_end(*, note: str = "it stops") -> threading.Event:
+    """Return an event that is set by Ctrl-C and SIGTERM from now on."""
+    asked = threading.Event()
     on_stop_signal(asked.set, note)
     return asked
+
+
+def in_background(work: Callable[[], T]) -> Future[T]:
+    """Run this in a thread that does not keep the program alive: the program can be stopped before its end.
+
+    Spark started there leaves the signals as they are.
+    """
+    made: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            made.set_result(work())
+        except BaseException as error:  # handed to the caller of result()
+            made.set_exception(error)
+
+    threading.Thread(target=run, name="semel-in-background", daemon=True).start()
+    return made
 
 
 class ShownProcesses:

@@ -5,6 +5,7 @@ REST shows them at their fields; a file of properties is refused with the first 
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,7 @@ __all__ = ["ConnectorConfig", "Examination", "Problem", "settings_of"]
 _LATER = {
     "config.action.reload": "Remove it.",
 }
+_NO_CONTROLS = "String may not contain control sequences"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _BOUNDARIES = ("INTERVAL", "POLL", "CONNECTOR")
 
@@ -110,6 +112,9 @@ class Examination:
         name = self._given.get("name", "")
         if not name:
             self._missing("name")
+        elif controls := [str(ord(one)) for one in name if unicodedata.category(one) == "Cc"]:
+            found = f"but had the following ASCII chars: {', '.join(controls)}"
+            self._add("name", f"Invalid value {name!r:.200} for configuration name: {_NO_CONTROLS} {found}")
         elif "/" in name or name != name.encode(errors="ignore").decode():
             self._add("name", f"Invalid value {name!r:.200} for configuration name: REST could not reach it.")
         self._class = self._given.get("connector.class", "")

@@ -62,6 +62,8 @@ class WorkerGroup:
         self._heartbeat_s = heartbeat_ms / 1000
         self._about: dict[str, Any] = {}
         self._member = ""
+        #: The newest generation of which this worker knows its role.
+        self._joined: Joined | None = None
         self._client = Client(config)  # of its own: joining holds a connection
         self._thread: threading.Thread | None = None
         self._settled, self._wake, self._closing = threading.Event(), threading.Event(), threading.Event()
@@ -85,9 +87,34 @@ class WorkerGroup:
         if self.error is not None:
             raise self.error
 
+    @property
+    def leading(self) -> str:
+        """The member id under which this worker leads, or an empty text."""
+        joined = self._joined
+        return joined.member if joined is not None and joined.leads else ""
+
+    def still_leads(self, member: str) -> bool:
+        """Ask the group whether this member has led without a break. A group removes a leader before it names another.
+
+        Raises :class:`Retriable` while the group changes, and where the brokers do not answer.
+        """
+        joined = self._joined
+        if joined is None or not member or self.leading != member:
+            return False
+        with Client(self._config) as client:  # of its own: a join may hold the other one
+            code = membership.heartbeat(client, self._group, joined)
+        if code == membership.UNKNOWN_MEMBER:
+            return False
+        if code:
+            raise Retriable(
+                f"group {self._group!r} changes now, and its next leader is not known. Nothing was written. Ask again.",
+                tag="NOT_LEADER",
+            )
+        return True
+
     def join_again(self) -> None:
         """Leave, so that another worker may lead, and join again."""
-        self.role = None
+        self.role = self._joined = None
         self._leave()
         self._wake.set()
 
@@ -134,6 +161,7 @@ class WorkerGroup:
         )
         self._member = joined.member if joined is not None else ""
         if joined is None:
+            self._joined = None
             return
         if self._closing.is_set():  # it left before it was in
             self._leave()
@@ -146,6 +174,7 @@ class WorkerGroup:
         if given is None:
             return
         self._take_role(joined.leads, given)
+        self._joined = joined
         self._settled.set()
         self._stay(joined)
 
@@ -209,7 +238,7 @@ class WorkerGroup:
                 " or another consumer. This worker has written nothing since. Stop them, or give another group.id.",
                 tag="GROUP_IN_USE",
             )
-        self.error, self.role = error, None
+        self.error, self.role, self._joined = error, None, None
         self._settled.set()
 
     # ---- leaving

@@ -78,17 +78,22 @@ class Herder:
 
     def status(self, name: str) -> dict[str, Any]:
         """Return the state of a connector and of its tasks."""
-        found = self.statuses.shown(name) if name in self._store.now.connectors else None
+        found = self.statuses.shown(name, self._unassigned(name)) if name in self._store.now.connectors else None
         if found is None:
             raise _unknown(f"No status found for connector {name}.")
         return found
 
     def task_status(self, name: str, task: int) -> dict[str, Any]:
         """Return the state of one task."""
-        found = self.statuses.tasks.get(name, {}).get(task)
+        found = {**self._unassigned(name), **self.statuses.tasks.get(name, {})}.get(task)
         if found is None:
             raise _unknown(f"No status found for task {name}-{task}.")
         return {"id": task, **found.shown()}
+
+    def _unassigned(self, name: str) -> dict[int, TaskState]:
+        """Return the state of each stored task before this leader has started it."""
+        state = TaskState("UNASSIGNED", self.config.advertised)
+        return dict.fromkeys(range(len(self._store.now.tasks.get(name, ()))), state)
 
     def measured(self) -> dict[str, dict[int, dict[str, float]]]:
         """Return the records of each task, in total and per second, by connector and task."""
@@ -182,7 +187,7 @@ class Herder:
                 self.statuses.put_task(name, task, TaskState("RESTARTING", worker))
             if connector and only_failed | include_tasks:
                 self.statuses.put_connector(name, TaskState("RESTARTING", worker))
-        answer = self.statuses.shown(name) or shown
+        answer = self.statuses.shown(name, self._unassigned(name)) or shown
         self._lifecycle.wake(name, tasks=tasks)
         if connector:
             self._lifecycle.wake(name, again=True)

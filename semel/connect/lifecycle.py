@@ -19,7 +19,6 @@ from semel.connect.config import WorkerConfig
 from semel.connect.connector_config import ConnectorConfig
 from semel.connect.definitions import as_text
 from semel.connect.fencing import fence_generation, fence_tasks
-from semel.connect.leader import Leader
 from semel.connect.stores.config_format import (
     PAUSED,
     STARTED,
@@ -90,10 +89,9 @@ class Lifecycle:
         properties: Mapping[str, str],
         store: ConfigStore,
         statuses: StatusStore,
-        leader: Leader,
     ) -> None:
         self._config, self._properties = config, dict(properties)
-        self._store, self._statuses, self._leader = store, statuses, leader
+        self._store, self._statuses = store, statuses
         self.processes: Processes
         self._slots = threading.BoundedSemaphore(_AT_A_TIME)
         self._asked = threading.BoundedSemaphore(_ASKED_AT_A_TIME)
@@ -163,7 +161,7 @@ class Lifecycle:
     def asked(self, process: str, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a task that wants to start, or was fenced: may it? Raises :class:`Fenced` where another leads."""
         name = process.rpartition("-")[0]
-        self._leader.check()
+        self._store.check_leader()
         if self._expiries.get(process, 0) >= _MOST_EXPIRIES:
             raise ConfigError(
                 f"transactions of {process} expired {_MOST_EXPIRIES} times in a row, with no commit between. Nothing of"
@@ -322,7 +320,7 @@ class Lifecycle:
         """Fence tasks that did not end by themselves, unless another worker leads: they are its own then."""
         if tasks:
             with suppress(SemelError):
-                self._leader.check()
+                self._store.check_leader()
                 fence_tasks(self._config, name, tasks, run.admin)
 
     def _end(self, name: str, tasks: Sequence[int]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from semel.connect.config import WorkerConfig
 from semel.connect.herder import Herder
-from semel.connect.leader import Leader
+from semel.connect.leader import Leader, Membership
 from semel.connect.lifecycle import Lifecycle
 from semel.connect.stores.config_format import connector_record
 from semel.connect.stores.configs import ConfigStore
@@ -29,12 +29,14 @@ __all__ = ["Term"]
 class Term:
     """Leads, and runs all connectors once it is started."""
 
-    def __init__(self, client: Client, config: WorkerConfig, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, client: Client, config: WorkerConfig, properties: Mapping[str, str], membership: Membership
+    ) -> None:
         self._config = config
-        self.leader = Leader(client, config.group_id)
+        self.leader = Leader(client, config.group_id, membership)
         self.store = ConfigStore(client, self.leader, config.config_topic)
         self.statuses = StatusStore(client, config.status_topic)
-        self._lifecycle = Lifecycle(config, properties, self.store, self.statuses, self.leader)
+        self._lifecycle = Lifecycle(config, properties, self.store, self.statuses)
         self.herder = Herder(client, config, self.store, self.statuses, self._lifecycle)
         self._supervisor: Supervisor | None = None
         self._closing = threading.Lock()

@@ -143,7 +143,7 @@ class Worker:
         self._serve()
 
     def _take_over(self) -> Term:
-        term = Term(self._client, self.config, self._properties)
+        term = Term(self._client, self.config, self._properties, self._group)
         try:
             term.take_over()
         except BaseException:
@@ -254,7 +254,7 @@ class Worker:
 
     def _check(self, term: Term) -> None:
         try:
-            term.leader.check()
+            term.store.check_leader()
             term.store.renew_key(self.config.key_ttl_ms)
         except Fenced as error:
             log.error("%s", error)  # noqa: TRY400  its message says all

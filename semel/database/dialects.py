@@ -51,6 +51,13 @@ def dialect_of(engine: Engine) -> Dialect:
     """Return the dialect of a database. Raise :class:`Unsupported` for other databases, :class:`ConfigError` for an
     engine without transactions.
     """
+    if engine.dialect.is_async:
+        raise ConfigError(
+            f"the outbox was given an {type(engine).__name__} with the asynchronous driver {engine.dialect.driver!r},"
+            " and works with ordinary engines. Nothing was written. Make one by sqlalchemy.create_engine, and call the"
+            " outbox in a thread (asyncio.to_thread).",
+            tag="OUTBOX_DATABASE",
+        )
     known: dict[str, Callable[[], Dialect]] = {"postgresql": _PostgreSQL, "sqlite": _SQLite}
     if engine.dialect.name not in known:
         raise Unsupported(

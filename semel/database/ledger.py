@@ -10,17 +10,18 @@ import os
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from sqlalchemy import Connection, Engine, bindparam, delete, inspect, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.orm import Session
 
 from semel.database.dialects import dialect_of
-from semel.database.tables import FORMAT, metadata, owners, prepared_texts
+from semel.database.tables import FIRST_FORMAT, FORMAT, metadata, newest_units, owners, prepared_texts
 from semel.errors import ConfigError, Fenced, Retriable, Unsupported
 from semel.steps import OutboxStep, reached
 from semel.transaction.two_phase.prepared import Prepared
+from semel.wire.api.transactions import Identity
 
 __all__ = ["Ledger", "Newest", "Work"]
 
@@ -63,6 +64,11 @@ class Ledger:
             .values(version=bindparam("unit"), progress=bindparam("read"))
         )
         self._written = prepared_texts.insert()
+        newest = self._dialect.insert(newest_units)
+        self._noted_newest = newest.on_conflict_do_update(
+            index_elements=[newest_units.c.transactional_id],
+            set_={name: newest.excluded[name] for name in ("producer_id", "epoch")},
+        )
         self._forgotten = delete(prepared_texts).where(
             *(prepared_texts.c[name] == bindparam(f"_{name}") for name in _KEY)
         )
@@ -124,7 +130,7 @@ class Ledger:
                 self._dialect.check_durable(connection)
                 self._dialect.bound_wait(connection)
                 number, stored = connection.execute(raised).one()
-                if stored != FORMAT:
+                if stored not in (FIRST_FORMAT, FORMAT):
                     raise Unsupported(
                         f"the tables of the outbox have format {stored}, and this semel knows {FORMAT}. Nothing was"
                         " written. Use the newer semel that made them.",
@@ -162,6 +168,25 @@ class Ledger:
                 select(prepared_texts.c.text).where(prepared_texts.c.prefix == self._prefix)
             ).scalars()
             return [Prepared.parse(one) for one in found]
+
+    def newest(self) -> dict[str, Identity] | None:
+        """Return the newest decided unit of each id. None for tables of an older semel, which do not say."""
+        with self._engine.connect() as connection:
+            stored = connection.execute(select(owners.c.format).where(owners.c.prefix == self._prefix)).scalar_one()
+            found = connection.execute(select(newest_units).where(newest_units.c.prefix == self._prefix))
+            known = {row.transactional_id: Identity(row.transactional_id, row.producer_id, row.epoch) for row in found}
+            return known if stored == FORMAT else None
+
+    def take_as_newest(self, units: Collection[Identity]) -> None:
+        """Take these as the newest decided units of their ids."""
+        with self._transaction() as connection:
+            for unit in units:
+                connection.execute(self._noted_newest, self._row(unit))
+            connection.execute(update(owners).where(owners.c.prefix == self._prefix).values(format=FORMAT))
+            connection.commit()
+
+    def _row(self, unit: Identity) -> dict[str, object]:
+        return {**dict(zip(_KEY, astuple(unit), strict=True)), "prefix": self._prefix}
 
     def has(self, prepared: Prepared) -> bool:
         """Return True if the transaction is decided."""
@@ -210,8 +235,9 @@ class Ledger:
 
     def write(self, work: Work, prepared: Prepared) -> None:
         """Write the text that ends the unit's Kafka rows, as a part of the user's transaction."""
-        row = {**_key(prepared), "prefix": self._prefix, "text": str(prepared)}
-        work.connection.execute(self._written, row)
+        row = self._row(prepared.identity)
+        work.connection.execute(self._written, {**row, "text": str(prepared)})
+        work.connection.execute(self._noted_newest, row)
         reached(OutboxStep.TEXT_WRITTEN, self._prefix)
 
     @contextmanager
@@ -232,8 +258,7 @@ class Ledger:
 
 
 def _key(prepared: Prepared) -> dict[str, object]:
-    values = (prepared.transactional_id, prepared.producer_id, prepared.epoch)
-    return dict(zip(_KEY, values, strict=True))
+    return dict(zip(_KEY, astuple(prepared.identity), strict=True))
 
 
 def _lock_refused(error: DBAPIError) -> bool:

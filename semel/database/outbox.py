@@ -8,6 +8,7 @@ database.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -21,8 +22,9 @@ from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelErr
 from semel.steps import OutboxStep, reached
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import Mode
-from semel.transaction.two_phase.recovery import Recovered
+from semel.transaction.two_phase.recovery import Recovered, is_newer
 from semel.wire.api.describe_transactions import TransactionDescription
+from semel.wire.api.transactions import Identity
 from semel.wire.deadline import Deadline
 
 __all__ = ["Outbox"]
@@ -34,7 +36,7 @@ _PATIENCE_MS = 60_000
 
 
 class Outbox:
-    """The owner of ``prefix``, in one process, one unit at a time.
+    """The owner of ``prefix``, in one process, one unit at a time. Threads take turns.
 
     ``engine`` is an SQLAlchemy engine of PostgreSQL or SQLite. ``two_phase`` as for
     :meth:`~semel.cluster.Cluster.producer`. Creating it sends nothing. The first unit recovers a predecessor's units,
@@ -51,19 +53,41 @@ class Outbox:
         #: True once this outbox has been the owner: then only recover() takes over from another owner.
         self._owned = False
         self._fenced = False
-        self._busy = False
+        #: Held for a unit, and for a recovery.
+        self._turn = threading.Lock()
+        #: The thread that holds it.
+        self._thread: int | None = None
 
-    def recover(self) -> Recovered:
+    def recover(self, *, older_database: bool = False) -> Recovered:
         """End a predecessor's units: commit those that the database has, abort the rest. The first unit does it too.
 
-        Raise :class:`Retriable` if database or brokers do not answer. Raise :class:`~semel.errors.DataLoss` for units
-        that were decided and are lost, once all others are ended. Read :meth:`pending` then, and :meth:`forget` them.
+        Raise :class:`ConfigError` tagged OUTBOX_OLDER_DATABASE if Kafka has committed a unit that the database does not
+        have. Say ``older_database`` once its rows are there. Raise :class:`Retriable` if database or brokers do not
+        answer. Raise :class:`~semel.errors.DataLoss` for units that were decided and are lost, once all others are
+        ended. Read :meth:`pending` then, and :meth:`forget` them.
         """
         self._ledger.check_not_forked()
-        self._fenced = self._owned = False
-        return self._recover()
+        with self._taking_turns():
+            self._fenced = self._owned = False
+            return self._recover(older_database=older_database)
 
-    def _recover(self) -> Recovered:
+    @contextmanager
+    def _taking_turns(self) -> Iterator[None]:
+        """Wait for the units of other threads. Raise :class:`ConfigError` in the middle of a unit of this thread."""
+        if self._thread == threading.get_ident():
+            raise ConfigError(
+                f"a unit of the outbox {self._prefix!r} is open already in this thread. Nothing was written. End it"
+                " first, or make another outbox with a prefix of its own.",
+                tag="ILLEGAL_STATE",
+            )
+        with self._turn:
+            self._thread = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._thread = None
+
+    def _recover(self, *, older_database: bool = False) -> Recovered:
         self._number = None
         number = -1
 
@@ -71,11 +95,12 @@ class Outbox:
             # first stop all other owners' decisions, then read the decisions
             nonlocal number
             with self._database_errors():
-                if found and not self._ledger.has_owner():
-                    raise self._other_database(len(found))
+                if not self._ledger.has_owner():
+                    self._check_first_time(len(found), older_database=older_database)
                 self._ledger.ensure_tables()
                 number = self._raise_number()
                 texts = self._ledger.texts()
+                self._check_newest(texts, older_database=older_database)
             reached(OutboxStep.TEXTS_READ, self._prefix)
             return texts
 
@@ -85,6 +110,36 @@ class Outbox:
         reached(OutboxStep.RECOVERED, self._prefix)
         self._number = number
         return recovered
+
+    def _check_first_time(self, found: int, *, older_database: bool) -> None:
+        """Refuse a database that has never had this prefix, if Kafka has units of it."""
+        committed = () if older_database else self._cluster.committed_units(self._prefix)
+        if self._ledger.has_owner():  # another process has just begun, and these are its units
+            return
+        if found:
+            raise self._other_database(found)
+        for unit in committed:
+            raise self._older_database(unit)
+
+    def _check_newest(self, texts: Sequence[Prepared], *, older_database: bool) -> None:
+        """Refuse a database that lacks a unit which Kafka has committed. No other owner decides a unit now."""
+        committed = self._cluster.committed_units(self._prefix)
+        known = self._ledger.newest()
+        if known is None or older_database:
+            self._ledger.take_as_newest([*(prepared.identity for prepared in texts), *committed])
+            return
+        for unit in committed:
+            if is_newer(unit, known.get(unit.transactional_id)):
+                raise self._older_database(unit)
+
+    def _older_database(self, unit: Identity) -> ConfigError:
+        return ConfigError(
+            f"Kafka has committed a unit of the outbox {self._prefix!r} that this database does not have"
+            f" ({unit.transactional_id!r}, epoch {unit.epoch}). It is an older copy, or another database. Nothing was"
+            " written. (1) Give the newest one. (2) Add the missing rows from Kafka, then call"
+            " recover(older_database=True). (3) Take another prefix.",
+            tag="OUTBOX_OLDER_DATABASE",
+        )
 
     def _other_database(self, count: int) -> ConfigError:
         """Return the error for units of which this database knows nothing: it cannot say which were decided."""
@@ -127,10 +182,11 @@ class Outbox:
     def unit(self, *, version: int | None = None) -> Iterator[OutboxUnit]:
         """Begin a unit. When the block ends, its rows are in the database and visible in Kafka, or in neither.
 
-        With ``version`` it is written once: the same number again is skipped (``unit.skipped``), a lower one refused.
-        Raise :class:`AbortAndRetry` if nothing of it was written: run it again. Raise :class:`Fenced` if another owner
-        has come. Raise :class:`Retriable` tagged COMMIT_PENDING if it is decided and the brokers do not answer: do not
-        write it again. Errors of the block or of its rows are raised unchanged, and nothing is written.
+        With ``version`` it is written once: the same number again is skipped (``unit.skipped``), a lower one refused. A
+        unit of another thread is waited for. Raise :class:`AbortAndRetry` if nothing of it was written: run it again.
+        Raise :class:`Fenced` if another owner has come. Raise :class:`Retriable` tagged COMMIT_PENDING if it is decided
+        and the brokers do not answer: do not write it again. Errors of the block or of its rows are raised unchanged,
+        and nothing is written.
         """
         self._ledger.check_not_forked()
         if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
@@ -139,24 +195,15 @@ class Outbox:
                 " numbers that rise, or no version.",
                 tag="OUTBOX_VERSION",
             )
-        if self._busy:
-            raise ConfigError(
-                f"a unit of the outbox {self._prefix!r} is open already. Nothing was written. End it first, or make"
-                " another outbox with a prefix of its own.",
-                tag="ILLEGAL_STATE",
-            )
-        if self._fenced:
-            raise Fenced(
-                f"another outbox has taken over the prefix {self._prefix!r}. Nothing was written. Stop one of the two;"
-                " recover() takes it back."
-            )
-        self._busy = True
-        try:
+        with self._taking_turns():
+            if self._fenced:
+                raise Fenced(
+                    f"another outbox has taken over the prefix {self._prefix!r}. Nothing was written. Stop one of the"
+                    " two; recover() takes it back."
+                )
             if self._number is None:
                 self._recover()
             yield from self._run(version)
-        finally:
-            self._busy = False
 
     def close(self) -> None:
         """Close the producer. The next owner recovers the decided units."""

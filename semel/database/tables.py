@@ -1,13 +1,15 @@
-"""The two tables of the outbox (docs/formats.md). ``metadata`` is for users whose migrations create all tables."""
+"""The tables of the outbox (docs/formats.md). ``metadata`` is for users whose migrations create all tables."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, Text
 
-__all__ = ["FORMAT", "metadata", "owners", "prepared_texts"]
+__all__ = ["FIRST_FORMAT", "FORMAT", "metadata", "newest_units", "owners", "prepared_texts"]
 
-#: The version of both tables, in each owner row: another release of semel may write another one.
-FORMAT = 1
+#: The version of the tables, in each owner row: another release of semel may write another one.
+FORMAT = 2
+#: Tables of this version do not say which units are the newest.
+FIRST_FORMAT = 1
 
 metadata = MetaData()
 
@@ -34,4 +36,15 @@ prepared_texts = Table(
     Column("epoch", Integer, primary_key=True, autoincrement=False),
     Column("prefix", String, nullable=False, index=True),
     Column("text", Text, nullable=False),
+)
+
+#: A row for each transactional id: the newest unit of it that is decided. Kafka keeps none that is newer, unless the
+#: database is an older copy.
+newest_units = Table(
+    "semel_outbox_newest",
+    metadata,
+    Column("transactional_id", String, primary_key=True),
+    Column("prefix", String, nullable=False, index=True),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("epoch", Integer, nullable=False),
 )

@@ -204,4 +204,4 @@ def _answer(launch: Launch, question: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         return launch.on_ask(question)
     except SemelError as error:
-        return {"error": error.message, "tag": error.tag, "class": type(error).__name__}
+        return {"error": error.message, "tag": error.tag, "class": error.kind}

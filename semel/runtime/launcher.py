@@ -117,6 +117,17 @@ class Launcher:
         """Cancel the job of a process; the process may live for some seconds."""
         self._context.cancelJobGroup(group)
 
+    def has_slot(self, group: str) -> bool | None:
+        """Return True if the job of a process holds a slot, None where Spark does not say."""
+        try:
+            tracker = self._context.statusTracker()
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+            stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+            known = [stage.numActiveTasks > 0 for stage in stages if stage is not None]
+            return any(known) if known else None
+        except Exception:  # any error of the gateway means that it does not answer
+            return None
+
     @property
     def alive(self) -> bool:
         """True if Spark still runs."""

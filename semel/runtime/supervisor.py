@@ -25,10 +25,16 @@ _WATCH_S = 0.2
 _FIRST_BACKOFF_S, _LAST_BACKOFF_S = 0.5, 30.0
 #: A process that was connected for this long has recovered: its next back-off is the first one again.
 _RECOVERED_S = 60.0
-_NO_SLOT = (
-    "no slot of Spark is free for it. It waits, and nothing is lost. Raise the slots (--master local[N,4], more"
-    " executors or cores), or stop another process."
-)
+#: How often a process that has not connected is looked at again.
+_LOOK_S = 1.0
+#: Why a process has not connected, by whether it has a slot.
+_WAITS = {
+    False: "no slot of Spark is free for it. It waits, and nothing is lost. Raise the slots (--master local[N,4], more"
+    " executors or cores), or stop another process.",
+    True: "it has a slot of Spark, and its Python has not connected to the driver yet. Nothing is lost. If it stays,"
+    " look at the load of its executor, and whether that reaches the driver.",
+    None: "Spark does not say whether it has a slot. It waits, and nothing is lost. Look at Spark's driver.",
+}
 
 
 class State(Enum):
@@ -62,7 +68,8 @@ class _Supervised:
         self.stopping = threading.Event()
         self.thread: threading.Thread | None = None
         self.connected_at = 0.0
-        self.launched_at = 0.0
+        #: When to look, in monotonic seconds, why it has not connected.
+        self.look_at = 0.0
         #: Set once its name is free again: nothing is reported of it any more.
         self.forgotten = False
 
@@ -120,8 +127,9 @@ class Supervisor:
         ended_by_force = [one for one in chosen if not self._ends(one, end)]
         for one in ended_by_force:
             self._discard(one)
+        end = time.monotonic() + self._silent_s
         for one in ended_by_force:
-            self._ends(one, time.monotonic() + self._silent_s)
+            self._ends(one, end)
         return [one.name for one in ended_by_force]
 
     def forget(self, names: Collection[str]) -> None:
@@ -190,7 +198,7 @@ class Supervisor:
         )
         number = one.status.launches + 1
         one.group, one.launch, one.connected_at = f"semel-{one.name}-{number}", launch, 0.0
-        one.launched_at = time.monotonic()
+        one.look_at = time.monotonic() + self._silent_s
         self._change(one, state=State.UNASSIGNED, where="", launches=number)
         self._channel.open(launch)
         reason = "its job ended, and the process has not said why"
@@ -237,12 +245,18 @@ class Supervisor:
             for one in list(self._all.values()):
                 launch = one.launch
                 if launch is not None and launch.attempt < 0 and one.status.state is State.UNASSIGNED:
-                    self._say_no_slot(one)
+                    self._say_why_it_waits(one)
                 if launch is None or launch.over or launch.ended is not None or launch.silent_since is None:
                     continue
                 if time.monotonic() - launch.silent_since >= self._silent_s:
                     self._discard(one)
 
-    def _say_no_slot(self, one: _Supervised) -> None:
-        if not one.status.reason and time.monotonic() - one.launched_at >= self._silent_s:
-            self._change(one, reason=_NO_SLOT)
+    def _say_why_it_waits(self, one: _Supervised) -> None:
+        if time.monotonic() < one.look_at:
+            return
+        launch, reason = one.launch, _WAITS[self._launcher.has_slot(one.group)]
+        one.look_at = time.monotonic() + _LOOK_S
+        # it may have connected, or been stopped, while Spark was asked
+        waits = launch is not None and launch.attempt < 0 and not one.stopping.is_set()
+        if waits and one.status.state is State.UNASSIGNED and one.status.reason != reason:
+            self._change(one, reason=reason)

@@ -37,7 +37,7 @@ def _encode(answer: Receipt | SemelError) -> bytes:
         {
             "v": VERSION,
             "semel": __version__,
-            "error": type(answer).__name__,
+            "error": answer.kind,
             "tag": answer.tag,
             "message": answer.message,
         }

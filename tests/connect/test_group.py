@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
 from semel.connect.group import Role, WorkerGroup
+from semel.connect.stores.config_format import STARTED, commit_record
+from semel.connect.stores.statuses import TaskState
 from semel.connect.worker import Worker
-from semel.errors import ConfigError, Retriable
+from semel.errors import ConfigError, Fenced, Retriable
 from semel.runtime.launcher import Launcher
 from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
@@ -55,6 +57,13 @@ def test_a_worker_hands_requests_on_and_leads_once_the_leader_leaves(place: Plac
         rest.wait_states(place.name, "RUNNING", "RUNNING")
         place.wait_arrived(200)
         first.worker.stop()
+        wait_for(lambda: second.worker.due, "that it is to lead", 60)
+        second.worker._take_over()
+        herder = second.worker.herder
+        shown = herder.status(place.name)
+        assert (shown["connector"]["state"], herder.task_status(place.name, 0)["state"]) == ("UNASSIGNED",) * 2
+        second.worker.statuses.put_connector(place.name, TaskState("RUNNING", "here"))
+        assert [task["state"] for task in herder.status(place.name)["tasks"]] == ["UNASSIGNED"], "they are not started"
         second.lead()
         rest.wait_states(place.name, "RUNNING", "RUNNING")
         place.wait_arrived(2000)
@@ -62,10 +71,42 @@ def test_a_worker_hands_requests_on_and_leads_once_the_leader_leaves(place: Plac
     assert sorted(map(int, place.values())) == list(range(2000))
 
 
-def test_a_leader_that_was_fenced_ends_its_tasks_and_stands_by(place: Place) -> None:
+def test_a_leader_whose_id_another_program_uses_takes_it_again_and_its_tasks_run_on(place: Place) -> None:
+    """As Kafka Connect's: only the group says who leads."""
     with place.running(place.numbers(2000), **place.stored) as first, place.running(**place.stored) as second:
         place.wait_arrived(100)
         Transactional(place.servers, f"connect-cluster-{place.worker['group.id']}")
+        first.worker.herder.set_target(place.name, STARTED)
+        Transactional(place.servers, f"connect-cluster-{place.worker['group.id']}")
+        first.worker.herder.put("another", place.numbers(10, name="another"))
+        place.wait_arrived(2000)
+        assert first.states[f"{place.name}-0"].launches == 1
+        assert (first.worker.ready, first.worker.leads, second.worker.leads) == (True, True, False)
+        first.worker.stop()
+        second.lead()
+        assert sorted(second.worker.herder.names) == ["another", place.name], "all of it is stored"
+
+
+def test_a_leader_ends_its_tasks_where_another_one_has_written_the_config_topic(place: Place) -> None:
+    with place.running(place.numbers(2000), **place.stored) as first, place.running(**place.stored) as second:
+        place.wait_arrived(100)
+        other = Transactional(place.servers, f"connect-cluster-{place.worker['group.id']}")
+        key, value = commit_record(place.name, 1)
+        other.write(place.configs, [{"key": key, "value": value, "partition": 0}])
+        other.end(commit=True)
+        with pytest.raises(Fenced, match="NOT_LEADER"):
+            first.worker.herder.set_target(place.name, STARTED)
+        second.lead()
+        place.wait_arrived(2000)
+        wait_for(lambda: not first.worker.ready, "that it ends its tasks")
+    assert sorted(map(int, place.values())) == list(range(2000))
+
+
+def test_a_leader_that_its_group_has_replaced_ends_its_tasks_and_stands_by(place: Place) -> None:
+    with place.running(place.numbers(2000), **place.stored) as first, place.running(**place.stored) as second:
+        place.wait_arrived(100)
+        with Client(ClientConfig.parse({"bootstrap.servers": place.servers})) as client:
+            membership.leave(client, place.worker["group.id"], first.worker._group.leading)
         second.lead()
         place.wait_arrived(2000)
         wait_for(lambda: not first.worker.ready, "that it ends its tasks")

@@ -281,6 +281,27 @@ def test_a_task_that_fails_is_shown_with_its_trace_and_restarts(rest: Rest) -> N
     wait_for(lambda: rest.values(name) == ["line 0", "line 1", "line 2"], "its lines", 60)
 
 
+def test_a_path_may_end_in_a_slash(rest: Rest) -> None:
+    name, config = rest.new()
+    status, made = rest.ask("POST", "/connectors/", {"name": name, "config": config})
+    assert (status, made["name"]) == (201, name)
+    rest.wait_states(name, "RUNNING", "RUNNING")
+    assert rest.ask("GET", "/connectors/") == (200, [name])
+    assert rest.ask("GET", f"/connectors/{name}/config/") == rest.ask("GET", f"/connectors/{name}/config")
+    assert rest.ask("PUT", f"/connectors/{name}/pause/") == (202, None)
+    assert rest.ask("GET", "/connector-plugins/")[0] == 200
+    assert rest.ask("DELETE", f"/connectors/{name}/") == (204, None)
+
+
+def test_names_with_control_characters_are_refused(rest: Rest) -> None:
+    name, config = rest.new()
+    status, refused = rest.ask("POST", "/connectors", {"name": f"{name}\nand\x7f", "config": config})
+    text = "String may not contain control sequences but had the following ASCII chars: 10, 127"
+    assert (status, text in refused["message"]) == (400, True), refused
+    assert rest.ask("PUT", f"/connectors/{name}%0Aand%7F/config", config)[0] == 400
+    assert rest.ask("GET", "/connectors") == (200, [])
+
+
 def test_names_with_blanks(rest: Rest) -> None:
     name, config = rest.new()
     name = f"{name} and more"

@@ -77,7 +77,7 @@ def _work(cluster: SecuredKafka) -> None:
         term = worker._now
         term.store.write([connector_record("c", {"name": "c"})])
         term.statuses.put_connector("c", TaskState("RUNNING", "here"))
-        term.leader.check()
+        term.store.check_leader()
     finally:
         worker.stop()
 

@@ -115,6 +115,14 @@ def test_a_failure_is_told_with_its_trace_and_stays(watched: Watched) -> None:
     assert failed.launches == 1
 
 
+def test_a_process_that_has_a_slot_is_not_said_to_lack_one(watched: Watched) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # its process finds a driver that does not answer
+        watched.supervisor._channel.address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        watched.start("beat")
+        wait_for(lambda: "it has a slot of Spark" in watched.status.reason, lambda: str(watched.states))
+    assert watched.status.state is State.UNASSIGNED
+
+
 def test_without_a_slot_it_says_what_to_raise(watched: Watched) -> None:
     slots = watched.supervisor._launcher._context.defaultParallelism
     for number in range(slots + 1):

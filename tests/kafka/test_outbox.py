@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar, cast
 
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 import semel
 import semel.steps
-from semel.database import Outbox
+from semel.database import Outbox, metadata
 from semel.sandbox import Sandbox
 from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.steps import OutboxStep, Step, TwoPhaseStep
@@ -29,6 +31,7 @@ from tests.kafka.support.cut_commit import CommitProxy, Loses
 from tests.topics import create
 from tests.waiting import wait_for
 
+S = TypeVar("S", "sa.Select[Any]", sa.Delete)
 _numbers = count(1)
 
 
@@ -193,6 +196,132 @@ def test_a_version_is_written_once(place: Place) -> None:
         place.write(outbox, 5, 6)
     place.write(outbox, 6, 8)
     assert place.both() == [1, 2, 4, 6]
+
+
+def test_a_restored_older_copy_is_refused(place: Place) -> None:
+    """Kafka still knows the units that the copy lacks: their versions would be written again."""
+    outbox = place.outbox()
+    place.write(outbox, 1, version=1)
+    earlier = _copied(place)
+    place.write(outbox, 2, version=2)
+    second = _copied(place)
+    _restore(place, earlier)
+    with pytest.raises(semel.ConfigError, match="OUTBOX_OLDER_DATABASE"):
+        place.write(place.outbox(), 2, version=2)
+    _restore(place, second)
+    place.write(outbox, 3, version=3)
+    place.write(place.outbox(), 4, version=4)  # a later process has ids of its own
+    later = _copied(place)
+    _restore(place, earlier)
+    for _ in range(2):
+        with pytest.raises(semel.ConfigError, match=r"OUTBOX_OLDER_DATABASE.*Nothing was written"):
+            place.write(place.outbox(), 2, version=2)
+    assert place.records() == [1, 2, 3, 4]
+    _restore(place, later)
+    outbox = place.outbox()
+    place.write(outbox, 5, version=5)
+    assert place.both() == [1, 2, 3, 4, 5]
+    _restore(place, earlier)
+    outbox = place.outbox()
+    outbox.recover(older_database=True)
+    with outbox.unit(version=5) as unit:  # without rows for Kafka: these are there
+        unit.session.add_all([Order(topic=place.topic, number=number) for number in (2, 3, 4, 5)])
+    place.write(place.outbox(), 6, version=6)
+    assert place.both() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_database_that_has_lost_the_outbox_is_refused(place: Place) -> None:
+    nothing = _copied(place)
+    place.write(place.outbox(), 1, version=1)
+    _restore(place, nothing)
+    with pytest.raises(semel.ConfigError, match="OUTBOX_OLDER_DATABASE"):
+        place.write(place.outbox(), 1, version=1)
+    assert (place.orders(), place.records()) == ([], [1])
+
+
+def test_a_healthy_outbox_is_no_older_database(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units that were aborted, interrupted before and after the decision, of several owners and ids."""
+    outbox = place.outbox()
+    place.write(outbox, 1)
+    with pytest.raises(ZeroDivisionError):
+        place.write(outbox, 9, fails=True)
+    for number, step in enumerate((TwoPhaseStep.PREPARED, OutboxStep.TEXT_WRITTEN, OutboxStep.DECIDED), 2):
+        at(monkeypatch, step, _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            place.write(outbox, number)
+        outbox = place.outbox()
+        outbox.recover()
+    place.write(outbox, 5)
+    at(monkeypatch, OutboxStep.DECIDED, _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        place.write(outbox, 6)
+    place.write(outbox, 7)
+    place.outbox().recover()
+    assert place.both() == [1, 4, 5, 6, 7]
+
+
+def test_an_outbox_of_an_older_semel_goes_on(place: Place) -> None:
+    """Its tables do not say which units are the newest: what Kafka has then is taken for these."""
+    outbox = place.outbox()
+    place.write(outbox, 1)
+    with place.engine().begin() as connection:
+        connection.execute(sa.text("DELETE FROM semel_outbox_newest WHERE prefix = :p"), {"p": place.topic})
+        connection.execute(sa.text("UPDATE semel_outbox_owner SET format = 1 WHERE prefix = :p"), {"p": place.topic})
+    earlier = _copied(place)
+    place.write(place.outbox(), 2)
+    place.write(place.outbox(), 3)
+    assert place.both() == [1, 2, 3]
+    _restore(place, earlier)
+    place.outbox().recover()  # the copy is of before: it cannot know
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _copied(place: Place) -> dict[str, list[dict[str, Any]]]:
+    """All rows of this place, as a backup has them."""
+    tables = {**metadata.tables, "orders": Base.metadata.tables["orders"]}
+    with place.engine().connect() as connection:
+        there = sa.inspect(connection)
+        return {
+            name: [dict(row) for row in connection.execute(_of(place, table, sa.select(table))).mappings()]
+            for name, table in tables.items()
+            if there.has_table(name)
+        }
+
+
+def _restore(place: Place, copy: dict[str, list[dict[str, Any]]]) -> None:
+    with place.engine().begin() as connection:
+        for name, table in {**metadata.tables, "orders": Base.metadata.tables["orders"]}.items():
+            connection.execute(_of(place, table, sa.delete(table)))
+            if copy.get(name):
+                connection.execute(table.insert(), copy[name])
+
+
+def _of(place: Place, table: sa.Table, statement: S) -> S:
+    return statement.where((table.c.topic if table.name == "orders" else table.c.prefix) == place.topic)
+
+
+def test_threads_take_turns(place: Place) -> None:
+    outbox = place.outbox()
+    inside = threading.Event()
+
+    def write(number: int) -> None:
+        with outbox.unit() as unit:
+            inside.set()
+            unit.session.add(Order(topic=place.topic, number=number))
+            unit.send(place.topic, pa.table({"value": [str(number)]}))
+
+    with ThreadPoolExecutor(4) as pool:
+        with outbox.unit() as unit:
+            waiting = [pool.submit(write, number) for number in range(1, 9)]
+            unit.session.add(Order(topic=place.topic, number=0))
+            unit.send(place.topic, pa.table({"value": ["0"]}))
+            assert not inside.is_set()
+        for one in waiting:
+            one.result(60)
+    assert place.both() == list(range(9))
 
 
 def test_a_second_owner_stops_the_first(place: Place) -> None:
@@ -400,14 +529,20 @@ def test_what_is_refused(brokers: Sandbox, postgres: Postgres, place: Place, tmp
     for engine, setting in ((memory, "a file"), (careless, "synchronous=FULL"), (off, "synchronous_commit=on")):
         with pytest.raises(semel.ConfigError, match=f"OUTBOX_NOT_DURABLE.*Set .*{setting}"):
             place.write(Outbox(engine, place.cluster, place.topic), 1)
+    later = create_async_engine("postgresql+psycopg://nowhere/none")
+    with pytest.raises(semel.ConfigError, match=r"OUTBOX_DATABASE.*asynchronous driver.*sqlalchemy\.create_engine"):
+        Outbox(cast("sa.Engine", later), place.cluster, place.topic)
     auto = sa.create_engine(place.url, isolation_level="AUTOCOMMIT")
     with pytest.raises(semel.ConfigError, match="OUTBOX_AUTOCOMMIT"):
         Outbox(auto, place.cluster, place.topic)
     with pytest.raises(semel.ConfigError, match="OUTBOX_PREFIX"):
         Outbox(place.engine(), place.cluster, "x" * 501)
     outbox = place.outbox()
-    with outbox.unit() as unit, pytest.raises(semel.ConfigError, match="open already"), outbox.unit():
-        pass
+    with outbox.unit() as unit:
+        with pytest.raises(semel.ConfigError, match="open already in this thread"), outbox.unit():
+            pass
+        with pytest.raises(semel.ConfigError, match="open already in this thread"):
+            outbox.recover()
     assert not unit.skipped
     child = os.fork()
     if not child:

@@ -56,6 +56,13 @@ def test_values_are_read_from_text_and_from_numbers() -> None:
         ("[::1]:9092", [("::1", 9092)]),
         ("SASL_SSL://a.example.com:9092, plaintext://b:1", [("a.example.com", 9092), ("b", 1)]),
         ("SSL://[::1]:9092", [("::1", 9092)]),
+        # these as Kafka 4.3.1's Utils.getHost and getPort read them
+        ("::1:9092", [("::1", 9092)]),
+        ("SSL://::1:9092, b:1", [("::1", 9092), ("b", 1)]),
+        ("2001:db8::7:9092", [("2001:db8::7", 9092)]),
+        ("::ffff:10.0.0.1:9092", [("::ffff:10.0.0.1", 9092)]),
+        ("1:2:3:4:5:6:7:8:9092", [("1:2:3:4:5:6:7:8", 9092)]),
+        ("fe80::1%eth0:9092,[fe80::1%eth0]:1", [("fe80::1%eth0", 9092), ("fe80::1%eth0", 1)]),
     ],
 )
 def test_servers(text: str, servers: list[tuple[str, int]]) -> None:
@@ -76,6 +83,13 @@ def test_servers(text: str, servers: list[tuple[str, int]]) -> None:
         "a:1;b:2",
         "http://a:1",
         "SSL:a:1",
+        "a:1:2",
+        "::1",
+        "::g:9092",
+        "[a]:1",
+        "[]:1",
+        "[::1:9092",
+        "::1]:9092",
         "a b:1",
     ],
 )

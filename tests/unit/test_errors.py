@@ -5,7 +5,19 @@ import pickle
 import pytest
 
 from semel import errors
-from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError, Unsupported, from_text
+from semel.connect.leader import IdTaken
+from semel.errors import (
+    AbortAndRetry,
+    ConfigError,
+    DataLoss,
+    Fenced,
+    Retriable,
+    SemelError,
+    Unsupported,
+    from_text,
+    named,
+)
+from semel.runtime.launcher import JobFailed
 
 CLASSES = [Retriable, AbortAndRetry, Fenced, ConfigError, DataLoss, Unsupported]
 TAGS = ["TIMEOUT", "ABORT_AND_RETRY", "FENCED", "CONFIG", "DATA_LOSS", "UNSUPPORTED"]
@@ -33,6 +45,13 @@ def test_each_class_survives_pickling_again_and_again(cls: type[SemelError], pro
     assert type(error) is cls
     assert (str(error), error.message, error.tag) == ("[SEMEL_SPECIAL] two\nlines", "two\nlines", "SPECIAL")
     assert type(pickle.loads(pickle.dumps(cls("x"), protocol))) is cls
+
+
+def test_a_class_elsewhere_comes_back_as_the_nearest_one_here() -> None:
+    """Else a process that asks the driver would get a ValueError, and fail for good."""
+    for error, cls in ((IdTaken("x"), Retriable), (JobFailed("x"), Retriable), (Fenced("x"), Fenced)):
+        back = named(error.kind, error.message, error.tag)
+        assert (type(back), str(back)) == (cls, str(error))
 
 
 def trace(*lines: str) -> str:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NOTHING", "Progress", "Reading", "Source", "open_engine", "sources_of"]
 
-_JDBC = re.compile(r"jdbc:(postgresql|sqlite):(.*)", re.DOTALL)
+_JDBC = re.compile(r"jdbc:([^:/?#@\s]{0,40})(?::(.*))?", re.DOTALL)
+#: What SQLAlchemy has in the place of JDBC's beginning.
+_OF_JDBC = {"postgresql": "postgresql:", "sqlite": "sqlite:///"}
 NOTHING = "Nothing was read or written."
 #: Who may still commit a row with an id that was given out already: it has a lock of this kind on the table from before
 #: its statement runs until its transaction ends. A row of a partition may be written to any table of its family.
@@ -43,8 +45,15 @@ def open_engine(config: Mapping[str, Any]) -> Engine:
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
     text = config["connection.url"]
     found = _JDBC.fullmatch(text)
-    if found is not None:
-        text = f"postgresql:{found[2]}" if found[1] == "postgresql" else f"sqlite:///{found[2]}"
+    if found is not None and found[1] in _OF_JDBC:
+        text = _OF_JDBC[found[1]] + (found[2] or "")
+    elif text.startswith("jdbc:"):
+        kind = found[1] if found is not None else ""
+        raise ConfigError(  # the rest of it may hold a password
+            f"connection.url is of the database {kind!r}, which is not known. Known are jdbc:postgresql: and"
+            f" jdbc:sqlite:. {NOTHING} Give one of these, or the URL of SQLAlchemy for this database.",
+            tag="DATABASE",
+        )
     try:
         url = sa.make_url(text)
         if url.drivername == "postgresql":

@@ -18,6 +18,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from semel.connect.config import WorkerConfig
 from semel.connect.rest import about, connectors, internal, offsets, plugins, web
@@ -49,7 +50,7 @@ def make_app(config: WorkerConfig, worker: Answering) -> Starlette:
             )
         return await proceed(request)
 
-    middleware = [Middleware(BaseHTTPMiddleware, dispatch=check)]
+    middleware = [Middleware(_OneName), Middleware(BaseHTTPMiddleware, dispatch=check)]
     if config.origins:
         middleware.append(
             Middleware(CORSMiddleware, allow_origins=list(config.origins), allow_methods=["*"], allow_headers=["*"])
@@ -68,6 +69,19 @@ def make_app(config: WorkerConfig, worker: Answering) -> Starlette:
     )
     app.state.worker = worker
     return app
+
+
+class _OneName:
+    """Serves ``/connectors/`` as ``/connectors``, as Kafka Connect does: clients do not follow a redirect of a POST."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope.get("path", "")
+        if path.endswith("/") and path.strip("/") and not path.startswith("/web/"):
+            scope = {**scope, "path": path.rstrip("/"), "raw_path": scope["raw_path"].rstrip(b"/")}
+        await self._app(scope, receive, send)
 
 
 def _known(host: str, names: set[str]) -> bool:

@@ -7,7 +7,8 @@ task records before it are kept apart until then, and a set with gaps is inconsi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +81,31 @@ class Configs:
     inconsistent: set[str] = field(default_factory=set)
     generations: dict[str, int] = field(default_factory=dict)
     _deferred: dict[str, dict[int, dict[str, str]]] = field(default_factory=dict)
+
+    def same_as(self, other: Configs) -> bool:
+        """Return True if the connectors are the same, and their tasks."""
+        return self._of_connectors() == other._of_connectors()
+
+    def _of_connectors(self) -> dict[str, tuple[object, ...]]:
+        """Return all that counts of each connector. Compaction leaves more or less of those that were deleted."""
+        return {
+            name: (
+                config,
+                self.targets.get(name),
+                self.tasks.get(name),
+                self.counts.get(name),
+                name in self.pending,
+                name in self.inconsistent,
+            )
+            for name, config in self.connectors.items()
+        }
+
+    def after(self, records: Sequence[Record]) -> Configs:
+        """Return the contents once these records are applied, too."""
+        made = deepcopy(self)
+        for key, value in records:
+            made.apply(key, value)
+        return made
 
     def apply(self, key: bytes | None, value: bytes | None) -> bool:
         """Take one record. Returns False for one that says nothing known."""

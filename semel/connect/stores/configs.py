@@ -1,7 +1,8 @@
 """The config topic: connectors, their tasks and what they are wanted to be. The leader alone writes it.
 
 It is read once, up to the session key that the new leader writes as its claim; from then on what the leader writes is
-what there is. Without a topic all of it is in memory, and gone with the worker.
+what there is. A leader that has taken its id again reads it again, and leads no more if another one has written to it.
+Without a topic all of it is in memory, and gone with the worker.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import threading
 import time
 from collections.abc import Sequence
 
-from semel.connect.leader import Leader
+from semel.connect.leader import IdTaken, Leader
 from semel.connect.stores import config_format
 from semel.connect.stores.config_format import Configs, Record
 from semel.connect.stores.settled import read_settled
-from semel.errors import AbortAndRetry, Retriable, SemelError
+from semel.errors import AbortAndRetry, Retriable
 from semel.wire.client import Client
 
 __all__ = ["ConfigStore"]
@@ -30,7 +31,10 @@ class ConfigStore:
         #: Held by a writer whose record depends on what is stored now.
         self.lock = threading.RLock()
         self.now = Configs()
-        self._stale = False
+        #: Records of a write whose end is not known: the topic is read again before the next one.
+        self._unsettled: list[Record] | None = None
+        #: Set while another leader may have written.
+        self._doubted = False
         #: What requests between workers are signed by, Base64; None before there is one.
         self.session_key: str | None = None
         self._key_made = 0.0
@@ -39,6 +43,11 @@ class ConfigStore:
         """Read all of it, up to a session key of our own. Raises :class:`Fenced` where another worker leads."""
         if self.topic is None:
             return
+        self.now, self._unsettled = self._found(), None
+
+    def _found(self) -> Configs:
+        """Return what the topic holds, up to a session key of our own."""
+        assert self.topic is not None
         claim = self._claim()
         deadline = self._client.deadline(self._client.config.delivery_timeout_ms)
         records = read_settled(
@@ -47,7 +56,7 @@ class ConfigStore:
         found = Configs()
         for record in records:
             found.apply(record.key, record.value)
-        self.now, self._stale = found, False
+        return found
 
     def write(self, records: Sequence[Record]) -> None:
         """Write records together, and take them.
@@ -55,28 +64,53 @@ class ConfigStore:
         Raises :class:`Fenced` where another worker leads, and :class:`Retriable` where the topic could not be written.
         """
         with self.lock:
-            if self._stale:
-                self.read()
-            if self.topic is not None:
-                try:
-                    self._leader.write(self.topic, records)
-                except SemelError as error:
-                    if not isinstance(error, Retriable | AbortAndRetry):
-                        raise
-                    self._stale = True
-                    raise Retriable(
-                        f"the config topic could not be written: {error.message} This may be transient, and the request"
-                        " is safe to retry.",
-                        tag="CONFIG_TOPIC",
-                    ) from error
+            if self.topic is None:
+                self.check_leader()
             else:
-                self._leader.check()
+                self._write(self.topic, records)
             for key, value in records:
                 self.now.apply(key, value)
 
+    def _write(self, topic: str, records: Sequence[Record]) -> None:
+        try:
+            self.check_leader()
+            if self._unsettled is not None:
+                self.read()
+            self._unsettled = list(records)
+            self._leader.write(topic, records)
+            self._unsettled = None
+        except (Retriable, AbortAndRetry) as error:
+            raise Retriable(
+                f"the config topic could not be written: {error.message} This may be transient, and the request is safe"
+                " to retry.",
+                tag="CONFIG_TOPIC",
+            ) from error
+
     def check_leader(self) -> None:
-        """Raise :class:`Fenced` where another worker leads: what this one knows may be of before."""
-        self._leader.check()
+        """Prove that this worker leads. Take the leader's id again if the group says that it does.
+
+        Raises :class:`Fenced` where another worker leads: what this one knows may be of before. Raises
+        :class:`Retriable` where that is not known now.
+        """
+        with self.lock:
+            try:
+                self._leader.check()
+            except IdTaken:
+                self._doubted = True
+                self._leader.take_again()
+            if self._doubted:
+                self._check_unchanged()
+                self._doubted = False
+
+    def _check_unchanged(self) -> None:
+        """Refuse to lead on where another leader has written to the topic: its tasks may be others."""
+        if self.topic is None:
+            return
+        found = self._found()
+        known = next((one for one in (self.now, self.now.after(self._unsettled or ())) if found.same_as(one)), None)
+        if known is None:
+            self._leader.give_up()
+        self.now, self._unsettled = known, None
 
     def renew_key(self, ttl_ms: int) -> None:
         """Write another session key once the last one is as old as this. Raises what :meth:`write` raises."""

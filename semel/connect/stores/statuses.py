@@ -128,17 +128,19 @@ class StatusStore:
             if self.connectors.pop(name, None) is not None:
                 self._queue.put((f"status-connector-{name}".encode(), None))
 
-    def shown(self, name: str) -> dict[str, Any] | None:
-        """Return the state of a connector for REST, or None if it is unknown."""
+    def shown(self, name: str, stored: Mapping[int, TaskState] | None = None) -> dict[str, Any] | None:
+        """Return the state of a connector for REST, or None if it is unknown. ``stored`` are the states of its tasks
+        until they have others.
+        """
         with self._lock:
-            connector = self.connectors.get(name)
-            tasks = sorted(self.tasks.get(name, {}).items())
+            found = {**(stored or {}), **self.tasks.get(name, {})}
+            connector = self.connectors.get(name) or (stored or {}).get(0)
         if connector is None:
             return None
         return {
             "name": name,
             "connector": connector.shown(),
-            "tasks": [{"id": task, **state.shown()} for task, state in tasks],
+            "tasks": [{"id": task, **state.shown()} for task, state in sorted(found.items())],
             "type": "source",
         }
 

@@ -48,8 +48,8 @@ def run(process: Process) -> None:
 
 
 def _wanted(process: Process) -> bool:
-    """Ask the worker. Raises :class:`Fenced` where another worker leads."""
-    return bool(process.ask({"generation": process.settings["generation"]})["wanted"])
+    """Ask the worker, unless it has asked this task to end. Raises :class:`Fenced` where another worker leads."""
+    return not process.stopping.is_set() and bool(process.ask({"generation": process.settings["generation"]})["wanted"])
 
 
 def _run(process: Process) -> None:

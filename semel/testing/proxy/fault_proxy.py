@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from semel.config import parse_servers
 from semel.testing.proxy.addresses import Address, addresses, replaced
 from semel.testing.proxy.faults import (
     Cut,
@@ -76,7 +77,7 @@ class FaultProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="semel-fault-proxy", daemon=True)
         self._thread.start()
-        upstream = [_address(server) for server in bootstrap_servers.split(",")]
+        upstream = list(parse_servers(bootstrap_servers))
         self._run(self._listen(upstream))
         self.bootstrap_servers = ",".join("{}:{}".format(*self._ports[address]) for address in upstream)
 
@@ -362,10 +363,3 @@ async def _send(target: asyncio.StreamWriter, frame: bytes, *, only: bytes | Non
 def _raise_unless_expected(problem: BaseException | None) -> None:
     if problem is not None and not isinstance(problem, OSError):
         raise problem
-
-
-def _address(server: str) -> Address:
-    host, _, port = server.strip().rpartition(":")
-    if not host or not port.isdigit():
-        raise ValueError(f"{server!r} is not host:port")
-    return host.strip("[]"), int(port)

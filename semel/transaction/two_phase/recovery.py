@@ -19,7 +19,7 @@ from semel.wire.api.describe_transactions import TransactionDescription, describ
 from semel.wire.api.transactions import Identity, end
 from semel.wire.client import Client
 
-__all__ = ["Recovered", "open_units", "recover"]
+__all__ = ["Recovered", "committed_units", "is_newer", "open_units", "recover"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,36 @@ def recover(
 
 def open_units(client: Client, prefix: str) -> list[TransactionDescription]:
     """Return the transactions of ``prefix`` that are prepared, or may still be."""
+    return describe_all(client, states=("Ongoing",), wanted=_units_of(prefix))
+
+
+def committed_units(client: Client, prefix: str) -> list[Identity]:
+    """Return the newest unit of each id of ``prefix`` whose last transaction was committed, as far as Kafka knows it.
+
+    The coordinator raises the epoch at each end. At the highest one it takes another producer id, and the epoch here is
+    -1 then.
+    """
     return [
-        told
-        for told in describe_all(client, states=("Ongoing",))
-        if (name := parse(told.transactional_id)).prefix == prefix and name.kind is IdKind.UNIT
+        Identity(told.transactional_id, told.producer_id, told.epoch - 1)
+        for told in describe_all(client, states=("PrepareCommit", "CompleteCommit"), wanted=_units_of(prefix))
     ]
+
+
+def is_newer(unit: Identity, known: Identity | None) -> bool:
+    """Return True if Kafka's newest unit of an id is later than the newest one that is ``known``."""
+    if known is None:
+        return True
+    if unit.producer_id == known.producer_id:
+        return unit.epoch > known.epoch
+    return unit.epoch >= 0  # an id that has expired, or has used up its epochs, has another producer id
+
+
+def _units_of(prefix: str) -> Callable[[str], bool]:
+    def wanted(transactional_id: str) -> bool:
+        name = parse(transactional_id)
+        return name.prefix == prefix and name.kind is IdKind.UNIT
+
+    return wanted
 
 
 def _identity(told: TransactionDescription) -> Identity:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,16 +94,20 @@ def describe(client: Client, transactional_id: str, deadline: Deadline | None = 
 
 
 def describe_all(
-    client: Client, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
+    client: Client,
+    states: Iterable[str] = (),
+    producer_ids: Iterable[int] = (),
+    *,
+    wanted: Callable[[str], bool] = lambda _: True,
 ) -> list[TransactionDescription]:
     """Return all ids that the cluster knows. Each broker lists and describes the ids that it coordinates.
 
-    ``states`` (``Ongoing``, …) and ``producer_ids`` narrow the result. Brokers leave out ids that the caller may not
-    describe.
+    ``states`` (``Ongoing``, …) and ``producer_ids`` narrow the result, and so does ``wanted``, by the id. Brokers leave
+    out ids that the caller may not describe.
     """
     found: list[TransactionDescription] = []
     for node in client.brokers():
-        ids = _listed(client, node, states, producer_ids)
+        ids = [one for one in _listed(client, node, states, producer_ids) if wanted(one)]
         answer = (
             client.ask(node, DescribeTransactionsRequest(transactional_ids=sorted(ids)), (0, 0), code=lambda _: 0)
             if ids

@@ -18,12 +18,14 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.target import GroupCoordinator
 
-__all__ = ["GONE", "REBALANCING", "Joined", "heartbeat", "join", "leave", "members", "sync"]
+__all__ = ["GONE", "REBALANCING", "UNKNOWN_MEMBER", "Joined", "heartbeat", "join", "leave", "members", "sync"]
 
 #: The group is about to have another generation: join again.
 REBALANCING = 27
+#: The group continues without this member.
+UNKNOWN_MEMBER = 25
 #: The group continues without this member, or in another generation.
-GONE = (22, 25)
+GONE = (22, UNKNOWN_MEMBER)
 _MEMBER_ID_REQUIRED = 79
 
 

@@ -210,6 +210,7 @@ def test_a_connectors_own_settings_have_their_types() -> None:
     ("given", "tag", "text"),
     [
         (LINES | {"name": " "}, "MISSING_OPTION", '"name" which has no default'),
+        (LINES | {"name": "a\x85b"}, "WRONG_VALUE", "control sequences but had the following ASCII chars: 133"),
         ({"name": "lines", "file": "/f"}, "MISSING_OPTION", '"connector.class" which'),
         ({**LINES, "file": ""} | {"fil": "/f"}, "UNKNOWN_OPTION", "did you mean file?"),
         ({name: LINES[name] for name in LINES if name != "topic"}, "MISSING_OPTION", '"topic" which has no'),

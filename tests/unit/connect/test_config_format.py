@@ -91,6 +91,25 @@ def test_a_set_of_tasks_with_gaps_is_inconsistent_until_it_is_written_again() ->
     assert (configs.inconsistent, configs.tasks) == (set(), {"a-b": [{"n": "0"}, {"n": "1"}]})
 
 
+def test_what_another_leader_changes_is_seen_and_what_compaction_takes_is_not() -> None:
+    known = _after(4)
+    assert known.same_as(_after(4))
+    compacted = {key: value for key, value in SEEN[:4] if key is not None}
+    assert Configs().after(list(compacted.items())).same_as(known)
+    deleted = Configs().after([*SEEN, connector_record("y", {}), task_record("y", 0, {})])
+    assert deleted.same_as(Configs().after([connector_record("y", {})]))
+    for record in (
+        connector_record("x", {"tasks.max": "2"}),
+        connector_record("y", {}),
+        target_record("x", "PAUSED"),
+        commit_record("x", 0),
+        commit_record("x", 2),
+        count_record("x", 1),
+    ):
+        assert not known.after([record]).same_as(known), record
+    assert known.same_as(_after(4)), "after() changes nothing"
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

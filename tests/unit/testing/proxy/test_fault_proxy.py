@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from semel.errors import ConfigError
 from semel.testing.proxy.fault_proxy import FaultProxy
 
 WAIT = 10.0
@@ -352,5 +353,5 @@ def test_faults_that_cannot_be_are_refused(proxy: FaultProxy) -> None:
         proxy.drop_reply("EndTransaction")
     with pytest.raises(ValueError, match="number 1"):
         proxy.drop_reply("EndTxn", 0)
-    with pytest.raises(ValueError, match="not host:port"):
+    with pytest.raises(ConfigError, match="not host:port"):
         FaultProxy("localhost")
