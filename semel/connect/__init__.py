@@ -18,7 +18,6 @@ far it got, in one Kafka transaction.
 ``leader``            who may write what is stored of a group
 ``herder``            what can be done with connectors: it decides and writes it down
 ``lifecycle``         what runs, made equal to what is stored; ``fencing`` comes before a new generation
-``signatures``        requests between workers
 ``rest``              Kafka Connect's REST interface, and the page for browsers, whose files are in ``web``
 ``throughput``        how many records the tasks read, for the page
 ``stores``            its three topics, in its own formats

@@ -19,7 +19,6 @@ from semel.config import ClientConfig, nearest
 from semel.config_providers import Providers, resolve
 from semel.connect.clients import POLICIES
 from semel.connect.plugins import check_header_converter, converter, without_effect
-from semel.connect.signatures import ALGORITHMS
 from semel.errors import ConfigError, SemelError, Unsupported
 
 __all__ = ["NOTHING", "Listener", "WorkerConfig", "check_later", "converter_options", "read_properties"]
@@ -37,9 +36,7 @@ _IGNORED = frozenset(
     topic.tracking.allow.reset topic.tracking.enable worker.sync.timeout.ms worker.unsync.backoff.ms""".split()
 )
 _IGNORED_PREFIXES = (
-    "inter.worker.signature.",
-    "inter.worker.key.generation.",
-    "inter.worker.key.size",
+    "inter.worker.",
     "consumer.",
     "metrics.context.",
     "header.converter.",
@@ -55,8 +52,7 @@ _LATER = {
 _UNLESS_EMPTY = ("access.control.allow.methods", "response.http.headers.config")
 _LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.")
 _OWN = frozenset(
-    """session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms inter.worker.key.ttl.ms
-    inter.worker.verification.algorithms
+    """session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms
     group.id offset.storage.topic offset.storage.partitions offset.storage.replication.factor key.converter
     value.converter exactly.once.source.support offset.flush.interval.ms task.shutdown.graceful.timeout.ms
     topic.creation.enable connector.client.config.override.policy config.storage.topic
@@ -127,8 +123,6 @@ class WorkerConfig:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     heartbeat_ms: int
-    key_ttl_ms: int
-    verification_algorithms: tuple[str, ...]
     listeners: tuple[Listener, ...]
     advertised: str
     origins: tuple[str, ...]
@@ -194,8 +188,6 @@ class WorkerConfig:
             session_timeout_ms=_number(own, "session.timeout.ms", 10_000, 1),
             rebalance_timeout_ms=_number(own, "rebalance.timeout.ms", 60_000, 1),
             heartbeat_ms=_number(own, "heartbeat.interval.ms", 3_000, 1),
-            key_ttl_ms=_number(own, "inter.worker.key.ttl.ms", 3_600_000, 1),
-            verification_algorithms=_algorithms(own),
             listeners=listeners,
             advertised=_advertised(own, listeners),
             providers=providers,
@@ -332,18 +324,6 @@ def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
     if text not in ("true", "false"):
         raise ConfigError(f"{name}={text:.100} is neither true nor false. {NOTHING} Correct it.", tag="WRONG_VALUE")
     return text == "true"
-
-
-def _algorithms(own: Mapping[str, str]) -> tuple[str, ...]:
-    name = "inter.worker.verification.algorithms"
-    given = tuple(filter(None, map(str.strip, own.get(name, "HmacSHA256").split(","))))
-    wrong = next((one for one in given if one not in ALGORITHMS), None)
-    if wrong is not None or not given:
-        raise ConfigError(
-            f"{name}: {wrong or 'nothing'!r:.100} is none of {', '.join(ALGORITHMS)}. {NOTHING} Give some of them.",
-            tag="WRONG_VALUE",
-        )
-    return given
 
 
 def _policy(own: Mapping[str, str]) -> str:

@@ -209,25 +209,6 @@ class Herder:
         """Forget which topics a connector has written to."""
         self.statuses.reset_topics(name)
 
-    # ---- between workers
-
-    @property
-    def session_key(self) -> str | None:
-        """The key that signs requests between workers."""
-        return self._store.session_key
-
-    def fence(self, name: str) -> None:
-        """Have the tasks of the generation before fenced, unless they are (KIP-618)."""
-        config = self._config_of(name)
-        with self._lifecycle.quiet(name):
-            if self.config.exactly_once and name in self._store.now.pending:
-                self._fence(self._parsed(config))
-
-    def look_again(self, name: str) -> None:
-        """Make what runs equal to what is stored."""
-        self._config_of(name)
-        self._lifecycle.wake(name)
-
     # ---- offsets
 
     def offsets(self, name: str) -> list[dict[str, Any]]:

@@ -255,7 +255,6 @@ class Worker:
     def _check(self, term: Term) -> None:
         try:
             term.store.check_leader()
-            term.store.renew_key(self.config.key_ttl_ms)
         except Fenced as error:
             log.error("%s", error)  # noqa: TRY400  its message says all
         except SemelError as error:

@@ -22,7 +22,6 @@ from semel.runtime.launcher import Launcher
 from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
 from semel.strict_json import read_object
-from semel.testing.records import read
 from semel.wire.api import membership
 from semel.wire.client import Client
 from tests.connect.support.place import Place
@@ -165,18 +164,6 @@ def test_a_leader_that_cannot_read_what_is_stored_stands_by_and_tries_again(plac
     assert sorted(map(int, place.values())) == list(range(40))
 
 
-@pytest.mark.exhaustive
-def test_the_leader_makes_its_session_key_anew(place: Place) -> None:
-    with place.running(**{**place.stored, "inter_worker_key_ttl_ms": "1"}) as running:
-        known = running.worker.herder.session_key
-        wait_for(lambda: running.worker.herder.session_key != known, "another key", 30)
-        newest = running.worker.herder.session_key
-    rows = read(place.servers, [place.configs], {"key": "key", "value": "value"}, missing="").sort_by("offset")
-    keys = [read_object(row["value"])["key"] for row in rows.to_pylist() if row["key"] == "session-key"]
-    assert keys[0] == known
-    assert newest in keys[1:]
-
-
 #: A member of a group that says so, and waits to be killed.
 MEMBER = """
 import sys, threading
@@ -198,6 +185,7 @@ threading.Event().wait()
 """
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_died_on_this_machine_is_not_waited_for(kafka: Sandbox) -> None:
     """Without that the group would wait for it until its session of 60 s is over: the control."""
     servers, name = kafka.bootstrap_servers, "dead-member"

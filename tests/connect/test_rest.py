@@ -4,9 +4,6 @@ passes on both.
 
 from __future__ import annotations
 
-import base64
-import hmac
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from semel.sandbox import Sandbox
-from semel.testing.records import arrived, read
+from semel.testing.records import arrived
 from tests.connect.support.kafka_connect import kafka_connect
 from tests.connect.support.lines import STRING
 from tests.connect.support.rest import FILE_SOURCE, Rest, semel_connect
@@ -308,31 +305,3 @@ def test_names_with_blanks(rest: Rest) -> None:
     assert rest.ask("POST", "/connectors", {"name": name, "config": config})[0] == 201
     rest.wait_states(quote(name), "RUNNING", "RUNNING")
     assert rest.ask("GET", f"/connectors/{quote(name)}")[1]["name"] == name
-
-
-def test_requests_between_workers_are_signed(rest: Rest) -> None:
-    """By the session key in the config topic (KIP-507), whether or not the connector is there."""
-    name, config = rest.new()
-    assert rest.ask("POST", "/connectors", {"name": name, "config": config})[0] == 201
-    rest.wait_states(name, "RUNNING", "RUNNING")
-
-    def signed(method: str, path: str, body: bytes, mac: bytes, algorithm: str = "HmacSHA256") -> int:
-        headers = {
-            "X_Connect_Authorization": base64.b64encode(mac).decode(),
-            "X_Connect_Request_Signature_Algorithm": algorithm,
-        }
-        return rest.ask(method, path, body, **headers)[0]
-
-    for known in (name, "none"):
-        for method, path, body in (("PUT", "fence", b""), ("POST", "tasks", b"[]")):
-            where = f"/connectors/{known}/{path}"
-            assert rest.ask(method, where, body)[0] == 400, where
-            assert signed(method, where, body, b"x", "HmacMD5") == 400, where
-            assert signed(method, where, body, b"x" * 32) == 403, where
-    rows = read(rest.servers, [f"{rest.worker['group.id']}-configs"], {"key": "key", "value": "value"}, missing="")
-    keys = [row["value"] for row in rows.sort_by("offset").to_pylist() if row["key"] == "session-key"]
-    key = base64.b64decode(json.loads(keys[-1])["key"])
-    mac = hmac.digest(key, b"", "sha256")
-    assert signed("PUT", f"/connectors/{name}/fence", b"", mac) == 204
-    assert signed("PUT", "/connectors/none/fence", b"", mac) == 404
-    assert signed("POST", "/connectors/none/tasks", b"[]", hmac.digest(key, b"[]", "sha256")) == 404

@@ -6,7 +6,6 @@
 ``calls``       one request, its JSON, and what an error answers
 ``connectors``  ``/connectors``: create, configure, pause, stop, restart, delete
 ``forwarding``  requests that a worker hands on to the leader of its group
-``internal``    what workers ask of each other, signed
 ``offsets``     ``/connectors/{name}/offsets``
 ``plugins``     ``/connector-plugins``: classes, their settings, validation
 ``about``       ``/``, ``/health``, ``/admin/loggers``; ``/semel/tasks``, which Kafka Connect has not

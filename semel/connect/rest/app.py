@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from semel.connect.config import WorkerConfig
-from semel.connect.rest import about, connectors, internal, offsets, plugins, web
+from semel.connect.rest import about, connectors, offsets, plugins, web
 from semel.connect.rest.calls import Answering, failed
 
 __all__ = ["make_app"]
@@ -59,7 +59,6 @@ def make_app(config: WorkerConfig, worker: Answering) -> Starlette:
         routes=[
             *about.ROUTES,
             *connectors.ROUTES,
-            *internal.ROUTES,
             *offsets.ROUTES,
             *plugins.ROUTES,
             *web.ROUTES,

@@ -63,7 +63,7 @@ def count_record(name: str, tasks: int) -> Record:
 
 
 def session_key_record(key: str, created_ms: int) -> Record:
-    """Return the record of the key that signs requests between workers (KIP-507)."""
+    """Return the record of a session key: a leader's claim, which Kafka Connect takes for its own kind (KIP-507)."""
     return b"session-key", as_json({"key": key, "algorithm": "HmacSHA256", "creation-timestamp": created_ms})
 
 

@@ -35,9 +35,6 @@ class ConfigStore:
         self._unsettled: list[Record] | None = None
         #: Set while another leader may have written.
         self._doubted = False
-        #: What requests between workers are signed by, Base64; None before there is one.
-        self.session_key: str | None = None
-        self._key_made = 0.0
 
     def read(self) -> None:
         """Read all of it, up to a session key of our own. Raises :class:`Fenced` where another worker leads."""
@@ -112,15 +109,7 @@ class ConfigStore:
             self._leader.give_up()
         self.now, self._unsettled = known, None
 
-    def renew_key(self, ttl_ms: int) -> None:
-        """Write another session key once the last one is as old as this. Raises what :meth:`write` raises."""
-        if self.topic is not None and time.monotonic() - self._key_made >= ttl_ms / 1000:
-            with self.lock:
-                self._claim()
-
     def _claim(self) -> int:
         assert self.topic is not None
         key = base64.b64encode(secrets.token_bytes(32)).decode()
-        at = self._leader.write(self.topic, [config_format.session_key_record(key, int(time.time() * 1000))])
-        self.session_key, self._key_made = key, time.monotonic()
-        return at
+        return self._leader.write(self.topic, [config_format.session_key_record(key, int(time.time() * 1000))])
