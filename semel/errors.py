@@ -9,6 +9,7 @@ driver.
 from __future__ import annotations
 
 import re
+from typing import Self
 
 __all__ = [
     "AbortAndRetry",
@@ -30,11 +31,18 @@ class SemelError(Exception):
     """
 
     default_tag = "ERROR"
+    #: The one topic and partition at fault, if it is known; the index is -1 for all of a topic. Lost by pickling.
+    partition: tuple[str, int] | None = None
 
     def __init__(self, message: str, *, tag: str | None = None) -> None:
         self.message = message
         self.tag = tag or self.default_tag
         super().__init__(f"[SEMEL_{self.tag}] {message}")
+
+    def at(self, partition: tuple[str, int] | None) -> Self:
+        """Set the partition at fault, and return this error."""
+        self.partition = partition
+        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.tag)

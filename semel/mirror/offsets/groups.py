@@ -23,6 +23,7 @@ from semel.mirror.offsets.formats import Checkpoint
 from semel.mirror.offsets.segments import Translated
 from semel.mirror.offsets.translation import Translator
 from semel.mirror.positions import Positions
+from semel.mirror.stops import Stop
 from semel.steps import MirrorStep, reached
 from semel.transaction.output_topics import describe_output_topics, non_transactional_tickets
 from semel.transaction.participant import Participant
@@ -59,6 +60,8 @@ class GroupFollower:
         self._translator: Translator | None = None
         self._newest: tuple[Positions, int] | None = None
         self._told: dict[str, _Offsets] = {}
+        #: Why groups do not follow, by group, as it was at the last look.
+        self.problems: dict[str, Stop] = {}
         self._stop = threading.Event()
         #: At the end of a copy the flow's own thread follows too: two at once would take each run in twice.
         self._following = threading.Lock()
