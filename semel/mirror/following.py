@@ -132,9 +132,10 @@ class TopicFollower:
         except SemelError as second:
             log.debug("%s: whether another has taken over could not be asked: %s", self._config.title, second)
 
-    def record(self, groups: Mapping[str, Stop]) -> None:
-        """Commit what is stopped, if that has changed since the last commit."""
+    def record(self, groups: Mapping[str, Stop] | None) -> None:
+        """Commit what is stopped, if that has changed since the last commit. ``groups`` is None if it is not known."""
         positions, stopped = self.positions, self.stops.found
+        groups = positions.stopped_groups if groups is None else groups
         kept = (_tags(positions.stopped), _tags(positions.stopped_groups), positions.left)
         if kept != (_tags(stopped), _tags(groups), self._left):
             now = replace(positions.moved({}), stopped=stopped, stopped_groups=dict(groups), left=self._left)
