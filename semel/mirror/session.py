@@ -14,7 +14,7 @@ from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.following import TopicFollower, is_due
 from semel.mirror.losses import advice, losses_of, positions_lost
 from semel.mirror.metrics import FlowMeter
-from semel.mirror.offsets.groups import GroupFollower
+from semel.mirror.offsets.groups import GroupFollower, check_checkpoints_topic
 from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.offsets.translation import segments_end
 from semel.mirror.positions import SCOPE, Positions
@@ -192,6 +192,7 @@ class Session:
             )
         # before an owner is fenced
         check_rights(self._source, self._target, self._config, self._id)
+        check_checkpoints_topic(self._target, self._config)
         self._check_same_flow(self._last_known())
         try:
             self._producer.take_over(group=self._id)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from semel import cli
 from semel.config import ClientConfig
-from semel.errors import DataLoss
+from semel.errors import ConfigError, DataLoss
 from semel.mirror import session
 from semel.mirror.config.properties import read_properties
 from semel.mirror.offsets import segment_topic
@@ -31,7 +31,17 @@ from semel.transaction.progress.reader import committed_progress
 from semel.wire.client import Client
 from tests import topics
 from tests.mirror.support.groups import consume, offsets, translate
-from tests.mirror.support.harness import Running, alias_of, copy_once, mm2, produce, records, transactions, unique
+from tests.mirror.support.harness import (
+    Running,
+    alias_of,
+    copy_once,
+    mm2,
+    partitions,
+    produce,
+    records,
+    transactions,
+    unique,
+)
 from tests.mirror.support.losses import delete
 from tests.mirror.support.mirror_maker import java
 from tests.waiting import wait_for
@@ -220,6 +230,25 @@ def test_a_group_that_cannot_follow_is_named(a: Sandbox, b: Sandbox, spark: Spar
     assert "not mirrored" in translate(file, alias, "B", "--group", good)
 
 
+def test_the_replication_of_checkpoints(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """On one broker: the default fits it, -1 too, and what the file asks for is refused before anything is written."""
+    topic, group = topics.create(a.bootstrap_servers, unique("factor"), 1), unique("group")
+    produce(a, topic, [{"value": "one"}])
+    commit(a, group, TopicPartition(topic, 0, 1))
+    factor = {"checkpoints__topic__replication__factor": "2"}
+    refused = mm2(tmp_path, a, b, topic, **factor)
+    with pytest.raises(ConfigError, match=r"checkpoints.topic.replication.factor=2, and B has 1 brokers"):
+        copy_once(spark, refused)
+    assert partitions(b, f"{alias_of(refused)}.{topic}") == []
+    for keys in ({}, {"replication__factor": "-1", "checkpoints__topic__replication__factor": "-1"}):
+        file = mm2(tmp_path, a, b, topic, groups=group, **keys)
+        copy_once(spark, file)
+        target = f"{alias_of(file)}.{topic}"
+        assert checkpoints(b, f"{alias_of(file)}.checkpoints.internal") == {(group, target, 0): (1, 1, "")}
+        # it is there already, so that the number does not matter any more
+        copy_once(spark, mm2(tmp_path, a, b, topic, alias=alias_of(file), groups=group, **factor))
+
+
 def texts(sandbox: Sandbox, group: str) -> set[str]:
     """What is committed beside the offsets of a group."""
     admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
@@ -229,9 +258,15 @@ def texts(sandbox: Sandbox, group: str) -> set[str]:
 
 
 def commit(sandbox: Sandbox, group: str, at: TopicPartition) -> None:
-    """Where a group without members stands."""
+    """Where a group without members stands. The first one of a cluster is refused until the topic of offsets is made."""
     admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
-    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [at])])[group].result(30)
+
+    def committed() -> bool:
+        asked = [ConsumerGroupTopicPartitions(group, [at])]
+        done = admin.alter_consumer_group_offsets(asked)[group].result(30)
+        return all(one.error is None for one in done.topic_partitions)
+
+    wait_for(committed, "the offset")
 
 
 def test_two_threads_that_follow_groups_at_once(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from semel.config import ClientConfig
-from semel.errors import SemelError
+from semel.errors import ConfigError, SemelError
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.offsets.formats import Checkpoint
 from semel.mirror.offsets.segments import Translated
@@ -35,12 +35,14 @@ from semel.wire.api.offsets import committed, live_members
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["GroupFollower", "is_followed"]
+__all__ = ["GroupFollower", "check_checkpoints_topic", "is_followed"]
 
 log = logging.getLogger("semel.mirror")
 
 _JOIN_S = 30.0
 _SOURCE_GROUP_S = 60
+#: MirrorMaker 2's default.
+_REPLICATION = 3
 
 #: Of a group, by source partition: its next offset there, and what that is on the target.
 _Offsets = dict[TopicPartition, tuple[groups.GroupOffset, Translated]]
@@ -52,6 +54,23 @@ def is_followed(config: FlowConfig, group: str) -> bool:
     source = re.escape(config.policy.source)
     own = re.fullmatch(rf"mirror\.(?:{source}\..+|.+\.{source})", group)
     return own is None and config.groups.matches(group)
+
+
+def _default_replication(target: Client) -> int:
+    """Return the replication factor of checkpoints where the file is silent: at most as many as there are brokers."""
+    return min(_REPLICATION, len(target.brokers(target.deadline())))
+
+
+def check_checkpoints_topic(target: Client, config: FlowConfig) -> None:
+    """Raise :class:`ConfigError` for a topic of checkpoints that would ask for more brokers than there are."""
+    name, wanted = config.policy.checkpoints_topic, config.checkpoints_replication or -1
+    brokers = len(target.brokers(target.deadline()))
+    if config.checkpoints_s and wanted > brokers and name not in target.existing({name}):
+        raise ConfigError(
+            f"checkpoints.topic.replication.factor={wanted}, and {config.policy.target} has {brokers} brokers. Nothing"
+            f" was copied. Set it to {brokers} at most, or -1 for the brokers' default.",
+            tag="INVALID_REPLICATION_FACTOR",
+        )
 
 
 class GroupFollower:
@@ -203,7 +222,7 @@ class GroupFollower:
             return
         name = self._config.policy.checkpoints_topic
         if name not in self._target.existing({name}):
-            replication = self._config.checkpoints_replication
+            replication = self._config.checkpoints_replication or _default_replication(self._target)
             settings = {"cleanup.policy": "compact"}
             topics.create(self._target, name, partitions=1, replication=replication, config=settings)
         known = describe_output_topics(self._target, {name}, self._target.deadline())
