@@ -258,7 +258,7 @@ def texts(sandbox: Sandbox, group: str) -> set[str]:
 
 
 def commit(sandbox: Sandbox, group: str, at: TopicPartition) -> None:
-    """Where a group without members stands. The first one of a cluster is refused until the topic of offsets is made."""
+    """Where a group without members stands. The first of a cluster is refused until the topic of offsets is made."""
     admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
 
     def committed() -> bool:
