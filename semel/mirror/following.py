@@ -154,6 +154,8 @@ class TopicFollower:
             self._tried = time.monotonic()
         positions, before, policy = self.positions, self.topics, self._config.policy
         all_found = find(self._source, self._config)
+        # else each topic of a flow would be gone, or another one
+        positions.check_same_flow(self._source.cluster, policy)
         known = all_found.keys() | (positions.ids.keys() - self._left)
         for topic in {topic for topic, _ in self.stops.found}:
             if topic not in known or not wants(self._config, topic):
@@ -234,7 +236,7 @@ class TopicFollower:
         topics = {topic: self.topics[topic] for topic, _ in found}
         ids = {name: topic.id for name, topic in topics.items()}
         targets = {name: (topic.target, id_text(topic.ticket.id)) for name, topic in topics.items()}
-        with self._producer.transaction() as txn:
+        with names_source(partitions), self._producer.transaction() as txn:
             txn.send_offsets({partitions[partition]: at.offset for partition, at in begins.items()}, self._id)
             txn.commit(positions.begun(begins, ids, targets).progress())
         for partition in found:

@@ -161,8 +161,7 @@ class Round:
             moved = self.positions.moved(copied.ends)
             txn.accept([*copied.receipts, self.segments.write(last, moved, copied.runs)])
             reached(MirrorStep.SEGMENTS_WRITTEN, self.id)
-            self._commit_group(txn, moved.at if self.whole_group else copied.ends)
-            txn.commit(moved.progress())
+            self._commit(txn, moved, copied.ends)
         return copied
 
     def _copy_at_once(self, shares: Sequence[Sequence[Assignment]]) -> Copied:
@@ -176,15 +175,19 @@ class Round:
             moved = self.positions.moved(copied.ends)
             txn.accept([self.segments.write(last, moved, copied.runs)])
             reached(MirrorStep.SEGMENTS_WRITTEN, self.id)
-            self._commit_group(txn, moved.at if self.whole_group else copied.ends)
-            txn.commit(moved.progress())
+            self._commit(txn, moved, copied.ends)
         return copied
 
-    def _commit_group(self, txn: Transaction, ends: Mapping[TopicPartition, OffsetAndEpoch]) -> None:
-        """KIP-656's group on the target: the next source offsets, under the target's topics and partitions."""
-        known = {p: at for p, at in ends.items() if p in self.partitions}
+    def _commit(self, txn: Transaction, moved: Positions, ends: Mapping[TopicPartition, OffsetAndEpoch]) -> None:
+        """Commit, with KIP-656's group on the target: the next source offsets, under the target's topics and
+        partitions.
+        """
+        offsets = moved.at if self.whole_group else ends
         with names_source(self.partitions):
-            txn.send_offsets({self.partitions[partition]: at.offset for partition, at in known.items()}, self.id)
+            txn.send_offsets(
+                {self.partitions[p]: at.offset for p, at in offsets.items() if p in self.partitions}, self.id
+            )
+            txn.commit(moved.progress())
 
     def _tickets(self) -> dict[str, TicketTopic]:
         return {mirrored.target: mirrored.ticket for mirrored in self.topics.values()}

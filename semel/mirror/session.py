@@ -251,9 +251,8 @@ class Session:
         positions = self._positions
         known = {to: positions.at[p].offset for p, to in self._followed.partitions.items() if p in positions.at}
         if known:
-            with self._producer.transaction() as txn:
-                with names_source(self._followed.partitions):
-                    txn.send_offsets(known, self._id)
+            with names_source(self._followed.partitions), self._producer.transaction() as txn:
+                txn.send_offsets(known, self._id)
                 txn.commit(positions.progress())
         self._group_written = time.monotonic()
 

@@ -30,7 +30,7 @@ from semel.sandbox import Sandbox
 from semel.transaction.progress.reader import committed_progress
 from semel.wire.client import Client
 from tests import topics
-from tests.mirror.support.groups import consume, offsets, translate
+from tests.mirror.support.groups import commit, consume, offsets, translate
 from tests.mirror.support.harness import (
     Running,
     alias_of,
@@ -255,18 +255,6 @@ def texts(sandbox: Sandbox, group: str) -> set[str]:
     asked = [ConsumerGroupTopicPartitions(group)]
     found = admin.list_consumer_group_offsets(asked)[group].result(30).topic_partitions
     return {one.metadata or "" for one in found}
-
-
-def commit(sandbox: Sandbox, group: str, at: TopicPartition) -> None:
-    """Where a group without members stands. The first of a cluster is refused until the topic of offsets is made."""
-    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
-
-    def committed() -> bool:
-        asked = [ConsumerGroupTopicPartitions(group, [at])]
-        done = admin.alter_consumer_group_offsets(asked)[group].result(30)
-        return all(one.error is None for one in done.topic_partitions)
-
-    wait_for(committed, "the offset")
 
 
 def test_two_threads_that_follow_groups_at_once(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
