@@ -9,6 +9,7 @@ driver.
 from __future__ import annotations
 
 import re
+from typing import Self
 
 __all__ = [
     "AbortAndRetry",
@@ -30,6 +31,8 @@ class SemelError(Exception):
     """
 
     default_tag = "ERROR"
+    #: The one topic and partition at fault, if it is known; the index is -1 for all of a topic. Lost by pickling.
+    partition: tuple[str, int] | None = None
 
     def __init__(self, message: str, *, tag: str | None = None) -> None:
         self.message = message
@@ -40,6 +43,11 @@ class SemelError(Exception):
     def kind(self) -> str:
         """The name of its class here: that of a subclass elsewhere means nothing to :func:`named`."""
         return next(cls.__name__ for cls in type(self).__mro__ if cls in (*_CLASSES, SemelError))
+
+    def at(self, partition: tuple[str, int] | None) -> Self:
+        """Set the partition at fault, and return this error."""
+        self.partition = partition
+        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.tag)

@@ -24,6 +24,7 @@ from semel.extras import needs_extras
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.properties import read_properties
 from semel.mirror.metrics import MirrorCollector
+from semel.mirror.offsets.groups import check_checkpoints_topic
 from semel.mirror.positions import Positions, flow_id
 from semel.mirror.rights import check_rights
 from semel.mirror.status import shown_positions
@@ -136,6 +137,7 @@ def _check_flow(console: Console, flow: FlowConfig) -> ConfigError | None:
         rows = preview(source, target, flow)
         try:
             check_rights(source, target, flow, id)
+            check_checkpoints_topic(target, flow)
             known = shown_positions(source, target, flow)
         except ConfigError as error:
             refused = error

@@ -143,5 +143,8 @@ def _state(meter: FlowMeter) -> str:
         return "stopped"
     if meter.tries_again:
         return "tries again"
+    stopped = len(meter.stopped)
+    if stopped:
+        return f"{stopped} stopped: see `semel mirror status`"
     lag = meter.lag
     return "starting" if not lag else "behind" if any(lag.values()) else "up to date"

@@ -13,7 +13,7 @@ from semel.cli.options import AsJson, MirrorFile, print_json, print_table
 from semel.config import ClientConfig
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.config.properties import read_properties
-from semel.mirror.status import PartitionStatus
+from semel.mirror.status import FlowStatus
 from semel.mirror.status import status as look
 from semel.wire.client import Client
 
@@ -27,30 +27,32 @@ def status(
 ) -> None:
     """Show the position and lag of each partition, and what stops it.
 
-    The lag is in records and seconds. The status is 1 if something stops a flow. The command writes nothing and needs
-    no Spark.
+    The lag is in records and seconds. The status is 1 if a partition or group is stopped. The command writes nothing
+    and needs no Spark.
     """
     config = read_properties(file, [alias.strip() for alias in clusters.split(",") if alias.strip()])
     found = {flow.title: _of(flow) for flow in config.flows}
     if as_json:
-        rows: list[dict[str, Any]] = [{"flow": title, **asdict(one)} for title, all in found.items() for one in all]
+        rows: list[dict[str, Any]] = []
+        for title, flow in found.items():
+            rows += [{"flow": title, **asdict(one)} for one in flow.rows]
         print_json(rows)
     else:
-        for title, all in found.items():
-            _print(title, all)
-    if any(one.problem for all in found.values() for one in all):
+        for title, flow in found.items():
+            _print(title, flow)
+    if any(one.problem for flow in found.values() for one in flow.rows):
         raise typer.Exit(1)
 
 
-def _of(flow: FlowConfig) -> list[PartitionStatus]:
+def _of(flow: FlowConfig) -> FlowStatus:
     with Client(ClientConfig.parse(flow.source)) as source, Client(ClientConfig.parse(flow.target)) as target:
         return look(source, target, flow)
 
 
-def _print(title: str, rows: list[PartitionStatus]) -> None:
+def _print(title: str, flow: FlowStatus) -> None:
     console = Console(soft_wrap=True)
     table = Table(title, "target", "position", "lag", "seconds", "", box=None, header_style="bold", padding=(0, 2))
-    for one in rows:
+    for one in flow.partitions:
         held = f"{one.held_back} held back by an open transaction" if one.held_back else ""
         begun = "" if one.position is not None else "not begun"
         table.add_row(
@@ -59,6 +61,8 @@ def _print(title: str, rows: list[PartitionStatus]) -> None:
             "-" if one.position is None else str(one.position),
             "-" if one.lag is None else str(one.lag),
             "-" if one.seconds is None else f"{one.seconds:.1f}",
-            one.problem or held or begun,
+            ": ".join(filter(None, (one.problem, one.way_out))) or held or begun,
         )
     print_table(console, table)
+    for group in flow.groups:
+        console.print(f"group {group.group} does not follow: {group.problem}", highlight=False, markup=False)

@@ -60,7 +60,8 @@ def translate(
     with ExitStack() as stack:
         pairs = (there.source, there.target) if there else (some.target, some.source)
         here, away = (stack.enter_context(Client(ClientConfig.parse(properties))) for properties in pairs)
-        offsets = groups.all_committed(here, group) if group else {(topic, partition): offset}
+        known = groups.all_committed(here, group) if group else {}
+        offsets = {at: one.offset for at, one in known.items()} if group else {(topic, partition): offset}
         if group and not offsets:
             raise ConfigError(
                 f"group {group!r} has no offsets on {source}. Nothing was translated. Correct the group's name.",
@@ -68,7 +69,8 @@ def translate(
             )
         found = _found(here, away, there, back, offsets)
         if apply:
-            _commit(here, away, group, source, target, found)
+            texts = {(one.topic, one.partition): known[at].metadata for at, one in found.items()}
+            _commit(here, away, group, (source, target), found, texts)
     _print(source, target, offsets, found, as_json=as_json, applied=apply)
 
 
@@ -99,8 +101,14 @@ def _found(
 
 
 def _commit(
-    here: Client, away: Client, group: str, source: str, target: str, found: dict[TopicPartition, Translated]
+    here: Client,
+    away: Client,
+    group: str,
+    aliases: tuple[str, str],
+    found: dict[TopicPartition, Translated],
+    texts: dict[TopicPartition, str],
 ) -> None:
+    source, target = aliases
     for client, name in ((here, source), (away, target)):
         members = live_members(client, group)
         if members:
@@ -121,7 +129,7 @@ def _commit(
             tag="BACKWARDS",
         )
     if wanted:
-        groups.commit(away, group, wanted)
+        groups.commit(away, group, wanted, metadata=texts)
 
 
 def _print(

@@ -14,8 +14,9 @@ A round of a flow is one transaction on the target cluster::
   the source's are, and follow them.
 - ``positions``: how far each source partition is copied, in the progress record on the target.
 - ``rights``: what a login lacks, named before anything is written.
-- ``losses``: what ends a flow: rows of the source that are gone, targets that are not what was written to.
-  ``resolution``: how it resumes then.
+- ``following``: the topics of a flow that was taken over. ``stops``: what is stopped while the rest is copied.
+- ``losses``: what stops topics: rows of the source that are gone, targets that are not what was written to.
+  ``resolution``: how they resume then.
 - ``offsets``: offsets of one cluster as offsets of the other; groups that follow.
 - ``status``, ``metrics``: how far it has come.
 """

@@ -185,15 +185,15 @@ def _encoded(rows: pa.RecordBatch, codec: Codec, limit: int, name: str) -> list[
 
 
 def _refused(rows: pa.RecordBatch, codec: Codec, limit: int, where: str, name: str) -> ConfigError | None:
-    """Find the record that cannot be encoded, for the message: this is the end of the flow, so it may take its time."""
+    """Find the record that cannot be encoded, for the message: its partition stops, so it may take its time."""
     for row in range(rows.num_rows):
         try:
             _encoded(rows.slice(row, 1), codec, limit, name)
         except ConfigError as error:
             offset = rows.column("offset")[row].as_py()
             return ConfigError(
-                f"the record at offset {offset} of {where} cannot be written to {name}: {error.message} The flow stops"
-                f" before it. If it is too large, raise max.message.bytes of {name}, then start again.",
+                f"the record at offset {offset} of {where} cannot be written to {name}: {error.message} The partition"
+                f" stops before it. If it is too large, raise max.message.bytes of {name}: it resumes by itself.",
                 tag=error.tag,
             )
     return None

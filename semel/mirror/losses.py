@@ -1,4 +1,6 @@
-"""The losses that end a flow: rows of the source that are gone, and targets that are not what was written to.
+"""The losses that stop topics: rows of the source that are gone, and targets that are not what was written to.
+
+Lost positions end the whole flow.
 
 MirrorMaker 2 continues silently in each of these cases.
 """
@@ -9,10 +11,11 @@ from collections.abc import Mapping
 
 from semel.errors import ConfigError, DataLoss
 from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.copy import wanted
 from semel.mirror.policy import ReplicationPolicy
 from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions
 from semel.mirror.topics import MirroredTopic, find
-from semel.read.data_loss import check_ranges
+from semel.read.data_loss import Loss, compare_ranges
 from semel.read.ranges import NO_END, Range, id_text
 from semel.read.reader import Reader
 from semel.transaction.progress.topic import DEFAULT_TOPIC
@@ -22,18 +25,18 @@ from semel.wire.metadata import TopicPartition
 
 __all__ = [
     "advice",
-    "check_no_rows_without_position",
-    "check_not_lost",
-    "check_targets_exist",
-    "check_targets_unchanged",
+    "losses_of",
     "positions_lost",
+    "recreated_targets",
+    "rows_without_position",
+    "targets_gone",
 ]
 
 
 def advice(policy: ReplicationPolicy) -> str:
     """Return the ways out if rows of the source are gone."""
     return (
-        "Nothing more is copied by this flow. (1) To resume without them: `semel mirror resolve FILE --source"
+        "Nothing more of it is copied by this flow. (1) To resume without them: `semel mirror resolve FILE --source"
         f" {policy.source} --target {policy.target} --topic TOPIC --skip`. (2) To copy a topic again: delete its target"
         " topic, then give --restart. (3) To leave it out: topics.exclude"
     )
@@ -42,56 +45,59 @@ def advice(policy: ReplicationPolicy) -> str:
 def _ways_out(policy: ReplicationPolicy, topic: str) -> str:
     command = f"`semel mirror resolve FILE --source {policy.source} --target {policy.target} --topic {topic}"
     return (
-        f"Nothing more is copied. (1) To copy all of it again: {command} --restart`. (2) To resume with what is new:"
-        f" {command} --skip`. (3) To leave it out: topics.exclude."
+        f"Nothing more of it is copied. (1) To copy all of it again: {command} --restart`. (2) To resume with what is"
+        f" new: {command} --skip`. (3) To leave it out: topics.exclude."
     )
 
 
-def check_not_lost(
-    source: Client,
-    doubtful: Mapping[TopicPartition, OffsetAndEpoch],
-    positions: Positions,
-    policy: ReplicationPolicy,
-) -> None:
-    """Raise :class:`DataLoss` where the source really has not what was copied up to there, and not only a broker is
-    behind.
+def losses_of(
+    source: Client, doubtful: Mapping[TopicPartition, OffsetAndEpoch], positions: Positions
+) -> dict[TopicPartition, list[Loss]]:
+    """Return the losses of each partition whose source really has not what was copied up to there. A broker that is
+    only behind makes none.
     """
     ranges = [
         Range(topic, positions.ids[topic], index, at.offset, NO_END, at.epoch)
         for (topic, index), at in sorted(doubtful.items())
     ]
-    if ranges:
-        check_ranges(source, ranges, fail_on_data_loss=True, advice=advice(policy))
+    lost: dict[TopicPartition, list[Loss]] = {}
+    for loss in compare_ranges(source, ranges).lost if ranges else ():
+        lost.setdefault((loss.topic, loss.partition), []).append(loss)
+    return lost
 
 
-def check_targets_exist(target: Client, policy: ReplicationPolicy, known: Mapping[str, str]) -> None:
-    """Check that target topics still exist. A deleted one is not created again: it would lack its earlier records.
+def targets_gone(target: Client, policy: ReplicationPolicy, known: Mapping[str, str]) -> dict[str, DataLoss]:
+    """Return an error for each topic whose target topic is gone. It is not created again: it would lack its earlier
+    records.
 
     ``known`` are the target topics of source topics that are mirrored.
     """
     there = target.existing(known.values())
-    gone = sorted(topic for topic, name in known.items() if name not in there)
-    if gone:
-        raise DataLoss(
-            f"topic {known[gone[0]]} of {policy.target} is not there any more, and with it what was copied into it."
-            f" {_ways_out(policy, gone[0])}",
+    return {
+        topic: DataLoss(
+            f"topic {name} of {policy.target} is not there any more, and with it what was copied into it."
+            f" {_ways_out(policy, topic)}",
             tag="TARGET_GONE",
         )
+        for topic, name in known.items()
+        if name not in there
+    }
 
 
-def check_targets_unchanged(
+def recreated_targets(
     policy: ReplicationPolicy, topics: Mapping[str, MirroredTopic], positions: Positions
-) -> None:
-    """Check that target topics were not created again: a new one lacks its earlier records."""
-    for name, (target, id) in positions.targets.items():
-        known = topics.get(name)
-        if known is not None and id_text(known.ticket.id) != id:
-            raise DataLoss(
-                f"topic {target} of {policy.target} was created again: its id was {id}, and is"
-                f" {id_text(known.ticket.id)}. What was copied from {name} until now is not in it."
-                f" {_ways_out(policy, name)}",
-                tag="TARGET_RECREATED",
-            )
+) -> dict[str, DataLoss]:
+    """Return an error for each topic whose target topic was created again: a new one lacks its earlier records."""
+    return {
+        name: DataLoss(
+            f"topic {target} of {policy.target} was created again: its id was {id}, and is"
+            f" {id_text(topics[name].ticket.id)}. What was copied from {name} until now is not in it."
+            f" {_ways_out(policy, name)}",
+            tag="TARGET_RECREATED",
+        )
+        for name, (target, id) in positions.targets.items()
+        if name in topics and id_text(topics[name].ticket.id) != id
+    }
 
 
 def positions_lost(source: Client, target: Client, config: FlowConfig, id: str) -> DataLoss:
@@ -111,10 +117,11 @@ def positions_lost(source: Client, target: Client, config: FlowConfig, id: str) 
     )
 
 
-def check_no_rows_without_position(
+def rows_without_position(
     target: Client, alias: str, topics: Mapping[str, MirroredTopic], found: Mapping[TopicPartition, TopicPartition]
-) -> None:
-    """Check that target partitions without a position show no rows: it would be unknown which source rows they have.
+) -> dict[TopicPartition, ConfigError]:
+    """Return an error for each source partition without a position whose target partition shows rows: it would be
+    unknown which source rows they are.
 
     ``found`` has the source partition of each target partition without a position.
     """
@@ -122,14 +129,24 @@ def check_no_rows_without_position(
     last = list_offsets(target, dict.fromkeys(found, LATEST), read_committed=True)
     ids = {mirrored.target: id_text(mirrored.ticket.id) for mirrored in topics.values()}
     ranges = [Range(p[0], ids[p[0]], p[1], first[p].offset, last[p].offset) for p in sorted(found)]
-    with Reader(target, [one for one in ranges if one.size > 0], max_rows=1) as reader:
-        for row in reader:
-            where = (row.column("topic")[0].as_py(), row.column("partition")[0].as_py())
-            source = found[where]
-            raise ConfigError(
-                f"{where[0]}-{where[1]} of {alias} has rows, and nothing says up to which offset of"
-                f" {source[0]}-{source[1]} they were copied: some would be there twice. Nothing was copied. If"
-                " MirrorMaker 2 has written them, `semel mirror adopt` will take its offsets over, and is not there"
-                " yet; else delete the topic, or leave its source out (topics.exclude).",
-                tag="TARGET_HAS_ROWS",
-            )
+    return {
+        found[one.topic_partition]: _has_rows(one.topic_partition, alias, found[one.topic_partition])
+        for one in ranges
+        if one.size > 0 and _shows_rows(target, one)
+    }
+
+
+def _shows_rows(target: Client, one: Range) -> bool:
+    """Read up to the first row alone."""
+    with Reader(target, [one]) as reader:
+        return any(wanted(taken) for answer in reader.answers() for taken in answer)
+
+
+def _has_rows(where: TopicPartition, alias: str, source: TopicPartition) -> ConfigError:
+    return ConfigError(
+        f"{where[0]}-{where[1]} of {alias} has rows, and nothing says up to which offset of"
+        f" {source[0]}-{source[1]} they were copied: some would be there twice. Nothing of it was copied. If"
+        " MirrorMaker 2 has written them, `semel mirror adopt` will take its offsets over, and is not there"
+        " yet; else delete the topic, or leave its source out (topics.exclude).",
+        tag="TARGET_HAS_ROWS",
+    )

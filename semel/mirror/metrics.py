@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.copy import Times
+from semel.mirror.stops import WHOLE_TOPIC, Stop
 from semel.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _MM2 = "kafka_connect_mirror_mirrorsourceconnector"
 _RECORDS, _BYTES = f"{_MM2}_record_count", f"{_MM2}_byte_count"
 _LATENCY_MIN, _LATENCY_MAX, _LATENCY_AVG = (f"{_MM2}_replication_latency_ms_{of}" for of in ("min", "max", "avg"))
 _LAG, _RUNNING, _SKIPPED = "semel_mirror_lag_records", "semel_mirror_running", "semel_mirror_skipped_records"
+_STOPPED = "semel_mirror_stopped"
 #: So many seconds the latencies are of, as in MirrorMaker 2.
 _WINDOW_S = 60.0
 #: All that is exported, with what it says. The first five have the labels that MirrorMaker 2's have.
@@ -36,6 +38,7 @@ NAMES: Mapping[str, str] = {
     _LATENCY_AVG: "The mean time from a record's timestamp to the commit of its copy, in the last 60 seconds.",
     _LAG: "Offsets of a source partition that are readable and not copied yet.",
     _RUNNING: "1 while a flow runs, 0 when it has stopped.",
+    _STOPPED: "1 for each partition that is stopped, and for each topic (without a partition), with the error's tag.",
     _SKIPPED: "Offsets that were passed over because of on.data.loss=skip.",
 }
 
@@ -70,6 +73,7 @@ class FlowMeter:
         self.skipped = 0
         self._copied: dict[TopicPartition, tuple[int, int]] = defaultdict(lambda: (0, 0))
         self._lag: dict[TopicPartition, int] = {}
+        self._stopped: dict[TopicPartition, Stop] = {}
         #: The time of each commit, by the monotonic clock and in milliseconds of the other one.
         self._times: dict[TopicPartition, deque[tuple[float, int, Times]]] = defaultdict(deque)
         self._lock = threading.Lock()
@@ -92,6 +96,17 @@ class FlowMeter:
         """Set the records that are readable and not copied, by source partition."""
         with self._lock:
             self._lag = dict(lag)
+
+    def set_stopped(self, stopped: Mapping[TopicPartition, Stop]) -> None:
+        """Set what is stopped, by source partition or topic."""
+        with self._lock:
+            self._stopped = dict(stopped)
+
+    @property
+    def stopped(self) -> dict[TopicPartition, Stop]:
+        """The stopped partitions and topics as they were set."""
+        with self._lock:
+            return dict(self._stopped)
 
     @property
     def copied(self) -> dict[TopicPartition, tuple[int, int]]:
@@ -147,6 +162,9 @@ class MirrorCollector:
                     families[name].add_metric([*flow, topic, str(index)], value)
             for (topic, index), lag in sorted(meter.lag.items()):
                 families[_LAG].add_metric([*flow, topic, str(index)], lag)
+            for (topic, index), stop in sorted(meter.stopped.items()):
+                partition = "" if index == WHOLE_TOPIC else str(index)
+                families[_STOPPED].add_metric([*flow, topic, partition, stop.tag], 1)
             families[_RUNNING].add_metric(flow, int(meter.running))
             families[_SKIPPED].add_metric(flow, meter.skipped)
         return iter(families.values())
@@ -156,7 +174,8 @@ class MirrorCollector:
         from prometheus_client.core import GaugeMetricFamily
 
         flow, partition = ["source", "target"], ["topic", "partition"]
+        labels = {_RUNNING: flow, _SKIPPED: flow, _STOPPED: [*flow, *partition, "reason"]}
         return {
-            name: GaugeMetricFamily(name, help, labels=flow if name in (_RUNNING, _SKIPPED) else [*flow, *partition])
+            name: GaugeMetricFamily(name, help, labels=labels.get(name, [*flow, *partition]))
             for name, help in NAMES.items()
         }

@@ -46,6 +46,7 @@ class ReplicationPolicy:
     """The naming of a flow's topics on its target. ``identity`` keeps the source's names.
 
     Without ``internal_separator_enabled`` MirrorMaker 2's own topics keep the dot, whatever the separator is.
+    ``clusters`` are the aliases of the file: a name that begins with another word is that of a user's topic.
     """
 
     source: str
@@ -53,6 +54,7 @@ class ReplicationPolicy:
     identity: bool = False
     separator: str = "."
     internal_separator_enabled: bool = True
+    clusters: tuple[str, ...] = ()
 
     @property
     def checkpoints_topic(self) -> str:
@@ -73,7 +75,7 @@ class ReplicationPolicy:
 
     def refused(self, topic: str) -> str | None:
         """Why a source topic is never mirrored; None where it may be."""
-        original = self._origins(topic)[-1]
+        original = self._original(topic)
         if topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal", self._checkpoints_suffix)):
             return "internal to brokers, Connect or MirrorMaker 2"
         if topic.startswith("mm2") and topic.endswith(f"{self._internal_separator}internal"):
@@ -85,6 +87,15 @@ class ReplicationPolicy:
         if not self.identity and f"{self.target}{self.separator}" in self._origins_with_alias(topic):
             return f"it has come from {self.target}"
         return None
+
+    def _original(self, topic: str) -> str:
+        """Return a topic's name on the first cluster, without the aliases of the file that are before it."""
+        aliases = () if self.identity else (self.source, self.target, *self.clusters)
+        while True:
+            found = [f"{alias}{self.separator}" for alias in aliases if topic.startswith(f"{alias}{self.separator}")]
+            if not found:
+                return topic
+            topic = topic.removeprefix(max(found, key=len))
 
     def _origins(self, topic: str) -> list[str]:
         """Return the topic, and its names on the clusters that it came from, back to the first."""

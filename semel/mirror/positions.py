@@ -4,16 +4,19 @@ The record lies on the target cluster (DESIGN rule 5), under the id and scope th
 name. Beside the next offset of each partition it has what later rounds compare: the source cluster's id, each topic's
 id on both sides, the leader epoch of the last batch that was read, and how topics are named; and the target offset that
 each position stands for. Topics that the file no longer names keep their positions.
+
+Beside them it names what is stopped and why, for ``semel mirror status``: partitions, topics and groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from semel.errors import ConfigError, DataLoss
 from semel.mirror.policy import ReplicationPolicy
+from semel.mirror.stops import Stop
 from semel.strict_json import of_kind
 from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
 from semel.wire.metadata import TopicPartition
@@ -23,6 +26,9 @@ __all__ = ["SCOPE", "OffsetAndEpoch", "Positions", "flow_id"]
 SCOPE = "mirror"
 #: The key of what the progress record has beside a source's offsets.
 _EXTRA = "mirror"
+#: So many stops have their text in a record; the others have their tag alone, so that the record stays small.
+_STOPS_WITH_TEXT = 100
+_Key = TypeVar("_Key", str, TopicPartition)
 
 
 def flow_id(source: str, target: str) -> str:
@@ -44,7 +50,11 @@ class OffsetAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The positions of a flow. ``ids`` are of source topics; ``targets`` has name and id of each one's target topic."""
+    """The positions of a flow. ``ids`` are of source topics; ``targets`` has name and id of each one's target topic.
+
+    ``stopped`` has the partitions and whole topics that are not copied, ``stopped_groups`` the groups that do not
+    follow. Topics that have ``left`` were deleted on the source when all of them was copied.
+    """
 
     cluster: str
     policy: str
@@ -52,6 +62,9 @@ class Positions:
     targets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     at: Mapping[TopicPartition, OffsetAndEpoch] = field(default_factory=dict)
     round: int = -1
+    stopped: Mapping[TopicPartition, Stop] = field(default_factory=dict)
+    stopped_groups: Mapping[str, Stop] = field(default_factory=dict)
+    left: frozenset[str] = frozenset()
 
     @classmethod
     def begin(cls, cluster: str, policy: ReplicationPolicy) -> Positions:
@@ -80,7 +93,15 @@ class Positions:
             }
             ids = {topic: end.id for topic, end in source.topics.items()}
             policy, number = of_kind(str, extra["policy"]), of_kind(int, progress.batch)
-            return cls(source.cluster, policy, ids, {topic: targets[topic] for topic in ids}, at, number)
+            stopped = {
+                (topic, int(index)): _stop(row)
+                for topic, rows in extra.get("stopped", {}).items()
+                for index, row in rows.items()
+            }
+            groups = {group: _stop(row) for group, row in extra.get("groups", {}).items()}
+            left = frozenset(of_kind(str, topic) for topic in extra.get("left", []))
+            known = {topic: targets[topic] for topic in ids}
+            return cls(source.cluster, policy, ids, known, at, number, stopped, groups, left)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataLoss(
                 f"the progress of {where} is not that of a mirror ({error!r:.200}). Nothing was copied."
@@ -98,8 +119,14 @@ class Positions:
                 if number >= 0:
                     rows.setdefault(topic, {})[str(index)] = number
         targets = {topic: list(target) for topic, target in self.targets.items()}
-        extra = {_EXTRA: {"policy": self.policy, "targets": targets, "epochs": epochs, "ends": ends}}
-        return Progress(batch=self.round, sources=(KafkaSource(self.cluster, topics),), extra=extra)
+        extra: dict[str, Any] = {"policy": self.policy, "targets": targets, "epochs": epochs, "ends": ends}
+        stopped: dict[str, dict[str, list[str]]] = {}
+        for (topic, index), row in _rows(self.stopped):
+            stopped.setdefault(topic, {})[str(index)] = row
+        extra |= {"stopped": stopped} if stopped else {}
+        extra |= {"groups": dict(_rows(self.stopped_groups))} if self.stopped_groups else {}
+        extra |= {"left": sorted(self.left)} if self.left else {}
+        return Progress(batch=self.round, sources=(KafkaSource(self.cluster, topics),), extra={_EXTRA: extra})
 
     def _offsets(self, topic: str) -> dict[int, int]:
         return {index: position.offset for (name, index), position in sorted(self.at.items()) if name == topic}
@@ -123,6 +150,17 @@ class Positions:
         """With the beginnings of partitions that were found, and what their topics are."""
         return replace(self.moved(found), ids={**self.ids, **ids}, targets={**self.targets, **targets})
 
+    def without(self, topic: str) -> Positions:
+        """Return the positions without those of a topic, and without what has stopped it."""
+        return replace(
+            self,
+            ids={name: id for name, id in self.ids.items() if name != topic},
+            targets={name: one for name, one in self.targets.items() if name != topic},
+            at={p: one for p, one in self.at.items() if p[0] != topic},
+            stopped={p: one for p, one in self.stopped.items() if p[0] != topic},
+            left=self.left - {topic},
+        )
+
     def check_same_flow(self, cluster: str, policy: ReplicationPolicy) -> None:
         """Raise :class:`ConfigError` where the file leads to another source cluster, or names topics another way."""
         if cluster != self.cluster:
@@ -143,6 +181,16 @@ class Positions:
 
 def _name(policy: ReplicationPolicy) -> str:
     return "identity" if policy.identity else f"default{policy.separator}"
+
+
+def _rows(stops: Mapping[_Key, Stop]) -> Iterator[tuple[_Key, list[str]]]:
+    for number, (key, stop) in enumerate(sorted(stops.items(), key=lambda row: row[0])):
+        yield key, [stop.tag, stop.message if number < _STOPS_WITH_TEXT else ""]
+
+
+def _stop(row: Any) -> Stop:
+    tag, message = of_kind(list, row)
+    return Stop(of_kind(str, tag), of_kind(str, message))
 
 
 def _by_topic(rows: Any) -> dict[str, dict[int, int]]:

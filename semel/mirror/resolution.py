@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from semel.errors import ConfigError
 from semel.mirror.config.flow_config import FlowConfig
-from semel.mirror.losses import check_no_rows_without_position
+from semel.mirror.losses import rows_without_position
 from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions, flow_id
 from semel.mirror.topics import follow
 from semel.read.data_loss import Loss, compare_ranges
@@ -61,18 +61,23 @@ def resolve(source: Client, target: Client, config: FlowConfig, topic: str, *, r
         found = _decide(source, target, config, positions, topic, restart=restart)
         offsets: dict[TopicPartition, int] = {}
         if found.topic is None:
-            positions = _without(positions, topic)
+            positions = replace(positions.without(topic), round=positions.round + 1)
         else:
-            mirrored = follow(source, target, config, {topic: found.topic}, {})[topic]
+            followed = follow(source, target, config, {topic: found.topic}, {})
+            for error in followed.refused.values():
+                raise error
+            mirrored = followed.topics[topic]
             partitions = {(mirrored.target, index): (topic, index) for index in found.at}
             if restart:
-                check_no_rows_without_position(target, config.policy.target, {topic: mirrored}, partitions)
+                filled = rows_without_position(target, config.policy.target, {topic: mirrored}, partitions)
+                for error in filled.values():
+                    raise error
             ends = list_offsets(target, dict.fromkeys(partitions, LATEST), read_committed=False)
             at = {
                 (topic, index): replace(one, target=ends[mirrored.target, index].offset)
                 for index, one in found.at.items()
             }
-            positions = _without(positions, topic, round=positions.round).begun(
+            positions = positions.without(topic).begun(
                 at, {topic: mirrored.id}, {topic: (mirrored.target, id_text(mirrored.ticket.id))}
             )
             offsets = {(mirrored.target, index): one.offset for index, one in found.at.items()}
@@ -139,29 +144,18 @@ def _losses(
     return [(loss, starts[loss.topic, loss.partition]) for loss in checked.lost]
 
 
-def _without(positions: Positions, topic: str, *, round: int | None = None) -> Positions:
-    """Return the positions without those of a topic, for the next round or for ``round``."""
-    return replace(
-        positions,
-        ids={name: id for name, id in positions.ids.items() if name != topic},
-        targets={name: one for name, one in positions.targets.items() if name != topic},
-        at={p: one for p, one in positions.at.items() if p[0] != topic},
-        round=positions.round + 1 if round is None else round,
-    )
-
-
 def skip_deleted(source: Client, positions: Positions, topics: Mapping[str, object]) -> tuple[Positions, list[Loss]]:
     """Return the positions after rows that retention has deleted, and the skipped rows (``on.data.loss=skip``).
 
-    Nothing is passed over where anything else was lost as well: the log was cut, or a topic is another one.
+    A partition that has lost anything else is not passed over: its log was cut, or its topic is another one.
     """
     at = {partition: one for partition, one in positions.at.items() if partition[0] in topics}
     found = _losses(source, positions, at)
-    deleted = all(
-        loss.start == at[loss.topic, loss.partition].offset and loss.end != NO_END and not loss.anew
+    otherwise = {
+        (loss.topic, loss.partition)
         for loss, _ in found
-    )
-    if not found or not deleted:
-        return positions, []
-    moved = {(loss.topic, loss.partition): OffsetAndEpoch(start) for loss, start in found}
-    return positions.moved(moved), [loss for loss, _ in found]
+        if loss.start != at[loss.topic, loss.partition].offset or loss.end == NO_END or loss.anew
+    }
+    deleted = [(loss, start) for loss, start in found if (loss.topic, loss.partition) not in otherwise]
+    moved = {(loss.topic, loss.partition): OffsetAndEpoch(start) for loss, start in deleted}
+    return (positions.moved(moved) if moved else positions), [loss for loss, _ in deleted]

@@ -18,6 +18,9 @@ from semel.wire.client import Client
 
 __all__ = ["check_rights"]
 
+#: A topic with a longer name cannot be made: that stops its source topic, and not the flow.
+_LONGEST_NAME = 249
+
 
 def check_rights(source: Client, target: Client, config: FlowConfig, group: str) -> None:
     """Raise :class:`ConfigError` that names all rights that are missing, where they can be asked for.
@@ -26,7 +29,8 @@ def check_rights(source: Client, target: Client, config: FlowConfig, group: str)
     """
     found = list(find(source, config))
     # Read too: committing offsets of a topic, and asking for its markers, need that right
-    written = [*map(config.policy.remote_topic, found), SEGMENTS, DEFAULT_TOPIC]
+    named = [name for name in map(config.policy.remote_topic, found) if len(name) <= _LONGEST_NAME]
+    written = [*named, SEGMENTS, DEFAULT_TOPIC]
     missing = [
         *_of_topics(source, config.policy.source, found, ("Read",)),
         *_of_topics(target, config.policy.target, written, ("Read", "Write")),

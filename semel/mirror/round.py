@@ -10,22 +10,23 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from semel.errors import ConfigError, Retriable
+from semel.errors import Retriable
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.copy import Times
 from semel.mirror.copy import wanted as batches_to_copy
-from semel.mirror.losses import advice, check_not_lost
+from semel.mirror.losses import advice, losses_of
 from semel.mirror.offsets.segment_topic import SEGMENTS, SegmentTopic
-from semel.mirror.policy import ReplicationPolicy
 from semel.mirror.positions import OffsetAndEpoch, Positions
+from semel.mirror.stops import names_source
 from semel.mirror.task import Assignment, Copied, copy
 from semel.mirror.topics import MirroredTopic
+from semel.read.data_loss import loss_error
 from semel.read.ranges import Range
 from semel.read.reader import Reader
 from semel.spark.sink.job_timeout import cancel_jobs_after
@@ -47,7 +48,6 @@ log = logging.getLogger("semel.mirror")
 _OFFSETS_PER_TASK = 50_000
 #: So many partitions at least. Four tasks with one each took half as much CPU again, brokers included, as two with two.
 _PARTITIONS_PER_TASK = 2
-_GONE = ("UNKNOWN_TOPIC", "UNKNOWN_PARTITION")
 
 Ends = Mapping[TopicPartition, Listed]
 
@@ -60,24 +60,9 @@ class Done:
     times: Mapping[TopicPartition, Times]
 
 
-def stable_ends(
-    source: Client,
-    partitions: Mapping[TopicPartition, TopicPartition],
-    positions: Positions,
-    policy: ReplicationPolicy,
-) -> Ends:
+def stable_ends(source: Client, partitions: Collection[TopicPartition]) -> Ends:
     """Return the last stable offset of each mirrored partition."""
-    if not partitions:
-        return {}
-    try:
-        return list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=True)
-    except ConfigError as error:
-        if error.tag not in _GONE:
-            raise
-        check_not_lost(source, {p: positions.at[p] for p in partitions if p in positions.at}, positions, policy)
-        raise Retriable(
-            "a topic seemed to be gone for a moment, and is there. Nothing was copied by this round."
-        ) from None
+    return list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=True) if partitions else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +134,8 @@ class Round:
                     topic, index = partition
                     planned = Range(topic, positions.ids[topic], index, at.offset, end, listed.leader_epoch)
                     parts.append(Assignment(planned, at.epoch, self.partitions[partition]))
-        check_not_lost(self.source, behind, positions, self.config.policy)
+        for losses in losses_of(self.source, behind, positions).values():
+            raise loss_error(losses, advice(self.config.policy))
         return parts
 
     def _has_no_records(self, parts: Sequence[Assignment]) -> bool:
@@ -164,7 +150,9 @@ class Round:
     def _copy_in_transaction(self, shares: Sequence[Sequence[Assignment]]) -> Copied:
         with self.producer.transaction() as txn:
             own = self.segments.partition
-            *tickets, last = txn.tickets([*_targets(shares), [own]], {**self._tickets(), SEGMENTS: self.segment_ticket})
+            known = {**self._tickets(), SEGMENTS: self.segment_ticket}
+            with names_source(self.partitions):
+                *tickets, last = txn.tickets([*_targets(shares), [own]], known)
             with self._job(self.producer.timeout_ms - txn.age_ms):
                 copied = copy(self.spark.sparkContext, shares, tickets, self.config)
                 reached(MirrorStep.COPIED, self.id)
@@ -173,8 +161,7 @@ class Round:
             moved = self.positions.moved(copied.ends)
             txn.accept([*copied.receipts, self.segments.write(last, moved, copied.runs)])
             reached(MirrorStep.SEGMENTS_WRITTEN, self.id)
-            self._commit_group(txn, moved.at if self.whole_group else copied.ends)
-            txn.commit(moved.progress())
+            self._commit(txn, moved, copied.ends)
         return copied
 
     def _copy_at_once(self, shares: Sequence[Sequence[Assignment]]) -> Copied:
@@ -188,14 +175,19 @@ class Round:
             moved = self.positions.moved(copied.ends)
             txn.accept([self.segments.write(last, moved, copied.runs)])
             reached(MirrorStep.SEGMENTS_WRITTEN, self.id)
-            self._commit_group(txn, moved.at if self.whole_group else copied.ends)
-            txn.commit(moved.progress())
+            self._commit(txn, moved, copied.ends)
         return copied
 
-    def _commit_group(self, txn: Transaction, ends: Mapping[TopicPartition, OffsetAndEpoch]) -> None:
-        """KIP-656's group on the target: the next source offsets, under the target's topics and partitions."""
-        known = {p: at for p, at in ends.items() if p in self.partitions}
-        txn.send_offsets({self.partitions[partition]: at.offset for partition, at in known.items()}, self.id)
+    def _commit(self, txn: Transaction, moved: Positions, ends: Mapping[TopicPartition, OffsetAndEpoch]) -> None:
+        """Commit, with KIP-656's group on the target: the next source offsets, under the target's topics and
+        partitions.
+        """
+        offsets = moved.at if self.whole_group else ends
+        with names_source(self.partitions):
+            txn.send_offsets(
+                {self.partitions[p]: at.offset for p, at in offsets.items() if p in self.partitions}, self.id
+            )
+            txn.commit(moved.progress())
 
     def _tickets(self) -> dict[str, TicketTopic]:
         return {mirrored.target: mirrored.ticket for mirrored in self.topics.values()}

@@ -1,4 +1,4 @@
-"""A flow between taking over and letting go: which topics it has, where partitions begin, and its rounds."""
+"""A flow between taking over and letting go: its rounds, and what becomes of their errors."""
 
 from __future__ import annotations
 
@@ -9,32 +9,25 @@ import time
 from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
-from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError
+from semel.errors import AbortAndRetry, ConfigError, DataLoss, Retriable, SemelError
 from semel.mirror.config.flow_config import FlowConfig
-from semel.mirror.losses import (
-    check_no_rows_without_position,
-    check_not_lost,
-    check_targets_exist,
-    check_targets_unchanged,
-    positions_lost,
-)
+from semel.mirror.following import TopicFollower, is_due
+from semel.mirror.losses import advice, losses_of, positions_lost
 from semel.mirror.metrics import FlowMeter
-from semel.mirror.offsets.groups import GroupFollower
+from semel.mirror.offsets.groups import GroupFollower, check_checkpoints_topic
 from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.offsets.translation import segments_end
-from semel.mirror.positions import SCOPE, OffsetAndEpoch, Positions
+from semel.mirror.positions import SCOPE, Positions
 from semel.mirror.resolution import skip_deleted
 from semel.mirror.rights import check_rights
 from semel.mirror.round import Ends, Round, stable_ends
-from semel.mirror.topics import MirroredTopic, find, follow, sync_configs, wants
+from semel.mirror.stops import explained, names_source, stops_a_partition
 from semel.mirror.tries import Tries
-from semel.read.ranges import id_text
-from semel.steps import MirrorStep, reached
+from semel.read.data_loss import loss_error
 from semel.transaction.producer import Producer
 from semel.transaction.progress.reader import read_everything
 from semel.transaction.progress.topic import ProgressTopic
 from semel.transaction.ticket import TicketTopic
-from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
@@ -50,6 +43,10 @@ _EMPTY_S = 1.0
 _GROUP_S = 86_400
 _UNKNOWN, _ROWS_GONE, _OFFSETS_GONE = "OUTCOME_UNKNOWN", "ROWS_GONE", "OFFSETS_GONE"
 _PROGRESS_LOST = "PROGRESS_LOST"
+#: The target may accept other sizes by now than when they were read.
+_TOO_LARGE = ("RECORD_TOO_LARGE", "MESSAGE_TOO_LARGE")
+#: A topic of the flow may be gone: the topics are looked at again.
+_MAY_BE_GONE = ("UNKNOWN_TOPIC", "UNKNOWN_PARTITION", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 class Session:
@@ -66,11 +63,7 @@ class Session:
         self._segment_ticket: TicketTopic | None = None
         self._groups = GroupFollower(config, id)
         self._meter = meter
-        self._topics: dict[str, MirroredTopic] = {}
-        self._followed: float | None = None
-        #: Something failed since: topics may be gone, or created again, and metadata would show that minutes later.
-        self._doubtful = False
-        self._synced: float | None = None
+        self._followed = TopicFollower(self._source, self._target, config, id, self._producer)
         self._group_written: float | None = None
         #: When the last round ended, if it had no records.
         self._empty: float | None = None
@@ -89,71 +82,102 @@ class Session:
     @property
     def _positions(self) -> Positions:
         """The committed positions."""
-        progress = self._producer.progress
-        if progress is None:
-            return Positions.begin(self._source.cluster, self._config.policy)
-        return Positions.of(progress, self._id)
+        return self._followed.positions
 
     def work(self, tries: Tries, *, once: bool) -> None:
-        """Run rounds until the flow is stopped or, with ``once``, done."""
+        """Run rounds until the flow is stopped or, with ``once``, done. What stops a topic leaves the others alone.
+
+        With ``once`` the first error that has stopped a topic is raised at the end.
+        """
         self._take_over()
         try:
             self._work(tries, once=once)
         except (ConfigError, DataLoss):
-            self._check_not_fenced()
+            self._followed.check_not_fenced()
             raise
-
-    def _check_not_fenced(self) -> None:
-        """To one that was frozen, what its successor has done looks like a loss, and what to do then would do harm."""
-        try:
-            self._producer.check_owner()
-        except Fenced:
-            raise
-        except SemelError as second:
-            log.debug("%s: whether another has taken over could not be asked: %s", self._config.title, second)
 
     def _work(self, tries: Tries, *, once: bool) -> None:
+        self._followed.resume()
         self._groups.start()
         wanted: Ends | None = None
         while not self._stop.is_set():
             try:
-                if self._refresh_is_due():
-                    self._follow()
-                if _is_due(self._synced, self._config.configs_s):
-                    self._synced = time.monotonic()
-                    sync_configs(self._source, self._target, self._config, self._topics.values())
+                self._ticket_of_segments()  # first: where it cannot be made, the file is wrong, and not one topic
+                self._followed.keep_up()
+                self._record()
                 if once and wanted is None:
                     wanted = self._ends()
                 moved = self._copy(self._ends(), wanted)
-            except AbortAndRetry as error:
-                self._doubtful = True
-                tries.failed(error)
-                continue
-            except Retriable as error:
-                if error.tag == _UNKNOWN:
-                    raise
-                self._doubtful = True
-                tries.failed(error)
-                continue
-            except DataLoss as error:
-                if error.tag == _OFFSETS_GONE and self._config.skips_deleted and self._skip_deleted():
-                    continue
-                if error.tag != _ROWS_GONE:
-                    raise
-                # rows older than the target keeps them are deleted at each of its retention checks, in the round too;
-                # or its topics are not there any more, or others: that is looked at first
-                self._doubtful = True
-                tries.failed(error)
+            except SemelError as error:
+                self._failed(error, tries)
                 continue
             tries.succeeded()
             self._tell_groups()
             if not moved and wanted is not None:
-                self._groups.follow(
-                    checkpoints=self._config.checkpoints_s > 0, sync=self._config.sync_groups_s > 0, own=True
-                )
+                self._finish()
                 return
             if not moved:
                 self._stop.wait(_IDLE_S)
+
+    def _record(self) -> None:
+        self._meter.set_stopped(self._followed.stops.found)
+        self._followed.record(self._groups.problems)
+
+    def _finish(self) -> None:
+        """Let groups follow up to the end, and raise what has stopped a topic."""
+        self._groups.follow(checkpoints=self._config.checkpoints_s > 0, sync=self._config.sync_groups_s > 0, own=True)
+        self._record()
+        for error in self._followed.stops.errors:
+            raise error
+
+    # ---- what goes wrong
+
+    def _failed(self, error: SemelError, tries: Tries) -> None:
+        """Wait for what may pass, stop the partition that an error is about, and raise an error of the whole flow."""
+        partition = error.partition if stops_a_partition(error) and self._followed.knows(error) else None
+        if partition is not None and error.tag not in _MAY_BE_GONE:
+            self._stop_partition(partition, error)
+        elif error.tag != _UNKNOWN and (
+            isinstance(error, AbortAndRetry | Retriable) or error.tag == _ROWS_GONE or partition is not None
+        ):
+            # rows older than the target keeps them are deleted at each of its retention checks, in the round too; or
+            # topics are not there any more, or others: that is looked at first
+            self._followed.doubtful = True
+            tries.failed(error)
+        else:
+            raise error
+
+    def _stop_partition(self, partition: TopicPartition, error: SemelError) -> None:
+        topic, _ = partition
+        positions, stops = self._positions, self._followed.stops
+        if error.tag in _TOO_LARGE and topic in self._followed.topics and self._followed.limit_changed(topic):
+            return
+        if error.tag != _OFFSETS_GONE:
+            at = positions.at.get(partition)
+            self._followed.stop(partition, error if at is None else explained(error, partition, at.offset))
+            return
+        if self._config.skips_deleted and self._skip_deleted():
+            return
+        found = {partition: error}
+        active = {p: at for p, at in positions.at.items() if p in self._followed.partitions and not stops.has(p)}
+        for other, losses in losses_of(self._source, active, positions).items():
+            found[other] = loss_error(losses, advice(self._config.policy))
+        for lost, each in found.items():
+            self._followed.stop(lost, each)
+
+    def _skip_deleted(self) -> bool:
+        """Commit positions after rows that retention has deleted, since the file asks for it. False if there are
+        none.
+        """
+        moved, lost = skip_deleted(self._source, self._positions, self._followed.topics)
+        for loss in lost:
+            count = loss.end - loss.start
+            self._meter.skipped += count
+            log.warning("%s: %d offsets were not copied (on.data.loss=skip): %s", self._config.title, count, loss)
+        if lost:
+            with self._producer.transaction() as txn:
+                txn.commit(moved.progress())
+        return bool(lost)
 
     # ---- beginning
 
@@ -168,6 +192,7 @@ class Session:
             )
         # before an owner is fenced
         check_rights(self._source, self._target, self._config, self._id)
+        check_checkpoints_topic(self._target, self._config)
         self._check_same_flow(self._last_known())
         try:
             self._producer.take_over(group=self._id)
@@ -190,114 +215,43 @@ class Session:
         if positions is not None:
             positions.check_same_flow(self._source.cluster, self._config.policy)
 
-    def _refresh_is_due(self) -> bool:
-        return self._followed is None or self._doubtful or _is_due(self._followed, self._config.refresh_s)
-
-    def _follow(self) -> None:
-        """Find topics and partitions, have them on the target, and commit where those begin that were not there before.
-
-        If a mirrored topic is gone, or was created again, it is not known whether all of it was copied.
-        """
-        positions, before, policy = self._positions, self._topics, self._config.policy
-        found = find(self._source, self._config)
-        same = {name for name, topic in found.items() if positions.ids.get(name) == id_text(topic.id)}
-        doubtful = {name for name in positions.ids.keys() - same if wants(self._config, name)}
-        if doubtful:
-            check_not_lost(
-                self._source, {p: at for p, at in positions.at.items() if p[0] in doubtful}, positions, policy
-            )
-            raise Retriable(f"{min(doubtful)} seemed to be another topic, or gone, for a moment. Nothing was copied.")
-        check_targets_exist(self._target, policy, {name: positions.targets[name][0] for name in same})
-        self._topics = follow(self._source, self._target, self._config, found, before)
-        check_targets_unchanged(policy, self._topics, positions)
-        reached(MirrorStep.TOPICS_FOLLOWED, self._id)
-        self._begin(positions)
-        if self._followed is None or self._topics != before:
-            log.info("%s: %d topics, of %d partitions", self._config.title, len(self._topics), len(self._partitions()))
-        self._followed, self._doubtful = time.monotonic(), False
-
-    def _begin(self, positions: Positions) -> None:
-        """Commit where partitions begin that have no position, before the first of their batches is written."""
-        found = self._partitions().keys() - positions.at.keys()
-        if not found:
-            if self._producer.progress is None:  # topics that come from now on are found later
-                with self._producer.transaction() as txn:
-                    txn.commit(positions.begun({}, {}, {}).progress())
-            return
-        written = {self._partitions()[partition]: partition for partition in found}
-        check_no_rows_without_position(self._target, self._config.policy.target, self._topics, written)
-        begins = self._beginnings(found, anew=self._producer.progress is None)
-        topics = {topic: self._topics[topic] for topic, _ in found}
-        ids = {name: topic.id for name, topic in topics.items()}
-        targets = {name: (topic.target, id_text(topic.ticket.id)) for name, topic in topics.items()}
-        with self._producer.transaction() as txn:
-            txn.send_offsets({self._partitions()[partition]: at.offset for partition, at in begins.items()}, self._id)
-            txn.commit(positions.begun(begins, ids, targets).progress())
-        reached(MirrorStep.BEGINNINGS_COMMITTED, self._id)
-
-    def _partitions(self) -> dict[TopicPartition, TopicPartition]:
-        """Each source partition, and the one that it is copied to."""
-        return {
-            (name, index): (topic.target, index)
-            for name, topic in self._topics.items()
-            for index in range(topic.partitions)
-        }
-
-    def _beginnings(self, found: set[TopicPartition], *, anew: bool) -> dict[TopicPartition, OffsetAndEpoch]:
-        """Return where partitions begin. Those that are found later begin at their earliest offset: all of them are the
-        mirror's.
-        """
-        at = LATEST if anew and self._config.start == "latest" else EARLIEST
-        listed = list_offsets(self._source, dict.fromkeys(found, at), read_committed=True)
-        targets = self._partitions()
-        there = list_offsets(
-            self._target, {targets[partition]: LATEST for partition in found}, read_committed=False
-        )  # what was aborted there has taken offsets too
-        return {
-            partition: OffsetAndEpoch(row.offset, target=there[targets[partition]].offset)
-            for partition, row in listed.items()
-        }
-
-    def _skip_deleted(self) -> bool:
-        """Commit positions after rows that retention has deleted, since the file asks for it. False if that is not all
-        that was lost.
-        """
-        moved, lost = skip_deleted(self._source, self._positions, self._topics)
-        for loss in lost:
-            count = loss.end - loss.start
-            self._meter.skipped += count
-            log.warning("%s: %d offsets were not copied (on.data.loss=skip): %s", self._config.title, count, loss)
-        if lost:
-            with self._producer.transaction() as txn:
-                txn.commit(moved.progress())
-        return bool(lost)
-
     # ---- a round
 
     def _ends(self) -> Ends:
-        return stable_ends(self._source, self._partitions(), self._positions, self._config.policy)
+        positions = self._positions
+        ends = stable_ends(self._source, [p for p in self._followed.partitions if p in positions.at])
+        self._followed.see(ends)
+        return ends
 
     def _copy(self, ends: Ends, wanted: Ends | None) -> bool:
-        """Run a round. False if there was nothing to copy."""
+        """Run a round, and after it one for a partition that is tried again. False if there was nothing to copy."""
+        stops = self._followed.stops
         waits = wanted is None and self._empty is not None and time.monotonic() - self._empty < _EMPTY_S
-        done = self._round(wait_for_records=waits).run(ends, wanted)
+        active = {partition: row for partition, row in ends.items() if not stops.has(partition)}
+        done = self._round(wait_for_records=waits).run(active, wanted)
         at = self._positions.at
         self._meter.set_lag({p: max(row.offset - at[p].offset, 0) for p, row in ends.items() if p in at})
         if done is not None:
             self._meter.add(done.copied, done.times)
             self._empty = None if any(count for count, _ in done.copied.values()) else time.monotonic()
-            if _is_due(self._group_written, _GROUP_S):
+            if is_due(self._group_written, _GROUP_S):
                 self._group_written = time.monotonic()
-        elif wanted is None and _is_due(self._group_written, _GROUP_S):
+        elif wanted is None and is_due(self._group_written, _GROUP_S):
             self._renew_group()
-        return done is not None
+        trial = stops.next_trial(ends)
+        if trial is not None:
+            tried = self._round(wait_for_records=False).run({trial: ends[trial]}, wanted)
+            self._followed.clear(trial)
+            if tried is not None:
+                self._meter.add(tried.copied, tried.times)
+        return done is not None or trial is not None
 
     def _renew_group(self) -> None:
         """Commit KIP-656's group again where nothing was new, with the positions as they are."""
         positions = self._positions
-        known = {target: positions.at[p].offset for p, target in self._partitions().items() if p in positions.at}
+        known = {to: positions.at[p].offset for p, to in self._followed.partitions.items() if p in positions.at}
         if known:
-            with self._producer.transaction() as txn:
+            with names_source(self._followed.partitions), self._producer.transaction() as txn:
                 txn.send_offsets(known, self._id)
                 txn.commit(positions.progress())
         self._group_written = time.monotonic()
@@ -307,24 +261,22 @@ class Session:
             self._groups.tell(self._positions, segments_end(self._producer.progress, self._segments))
 
     def _round(self, *, wait_for_records: bool) -> Round:
-        if self._segment_ticket is None:
-            self._segment_ticket = self._segments.ensure(self._config.replication_factor)
         return Round(
             self._spark,
             self._config,
             self._id,
             self._source,
             self._producer,
-            self._topics,
-            self._partitions(),
+            self._followed.topics,
+            self._followed.partitions,
             self._segments,
-            self._segment_ticket,
+            self._ticket_of_segments(),
             self._positions,
-            _is_due(self._group_written, _GROUP_S),
+            is_due(self._group_written, _GROUP_S),
             wait_for_records,
         )
 
-
-def _is_due(last: float | None, interval_s: int) -> bool:
-    """Return whether a periodic step is due. An interval of 0 means never."""
-    return interval_s > 0 and (last is None or time.monotonic() - last > interval_s)
+    def _ticket_of_segments(self) -> TicketTopic:
+        if self._segment_ticket is None:
+            self._segment_ticket = self._segments.ensure(self._config.replication_factor)
+        return self._segment_ticket

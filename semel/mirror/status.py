@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from semel.admin.progress import list_progress
 from semel.errors import ConfigError, DataLoss
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.positions import SCOPE, Positions, flow_id
-from semel.mirror.topics import find
+from semel.mirror.stops import WHOLE_TOPIC, Stop
+from semel.mirror.topics import find, wants
 from semel.read.data_loss import compare_ranges
 from semel.read.ranges import NO_END, Range, id_text
 from semel.read.reader import Reader
@@ -17,7 +19,7 @@ from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["PartitionStatus", "shown_positions", "status"]
+__all__ = ["FlowStatus", "GroupStatus", "PartitionStatus", "shown_positions", "status"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class PartitionStatus:
     """One source partition. ``position`` is the next offset to copy, None before it has begun.
 
     ``lag`` counts what is readable and not copied, ``seconds`` is the age of the first of it, and ``held_back`` counts
-    what an open transaction keeps from being read. ``problem`` says what stops it.
+    what an open transaction keeps from being read. ``problem`` says what stops it, ``way_out`` what to do.
     """
 
     topic: str
@@ -36,9 +38,31 @@ class PartitionStatus:
     seconds: float | None
     held_back: int
     problem: str = ""
+    way_out: str = ""
 
 
-def status(source: Client, target: Client, config: FlowConfig) -> list[PartitionStatus]:
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """A group that does not follow, and the reason."""
+
+    group: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowStatus:
+    """The partitions of a flow, and its groups that do not follow."""
+
+    partitions: list[PartitionStatus]
+    groups: list[GroupStatus]
+
+    @property
+    def rows(self) -> list[PartitionStatus | GroupStatus]:
+        """Both, partitions first."""
+        return [*self.partitions, *self.groups]
+
+
+def status(source: Client, target: Client, config: FlowConfig) -> FlowStatus:
     """Return the state of the partitions that the file asks for, and of those that have a position."""
     positions = shown_positions(source, target, config)
     found = find(source, config)
@@ -46,11 +70,13 @@ def status(source: Client, target: Client, config: FlowConfig) -> list[Partition
     partitions = [(name, index) for name, topic in there.items() for index in topic.partitions]
     stable = list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=True)
     ends = list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=False)
-    problems = _problems(source, target, positions)
-    lag = {p: stable[p].offset - at.offset for p, at in positions.at.items() if p in stable and p not in problems}
+    lost = _problems(source, target, config, positions)
+    problems = _known_stops(config, positions, {*partitions, *positions.at}) | lost
+    lag = {p: stable[p].offset - at.offset for p, at in positions.at.items() if p in stable and p not in lost}
     ages = _ages(source, positions, {p for p, count in lag.items() if count > 0})
     rows = []
-    for partition in sorted({*partitions, *positions.at}):
+    left = positions.left - there.keys()
+    for partition in sorted({*partitions, *(p for p in positions.at if p[0] not in left)}):
         name, index = partition
         at = positions.at.get(partition)
         to = positions.targets[name][0] if name in positions.targets else config.policy.remote_topic(name)
@@ -65,10 +91,12 @@ def status(source: Client, target: Client, config: FlowConfig) -> list[Partition
                 None if count is None else max(count, 0),
                 ages.get(partition),
                 held,
-                problems.get(partition, ""),
+                *problems.get(partition, ("", "")),
             )
         )
-    return rows
+    return FlowStatus(
+        rows, [GroupStatus(group, _text(stop)) for group, stop in sorted(positions.stopped_groups.items())]
+    )
 
 
 def shown_positions(source: Client, target: Client, config: FlowConfig) -> Positions:
@@ -88,19 +116,46 @@ def shown_positions(source: Client, target: Client, config: FlowConfig) -> Posit
     return positions
 
 
-def _problems(source: Client, target: Client, positions: Positions) -> dict[TopicPartition, str]:
-    """Return what the next round would stop at."""
+def _problems(
+    source: Client, target: Client, config: FlowConfig, positions: Positions
+) -> dict[TopicPartition, tuple[str, str]]:
+    """Return what the next round would stop at, with the way out."""
+    policy = config.policy
+    found: dict[TopicPartition, tuple[str, str]] = {}
+
+    def way_out(topic: str) -> str:
+        command = f"semel mirror resolve FILE --source {policy.source} --target {policy.target} --topic {topic}"
+        return f"`{command}` with --skip or --restart, or topics.exclude"
+
     ranges = [
         Range(t, positions.ids[t], i, one.offset, NO_END, one.epoch) for (t, i), one in sorted(positions.at.items())
     ]
-    found = {(loss.topic, loss.partition): loss.reason for loss in compare_ranges(source, ranges).lost}
+    found |= {
+        (loss.topic, loss.partition): (loss.reason, way_out(loss.topic)) for loss in compare_ranges(source, ranges).lost
+    }
     known = target.existing([name for name, _ in positions.targets.values()])
     for topic, (name, id) in positions.targets.items():
         now = known.get(name)
         if now is None or id_text(now.id) != id:
             reason = f"the target topic {name} {'is gone' if now is None else 'was created again'}"
-            found |= {(topic, index): reason for (each, index) in positions.at if each == topic}
+            found |= {p: (reason, way_out(topic)) for p in positions.at if p[0] == topic}
     return found
+
+
+def _known_stops(
+    config: FlowConfig, positions: Positions, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[str, str]]:
+    """Return what the mirror has stopped, by the reasons that it has committed."""
+    found: dict[TopicPartition, tuple[str, str]] = {}
+    for topic, index in partitions:
+        stop = positions.stopped.get((topic, WHOLE_TOPIC)) or positions.stopped.get((topic, index))
+        if stop is not None and wants(config, topic):
+            found[topic, index] = (_text(stop), "")
+    return found
+
+
+def _text(stop: Stop) -> str:
+    return f"[SEMEL_{stop.tag}] {stop.message or 'the log of the mirror has the reason'}"
 
 
 def _ages(source: Client, positions: Positions, behind: set[TopicPartition]) -> dict[TopicPartition, float]:

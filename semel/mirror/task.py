@@ -29,6 +29,7 @@ from semel.mirror.copy import Piece, Times, batches
 from semel.mirror.losses import advice
 from semel.mirror.offsets.segments import Runs
 from semel.mirror.positions import OffsetAndEpoch
+from semel.mirror.stops import names_source
 from semel.read.cursor import Taken
 from semel.read.ranges import Range
 from semel.read.reader import Reader
@@ -49,6 +50,8 @@ __all__ = ["LONGEST_S", "Assignment", "Copied", "copy"]
 #: So long a task takes answers; what it has not reached by then is for the next round.
 LONGEST_S = 2.0
 _ENDS = "ends"
+#: The column of the partition to which a task's error belongs, beside it.
+_AT_FAULT = "at_fault"
 _NOTHING = memoryview(b"")
 
 
@@ -103,12 +106,23 @@ def copy(
             " transaction. It is run again.",
             tag="JOB_LOST",
         ) from raised
-    receipts = receipts_of(decode_result(_text(answer)) for answer in answers if answer.schema.names == [COLUMN])
-    copied = Copied(receipts, {}, {}, {})
+    copied = Copied(receipts_of(_results(answers)), {}, {}, {})
     for answer in answers:
         if answer.schema.names == [_ENDS]:
             _read_ends(_text(answer), copied)
     return copied
+
+
+def _results(answers: Iterable[pa.RecordBatch]) -> list[Receipt | SemelError]:
+    """Return the receipt or error of each task, an error with the partition that the task names after it."""
+    results: list[Receipt | SemelError] = []
+    for answer in answers:
+        if answer.schema.names == [COLUMN]:
+            results.append(decode_result(_text(answer)))
+        elif answer.schema.names == [_AT_FAULT] and isinstance(results[-1], SemelError):
+            topic, index = of_kind(list, read_object(_text(answer))[_AT_FAULT])
+            results[-1].at((of_kind(str, topic), of_kind(int, index)))
+    return results
 
 
 def _first_line(raised: Py4JJavaError) -> str:
@@ -137,11 +151,13 @@ def _task(
             participant, {part.range.topic_partition: part.target for part in shares[number]}, tickets[number]
         )
         share.copy(reader)
-        receipt = participant.receipt
+        receipt = share.receipt
         reached(MirrorStep.WRITTEN, str(number))
         came = share.ends()
     except SemelError as refused:
         yield encode_result(refused)
+        if refused.partition is not None:
+            yield _row(_AT_FAULT, list(refused.partition))
         return
     except Exception as broken:
         yield encode_result(task_broke(broken))
@@ -184,7 +200,7 @@ class _Share:
         for taken in answer:
             partition = taken.part.range.topic_partition
             topic, index = self._targets[partition]
-            pieces = list(batches(taken, self._ticket.topics[topic], f"{topic}-{index}"))
+            pieces = self._pieces_of(taken, topic, index)
             by_topic[topic].append([(index, piece.batch) for piece in pieces])
             self._times[partition] += Times.of(pieces)
             # without its bytes: written data are dropped
@@ -193,7 +209,20 @@ class _Share:
             turns = [each for turn in zip_longest(*columns) for each in turn if each is not None]
             if turns:
                 indexes = np.array([index for index, _ in turns], np.int64)
-                self._participant.write_encoded(topic, indexes, [batch for _, batch in turns])
+                with names_source(self._targets):
+                    self._participant.write_encoded(topic, indexes, [batch for _, batch in turns])
+
+    def _pieces_of(self, taken: Taken, topic: str, index: int) -> list[Piece]:
+        try:
+            return list(batches(taken, self._ticket.topics[topic], f"{topic}-{index}"))
+        except SemelError as error:
+            raise error.at(taken.part.range.topic_partition) from None
+
+    @property
+    def receipt(self) -> Receipt:
+        """The proof that all is written."""
+        with names_source(self._targets):
+            return self._participant.receipt
 
     def ends(self) -> pa.RecordBatch:
         """Return the ends and target offsets as one row of JSON, beside the receipt."""
@@ -204,12 +233,16 @@ class _Share:
             runs = Runs.of_pieces(self._pieces[partition], [one.first for one in wrote])
             last = wrote[-1].last + 1 if wrote else -1
             rows.append([*partition, at.offset, at.epoch, last, astuple(self._times[partition]), runs.packed()])
-        return pa.RecordBatch.from_arrays([joined([write_object({"ends": rows})], pa.binary())], [_ENDS])
+        return _row(_ENDS, rows)
+
+
+def _row(name: str, value: list[Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([joined([write_object({name: value})], pa.binary())], [name])
 
 
 def _read_ends(text: bytes, copied: Copied) -> None:
     try:
-        for topic, index, *numbers, times, packed in of_kind(list, read_object(text)["ends"]):
+        for topic, index, *numbers, times, packed in of_kind(list, read_object(text)[_ENDS]):
             partition = (of_kind(str, topic), of_kind(int, index))
             offset, epoch, target = (of_kind(int, number) for number in numbers)
             copied.ends[partition] = OffsetAndEpoch(offset, epoch, target)

@@ -7,18 +7,29 @@ A topic that is made gets the settings that were set on the source's topic itsel
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from semel.errors import ConfigError, Retriable
+from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.stops import WHOLE_TOPIC, names_source
 from semel.read.ranges import id_text
 from semel.transaction.ticket import TicketTopic
 from semel.wire.api import topics
 from semel.wire.client import Client
-from semel.wire.metadata import Topic
+from semel.wire.metadata import Topic, TopicPartition
 
-__all__ = ["MirroredTopic", "TopicPreview", "find", "follow", "preview", "sync_configs", "wants"]
+__all__ = [
+    "Followed",
+    "MirroredTopic",
+    "TopicPreview",
+    "find",
+    "follow",
+    "preview",
+    "sync_configs",
+    "wants",
+    "with_limit_read",
+]
 
 log = logging.getLogger("semel.mirror")
 
@@ -76,26 +87,53 @@ def find(source: Client, config: FlowConfig) -> dict[str, Topic]:
     return {name: topic for name, topic in found if not topic.error and not topic.internal and wants(config, name)}
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The topics that can be copied, and the error of each topic or partition for which the target refuses a place."""
+
+    topics: dict[str, MirroredTopic]
+    refused: dict[TopicPartition, SemelError]
+
+
 def follow(
     source: Client, target: Client, config: FlowConfig, found: Mapping[str, Topic], known: Mapping[str, MirroredTopic]
-) -> dict[str, MirroredTopic]:
-    """Return the found topics, each with enough partitions on the target. ``known`` are the earlier ones.
+) -> Followed:
+    """Find or make the target topics of the found topics, each with enough partitions. ``known`` are the earlier ones.
 
-    Raises :class:`ConfigError` for one that the target refuses to make, and where the identity policy would send
-    records back and forth.
+    Refused are topics that the target does not make or grow, and those that the identity policy would send back and
+    forth. Of a topic that does not grow, the partitions that are there can be copied.
     """
-    _check_one_way(config, found)
-    remote = {name: config.policy.remote_topic(name) for name in found}
+    refused: dict[TopicPartition, SemelError] = dict(_both_ways(config, found))
+    wanted = {name: topic for name, topic in found.items() if (name, WHOLE_TOPIC) not in refused}
+    remote = {name: config.policy.remote_topic(name) for name in wanted}
     there = target.refresh(None).topics
-    for name, topic in found.items():
+    for name, topic in wanted.items():
         existing = there.get(remote[name])
-        if existing is None:
-            _create(source, target, config, topic, remote[name])
-        elif len(existing.partitions) < len(topic.partitions):
-            log.info("%s: %s grows to %d partitions", config.title, remote[name], len(topic.partitions))
-            topics.grow(target, remote[name], len(topic.partitions))
-    there = target.topics(remote.values()) if remote else {}
-    return {name: _mirrored(target, topic, there[remote[name]], known.get(name)) for name, topic in found.items()}
+        try:
+            if existing is None:
+                _create(source, target, config, topic, remote[name])
+            elif len(existing.partitions) < len(topic.partitions):
+                log.info("%s: %s grows to %d partitions", config.title, remote[name], len(topic.partitions))
+                topics.grow(target, remote[name], len(topic.partitions))
+        except (ConfigError, Unsupported) as error:
+            has = 0 if existing is None else len(existing.partitions)
+            lacking = [(name, index) for index in range(has, len(topic.partitions))] if has else [(name, WHOLE_TOPIC)]
+            refused |= dict.fromkeys(lacking, _no_place(config, name, error))
+    made = {name: topic for name, topic in wanted.items() if (name, WHOLE_TOPIC) not in refused}
+    with names_source({(name, 0): (remote[name], 0) for name in made}):
+        there = target.topics([remote[name] for name in made]) if made else {}
+    mirrored = {
+        name: _mirrored(target, topic, there[remote[name]], known.get(name), refused) for name, topic in made.items()
+    }
+    return Followed(mirrored, refused)
+
+
+def _no_place(config: FlowConfig, name: str, error: SemelError) -> SemelError:
+    return type(error)(
+        f"{name} of {config.policy.source} has no place on {config.policy.target}. {error.message} Correct that, or"
+        f" leave {name} out (topics.exclude).",
+        tag=error.tag,
+    )
 
 
 def _create(source: Client, target: Client, config: FlowConfig, topic: Topic, name: str) -> None:
@@ -119,12 +157,13 @@ def _is_synced(config: FlowConfig, key: str) -> bool:
     return not any(pattern.fullmatch(key) for pattern in config.left_out_configs)
 
 
-def sync_configs(source: Client, target: Client, config: FlowConfig, mirrored: Iterable[MirroredTopic]) -> int:
-    """Set on target topics what is set on their sources, and unset what is not set there. Returns how many changed.
+def sync_configs(source: Client, target: Client, config: FlowConfig, mirrored: Iterable[MirroredTopic]) -> set[str]:
+    """Set on target topics what is set on their sources, and unset what is not set there. Return the source topics
+    whose target has changed.
 
     Without the rights it warns, and changes nothing: records are copied all the same.
     """
-    changed = 0
+    changed = set()
     for topic in mirrored:
         try:
             wanted = _wanted(source, config, topic.name)
@@ -134,19 +173,31 @@ def sync_configs(source: Client, target: Client, config: FlowConfig, mirrored: I
             if new or gone:
                 log.info("%s: %s gets the settings %s", config.title, topic.target, sorted([*new, *gone]))
                 topics.alter_config(target, topic.target, {**new, **dict.fromkeys(gone)})
-                changed += 1
+                changed.add(topic.name)
         except ConfigError as error:
             log.warning("%s: the settings of %s were not synced: %s", config.title, topic.target, error.message)
     return changed
 
 
-def _mirrored(target: Client, topic: Topic, there: Topic, known: MirroredTopic | None) -> MirroredTopic:
-    if len(there.partitions) < len(topic.partitions):
+def with_limit_read(target: Client, topic: MirroredTopic) -> MirroredTopic:
+    """Return a topic with the largest batch that its target accepts now."""
+    return replace(topic, ticket=replace(topic.ticket, max_bytes=_max_bytes(target, topic.target)))
+
+
+def _mirrored(
+    target: Client,
+    topic: Topic,
+    there: Topic,
+    known: MirroredTopic | None,
+    refused: Mapping[TopicPartition, SemelError],
+) -> MirroredTopic:
+    count = sum((topic.name, index) not in refused for index in range(len(topic.partitions)))
+    if len(there.partitions) < count:
         raise Retriable(f"not all partitions of {there.name} are seen yet. Nothing was copied.")
     same = known is not None and known.ticket.id == there.id
     max_bytes = known.ticket.max_bytes if known is not None and same else _max_bytes(target, there.name)
     ticket = TicketTopic(there.id, len(there.partitions), max_bytes)
-    return MirroredTopic(topic.name, id_text(topic.id), len(topic.partitions), there.name, ticket)
+    return MirroredTopic(topic.name, id_text(topic.id), count, there.name, ticket)
 
 
 def _max_bytes(target: Client, name: str) -> int:
@@ -161,14 +212,17 @@ def _max_bytes(target: Client, name: str) -> int:
     return int(told or _DEFAULT_MAX_BYTES)
 
 
-def _check_one_way(config: FlowConfig, found: Mapping[str, Topic]) -> None:
+def _both_ways(config: FlowConfig, found: Iterable[str]) -> Iterator[tuple[TopicPartition, ConfigError]]:
     """Topics keep their names in both directions: what comes from there would be sent back, and come again."""
-    back = config.back
-    both = [name for name in found if back is not None and back.matches(name)]
-    if both:
-        raise ConfigError(
-            f"{both[0]} would be copied from {config.policy.source} to {config.policy.target} and back, under the"
-            " same name, for ever: IdentityReplicationPolicy is on in both directions. Nothing was copied. Leave the"
-            " topic out of one direction (topics, topics.exclude), or use DefaultReplicationPolicy.",
-            tag="IDENTITY_BOTH_WAYS",
-        )
+    for name in found if config.back is not None else ():
+        if config.back is not None and config.back.matches(name):
+            yield (
+                (name, WHOLE_TOPIC),
+                ConfigError(
+                    f"{name} would be copied from {config.policy.source} to {config.policy.target} and back, under the"
+                    " same name, for ever: IdentityReplicationPolicy is on in both directions. Nothing of it was"
+                    " copied. Leave the topic out of one direction (topics, topics.exclude), or use"
+                    " DefaultReplicationPolicy.",
+                    tag="IDENTITY_BOTH_WAYS",
+                ),
+            )

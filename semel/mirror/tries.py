@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from semel.errors import AbortAndRetry, DataLoss, Retriable
+from semel.errors import SemelError
 from semel.mirror.metrics import FlowMeter
 
 __all__ = ["Tries"]
@@ -27,7 +27,7 @@ class Tries:
         self._failed = 0
         self._meter.tries_again = False
 
-    def failed(self, error: AbortAndRetry | Retriable | DataLoss) -> None:
+    def failed(self, error: SemelError) -> None:
         """Wait, or raise the error where it was tried often enough. What a stop has interrupted is no failure."""
         self._failed += 1
         if self._stop.is_set():

@@ -28,7 +28,7 @@ from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition, named
 from semel.wire.metadata_cache import newest_leaders
 
-__all__ = ["Checked", "Loss", "check_ranges", "compare_ranges", "ends_of_epochs", "newest_ends", "report"]
+__all__ = ["Checked", "Loss", "check_ranges", "compare_ranges", "ends_of_epochs", "loss_error", "newest_ends", "report"]
 
 log = logging.getLogger("semel.read")
 
@@ -106,16 +106,21 @@ def report(lost: Sequence[Loss], *, fail_on_data_loss: bool, advice: str = "") -
     ``advice`` is the way out in the message, if it differs from that of Spark's source.
     """
     if lost and fail_on_data_loss:
-        anew = next((loss.topic for loss in lost if loss.anew), None)
-        shown = "; ".join(str(loss) for loss in lost[:5]) + (f"; and {len(lost) - 5} more" if len(lost) > 5 else "")
-        raise DataLoss(
-            f"offsets that were to be read are gone: {shown}. Their rows, if they were not read before, are lost for"
-            " this reader. Find out what removed them."
-            f" {advice or (_PASS_OVER if anew is None else _from_the_beginning(anew))}.",
-            tag="OFFSETS_GONE",
-        )
+        raise loss_error(lost, advice)
     for loss in lost:
         log.warning("rows were passed over because failOnDataLoss is false: %s", loss)
+
+
+def loss_error(lost: Sequence[Loss], advice: str = "") -> DataLoss:
+    """Return the error for losses, of which there is at least one. It is of the first one's partition."""
+    anew = next((loss.topic for loss in lost if loss.anew), None)
+    shown = "; ".join(str(loss) for loss in lost[:5]) + (f"; and {len(lost) - 5} more" if len(lost) > 5 else "")
+    return DataLoss(
+        f"offsets that were to be read are gone: {shown}. Their rows, if they were not read before, are lost for"
+        " this reader. Find out what removed them."
+        f" {advice or (_PASS_OVER if anew is None else _from_the_beginning(anew))}.",
+        tag="OFFSETS_GONE",
+    ).at((lost[0].topic, lost[0].partition))
 
 
 def _from_the_beginning(topic: str) -> str:

@@ -270,7 +270,8 @@ class Reader:
             self._note_failure([part], error_codes.name(fetched.code))
         else:
             where = f"reading {part.range.name} at offset {part.position}"
-            raise error_codes.error("Fetch", fetched.code, where, "Nothing of this answer was handed on.")
+            problem = error_codes.error("Fetch", fetched.code, where, "Nothing of this answer was handed on.")
+            raise problem.at(part.range.topic_partition)
 
     def _check(self, part: PartitionCursor) -> None:
         """Check whether something is gone: raise, continue with the rest, or find that the broker only lagged."""

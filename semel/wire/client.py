@@ -168,7 +168,7 @@ class Client(MetadataCache):
                         row.error_code,
                         f"{api} of {partition[0]}-{partition[1]}",
                         "Nothing was read or written by it.",
-                    )
+                    ).at(partition)
                 else:
                     problem = error_codes.name(row.error_code)
         return found, problem
@@ -184,7 +184,7 @@ class Client(MetadataCache):
                     f"topic {topic} has no partition {index}: it has {len(topics[topic].partitions)}. Nothing was"
                     " read or written by this request.",
                     tag="UNKNOWN_PARTITION",
-                )
+                ).at((topic, index))
             if known.leader >= 0:
                 led.setdefault(known.leader, []).append((topic, index))
         return led

@@ -125,11 +125,11 @@ class MetadataCache(ABC):
                 raise ConfigError(
                     f"topic {missing} does not exist. Nothing was read or written. Create it, or correct its name.",
                     tag="UNKNOWN_TOPIC",
-                )
+                ).at((missing, -1))
             if not error_codes.of("Metadata", code).temporary:
                 raise error_codes.error(
                     "Metadata", code, f"metadata of topic {missing}", "Nothing was read or written."
-                )
+                ).at((missing, -1))
             if deadline.passed:
                 subject = f"metadata of topic {missing} was not settled within {deadline.timeout_ms:.0f} ms"
                 raise error_codes.given_up(

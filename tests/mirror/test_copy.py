@@ -90,7 +90,7 @@ def test_what_logs_do_to_batches(a: Sandbox, b: Sandbox, spark: SparkSession, tm
     gaps, tombs = create(a, "odd-gaps", **often, delete_retention_ms="0"), create(a, "odd-tombs", **often)
     appended = create(a, "odd-appended", message_timestamp_type="LogAppendTime")
     middle, large = create(a, "odd-middle"), create(a, "odd-large")
-    file = mm2(tmp_path, a, b, "odd-.*")
+    file = mm2(tmp_path, a, b, "odd-.*", sync__topic__configs__enabled="false")
     topics.create(b.bootstrap_servers, f"{alias_of(file)}.{large}", max_message_bytes="2000")
 
     produce(

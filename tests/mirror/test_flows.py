@@ -6,18 +6,29 @@ import threading
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
-from semel.errors import DataLoss
+from semel.errors import Fenced
 from semel.mirror.config.properties import read_properties
 from semel.mirror.flow import run_flows
 from semel.sandbox import Sandbox
 from semel.wire.api.topics import own_config
 from semel.wire.client import Client
 from tests import topics
-from tests.mirror.support.harness import Running, alias_of, mm2, partitions, produce, records, topics_of, unique
+from tests.mirror.support.harness import (
+    Running,
+    alias_of,
+    mm2,
+    partitions,
+    produce,
+    records,
+    set_config,
+    topics_of,
+    unique,
+)
 from tests.waiting import wait_for
 
 
@@ -26,20 +37,6 @@ def both_ways(directory: Path, a: Sandbox, b: Sandbox, there: str, back: str) ->
     flow = {f"B->{alias}.enabled": "true", f"B->{alias}.topics": back}
     often = {"refresh.topics.interval.seconds": "1", "sync.topic.configs.interval.seconds": "1"}
     return mm2(directory, a, b, there, alias=alias, **flow, **often)
-
-
-def set_config(sandbox: Sandbox, topic: str, settings: dict[str, str | None]) -> None:
-    entries = [
-        ConfigEntry(
-            name,
-            value or "",
-            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
-        )
-        for name, value in settings.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def configs(sandbox: Sandbox, topic: str) -> dict[str, str]:
@@ -79,13 +76,15 @@ def test_both_directions_and_one_that_stops(a: Sandbox, b: Sandbox, spark: Spark
         admin = AdminClient({"bootstrap.servers": b.bootstrap_servers})
         admin.delete_topics([f"{alias}.{there}"])[f"{alias}.{there}"].result(30)
         wait_for(lambda: not partitions(b, f"{alias}.{there}"), "the target topic to be gone")
+        wait_for(lambda: f"{there} is stopped, the others are copied" in flows.said(), "the topic that stops")
+        other = Producer({"bootstrap.servers": b.bootstrap_servers, "transactional.id": f"mirror.{alias}.B"})
+        other.init_transactions(60)
         wait_for(lambda: "has stopped, and the other flows go on" in flows.said(), "the flow that stops")
         produce(b, back, [{"value": "goes on", "partition": 0}] * 5)
         wait_for(lambda: copied(a, f"B.{back}", 105), "the flow that goes on")
         assert not flows.failed
     (failed,) = flows.failed
-    assert isinstance(failed, DataLoss)
-    assert failed.tag == "TARGET_GONE"
+    assert isinstance(failed, Fenced)
 
 
 def test_the_program_ends_with_the_last_flow(a: Sandbox, spark: SparkSession, tmp_path: Path) -> None:

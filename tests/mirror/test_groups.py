@@ -4,6 +4,7 @@ checkpoints; groups that follow.
 
 from __future__ import annotations
 
+import re
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,11 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from semel import cli
 from semel.config import ClientConfig
+from semel.errors import ConfigError, DataLoss
 from semel.mirror import session
 from semel.mirror.config.properties import read_properties
 from semel.mirror.offsets import segment_topic
@@ -26,8 +30,19 @@ from semel.sandbox import Sandbox
 from semel.transaction.progress.reader import committed_progress
 from semel.wire.client import Client
 from tests import topics
-from tests.mirror.support.groups import consume, offsets, translate
-from tests.mirror.support.harness import Running, alias_of, copy_once, mm2, produce, records, transactions, unique
+from tests.mirror.support.groups import commit, consume, offsets, translate
+from tests.mirror.support.harness import (
+    Running,
+    alias_of,
+    copy_once,
+    mm2,
+    partitions,
+    produce,
+    records,
+    transactions,
+    unique,
+)
+from tests.mirror.support.losses import delete
 from tests.mirror.support.mirror_maker import java
 from tests.waiting import wait_for
 
@@ -46,8 +61,11 @@ def test_a_group_moves_and_comes_back(a: Sandbox, b: Sandbox, spark: SparkSessio
     assert len(all_of_it) == 35
 
     read = consume(a, group, topic, 8)
+    (at,) = offsets(a, group).values()
+    commit(a, group, TopicPartition(topic, 0, at, metadata="mine"))
     (told,) = translate(file, alias, "B", "--group", group, "--apply", "--json")
     assert told == {"topic": target, "partition": 0, "offset": offsets(b, group)[target, 0]}
+    assert texts(b, group) == {"mine"}
     read += consume(b, group, target, 20)
     assert "committed on " in translate(file, "B", alias, "--group", group, "--apply")
     read += consume(a, group, topic, 7)
@@ -169,10 +187,74 @@ def test_which_groups_follow(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_pa
     assert seen == {(empty, target, 1): (0, 0, ""), (member, target, 0): (2, 2, "")}
 
 
-def commit(sandbox: Sandbox, group: str, at: TopicPartition) -> None:
-    """Where a group without members stands."""
+def test_a_group_that_cannot_follow_is_named(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """One whose name a share group has on the target, one that has read a topic whose target topic is gone. The ones
+    after them in the alphabet follow, with what their members have committed beside their offsets.
+    """
+    prefix = unique("named")
+    topic, gone, left = (topics.create(a.bootstrap_servers, f"{prefix}-{name}", 1) for name in ("t", "gone", "left"))
+    shared, half, good = (f"{prefix}-{name}" for name in ("1-shared", "2-half", "3-good"))
+    keys = {"sync__group__offsets__enabled": "true", "checkpoints__topic__replication__factor": "1"}
+    file = mm2(tmp_path, a, b, f"{prefix}-.*", groups=f"{prefix}.*", **keys)
+    alias = alias_of(file)
+    for each in (topic, gone, left):
+        produce(a, each, [{"value": f"{i}"} for i in range(10)])
+    copy_once(spark, file)
+    for each in (gone, left):
+        delete(b, f"{alias}.{each}")
+    file.write_text(f"{file.read_text()}topics.exclude = {left}\n")
+    for group in (shared, half, good):
+        commit(a, group, TopicPartition(topic, 0, 4, metadata="since noon"))
+    for each in (gone, left):
+        commit(a, half, TopicPartition(each, 0, 5))
+    commit(a, good, TopicPartition(left, 0, 5))
+    with java() as jvm:
+        settings = {"bootstrap.servers": b.bootstrap_servers, "group.id": shared}
+        strings = jvm.org.apache.kafka.common.serialization.StringDeserializer
+        consumer = jvm.org.apache.kafka.clients.consumer.KafkaShareConsumer(settings, strings(), strings())
+        consumer.subscribe([f"{alias}.{topic}"])
+        consumer.poll(jvm.java.time.Duration.ofSeconds(5))
+        for _ in range(2):
+            with pytest.raises(DataLoss, match="TARGET_GONE"):
+                copy_once(spark, file)
+            shown = CliRunner().invoke(cli.app, ["mirror", "status", str(file)])
+            assert shown.exit_code == 1
+            assert re.findall(r"^group (\S+) does not follow", shown.output, re.M) == [shared, half]
+            assert f"the target topic of {gone} is gone" in shown.output
+        consumer.close()
+    for group in (half, good):
+        assert offsets(b, group) == {(f"{alias}.{topic}", 0): 4}
+        assert texts(b, group) == {"since noon"}
+    upstream, offset, text = checkpoints(b, f"{alias}.checkpoints.internal")[good, f"{alias}.{topic}", 0]
+    assert (upstream, offset, text.rstrip("\0")) == (4, 4, "since noon")  # librdkafka adds a zero to what it commits
+    assert "not mirrored" in translate(file, alias, "B", "--group", good)
+
+
+def test_the_replication_of_checkpoints(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """On one broker: the default fits it, -1 too, and what the file asks for is refused before anything is written."""
+    topic, group = topics.create(a.bootstrap_servers, unique("factor"), 1), unique("group")
+    produce(a, topic, [{"value": "one"}])
+    commit(a, group, TopicPartition(topic, 0, 1))
+    factor = {"checkpoints__topic__replication__factor": "2"}
+    refused = mm2(tmp_path, a, b, topic, **factor)
+    with pytest.raises(ConfigError, match=r"checkpoints.topic.replication.factor=2, and B has 1 brokers"):
+        copy_once(spark, refused)
+    assert partitions(b, f"{alias_of(refused)}.{topic}") == []
+    for keys in ({}, {"replication__factor": "-1", "checkpoints__topic__replication__factor": "-1"}):
+        file = mm2(tmp_path, a, b, topic, groups=group, **keys)
+        copy_once(spark, file)
+        target = f"{alias_of(file)}.{topic}"
+        assert checkpoints(b, f"{alias_of(file)}.checkpoints.internal") == {(group, target, 0): (1, 1, "")}
+        # it is there already, so that the number does not matter any more
+        copy_once(spark, mm2(tmp_path, a, b, topic, alias=alias_of(file), groups=group, **factor))
+
+
+def texts(sandbox: Sandbox, group: str) -> set[str]:
+    """What is committed beside the offsets of a group."""
     admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
-    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [at])])[group].result(30)
+    asked = [ConsumerGroupTopicPartitions(group)]
+    found = admin.list_consumer_group_offsets(asked)[group].result(30).topic_partitions
+    return {one.metadata or "" for one in found}
 
 
 def test_two_threads_that_follow_groups_at_once(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from semel.testing.history import check
 from semel.testing.program import Program
 from semel.testing.spark.spark_cluster import LOCAL, LOCAL_CLUSTER, SparkCluster
 from tests import topics
+from tests.mirror.support.groups import commit
 from tests.mirror.support.harness import alias_of, mm2, program, records, unique
 from tests.mirror.support.load import PARTITIONS, assert_the_same, written
 from tests.waiting import PATIENCE_S, wait_for
@@ -99,9 +100,8 @@ def test_the_driver_is_killed_while_groups_follow(a: Sandbox, b: Sandbox, tmp_pa
     group = unique("group")
     keys = {"sync.group.offsets.enabled": "true", "checkpoints.topic.replication.factor": "1", "groups": group}
     file, topic, target = new(a, b, tmp_path, "groups", **keys, **often)
-    admin = AdminClient({"bootstrap.servers": a.bootstrap_servers})
-    at = [TopicPartition(topic, index, 0) for index in range(PARTITIONS)]
-    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, at)])[group].result(30)
+    for index in range(PARTITIONS):
+        commit(a, group, TopicPartition(topic, index, 0))
     points = [CrashPoint(step, n, Action.DRIVER) for step, n in BESIDE_THE_ROUNDS.items()]
     run(SparkCluster(LOCAL), a, b, file, topic, target, CrashPlan(tmp_path / "plan", *points))
     assert_the_same(a, b, topic, target)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AclOperation as Do
 from confluent_kafka.admin import OffsetSpec
 from confluent_kafka.admin import ResourceType as On
@@ -21,8 +21,10 @@ from semel.mirror.offsets.segment_topic import SEGMENTS
 from semel.sandbox import Sandbox
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from tests import topics
-from tests.mirror.support.harness import copy_once, mm2, partitions, produce, records, topics_of, unique
+from tests.mirror.support.groups import commit
+from tests.mirror.support.harness import Running, copy_once, mm2, partitions, produce, records, topics_of, unique
 from tests.secured import PASSWORD, Right, SecuredKafka, secured_kafka
+from tests.waiting import wait_for
 
 OWN = "of the mirror"
 TOPIC = "rights"
@@ -118,6 +120,53 @@ def test_the_least_rights_are_enough(
     copy_once(spark, file)
     assert records(b, f"A.{TOPIC}") == records(a, TOPIC)
     assert len(records(b, f"A.{TOPIC}")[0]) == 2
+
+
+def test_a_right_that_goes_while_it_runs(
+    a: Sandbox, secured: SecuredKafka, spark: SparkSession, into: tuple[Path, Sandbox]
+) -> None:
+    """It stops one topic or one group, and the others are followed. Granted again, it is followed too."""
+    b, second = into[1], f"{TOPIC}-2"
+    denied, good = (f"{TOPIC}-group-{kind}" for kind in ("1-denied", "2-good"))
+    topics.create(a.bootstrap_servers, second, 1)
+    topics.create(b.bootstrap_servers, f"A.{second}", 1)
+    write = (On.TOPIC, f"A.{second}", Do.WRITE)
+    secured.allow("target", [(On.TOPIC, f"A.{second}", Do.READ), write, (On.GROUP, good, Do.READ)])
+    text = into[0].read_text().replace(f"A->B.topics = {TOPIC}\n", f"A->B.topics = {TOPIC}.*\n")
+    more = {"refresh.topics": "1", "sync.group.offsets": "1", "sync.topic.configs": "600"}
+    text += "".join(f"{name}.interval.seconds = {seconds}\n" for name, seconds in more.items())
+    file = into[0].with_name("running.properties")
+    file.write_text(f"{text}groups = {TOPIC}-group-.*\nsync.group.offsets.enabled = true\n")
+
+    def grow() -> None:
+        for topic in (TOPIC, second):
+            produce(a, topic, [{"value": "more"}] * 3)
+
+    def copied(topic: str) -> bool:
+        return records(b, f"A.{topic}") == records(a, topic)
+
+    grow()
+    for group in (denied, good):
+        commit(a, group, TopicPartition(TOPIC, 0, 1))
+    with Running(spark, file) as running:
+        wait_for(lambda: copied(TOPIC) and copied(second), running.said)
+        wait_for(lambda: f"group {denied} does not follow, and the others do" in running.said(), running.said)
+        wait_for(lambda: (f"A.{TOPIC}", 0) in group_offsets(secured, good), running.said)
+        secured.withdraw("target", write)
+        grow()
+        wait_for(lambda: f"{second}-0 is stopped, the others are copied" in running.said(), running.said)
+        wait_for(lambda: copied(TOPIC), running.said)
+        assert not copied(second)
+        secured.allow("target", [write, (On.GROUP, denied, Do.READ)])
+        wait_for(lambda: copied(second), running.said)
+        wait_for(lambda: (f"A.{TOPIC}", 0) in group_offsets(secured, denied), running.said)
+        assert running.failed == []
+
+
+def group_offsets(secured: SecuredKafka, group: str) -> dict[tuple[str, int], int]:
+    asked = [ConsumerGroupTopicPartitions(group)]
+    found = secured.admin.list_consumer_group_offsets(asked)[group].result(30).topic_partitions
+    return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
 
 def test_a_source_that_may_not_be_read(b: Sandbox, secured: SecuredKafka, spark: SparkSession, tmp_path: Path) -> None:

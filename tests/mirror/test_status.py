@@ -52,7 +52,16 @@ def test_what_status_and_metrics_say(a: Sandbox, b: Sandbox, spark: SparkSession
     assert checked(file) == (
         f"{flow}, exactly once, resumes after round 1: `semel mirror status` shows the offsets of 2 partitions"
     )
-    done = {"flow": flow, "topic": topic, "target": target, "held_back": 0, "problem": "", "seconds": None, "lag": 0}
+    done = {
+        "flow": flow,
+        "topic": topic,
+        "target": target,
+        "held_back": 0,
+        "problem": "",
+        "seconds": None,
+        "lag": 0,
+        "way_out": "",
+    }
     assert rows(file) == [{**done, "partition": 0, "position": 10}, {**done, "partition": 1, "position": 0}]
 
     produce(a, topic, [{"value": "more", "partition": 0}] * 4)

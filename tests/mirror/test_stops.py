@@ -4,7 +4,9 @@ driver.
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import re
 import threading
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -19,9 +22,21 @@ from semel import cli
 from semel.errors import ConfigError, DataLoss, Fenced, SemelError
 from semel.mirror.config.properties import read_properties
 from semel.mirror.flow import Flow
+from semel.mirror.metrics import MirrorCollector
 from semel.sandbox import Sandbox
 from tests import topics
-from tests.mirror.support.harness import IDENTITY, alias_of, copy_once, mm2, partitions, produce, records, unique
+from tests.mirror.support.harness import (
+    IDENTITY,
+    Running,
+    alias_of,
+    copy_once,
+    mm2,
+    partitions,
+    produce,
+    records,
+    set_config,
+    unique,
+)
 from tests.mirror.support.losses import (
     delete,
     rows_deleted,
@@ -132,7 +147,8 @@ def test_the_same_names_in_both_directions_are_refused(
 def test_a_record_that_the_target_does_not_take_is_named(
     a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path
 ) -> None:
-    file, topic, target = new(a, b, tmp_path, "large")
+    """The limit of its topic is read again then: the sync of settings may have raised it at this start."""
+    file, topic, target = new(a, b, tmp_path, "large", sync__topic__configs__enabled="false")
     topics.create(b.bootstrap_servers, target, 1, max_message_bytes="1000")
     produce(a, topic, [{"value": "x" * 5_000}])
     with pytest.raises(
@@ -140,6 +156,28 @@ def test_a_record_that_the_target_does_not_take_is_named(
     ):
         copy_once(spark, file)
     assert records(b, target) == {0: []}
+    copy_once(spark, mm2(tmp_path, a, b, topic, alias=alias_of(file)))
+    assert records(b, target) == records(a, topic)
+
+
+def test_a_limit_that_is_changed_meanwhile(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """Topics are looked for once, so that only the refusal of a record has the limit read again: by the target's broker
+    where it is lower now, and here where it is higher.
+    """
+    once = {"refresh__topics__enabled": "false", "sync__topic__configs__enabled": "false"}
+    file, topic, target = new(a, b, tmp_path, "limit", **once)
+    with Running(spark, file) as running:
+
+        def all_there() -> bool:
+            return bool(partitions(b, target)) and records(b, target) == records(a, topic)
+
+        wait_for(all_there, running.said)
+        for limit, size in (("2000", 500), ("50000", 20_000)):
+            set_config(b, target, {"max.message.bytes": limit})
+            produce(a, topic, [{"value": random.randbytes(size)} for _ in range(8)])
+            wait_for(all_there, running.said)
+        assert "is stopped" not in running.said()
+    assert running.failed == []
 
 
 def test_a_damaged_batch_stops_it(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
@@ -157,6 +195,122 @@ def test_a_damaged_batch_stops_it(a: Sandbox, b: Sandbox, spark: SparkSession, t
         with pytest.raises(DataLoss, match=rf"CORRUPT_RECORDS.*offset 12 of {topic}-0 is damaged: its CRC is"):
             copy_once(spark, file)
         assert records(b, target) == {0: []}
+
+
+# ---- one topic of several
+
+
+def status_of(file: Path) -> dict[str, str]:
+    """What `semel mirror status` says is wrong, by partition."""
+    shown = CliRunner().invoke(cli.app, ["mirror", "status", str(file), "--json"])
+    rows = json.loads(shown.output)
+    assert shown.exit_code == int(any(row["problem"] for row in rows)), shown.output
+    return {f"{row['topic']}-{row['partition']}": row["problem"] + row["way_out"] for row in rows if row["problem"]}
+
+
+def metrics() -> str:
+    registry = CollectorRegistry()
+    registry.register(MirrorCollector())
+    return generate_latest(registry).decode()
+
+
+def test_what_is_wrong_with_one_topic_stops_that_one(
+    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Mended, each is copied from where it was, after a restart."""
+    name = unique("one-of")
+    file = mm2(tmp_path, a, b, f"{name}-.*", sync__topic__configs__enabled="false")
+    alias = alias_of(file)
+    good, large, keyless, filled = (
+        topics.create(a.bootstrap_servers, f"{name}-{kind}", 2) for kind in ("good", "large", "keyless", "filled")
+    )
+    # with the alias it is too long
+    nameless = topics.create(a.bootstrap_servers, f"{name}-{'x' * (247 - len(name))}", 1)
+    topics.create(b.bootstrap_servers, f"{alias}.{large}", 2, max_message_bytes="1000")
+    topics.create(b.bootstrap_servers, f"{alias}.{keyless}", 2, cleanup_policy="compact")
+    topics.create(b.bootstrap_servers, f"{alias}.{filled}", 2)
+    produce(b, f"{alias}.{filled}", [{"value": "by whom?", "partition": 1}])
+    for topic in (good, large, keyless, filled, nameless):
+        produce(a, topic, [{"key": "k", "value": f"{i}", "partition": 0} for i in range(10)])
+    produce(a, large, [{"value": "x" * 5_000, "partition": 0}])
+    produce(a, keyless, [{"value": "no key", "partition": 0}])
+    for topic in (good, large, keyless):
+        produce(a, topic, [{"key": "k", "value": f"{i}", "partition": 1} for i in range(10)])
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=f"TARGET_HAS_ROWS. {alias}.{filled}-1 of B has rows"):
+            copy_once(spark, file)
+        assert records(b, f"{alias}.{good}") == records(a, good)
+        for topic in (large, keyless):
+            assert records(b, f"{alias}.{topic}")[0] == []
+            assert records(b, f"{alias}.{topic}")[1] == records(a, topic)[1]
+        assert records(b, f"{alias}.{filled}")[0] == records(a, filled)[0]
+        wrong = status_of(file)
+        assert wrong.keys() == {f"{large}-0", f"{keyless}-0", f"{filled}-1", f"{nameless}-0"}
+        assert f"RECORD_TOO_LARGE] the record at offset 10 of {large}-0 cannot be written" in wrong[f"{large}-0"]
+        assert "raise max.message.bytes of" in wrong[f"{large}-0"]
+        assert re.search(rf"INVALID_RECORD.*{keyless}-0 at or after offset 0\..*cleanup.policy", wrong[f"{keyless}-0"])
+        assert "TARGET_HAS_ROWS" in wrong[f"{filled}-1"]
+        assert f"has no place on B. creating topic '{alias}.{nameless}'" in wrong[f"{nameless}-0"]
+        assert f'semel_mirror_stopped{{partition="0",reason="INVALID_RECORD",source="{alias}",target="B",topic="' in (
+            metrics()
+        )
+        produce(a, good, [{"value": "more", "partition": 1}])
+    set_config(b, f"{alias}.{large}", {"max.message.bytes": "100000"})
+    set_config(b, f"{alias}.{keyless}", {"cleanup.policy": "delete"})
+    file.write_text(f"{file.read_text()}topics.exclude = {nameless}, {filled}\n")
+    copy_once(spark, file)
+    for topic in (good, large, keyless):
+        assert records(b, f"{alias}.{topic}") == records(a, topic)
+    assert status_of(file) == {}
+    assert f'source="{alias}",target="B",topic="{large}"}} 1.0' not in metrics()
+
+
+def test_a_stopped_topic_resumes_by_itself(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """The mirror runs on. A topic that is deleted when all of it was copied leaves it; one that was not is named."""
+    name = unique("resumes")
+    often = {"refresh__topics__interval__seconds": "1", "sync__topic__configs__enabled": "false"}
+    file = mm2(tmp_path, a, b, f"{name}-.*", **often)
+    alias = alias_of(file)
+    good, large, done, lost = (
+        topics.create(a.bootstrap_servers, f"{name}-{kind}", 1) for kind in ("good", "large", "done", "lost")
+    )
+    topics.create(b.bootstrap_servers, f"{alias}.{large}", 1, max_message_bytes="1000")
+    for topic in (good, large, done, lost):
+        produce(a, topic, [{"value": f"{i}"} for i in range(10)])
+    large_ones = [{"value": "x" * 5_000}]
+    with Running(spark, file) as running:
+
+        def all_there(topic: str) -> bool:
+            return bool(partitions(b, f"{alias}.{topic}")) and records(b, f"{alias}.{topic}") == records(a, topic)
+
+        wait_for(lambda: all(map(all_there, (good, large, done, lost))), running.said)
+        produce(a, large, large_ones)
+        wait_for(lambda: f"{large}-0 is stopped, the others are copied" in running.said(), running.said)
+        wait_for(lambda: f"{large}-0" in status_of(file), "status")
+        delete(a, done)
+        wait_for(lambda: f"{done} was deleted on the source, and leaves the flow" in running.said(), running.said)
+        delete(b, f"{alias}.{lost}")
+        wait_for(
+            lambda: f"{lost} is stopped, the others are copied: [SEMEL_TARGET_GONE]" in running.said(), running.said
+        )
+        assert status_of(file).keys() == {f"{large}-0", f"{lost}-0"}
+        wait_for(lambda: f"{large}-0 is still stopped" in running.said(), running.said)
+        produce(a, good, [{"value": "the others go on"}])
+        wait_for(lambda: all_there(good), running.said)
+        set_config(b, f"{alias}.{large}", {"max.message.bytes": "100000"})
+        wait_for(lambda: all_there(large), running.said)
+        wait_for(lambda: status_of(file).keys() == {f"{lost}-0"}, "status")
+        assert len(records(b, f"{alias}.{done}")[0]) == 10
+        assert running.failed == []
+    with pytest.raises(DataLoss, match=rf"TARGET_GONE. topic {alias}.{lost} of B"):
+        copy_once(spark, file)
+    # it comes back as another topic: that is named, and the rest of the flow goes on
+    topics.create(a.bootstrap_servers, done, 1)
+    produce(a, good, [{"value": "and on"}])
+    with pytest.raises(DataLoss):
+        copy_once(spark, file)
+    assert all(one in status_of(file) for one in (f"{lost}-0", f"{done}-0"))
+    assert records(b, f"{alias}.{good}") == records(a, good)
 
 
 # ---- drivers

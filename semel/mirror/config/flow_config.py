@@ -16,9 +16,9 @@ class FlowConfig:
     """One flow. The properties are those of its clients, and hold secrets: they are not shown.
 
     ``start`` is where a flow that has copied nothing begins. Intervals are in seconds: ``refresh_s`` is 0 where topics
-    are looked for once, and the others are 0 where nothing is to be done. ``back`` are the topics of the flow in the
-    other direction, where both keep names and that one is enabled too. ``skips_deleted``: rows that retention has
-    deleted on the source are passed over.
+    are looked for once, and the others are 0 where nothing is to be done. ``checkpoints_replication`` is None where the
+    file is silent. ``back`` are the topics of the flow in the other direction, where both keep names and that one is
+    enabled too. ``skips_deleted``: rows that retention has deleted on the source are passed over.
     """
 
     policy: ReplicationPolicy
@@ -33,7 +33,7 @@ class FlowConfig:
     configs_s: int
     left_out_configs: tuple[re.Pattern[str], ...]
     checkpoints_s: int
-    checkpoints_replication: int
+    checkpoints_replication: int | None
     sync_groups_s: int
     skips_deleted: bool = False
     back: TopicFilter | None = None

@@ -12,9 +12,9 @@ __all__ = [
     "ACCEPTED",
     "CLIENT",
     "FLOW",
-    "LATER",
     "NOT_DONE",
     "OF_CLUSTER_UNREAD",
+    "OVERRIDE",
     "REFUSED",
     "ROLES",
     "is_accepted",
@@ -36,20 +36,12 @@ FLOW: Final = tuple(
     emit.checkpoints.interval.seconds checkpoints.topic.replication.factor sync.group.offsets.enabled
     sync.group.offsets.interval.seconds on.data.loss""".split()
 )
-#: What MirrorMaker 2 does where the file asks for it or is silent, and this version does not.
-LATER: Final = {
+#: What MirrorMaker 2 does unless the file says false, and this version does not: it is said at start.
+NOT_DONE: Final = {
     "sync.topic.acls.enabled": "access rights are not copied",
     "emit.offset-syncs.enabled": "MirrorMaker 2's own offset syncs are not written",
     "emit.heartbeats.enabled": "heartbeats are not written",
     "heartbeats.replication.enabled": "heartbeats are not copied",
-}
-#: Of these, what MirrorMaker 2 does where the file is silent: it is said at start.
-NOT_DONE: Final = {
-    name: LATER[name]
-    for name in (
-        "sync.topic.acls.enabled",
-        "emit.heartbeats.enabled",
-    )
 }
 ROLES: Final = tuple(
     f"{side}{role}." for side in ("", "source.", "target.") for role in ("consumer", "producer", "admin")
@@ -57,7 +49,10 @@ ROLES: Final = tuple(
 #: Of these, what no client reads below a cluster's alias: a side belongs to a flow.
 OF_CLUSTER_UNREAD: Final = tuple(name for name in ROLES if name.startswith(("source.", "target.")))
 
-#: Keys that cannot change which records arrive where: Connect's own topics and threads, and what belongs to LATER.
+#: Of Connect: what a connector sets of the clients of the worker that it runs in, which are the target's.
+OVERRIDE: Final = "override."
+
+#: Keys that cannot change which records arrive where: Connect's own topics and threads, and what belongs to NOT_DONE.
 ACCEPTED: Final = frozenset(
     """tasks.max name listeners admin.listeners advertised.listener group.id plugin.path plugin.discovery worker.id
     dedicated.mode.enable.internal.rest tasks.max.enforce topic.creation.enable connector.client.config.override.policy
@@ -76,8 +71,9 @@ _ACCEPTED_LIKE = re.compile(
 #: Of clients: what names a group or a codec, since batches come with the codec that they have; and those that a flow
 #: does without.
 _OF_CLIENTS = re.compile(
-    r"(?:(?:source|target)\.)?(?:consumer|producer|admin)\.(?:group\.id|group\.instance\.id|compression\.[a-z0-9.]+)"
-    r"|(?:source\.producer|target\.consumer)\..+"
+    r"(?:(?:source|target)\.)?(?:consumer|producer|admin)\.(?:override\.)?"
+    r"(?:group\.id|group\.instance\.id|compression\.[a-z0-9.]+)"
+    r"|(?:source\.producer|target\.consumer|(?:source\.)?consumer\.override|source\.admin\.override)\..+"
 )
 
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"

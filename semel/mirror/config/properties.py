@@ -28,9 +28,9 @@ from semel.mirror.config.keys import (
     ACCEPTED,
     CLIENT,
     FLOW,
-    LATER,
     NOT_DONE,
     OF_CLUSTER_UNREAD,
+    OVERRIDE,
     REFUSED,
     ROLES,
     is_accepted,
@@ -140,18 +140,12 @@ class _File:
                     )
                 self._accepted.append(key)
                 return
-        if name in LATER and value.lower() not in _FALSE:
-            raise ConfigError(
-                f"{key}={value:.100} asks for what this version of the mirror does not do: {LATER[name]}. Nothing was"
-                f" copied. Set {key}=false, or take it out.",
-                tag="NOT_YET",
-            )
         if is_accepted(name):
             self._accepted.append(key)
-        elif not (name in used or name in LATER or name.startswith(ROLES) or client(name)):
+        elif not (name in used or name in NOT_DONE or name.startswith(ROLES) or client(name)):
             if name.endswith(".bootstrap.servers"):
                 raise self._unknown_cluster(key)
-            raise _unknown(key, name, [*used, *LATER, *ACCEPTED, *CLIENT])
+            raise _unknown(key, name, [*used, *NOT_DONE, *ACCEPTED, *CLIENT])
 
     def _unknown_cluster(self, key: str) -> ConfigError:
         return ConfigError(
@@ -178,11 +172,8 @@ class _File:
                 tag="NO_FLOW",
             )
         flows = tuple(self._flow(source, target, enabled) for source, target in chosen)
-        not_done = tuple(
-            what
-            for name, what in NOT_DONE.items()
-            if any(not any(name in row for row in self._rows(*flow)) for flow in chosen)
-        )
+        asked = {name: [self._is(*flow, name, default=True) for flow in chosen] for name in NOT_DONE}
+        not_done = tuple(what for name, what in NOT_DONE.items() if any(asked[name]))
         return MirrorConfig(flows, tuple(sorted([*self._accepted, *self._unread(enabled)])), not_done)
 
     def _unread(self, enabled: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -191,6 +182,7 @@ class _File:
         for alias, row in self._of_cluster.items():
             roles = {"consumer.": sources, "producer.": targets, "admin.": sources | targets}
             unread = (*OF_CLUSTER_UNREAD, *(role for role, read in roles.items() if alias not in read))
+            unread += tuple(f"{role}{OVERRIDE}" for role in roles)
             for name in row:
                 if name.startswith(unread) and not is_accepted(name):
                     yield f"{alias}.{name}"
@@ -209,6 +201,11 @@ class _File:
         found = self._get(source, target, name)
         return default if found is None else _boolean(*found)
 
+    def _replication(self, source: str, target: str, name: str, default: int) -> int:
+        """Return a replication factor. -1 is the broker's default."""
+        found = self._get(source, target, name)
+        return -1 if found is not None and found[1] == "-1" else self._number(source, target, name, default)
+
     def _number(self, source: str, target: str, name: str, default: int) -> int:
         key, value = self._get(source, target, name) or (name, str(default))
         if not value.isdecimal() or not 0 < int(value) < 2**31:
@@ -222,7 +219,7 @@ class _File:
             on = self._is(source, target, switch, default=default)
             return self._number(source, target, name, seconds) if on else 0
 
-        policy = self._policy(source, target)
+        policy, checkpoints = self._policy(source, target), "checkpoints.topic.replication.factor"
         back = (target, source) in enabled and policy.identity and self._policy(target, source).identity
         reads = self._client(source, (source, target), "source", "consumer")
         start = reads.pop("auto.offset.reset", "earliest")
@@ -238,14 +235,14 @@ class _File:
             reads,
             self._client(target, (source, target), "target", "producer"),
             start,
-            self._number(source, target, "replication.factor", 2),
+            self._replication(source, target, "replication.factor", 2),
             interval("refresh.topics.enabled", "refresh.topics.interval.seconds", 600),
             self._exactly_once(source, target),
             self._filter(source, target, "groups", DEFAULT_EXCLUDED_GROUPS),
             interval("sync.topic.configs.enabled", "sync.topic.configs.interval.seconds", 600),
             self._left_out_configs(source, target),
             interval("emit.checkpoints.enabled", "emit.checkpoints.interval.seconds", 60),
-            self._number(source, target, "checkpoints.topic.replication.factor", 3),
+            self._replication(source, target, checkpoints, 3) if self._get(source, target, checkpoints) else None,
             interval("sync.group.offsets.enabled", "sync.group.offsets.interval.seconds", 60, default=False),
             self._skips_deleted(source, target),
             self._filter(target, source, "topics", DEFAULT_EXCLUDED) if back else None,
@@ -277,7 +274,7 @@ class _File:
                 tag="SEPARATOR",
             )
         internal = self._is(source, target, "replication.policy.internal.topic.separator.enabled", default=True)
-        return ReplicationPolicy(source, target, known, separator, internal)
+        return ReplicationPolicy(source, target, known, separator, internal, tuple(self._clusters))
 
     def _filter(self, source: str, target: str, name: str, left_out: str) -> TopicFilter:
         included = self._get(source, target, name) or (name, ".*")
@@ -319,32 +316,44 @@ class _File:
 
     def _client(self, alias: str, flow: tuple[str, str], side: str, role: str) -> dict[str, str]:
         """Return the properties of the client of one cluster. Raise :class:`ConfigError` if they are wrong."""
-        cluster, own = self._of_cluster[alias], self._of_flow.get(flow, {})
-        shared = {name: value for name, value in self._plain.items() if is_shared(name)}
-        merged = {**shared, **{name: value for name, value in cluster.items() if is_client_key(name)}}
+        cluster, own, plain = self._of_cluster[alias], self._of_flow.get(flow, {}), self._plain
+        of_flow, of_cluster = f"{flow[0]}->{flow[1]}.", f"{alias}."
+        merged = {name: (value, name) for name, value in plain.items() if is_shared(name)}
+        merged |= {name: (value, of_cluster + name) for name, value in cluster.items() if is_client_key(name)}
         for each in ("admin", role):
-            rows = [
-                _below(f"{each}.", self._plain),
-                _below(f"{side}.{each}.", self._plain),
-                _below(f"{each}.", cluster),
-                _below(f"{each}.", own),
-                _below(f"{side}.{each}.", own),
+            places = [
+                ("", f"{each}.", plain),
+                ("", f"{side}.{each}.", plain),
+                (of_cluster, f"{each}.", cluster),
+                (of_flow, f"{each}.", own),
+                (of_flow, f"{side}.{each}.", own),
             ]
-            for row in rows:
-                merged.update({name: value for name, value in row.items() if not is_accepted(f"{each}.{name}")})
-        self._check_committed(alias, merged)
-        if not merged.get("bootstrap.servers"):
+            if side == "target":
+                places += [("", f"{each}.{OVERRIDE}", plain), (of_flow, f"{each}.{OVERRIDE}", own)]
+            for start, prefix, row in places:
+                for name, value in _below(prefix, row).items():
+                    if not name.startswith(OVERRIDE) and not is_accepted(f"{each}.{name}"):
+                        merged[name] = value, f"{start}{prefix}{name}"
+        values, written = ({name: row[at] for name, row in merged.items()} for at in (0, 1))
+        self._check_committed(alias, values)
+        if not values.get("bootstrap.servers"):
             raise ConfigError(
                 f"{alias}.bootstrap.servers is missing, so there is no way to cluster {alias}. Nothing was copied."
                 " Give it as host:port[,host:port].",
                 tag="BOOTSTRAP_SERVERS",
             )
-        start = {name: merged.pop(name) for name in ("auto.offset.reset",) if name in merged}
+        reset = {name: values.pop(name) for name in ("auto.offset.reset",) if name in values}
         try:
-            ClientConfig.parse(merged)
+            ClientConfig.parse(values)
         except SemelError as error:
-            raise type(error)(f"cluster {alias}: {error.message}", tag=error.tag) from None
-        return {**merged, **start}
+            keys = [
+                key
+                for name, key in written.items()
+                if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w])", error.message)
+            ]
+            where = f" In the file: {', '.join(sorted(keys))}." if keys else ""
+            raise type(error)(f"cluster {alias}: {error.message}{where}", tag=error.tag) from None
+        return {**values, **reset}
 
     def _check_committed(self, alias: str, merged: Mapping[str, str]) -> None:
         if merged.get("isolation.level", "read_committed").lower() == "read_uncommitted":

@@ -1,8 +1,10 @@
 """Groups of the source on the target: MirrorMaker 2's checkpoints, and offsets that follow.
 
 In a thread of its own beside the rounds. It reads what they have committed, and never holds them up: what does not go
-well is logged, and done at the next time. Checkpoints are plain records, written after the commit that they speak of.
-Offsets are committed for groups that have no member on the target, and never backwards.
+well is logged, and done at the next time. A group that cannot be followed is named, and the others follow.
+
+Checkpoints are plain records, written after the commit that they speak of. Offsets are committed for groups that have
+no member on the target, and never backwards.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from semel.config import ClientConfig
-from semel.errors import SemelError
+from semel.errors import ConfigError, SemelError
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.offsets.formats import Checkpoint
 from semel.mirror.offsets.segments import Translated
 from semel.mirror.offsets.translation import Translator
 from semel.mirror.positions import Positions
+from semel.mirror.stops import Stop
+from semel.mirror.topics import wants
 from semel.steps import MirrorStep, reached
 from semel.transaction.output_topics import describe_output_topics, non_transactional_tickets
 from semel.transaction.participant import Participant
@@ -31,15 +35,18 @@ from semel.wire.api.offsets import committed, live_members
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["GroupFollower", "is_followed"]
+__all__ = ["GroupFollower", "check_checkpoints_topic", "is_followed"]
 
 log = logging.getLogger("semel.mirror")
 
 _JOIN_S = 30.0
 _SOURCE_GROUP_S = 60
+#: MirrorMaker 2's default.
+_REPLICATION = 3
 
 #: Of a group, by source partition: its next offset there, and what that is on the target.
-_Offsets = dict[TopicPartition, tuple[int, Translated]]
+_Offsets = dict[TopicPartition, tuple[groups.GroupOffset, Translated]]
+_Problems = dict[str, Stop]
 
 
 def is_followed(config: FlowConfig, group: str) -> bool:
@@ -47,6 +54,23 @@ def is_followed(config: FlowConfig, group: str) -> bool:
     source = re.escape(config.policy.source)
     own = re.fullmatch(rf"mirror\.(?:{source}\..+|.+\.{source})", group)
     return own is None and config.groups.matches(group)
+
+
+def _default_replication(target: Client) -> int:
+    """Return the replication factor of checkpoints where the file is silent: at most as many as there are brokers."""
+    return min(_REPLICATION, len(target.brokers(target.deadline())))
+
+
+def check_checkpoints_topic(target: Client, config: FlowConfig) -> None:
+    """Raise :class:`ConfigError` for a topic of checkpoints that would ask for more brokers than there are."""
+    name, wanted = config.policy.checkpoints_topic, config.checkpoints_replication or -1
+    brokers = len(target.brokers(target.deadline()))
+    if config.checkpoints_s and wanted > brokers and name not in target.existing({name}):
+        raise ConfigError(
+            f"checkpoints.topic.replication.factor={wanted}, and {config.policy.target} has {brokers} brokers. Nothing"
+            f" was copied. Set it to {brokers} at most, or -1 for the brokers' default.",
+            tag="INVALID_REPLICATION_FACTOR",
+        )
 
 
 class GroupFollower:
@@ -59,10 +83,18 @@ class GroupFollower:
         self._translator: Translator | None = None
         self._newest: tuple[Positions, int] | None = None
         self._told: dict[str, _Offsets] = {}
+        #: Why groups were not read or translated at the last look, and why their offsets were not committed.
+        self._unread: _Problems | None = None if config.checkpoints_s or config.sync_groups_s else {}
+        self._unsynced: _Problems = {}
         self._stop = threading.Event()
         #: At the end of a copy the flow's own thread follows too: two at once would take each run in twice.
         self._following = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"{config.title} groups", daemon=True)
+
+    @property
+    def problems(self) -> _Problems | None:
+        """The reason of each group that does not follow, or None before the first look. Any thread may ask."""
+        return None if self._unread is None else {**self._unsynced, **self._unread}
 
     def start(self) -> None:
         """Follow from now on, in a thread of its own."""
@@ -113,34 +145,75 @@ class GroupFollower:
                 log.warning("%s: records are copied, and groups are not followed: %s", self._config.title, error)
 
     def _follow(self, positions: Positions, end: int, *, checkpoints: bool, sync: bool) -> None:
+        """Follow group by group: one that cannot be followed is named, and the others follow."""
         if self._translator is None:
             self._translator = Translator(self._source, self._target, self._id)
         self._translator.update(positions, end)
-        found = {
-            group: self._translated(group, self._translator)
-            for group in sorted(groups.list_groups(self._source))
-            if is_followed(self._config, group)
-        }
+        gone = self._targets_gone(positions)
+        unread: _Problems = {}
+        found: dict[str, _Offsets] = {}
+        for group in sorted(groups.list_groups(self._source)):
+            if is_followed(self._config, group):
+                with self._named(group, unread):
+                    found[group] = self._translated(group, self._translator, gone, unread)
+        self._unread = unread
         if checkpoints:
-            self._write_checkpoints(found)
+            with self._logged():
+                self._write_checkpoints(found)
         if sync:
+            unsynced: _Problems = {}
             for group, offsets in found.items():
-                self._sync(group, offsets)
+                with self._named(group, unsynced):
+                    self._sync(group, offsets)
+            self._unsynced = unsynced
 
-    def _translated(self, group: str, translator: Translator) -> _Offsets:
+    @contextmanager
+    def _named(self, group: str, problems: _Problems) -> Iterator[None]:
+        """Note the error of one group."""
+        try:
+            yield
+        except SemelError as error:
+            self._note(group, Stop.of(error), problems)
+
+    def _note(self, group: str, problem: Stop, problems: _Problems) -> None:
+        before = (self.problems or {}).get(group)
+        problems[group] = problem
+        if (before is None or before.tag != problem.tag) and not self._stop.is_set():
+            log.warning(
+                "%s: group %s does not follow, and the others do: [SEMEL_%s] %s",
+                self._config.title,
+                group,
+                problem.tag,
+                problem.message,
+            )
+
+    def _targets_gone(self, positions: Positions) -> set[str]:
+        """Return the mirrored source topics whose target topic is gone."""
+        wanted = {topic: name for topic, (name, _) in positions.targets.items() if wants(self._config, topic)}
+        there = self._target.existing(wanted.values())
+        return {topic for topic, name in wanted.items() if name not in there}
+
+    def _translated(self, group: str, translator: Translator, gone: set[str], unread: _Problems) -> _Offsets:
         """Return the translated offsets. They go back only if the group has gone back."""
         offsets = groups.all_committed(self._source, group)
-        found = {partition: (offsets[partition], one) for partition, one in translator.forward(offsets).items()}
+        lacking = sorted({topic for topic, _ in offsets} & gone)
+        if lacking:
+            text = (
+                f"the target topic of {lacking[0]} is gone. Only the group's other topics follow. Resolve that topic."
+            )
+            self._note(group, Stop("TARGET_GONE", text), unread)
+        translated = translator.forward({partition: one.offset for partition, one in offsets.items()})
+        found = {partition: (offsets[partition], one) for partition, one in translated.items()}
         for partition, (upstream, before) in self._told.get(group, {}).items():
             if partition in found:
                 now_upstream, now = found[partition]
-                if upstream <= now_upstream and before.topic == now.topic and now.offset < before.offset:
+                if upstream.offset <= now_upstream.offset and before.topic == now.topic and now.offset < before.offset:
                     found[partition] = now_upstream, before
         return found
 
     def _write_checkpoints(self, found: Mapping[str, _Offsets]) -> None:
         made = [
-            Checkpoint(group, one.topic, one.partition, upstream, one.offset)
+            Checkpoint(group, one.topic, one.partition, upstream.offset, one.offset, upstream.metadata)
             for group, offsets in found.items()
             for partition, (upstream, one) in offsets.items()
             if self._told.get(group, {}).get(partition) != (upstream, one)
@@ -149,7 +222,7 @@ class GroupFollower:
             return
         name = self._config.policy.checkpoints_topic
         if name not in self._target.existing({name}):
-            replication = self._config.checkpoints_replication
+            replication = self._config.checkpoints_replication or _default_replication(self._target)
             settings = {"cleanup.policy": "compact"}
             topics.create(self._target, name, partitions=1, replication=replication, config=settings)
         known = describe_output_topics(self._target, {name}, self._target.deadline())
@@ -173,7 +246,8 @@ class GroupFollower:
         there = committed(self._target, group, wanted, require_stable=False)
         ahead = {partition: offset for partition, offset in wanted.items() if offset > there.get(partition, -1)}
         if ahead:
-            groups.commit(self._target, group, ahead)
+            texts = {(one.topic, one.partition): upstream.metadata for upstream, one in found.values()}
+            groups.commit(self._target, group, ahead, metadata=texts)
             reached(MirrorStep.GROUP_SYNCED, self._id)
 
     def _commit_source_group(self, positions: Positions) -> None:

@@ -56,8 +56,13 @@ class Translator:
         self._segments = self._topic.read(positions, end)
 
     def forward(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Translated]:
-        """Next offsets to read on the source, as such of the target. Partitions that are not mirrored are left out."""
-        known = {p: at for p, at in offsets.items() if p in self.positions.at}
+        """Next offsets to read on the source, as such of the target. Partitions that are not mirrored are left out, and
+        those whose target topic is gone.
+        """
+        there = self._target.existing({self.positions.targets[p[0]][0] for p in offsets if p in self.positions.at})
+        known = {
+            p: at for p, at in offsets.items() if p in self.positions.at and self.positions.targets[p[0]][0] in there
+        }
         targets = {p: (self.positions.targets[p[0]][0], p[1]) for p in known}
         earliest = _earliest(self._target, targets.values())
         found = {p: self._segments.forward(self.positions, p, at, earliest) for p, at in known.items()}

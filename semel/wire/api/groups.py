@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
@@ -14,10 +16,17 @@ from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 from semel.wire.target import GroupCoordinator
 
-__all__ = ["all_committed", "commit", "list_groups"]
+__all__ = ["GroupOffset", "all_committed", "commit", "list_groups"]
 
 #: The protocol types of consumer groups. A group with an empty type has only had offsets committed.
 _PROTOCOLS = ("consumer", "")
+
+
+class GroupOffset(NamedTuple):
+    """A committed offset of a group, and the text that its members have committed with it."""
+
+    offset: int
+    metadata: str
 
 
 def list_groups(client: Client, deadline: Deadline | None = None) -> set[str]:
@@ -33,7 +42,7 @@ def list_groups(client: Client, deadline: Deadline | None = None) -> set[str]:
     return found
 
 
-def all_committed(client: Client, group: str, deadline: Deadline | None = None) -> dict[TopicPartition, int]:
+def all_committed(client: Client, group: str, deadline: Deadline | None = None) -> dict[TopicPartition, GroupOffset]:
     """Return all committed offsets of a group. Offsets that a transaction has pending may be missing."""
     request = OffsetFetchRequest(
         groups=[
@@ -54,22 +63,31 @@ def all_committed(client: Client, group: str, deadline: Deadline | None = None) 
             "OffsetFetch", row.error_code, f"reading the offsets of group {group!r}", "Nothing was written."
         )
     return {
-        (topic.name, one.partition_index): int(one.committed_offset)
+        (topic.name, one.partition_index): GroupOffset(int(one.committed_offset), one.metadata or "")
         for topic in row.topics
         for one in topic.partitions
         if not one.error_code and one.committed_offset >= 0
     }
 
 
-def commit(client: Client, group: str, offsets: Mapping[TopicPartition, int], deadline: Deadline | None = None) -> None:
-    """Commit offsets outside of any transaction and membership. The broker refuses if the group has members."""
+def commit(
+    client: Client,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    deadline: Deadline | None = None,
+    *,
+    metadata: Mapping[TopicPartition, str] = MappingProxyType({}),
+) -> None:
+    """Commit offsets outside of any transaction and membership, with the metadata of some of them. The broker refuses
+    if the group has members.
+    """
     make = OffsetCommitRequest.OffsetCommitRequestTopic
     request = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=-1,
         member_id="",
         group_instance_id=None,
-        topics=offset_rows(make, make.OffsetCommitRequestPartition, offsets),
+        topics=offset_rows(make, make.OffsetCommitRequestPartition, offsets, metadata),
     )
 
     def worst(answer: object) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
@@ -154,7 +155,12 @@ def committed(
     return {partition: offset for partition, offset in found.items() if offset >= 0}
 
 
-def offset_rows(topic: Any, partition: Any, offsets: Mapping[TopicPartition, int]) -> list[Any]:
+def offset_rows(
+    topic: Any,
+    partition: Any,
+    offsets: Mapping[TopicPartition, int],
+    metadata: Mapping[TopicPartition, str] = MappingProxyType({}),
+) -> list[Any]:
     """Return the rows of a request that commits offsets. ``topic`` and ``partition`` are its classes for these."""
     return [
         topic(
@@ -164,7 +170,7 @@ def offset_rows(topic: Any, partition: Any, offsets: Mapping[TopicPartition, int
                     partition_index=index,
                     committed_offset=offsets[name, index],
                     committed_leader_epoch=-1,
-                    committed_metadata="",
+                    committed_metadata=metadata.get((name, index), ""),
                 )
                 for index in indexes
             ],

@@ -252,7 +252,7 @@ class Appender:
         details = "; ".join(str(entry.batch_index_error_message) for entry in (row.record_errors or ())[:3])
         why = row.error_message or details
         subject = f"writing to {partition[0]}-{partition[1]}{f' ({why})' if why else ''}"
-        return error_codes.error("Produce", row.error_code, subject, self._meaning)
+        return error_codes.error("Produce", row.error_code, subject, self._meaning).at(partition)
 
     def _created_again(self, topic: str) -> SemelError:
         """Return the error for a topic that was created again: no broker will take rows by the former id."""

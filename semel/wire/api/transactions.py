@@ -126,6 +126,7 @@ def add_partitions(client: Client, identity: Identity, partitions: Iterable[Topi
         "AddPartitionsToTxn",
         code,
         lambda: f"adding {_with(found, code)} to the transaction of {identity.transactional_id!r}",
+        codes=found,
     )
 
 
@@ -168,7 +169,7 @@ def commit_offsets(
             f" {identity.transactional_id!r}"
         )
 
-    return _settled("TxnOffsetCommit", code, subject)
+    return _settled("TxnOffsetCommit", code, subject, codes=found)
 
 
 def end(
@@ -212,11 +213,18 @@ def _with(codes: Mapping[TopicPartition, int], code: int) -> str:
     return named(partition for partition, got in codes.items() if got == code)
 
 
-def _settled(api: str, code: int, subject: Callable[[], str], meaning: str = "Nothing was committed.") -> int:
+def _settled(
+    api: str,
+    code: int,
+    subject: Callable[[], str],
+    meaning: str = "Nothing was committed.",
+    codes: Mapping[TopicPartition, int] | None = None,
+) -> int:
     """Return the code if PROTOCOL 4 treats it, and raise its error if not.
 
-    ``subject`` is only called for an error: it names up to a thousand partitions.
+    ``subject`` is only called for an error: it names up to a thousand partitions. ``codes`` has the code of each.
     """
     if error_codes.of(api, code) in (Action.OK, Action.SETTLE, Action.ABORT):
         return code
-    raise error_codes.error(api, code, subject(), meaning)
+    first = next((partition for partition, got in (codes or {}).items() if got == code), None)
+    raise error_codes.error(api, code, subject(), meaning).at(first)

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from semel import cli
 from semel.sandbox import Sandbox
+from tests.waiting import wait_for
 
 
 def consume(sandbox: Sandbox, group: str, topic: str, count: int) -> list[bytes]:
@@ -29,6 +30,18 @@ def consume(sandbox: Sandbox, group: str, topic: str, count: int) -> list[bytes]
     finally:
         consumer.close()
     return found
+
+
+def commit(sandbox: Sandbox, group: str, at: TopicPartition) -> None:
+    """Where a group without members stands. The first of a cluster is refused until the topic of offsets is made."""
+    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
+
+    def committed() -> bool:
+        asked = [ConsumerGroupTopicPartitions(group, [at])]
+        done = admin.alter_consumer_group_offsets(asked)[group].result(30)
+        return all(one.error is None for one in done.topic_partitions)
+
+    wait_for(committed, "the offset")
 
 
 def offsets(sandbox: Sandbox, group: str) -> dict[tuple[str, int], int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import SparkSession
 
 from semel.mirror.config.properties import read_properties
@@ -124,6 +124,21 @@ def produce(sandbox: Sandbox, topic: str, records: Sequence[Mapping[str, Any]], 
         producer.produce(topic, **record)
         producer.poll(0)
     assert producer.flush(60) == 0
+
+
+def set_config(sandbox: Sandbox, topic: str, settings: dict[str, str | None]) -> None:
+    """Set settings of a topic, and unset those that are None."""
+    entries = [
+        ConfigEntry(
+            name,
+            value or "",
+            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+        )
+        for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def transactions(a: Sandbox, topic: str, outcomes: str) -> Producer:

@@ -6,7 +6,8 @@ import pytest
 
 from semel.mirror.policy import DEFAULT_EXCLUDED, ReplicationPolicy, TopicFilter
 
-DEFAULT, IDENTITY = ReplicationPolicy("A", "B"), ReplicationPolicy("A", "B", identity=True)
+DEFAULT = ReplicationPolicy("A", "B", clusters=("A", "B", "C", "eu.west"))
+IDENTITY = ReplicationPolicy("A", "B", identity=True)
 
 
 def test_names() -> None:
@@ -32,6 +33,12 @@ def test_what_is_never_mirrored(names: ReplicationPolicy, topic: str) -> None:
         ("B.orders", "it has come from B"),
         ("C.B.orders", "it has come from B"),
         ("C.heartbeats", "heartbeats of MirrorMaker 2"),
+        ("A.C.heartbeats", "heartbeats of MirrorMaker 2"),
+        ("C.eu.west.heartbeats", "heartbeats of MirrorMaker 2"),
+        ("iot.heartbeats", None),
+        ("C.iot.heartbeats", None),
+        ("heartbeats.iot", None),
+        ("iot.semel-progress", None),
         ("C.semel-progress", "semel's own"),
         ("C.orders", None),
         ("Bs.orders", None),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from semel.errors import ConfigError, DataLoss
 from semel.mirror.policy import ReplicationPolicy
 from semel.mirror.positions import OffsetAndEpoch, Positions, flow_id
+from semel.mirror.stops import WHOLE_TOPIC, Stop
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, TopicEnd
 
 NAMES = ReplicationPolicy("A", "B")
@@ -34,6 +37,30 @@ def test_they_survive_their_record() -> None:
         ("eu", 0): OffsetAndEpoch(7),
     }
     assert read(Positions.begin("cluster", NAMES)) == Positions.begin("cluster", NAMES)
+
+
+def test_what_is_stopped_survives_too() -> None:
+    stops = {("orders", number): Stop("OFFSETS_GONE", "gone") for number in range(150)}
+    stopped = replace(
+        some(),
+        stopped={("eu", WHOLE_TOPIC): Stop("TARGET_GONE", "not there"), **stops},
+        stopped_groups={"billing": Stop("GROUP_AUTHORIZATION_FAILED", "denied")},
+        left=frozenset({"eu"}),
+    )
+    found = read(stopped)
+    assert (found.stopped.keys(), found.stopped_groups, found.left) == (
+        stopped.stopped.keys(),
+        stopped.stopped_groups,
+        stopped.left,
+    )
+    assert found.stopped["eu", WHOLE_TOPIC].message == "not there"
+    # a record has a bounded size: the last ones have their tag alone
+    assert {stop.tag for stop in found.stopped.values()} == {"TARGET_GONE", "OFFSETS_GONE"}
+    assert sum(bool(stop.message) for stop in found.stopped.values()) == 100
+    gone = stopped.without("eu")
+    assert (gone.left, gone.stopped.keys()) == (frozenset(), stops.keys())
+    assert "eu" not in gone.ids
+    assert stopped.moved({}).stopped == stopped.stopped
 
 
 def test_another_cluster_or_policy() -> None:

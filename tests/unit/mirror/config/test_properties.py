@@ -50,7 +50,7 @@ def test_the_least_file(tmp_path: Path) -> None:
     ]
     assert (one.source, one.target) == ({"bootstrap.servers": "a:9092"}, {"bootstrap.servers": "b:9092"})
     assert found.accepted == ()
-    assert len(found.not_done) == 2
+    assert len(found.not_done) == 4
     assert (one.configs_s, one.checkpoints_s, one.sync_groups_s, one.skips_deleted) == (600, 60, 0, False)
     assert [g for g in ("app", "console-consumer-1", "connect-x") if one.groups.matches(g)] == ["app"]
     assert "a:9092" not in repr(one), "properties hold secrets"
@@ -98,6 +98,8 @@ def test_what_changes_nothing_is_listed_once(tmp_path: Path) -> None:
         dedicated.mode.enable.internal.rest = true
         listeners = http://localhost:8080
         emit.heartbeats.enabled = false
+        heartbeats.replication.enabled = false
+        A->B.emit.offset-syncs.enabled = false
         emit.checkpoints.enabled = false
         sync.topic.configs.enabled = false
         sync.topic.acls.enabled = false
@@ -126,6 +128,60 @@ def test_what_changes_nothing_is_listed_once(tmp_path: Path) -> None:
         "value.converter.schemas.enable",
     )
     assert found.not_done == ()
+
+
+def test_the_defaults_of_mirrormaker_may_be_written_out(tmp_path: Path) -> None:
+    silent = read(tmp_path)
+    for flow_of in ("", "A->B."):
+        more = "".join(
+            f"{flow_of}{name} = true\n"
+            for name in (
+                "emit.heartbeats.enabled",
+                "heartbeats.replication.enabled",
+                "emit.offset-syncs.enabled",
+                "sync.topic.acls.enabled",
+                "emit.checkpoints.enabled",
+                "sync.topic.configs.enabled",
+            )
+        )
+        assert read(tmp_path, more) == silent
+    off = "heartbeats.replication.enabled = false\nA->B.emit.heartbeats.enabled = false"
+    assert read(tmp_path, off).not_done == tuple(what for what in silent.not_done if "heartbeats" not in what)
+
+
+def test_replication_factors(tmp_path: Path) -> None:
+    factors = ("replication.factor", "A->B.checkpoints.topic.replication.factor")
+    one = flow(tmp_path)
+    assert (one.replication_factor, one.checkpoints_replication) == (2, None)
+    for number in (-1, 1, 3):
+        one = flow(tmp_path, "".join(f"{name} = {number}\n" for name in factors))
+        assert (one.replication_factor, one.checkpoints_replication) == (number, number)
+
+
+def test_overrides_of_a_connector_are_of_the_target(tmp_path: Path) -> None:
+    more = """
+        producer.override.request.timeout.ms = 1000
+        B.producer.retry.backoff.ms = 5
+        A->B.producer.override.retry.backoff.ms = 6
+        A->B.producer.override.compression.type = zstd
+        A->B.admin.override.retry.backoff.max.ms = 70
+        A->B.consumer.override.fetch.max.bytes = 8
+        B.producer.override.request.timeout.ms = 9
+    """
+    found = read(tmp_path, more)
+    (one,) = found.flows
+    assert one.source == {"bootstrap.servers": "a:9092"}
+    assert one.target == {
+        "bootstrap.servers": "b:9092",
+        "request.timeout.ms": "1000",
+        "retry.backoff.ms": "6",
+        "retry.backoff.max.ms": "70",
+    }
+    assert found.accepted == (
+        "A->B.consumer.override.fetch.max.bytes",
+        "A->B.producer.override.compression.type",
+        "B.producer.override.request.timeout.ms",
+    )
 
 
 def test_keys_of_clients_that_no_flow_has_are_listed(tmp_path: Path) -> None:
@@ -256,10 +312,14 @@ MISTAKES = [
     ("groups = (", "PATTERN] groups holds the pattern '('"),
     ("config.properties.exclude = (", "PATTERN] config.properties.exclude holds the pattern '('"),
     ("sync.group.offsets.interval.seconds = -1\nsync.group.offsets.enabled = true", "NUMBER] sync.group.offsets.inter"),
+    ("A->B.sync.topic.acls.enabled = maybe", "BOOLEAN] A->B.sync.topic.acls.enabled=maybe is neither true nor false"),
+    ("checkpoints.topic.replication.factor = -2", "NUMBER] checkpoints.topic.replication.factor=-2 is no whole number"),
     (
-        "A->B.sync.topic.acls.enabled = true",
-        "NOT_YET] A->B.sync.topic.acls.enabled=true asks for what this version of the mirror does not",
+        "A->B.producer.override.fetch.max.byte = 3",
+        "In the file: A->B.producer.override.fetch.max.byte.",
     ),
+    ("A->B.producer.override.acks = 1", "cluster B: acks=1 contradicts exactly-once"),
+    ("A->B.producer.override.acks = 1", "In the file: A->B.producer.override.acks."),
     (
         "A.consumer.isolation.level = read_uncommitted",
         "READ_UNCOMMITTED] isolation.level=read_uncommitted of A contradicts exactly once",
