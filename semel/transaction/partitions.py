@@ -72,6 +72,7 @@ class TransactionPartitions:
         """Return the code that ``ask`` returns. If the id has expired unused, take it over again, and ask once more
         (PROTOCOL 4, row 49).
         """
+        self.asked = True
         own, code = self._own, ask()
         if code == _ID_UNKNOWN and not self.added and describe(own.client, own.transactional_id) is None:
             self._on_expired()

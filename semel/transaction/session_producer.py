@@ -93,13 +93,7 @@ class SessionProducer:
             self._see_markers({p for p in told.partitions if p[0] != OFFSETS_TOPIC}, {})
             reached(OwnerStep.MARKERS_CHECKED, own.transactional_id)
 
-    def send(
-        self,
-        topic: str,
-        rows: pa.Table | pa.RecordBatch,
-        *,
-        wait: bool = True,
-    ) -> None:
+    def send(self, topic: str, rows: pa.Table | pa.RecordBatch, *, wait: bool = True) -> None:
         """Write rows; acknowledged when it returns, unless it does not ``wait``. Raises what a participant raises.
 
         Only the partitions that rows go to are added. After an :class:`AbortAndRetry` the transaction is aborted; after
@@ -129,6 +123,10 @@ class SessionProducer:
         for receipt in self._writer.receipts():
             self._tickets.accept(receipt, own.identity)
         wrote = self._tickets.wrote
+        if not wrote and not offsets:  # a coordinator has nothing to commit, and would answer as if a rival were here
+            self.abort()
+            self.written = {}
+            return
         reached(OwnerStep.WRITTEN, own.transactional_id)
         if wrote:
             ids = {name: topic.id for name, topic in self._topics.items()}
@@ -150,7 +148,9 @@ class SessionProducer:
 
     def abort(self) -> None:
         """Abort what is open. Nothing of it becomes visible."""
-        if self.open:
+        if self.open and not self._partitions.asked:  # the coordinator has never heard of it
+            self._own.states.move(Event.NOTHING)
+        elif self.open:
             self._due = (set(self._partitions.added), {})
             with suppress(AbortAndRetry):
                 end_txn.abort(self._own)

@@ -139,6 +139,8 @@ class Transaction:
         try:
             self._writer.send(topic, self._topics[topic], rows)
         except AbortAndRetry as error:
+            if self._done:  # adding its partitions was refused, and that has aborted it
+                raise
             self._abort_refused(error.message, error.tag)
 
     def _issue(self, share: tuple[TopicPartition, ...], topics: Mapping[str, TicketTopic]) -> Ticket:

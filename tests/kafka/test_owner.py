@@ -14,6 +14,7 @@ import pytest
 
 import semel
 import semel.steps
+from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, Step
 from semel.testing.proxy.fault_proxy import Fault, FaultProxy
@@ -24,6 +25,7 @@ from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.wire.api.describe_transactions import describe, open_transactions
 from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.api.transactions import Identity
+from semel.wire.client import Client
 from tests.kafka.support.other_client import delete, topic_id
 from tests.kafka.support.raw_producer import CONCURRENT, Raw
 from tests.waiting import wait_for
@@ -513,3 +515,24 @@ def test_one_writer_adds_what_it_writes(kafka: Sandbox) -> None:
             txn.send(raw.topic, row)
     assert raw.visible() == ["x", "x"]
     raw.close()
+
+
+def test_a_transaction_that_expires_between_two_sends_says_so_once(raw: Raw) -> None:
+    """The second one adds a partition: that refusal has ended the transaction already."""
+    ended: list[bool] = []
+
+    def is_over() -> bool:
+        found = describe(raw.client, raw.id)
+        return found is not None and found.state == "CompleteAbort"
+
+    quick = ClientConfig.parse({"bootstrap.servers": raw.servers, "transaction.timeout.ms": 1_000})
+    with Client(quick) as client, Producer(client, raw.id, on_end=ended.append) as producer:
+        txn = producer.transaction()
+        txn.send(raw.topic, pa.table({"value": ["lost"], "partition": [0]}))
+        wait_for(is_over, "the timeout of the transaction")
+        with pytest.raises(semel.AbortAndRetry, match="EXPIRED"):
+            txn.send(raw.topic, pa.table({"value": ["lost"], "partition": [1]}))
+        with producer.transaction() as again:
+            again.send(raw.topic, ROWS)
+    assert ended == [False, True]
+    assert raw.visible() == ["x", "y"]

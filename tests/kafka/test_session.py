@@ -86,6 +86,31 @@ def test_batches_have_at_most_max_poll_records_and_a_commit_between_two_is_exact
         assert sorted(first + taken(100)) == list(range(100))
 
 
+def test_a_commit_without_rows_or_offsets_is_one(servers: str) -> None:
+    """A loop sends what it made, also where that is nothing: the coordinator has nothing to end then."""
+    source, target = create(servers, "empty-in", PARTITIONS), create(servers, "empty-out", PARTITIONS)
+    none = pa.table({"value": pa.array([], pa.string())})
+    with (
+        semel.Cluster({"bootstrap.servers": servers, "fetch.max.wait.ms": 50}) as cluster,
+        cluster.session("empty", group="empty", topics=[source]) as session,
+    ):
+        while not session.assignment:
+            assert session.poll(0.1) is None
+        for _ in range(3):
+            session.send(target, none)
+            assert session.commit()
+        with pytest.raises(ConfigError, match="UNKNOWN_PARTITION"):
+            session.send(target, pa.table({"value": ["x"], "partition": [PARTITIONS]}))
+        fill(servers, source, range(4))
+        left = 4
+        while left:
+            if (batch := session.poll(1)) is not None:
+                session.send(target, copied(batch))
+                assert session.commit()
+                left -= batch.num_rows
+    assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
+
+
 def test_a_member_that_was_thrown_out_commits_nothing(servers: str, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever does not ask for rows within max_poll_interval_ms is out, and its offsets are refused."""
     source, target = create(servers, "late-in", PARTITIONS), create(servers, "late-out", PARTITIONS)
