@@ -123,6 +123,8 @@ def _cast(values: Sequence[Any], kind: Any) -> Any:
     if pa.types.is_list(kind) and _timed(kind.value_type):
         return pa.array(values, pa.list_(pa.string())).cast(kind)
     if not _timed(kind):
+        if pa.types.is_integer(kind) and any(isinstance(value, float) for value in values):
+            raise pa.ArrowInvalid("Arrow would cut the fraction off")
         return pa.array(values, kind)
     text = pa.array(values, pa.string())
     if pa.types.is_time(kind):  # Arrow reads times of a day in timestamps alone
@@ -144,7 +146,9 @@ def _fits(value: Any, kind: Any) -> bool:
 
 def _untyped(values: Sequence[Any], name: str) -> Any:
     kinds = {type(value) for value in values if value is not None}
-    if kinds == {int, float}:  # a database without types has both for one number
+    whole = [value for value in values if isinstance(value, int)]
+    # a database without types has both for one number; floats hold whole numbers up to 2**53
+    if kinds == {int, float} and min(whole) >= -(2**53) and max(whole) <= 2**53:
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
     try:
         return column_of(values, name)

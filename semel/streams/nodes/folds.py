@@ -101,7 +101,7 @@ class Columns:
         found = _read(self._form, before)
         table = pa.table({"group": groups.of_row, **{name: self._numbers(groups.rows, name) for name in self.needs}})
         summed = table.group_by("group", use_threads=False).aggregate(
-            [(column, operation) for operation, column in self._asked.values()]
+            [(column, operation) for operation, column in dict.fromkeys(self._asked.values())]
         )
         order = np.argsort(summed["group"].to_numpy())
         for name, (operation, column) in self._asked.items():
@@ -136,18 +136,17 @@ class Columns:
                 tag="COLUMN_TYPE",
             )
         there = new.is_valid().to_numpy()
-        kinds = found[f"{name} kind"]
-        floats = not whole or bool((kinds == _FLOAT).any())
-        old, values = _numbers(found[name], kinds, floats=floats), new.fill_null(0).to_numpy()
-        if operation in ("sum", "count"):
-            merged = np.where(kinds == _EMPTY, values, old + values)
-        else:
-            pick = np.minimum if operation == "min" else np.maximum
-            merged = np.where(kinds == _EMPTY, values, pick(old, values))
-        merged = np.where(there, merged, old)
-        form = ">f8" if floats else ">i8"
-        found[name] = merged.astype(form).view(">i8")
-        found[f"{name} kind"] = np.where(there | (kinds != _EMPTY), _FLOAT if floats else _INTEGER, _EMPTY)
+        kinds = found[f"{name} kind"].copy()
+        combine = {"min": np.minimum, "max": np.maximum}.get(operation, np.add)
+        values = new.fill_null(0).to_numpy()
+        # group by group: a float of one must not make floats of the others
+        floats = kinds == _FLOAT if whole else np.ones(len(kinds), bool)
+        for kind, form, mine in ((_INTEGER, ">i8", there & ~floats), (_FLOAT, ">f8", there & floats)):
+            at = np.flatnonzero(mine)
+            old = _numbers(found[name][at], kinds[at], floats=kind == _FLOAT)
+            merged = np.where(kinds[at] == _EMPTY, values[at], combine(old, values[at]))
+            found[name][at] = merged.astype(form).view(">i8")
+            found[f"{name} kind"][at] = kind
 
     def columns(self, entries: Entries) -> dict[str, Any]:
         """Return a column for each name."""
@@ -215,11 +214,9 @@ def _check_fits(groups: Groups, column: Any, before: tuple[Any, Any], sums: Any,
     error is far smaller.
     """
     bits, kinds = before
-    if (kinds == _FLOAT).any():
-        return  # all are floats now
     values = column.fill_null(0).to_numpy().astype(np.float64)
     about = bits.astype(np.float64) + np.bincount(groups.of_row, values, minlength=groups.count)
-    wrong = np.flatnonzero(np.abs(about - sums.astype(np.float64)) > 2.0**62)
+    wrong = np.flatnonzero((np.abs(about - sums.astype(np.float64)) > 2.0**62) & (kinds != _FLOAT))
     if len(wrong):
         key, sum_of = groups.rows["key"][groups.last_row(wrong[0])], about[wrong[0]]
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from dataclasses import replace
@@ -374,6 +375,24 @@ def test_a_sum_that_leaves_64_bits_is_refused(rows: list[list[int]], refused: bo
     assert len(driver.store("sums")) == (0 if len(rows) == 1 else 2)
     assert [one.key for one in driver.read("copy")].count("other") == (0 if len(rows) == 1 else 1)
     return None
+
+
+def test_a_float_of_one_key_leaves_the_whole_numbers_of_others() -> None:
+    """Two names for one sum are two columns."""
+    app = App("floats")
+    numbers = app.stream("in", key="string", value="json").map_batches(
+        lambda batch: pa.table({"key": batch["key"], "n": [json.loads(one) for one in batch["value"].to_pylist()]})
+    )
+    numbers.group_by("key").aggregate(name="sums", a=("sum", "n"), b=("sum", "n"), most=("max", "n")).to_stream().to(
+        "out"
+    )
+    driver, large = Driver(app), 2**53 + 1
+    for rows in ([("half", 0.5, 1)], [("large", large, 1)], [("half", 1, 2), ("large", 2, 2)]):
+        driver.pipe_many("in", rows)
+    driver.pipe_many("in", [("large", 0, 3)])
+    found = [(one.key, json.loads(one.value)) for one in driver.read("out")]
+    assert found[0] == ("half", {"a": 0.5, "b": 0.5, "most": 0.5})
+    assert found[-1] == ("large", {"a": large + 2, "b": large + 2, "most": large})
 
 
 def test_whole_numbers_above_64_bits_are_refused() -> None:
