@@ -69,6 +69,9 @@ class Ledger:
             index_elements=[newest_units.c.transactional_id],
             set_={name: newest.excluded[name] for name in ("producer_id", "epoch")},
         )
+        self._last = select(newest_units.c.producer_id, newest_units.c.epoch).where(
+            newest_units.c.transactional_id == bindparam("of")
+        )
         self._forgotten = delete(prepared_texts).where(
             *(prepared_texts.c[name] == bindparam(f"_{name}") for name in _KEY)
         )
@@ -222,6 +225,11 @@ class Ledger:
         if row is None or row.number != number:
             raise self._fenced()
         return Newest(row.version, row.progress)
+
+    def has_unit(self, work: Work, unit: Identity) -> bool:
+        """Return True if this is the newest decided unit of its id: it is not in an older copy of the database."""
+        row = work.connection.execute(self._last, {"of": unit.transactional_id}).one_or_none()
+        return row is not None and (row.producer_id, row.epoch) == (unit.producer_id, unit.epoch)
 
     def lock_owner(self, work: Work, number: int, newest: Newest) -> None:
         """Lock the owner row until COMMIT, and write the unit's version and progress. Raise :class:`Fenced` if another

@@ -46,6 +46,12 @@ class Outbox:
     def __init__(self, engine: Engine, cluster: Cluster, prefix: str, *, two_phase: Mode = True) -> None:
         self._cluster = cluster
         self._prefix = prefix
+        if not two_phase:
+            raise ConfigError(
+                f"two_phase={two_phase!r} prepares nothing, and an outbox needs that. Nothing was sent. Give True, or"
+                ' "bounded".',
+                tag="TWO_PHASE_MODE",
+            )
         self._producer = cluster.producer(prefix, two_phase=two_phase)
         self._ledger = Ledger(engine, prefix)
         #: The number of this owner; None if a recovery is due first.
@@ -53,6 +59,8 @@ class Outbox:
         #: True once this outbox has been the owner: then only recover() takes over from another owner.
         self._owned = False
         self._fenced = False
+        #: The newest unit that this outbox has decided since its last recovery.
+        self._last: Identity | None = None
         #: Held for a unit, and for a recovery.
         self._turn = threading.Lock()
         #: The thread that holds it.
@@ -88,7 +96,7 @@ class Outbox:
                 self._thread = None
 
     def _recover(self, *, older_database: bool = False) -> Recovered:
-        self._number = None
+        self._number = self._last = None
         number = -1
 
         def decide(found: Sequence[TransactionDescription]) -> list[Prepared]:
@@ -214,6 +222,8 @@ class Outbox:
         with self._ledger.work() as work:
             with self._noting_fenced():
                 newest = self._ledger.read_owner(work, self._number)
+            if self._last is not None and not self._ledger.has_unit(work, self._last):
+                raise self._older_database(self._last)
             self._check_version(version, newest.version)
             reached(OutboxStep.BEGUN, self._prefix)
             skipped = version is not None and version == newest.version
@@ -266,6 +276,7 @@ class Outbox:
             number = self._settle(prepared, error)
         reached(OutboxStep.DECIDED, self._prefix)
         self._number = number
+        self._last = prepared.identity if prepared is not None else self._last
 
     def _settle(self, prepared: Prepared | None, lost: SQLAlchemyError) -> int:
         """Find out what became of a COMMIT without a good answer. Return the number of this owner if the unit is

@@ -142,10 +142,10 @@ def _create(source: Client, target: Client, config: FlowConfig, topic: Topic, na
     except ConfigError as error:
         log.warning("the topic that %s is copied to gets no settings of its own: %s", topic.name, error.message)
         settings = {}
-    log.info("%s: topic %s is made, with %d partitions", config.title, name, len(topic.partitions))
     topics.create(
         target, name, partitions=len(topic.partitions), replication=config.replication_factor, config=settings
     )
+    log.info("%s: topic %s was made, with %d partitions", config.title, name, len(topic.partitions))
 
 
 def _wanted(source: Client, config: FlowConfig, name: str) -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from semel.errors import ConfigError
+from semel.read.cursor import Taken
 from semel.read.ranges import Range
 from semel.read.reader import MAX_ROWS, Reader
 from semel.read.start_offsets import Earliest, Latest, resolve
@@ -97,7 +99,10 @@ class SessionReader:
             self._batches.close()
 
     def _decoded(self) -> Generator[pa.RecordBatch | None, None, None]:
-        """Batches, and None for each answer that brought nothing. A position counts when its rows are handed out."""
+        """Batches, and None for each answer that brought nothing. A position counts when its rows are handed out.
+
+        The partitions of an answer take turns, so that rows that take long do not hold up those of others.
+        """
         reader = Reader(
             self._client,
             self._ranges,
@@ -106,15 +111,24 @@ class SessionReader:
             advice=ADVICE,
         )
         for taken in reader.answers(idle=True):
-            for rows in taken:
-                partition = rows.part.range.topic_partition
-                for batch, position in rows.decode(headers=self._headers, max_rows=MAX_ROWS):
-                    for piece, after in self._slices(partition, batch, position):
-                        self._positions[partition] = after
-                        yield piece
-                self._positions[partition] = rows.end
+            pending = deque(self._pieces(rows) for rows in taken)
+            while pending:
+                pieces = pending.popleft()
+                piece = next(pieces, None)
+                if piece is not None:
+                    pending.append(pieces)
+                    yield piece
             if not taken:
                 yield None
+
+    def _pieces(self, rows: Taken) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition, as many at a time as it may have."""
+        partition = rows.part.range.topic_partition
+        for batch, position in rows.decode(headers=self._headers, max_rows=MAX_ROWS):
+            for piece, after in self._slices(partition, batch, position):
+                self._positions[partition] = after
+                yield piece
+        self._positions[partition] = rows.end
 
     def _slices(self, partition: TopicPartition, batch: Any, end: int) -> Iterator[tuple[Any, int]]:
         """Yield the rows in slices, each with the position after it. A commit between two of them is exact."""

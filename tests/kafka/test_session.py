@@ -86,6 +86,21 @@ def test_batches_have_at_most_max_poll_records_and_a_commit_between_two_is_exact
         assert sorted(first + taken(100)) == list(range(100))
 
 
+def test_partitions_take_turns(servers: str) -> None:
+    """Rows that take long do not hold up those of other partitions that came with them."""
+    source = create(servers, "turns-in", PARTITIONS)
+    fill(servers, source, range(40))
+    with (
+        semel.Cluster({"bootstrap.servers": servers}) as cluster,
+        cluster.session("turns", group="turns", topics=[source], max_poll_records=3) as session,
+    ):
+        batches = [batch for batch, _ in zip(session, range(2 * PARTITIONS), strict=False)]
+    turns = [batch["partition"][0].as_py() for batch in batches]
+    assert sorted(turns[:PARTITIONS]) == list(range(PARTITIONS))
+    assert turns[PARTITIONS:] == turns[:PARTITIONS]
+    assert {batch.num_rows for batch in batches} == {3}
+
+
 def test_a_commit_without_rows_or_offsets_is_one(servers: str) -> None:
     """A loop sends what it made, also where that is nothing: the coordinator has nothing to end then."""
     source, target = create(servers, "empty-in", PARTITIONS), create(servers, "empty-out", PARTITIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semel.connect.connectors.sql_tables import NOTHING, Source
@@ -24,6 +25,11 @@ def check_there(engine: Engine, source: Source) -> None:
     import sqlalchemy as sa
     from sqlalchemy.exc import DBAPIError
 
+    file = engine.url.database
+    if engine.dialect.name == "sqlite" and file and file != ":memory:" and not Path(file).exists():
+        raise ConfigError(  # SQLite would make it
+            f"there is no file {file}. {NOTHING} Correct connection.url.", tag="DATABASE"
+        )
     clause = source.clause()
     try:
         with engine.connect() as connection:

@@ -315,7 +315,8 @@ def _declared(engine: Engine, source: Source) -> dict[str, Any]:
         return {}
     schema, _, name = source.table.rpartition(".")
     columns = sa.inspect(engine).get_columns(name, schema=schema or None)
-    kinds = ((sa.Integer, pa.int64()), (sa.Numeric, pa.float64()))
+    # newer releases of SQLAlchemy do not count floats among the numerics
+    kinds = ((sa.Integer, pa.int64()), ((sa.Numeric, sa.Float), pa.float64()))
     return {str(one["name"]): kind for one in columns for group, kind in kinds if isinstance(one["type"], group)}
 
 

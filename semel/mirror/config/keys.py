@@ -91,7 +91,7 @@ REFUSED: Final = (
     (
         r"forwarding\.admin\.class",
         "is a class of Java's, which does not run here: it could make topics another way.",
-        ("",),
+        ("", "org.apache.kafka.clients.admin.ForwardingAdmin"),
     ),
     (r"errors\.tolerance", "would pass over records that cannot be written.", ("none",)),
     (

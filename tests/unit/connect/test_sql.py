@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from semel.connect.connectors.sql_checks import check_there
 from semel.connect.connectors.sql_rows import Found, table_of
-from semel.connect.connectors.sql_tables import open_engine
+from semel.connect.connectors.sql_tables import Progress, Reading, open_engine, sources_of
 from semel.connect.converters.json import json_converter
 from semel.errors import ConfigError
 
@@ -60,3 +64,43 @@ def test_whole_and_fractional_numbers_of_one_column(kind: Any, values: list[Any]
     convert = json_converter({"schemas.enable": "false"}, "value.converter")
     made = convert(table["value"], table.schema.field("value"))
     assert made.to_pylist() == [b'{"n":' + one + b"}" for one in written]
+
+
+def config_of(file: Path) -> dict[str, Any]:
+    return {
+        **GIVEN,
+        "connection.url": f"sqlite:///{file}",
+        "incrementing.column.name": "id",
+        "timestamp.column.name": "",
+        "timestamp.delay.interval.ms": 0,
+        "table.whitelist": ["sold"],
+        "query": "",
+        "topic.prefix": "",
+        "batch.max.rows": 10,
+    }
+
+
+def test_a_column_of_nulls_has_the_type_of_its_table(tmp_path: Path) -> None:
+    file = tmp_path / "shop.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("CREATE TABLE sold (id INTEGER PRIMARY KEY, price REAL, discount DECIMAL(5, 2), amount INT)")
+        database.execute("INSERT INTO sold DEFAULT VALUES")
+        database.commit()
+    config = config_of(file)
+    (source,) = sources_of(config)
+    found = Reading(open_engine(config), source, config, Progress()).next_rows()
+    assert found is not None
+    assert dict(zip(found.names, found.kinds, strict=True)) == {
+        "id": pa.int64(),
+        "price": pa.float64(),
+        "discount": pa.float64(),
+        "amount": pa.int64(),
+    }
+
+
+def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    config = config_of(tmp_path / "misspelt.db")
+    (source,) = sources_of(config)
+    with pytest.raises(ConfigError, match=r"there is no file .*misspelt\.db\. Nothing was read"):
+        check_there(open_engine(config), source)
+    assert list(tmp_path.iterdir()) == []
