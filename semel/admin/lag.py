@@ -19,7 +19,7 @@ def lags(
     client: Client, found: Sequence[Progress | None], deadline: Deadline | None = None
 ) -> list[dict[TopicPartition, int]]:
     """Return the lag of each progress: how many records a read_committed reader has left, by partition. Only sources of
-    this cluster that still exist are counted. Brokers are asked once for all.
+    this cluster that still exist are counted. Brokers are asked once for the offsets of all.
 
     Markers and aborted rows are not counted where few offsets are left, and are where many are
     (:func:`~semel.read.remaining.remaining_records`).

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from semel.errors import Retriable
 from semel.read.columns import Columns
 from semel.read.isolation import visible
 from semel.read.ranges import Range, parse_id
-from semel.records.control import MarkerKind, marker
+from semel.records.control import is_abort
 from semel.records.decode import portions
 from semel.records.header import BatchHeader, scan
 from semel.records.timestamps import TimestampOverflow
@@ -73,7 +74,7 @@ class PartitionCursor:
         rows = visible(
             batches,
             fetched.aborted,
-            lambda batch: self._is_abort(fetched.records, batch),
+            partial(is_abort, fetched.records, where=self.range.name),
             read_committed=read_committed,
         )
         start = self.position
@@ -89,10 +90,6 @@ class PartitionCursor:
             return False
         last = next((batch for batch in reversed(batches) if batch.base_offset < self.range.end), None)
         return last is not None and last.leader_epoch > self.range.epoch
-
-    def _is_abort(self, buffer: memoryview, batch: BatchHeader) -> bool:
-        found = marker(buffer, batch, where=self.range.name)
-        return found is not None and found.kind == MarkerKind.ABORT
 
     def stalled(
         self, last_stable_offset: int, high_watermark: int, *, read_committed: bool, timeout: float

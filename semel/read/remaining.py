@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 
 from semel.errors import SemelError
 from semel.read.isolation import visible
-from semel.records.control import marker
-from semel.records.header import BatchHeader, scan
+from semel.records.control import is_abort
+from semel.records.header import scan
 from semel.wire import error_codes
 from semel.wire.api.fetch import Fetched, Position, fetch
 from semel.wire.client import Client
@@ -36,7 +38,8 @@ def remaining_records(
     few = [partition for partition, offsets in left.items() if 0 < offsets <= _FEW_OFFSETS][:_FEW_PARTITIONS]
     for partition, fetched in _fetched(client, {one: ranges[one][0] for one in few}, deadline).items():
         if error_codes.of("Fetch", fetched.code) is Action.OK:
-            left[partition] = _count(fetched, *ranges[partition], where=f"{partition[0]}-{partition[1]}")
+            with suppress(SemelError):  # damaged: its reader says so
+                left[partition] = _count(fetched, *ranges[partition], where=f"{partition[0]}-{partition[1]}")
     return left
 
 
@@ -61,15 +64,12 @@ def _fetched(
 
 
 def _count(fetched: Fetched, first: int, end: int, *, where: str) -> int:
-    def is_abort(header: BatchHeader) -> bool:
-        found = marker(fetched.records, header)
-        return found is not None and not found.committed
-
+    aborts = partial(is_abort, fetched.records, where=where)
     headers = [header for header in scan(fetched.records, where=where) if header.base_offset < end]
     seen_to = headers[-1].next_offset if headers else first
     records = sum(
         min(header.count, header.last_offset + 1 - max(header.base_offset, first))
-        for header in visible(headers, fetched.aborted, is_abort, read_committed=True)
+        for header in visible(headers, fetched.aborted, aborts, read_committed=True)
         if header.last_offset >= first
     )
     return records + max(end - seen_to, 0)

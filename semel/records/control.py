@@ -15,7 +15,7 @@ from semel.records.bodies import DECOMPRESSED_LIMIT, body
 from semel.records.header import BatchHeader, check_crc, corrupt
 from semel.records.varint import read_one
 
-__all__ = ["MarkerKind", "marker"]
+__all__ = ["MarkerKind", "is_abort", "marker"]
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
@@ -55,6 +55,12 @@ def marker(buffer: memoryview, header: BatchHeader, *, where: str = "") -> Marke
     except (ValueError, struct.error):
         raise corrupt(where, header.base_offset, "its control record cannot be read") from None
     return MarkerKind(kind, epoch)
+
+
+def is_abort(buffer: memoryview, header: BatchHeader, *, where: str = "") -> bool:
+    """Return True if a control batch of ``buffer`` holds an ABORT marker."""
+    found = marker(buffer, header, where=where)
+    return found is not None and not found.committed
 
 
 def _record(data: memoryview) -> tuple[memoryview, memoryview]:
