@@ -79,7 +79,7 @@ class Positions(Protocol):
 
 
 class ProgressRecords:
-    """The progress topic: what was committed is read from there, whoever takes the id over."""
+    """The progress topic: each owner reads there what was committed."""
 
     def __init__(self, own: Ownership) -> None:
         self._own = own
