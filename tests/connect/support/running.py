@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from semel.connect.worker import Worker
 from semel.runtime.launcher import Launcher
 from semel.runtime.supervisor import State, Status
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 
 class Running:
