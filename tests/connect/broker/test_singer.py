@@ -36,7 +36,7 @@ class Tap:
     """The tap of the tests as a program of its own, with its source."""
 
     def __init__(self, folder: Path) -> None:
-        code = (Path(__file__).parent / "support" / "tap_lines.py").read_text()
+        code = (Path(__file__).parents[1] / "support" / "tap_lines.py").read_text()
         self.program, self.source, self.hold = folder / "tap-lines", folder / "source.txt", folder / "hold"
         self.program.write_text(f"#!{sys.executable}\n{code}")
         self.program.chmod(0o755)
