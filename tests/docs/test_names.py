@@ -1,9 +1,11 @@
-"""Names in the documents: modules of semel, and the tests that docs/status.md calls as witnesses, are there."""
+"""Names in the documents: modules of semel, and the tests that docs/shown.md calls as witnesses, are there."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+from tests.shown import page
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("**/*.md"))
@@ -36,7 +38,7 @@ def test_witnesses() -> None:
     defined = {path: set(re.findall(r"^def (test_\w+)", source, re.MULTILINE)) for path, source in sources.items()}
     everywhere = set().union(*defined.values())
     wrong, seen = [], 0
-    for line in (ROOT / "docs/status.md").read_text().splitlines():
+    for line in (ROOT / "docs/shown.md").read_text().splitlines():
         file = ""
         for name in re.findall(r"`((?:tests/[\w/]+/)?test_\w+(?:\.py)?)`", line):
             seen += 1
@@ -47,3 +49,8 @@ def test_witnesses() -> None:
                 wrong.append(f"{file}: {name}")
     assert seen > 100, "no witness is seen"
     assert wrong == []
+
+
+def test_the_page_of_witnesses_is_as_it_is_made() -> None:
+    """Make it anew with ``python -m tests.shown > docs/shown.md``."""
+    assert (ROOT / "docs/shown.md").read_text() == page()
