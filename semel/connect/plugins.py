@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping
 
-from semel.config import nearest
 from semel.connect.api import SourceConnector
 from semel.connect.converters import BYTES, NUMBERS, STRING, WITHOUT_EFFECT, Converter, check_plain
 from semel.connect.converters.json import json_converter
 from semel.connect.transforms import PREDICATES, TRANSFORMS
 from semel.errors import ConfigError, SemelError, Unsupported
+from semel.settings import nearest
 
 __all__ = ["check_header_converter", "connector_class", "converter", "option_of", "plugins", "without_effect"]
 
@@ -110,10 +110,10 @@ def converter(name: str, setting: str, options: Mapping[str, str]) -> Converter:
         check_plain(options, setting, text=_CONVERTERS[name] is STRING)
         return _CONVERTERS[name]
     if name.startswith((*_JAVA, "Avro", "Protobuf")):
-        raise Unsupported(f"{setting}={name} is not there yet. Nothing was read or written. {_USE}", tag="CONVERTER")
+        raise Unsupported(f"{setting}={name} is not there yet. Nothing was read or written. {_USE}", tag="NOT_YET")
     hint = nearest(name, [*_CONVERTERS, *_JSON]) or "."
     raise ConfigError(
-        f"{setting}={name} is not a known converter{hint} Nothing was read or written. {_USE}", tag="CONVERTER"
+        f"{setting}={name} is not a known converter{hint} Nothing was read or written. {_USE}", tag="WRONG_VALUE"
     )
 
 
@@ -123,7 +123,7 @@ def check_header_converter(name: str, options: Mapping[str, str]) -> None:
         raise Unsupported(
             f"header.converter={name:.200} is not there yet: headers are written as they are. Nothing was read or"
             " written. Remove it, or use SimpleHeaderConverter.",
-            tag="CONVERTER",
+            tag="NOT_YET",
         )
     check_plain(options, "header.converter", text=True)
 

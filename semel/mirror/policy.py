@@ -139,5 +139,5 @@ def patterns(key: str, value: str) -> Iterable[re.Pattern[str]]:
             raise ConfigError(
                 f"{key} holds the pattern {text!r:.200}, which Python cannot take: {error}. Nothing was copied."
                 " Write it without what only Java's patterns have.",
-                tag="PATTERN",
+                tag="WRONG_VALUE",
             ) from None

@@ -50,7 +50,7 @@ def assert_nothing(kafka: Sandbox, topic: str) -> None:
     [
         ({"topics": "a", "partitoner": "any"}, "UNKNOWN_OPTION", "did you mean partitioner"),
         ({"topic": "a", "kafka.request.timeout": "1"}, "UNKNOWN_OPTION", "request.timeout.ms"),
-        ({"topic": "a", "transactionalIdPrefix": None}, "PREFIX_MISSING", "delivery=at_least_once"),
+        ({"topic": "a", "transactionalIdPrefix": None}, "MISSING_OPTION", "delivery=at_least_once"),
         ({"topic": "a", "kafka.bootstrap.servers": None}, "CONFIG", "kafka.bootstrap.servers is missing"),
         (
             {"topic": "a", "kafka.bootstrap.servers": None, "bootstrap.servers": "a:1"},
@@ -62,7 +62,7 @@ def assert_nothing(kafka: Sandbox, topic: str) -> None:
         ({"topic": "a", "delivery": "twice"}, "CONFIG", "exactly_once"),
         ({"topic": "a", "kafka.acks": "1"}, "CONFIG", "contradicts exactly-once"),
         ({"topic": "a", "topics": "b"}, "CONFIG", "both given"),
-        ({"topic": "a", "onProgressMismatch": "ignore"}, "MISMATCH_TOKEN", "checkpoint:<token>"),
+        ({"topic": "a", "onProgressMismatch": "ignore"}, "WRONG_VALUE", "checkpoint:<token>"),
         ({"topic": "a", "maxBatchRetries": "many"}, "CONFIG", "maxBatchRetries=many"),
     ],
 )

@@ -10,6 +10,7 @@ import pyarrow as pa
 from semel.connect.converters.java_text import java_text
 from semel.connect.converters.nested import whole
 from semel.errors import ConfigError
+from semel.settings import unknown
 
 __all__ = [
     "BYTES",
@@ -43,18 +44,14 @@ def check_plain(options: Mapping[str, str], setting: str, *, text: bool) -> None
         raise ConfigError(
             f"{setting}.{_ENCODING}={options[_ENCODING]:.100} is not there: text is written as UTF-8. Nothing was read"
             " or written. Remove it.",
-            tag="CONVERTER",
+            tag="NOT_YET",
         )
 
 
 def refuse_unknown(options: Mapping[str, str], known: Collection[str], setting: str) -> None:
     """Raise :class:`ConfigError` for the first option that is not among the known ones."""
     for name in sorted(options.keys() - WITHOUT_EFFECT - set(known)):
-        raise ConfigError(
-            f"{setting}.{name:.200} is not an option of this converter. Nothing was read or written. Correct or"
-            " remove it.",
-            tag="CONVERTER",
-        )
+        raise unknown(f"{setting}.{name}", [f"{setting}.{one}" for one in known], what="option of this converter")
 
 
 def as_bytes(column: Any) -> Any:

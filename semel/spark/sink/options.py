@@ -7,22 +7,23 @@ from dataclasses import dataclass, field
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError
-from semel.spark.options import group_of, kafka_properties, known_names, number, one_of
+from semel.settings import Setting, missing
+from semel.spark.options import group_of, kafka_properties, read_options
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.transactional_id import check_prefix
 
 __all__ = ["SinkOptions"]
 
-_SINK = (
-    "topic",
-    "topics",
-    "transactionalIdPrefix",
-    "progressTopic",
-    "delivery",
-    "partitioner",
-    "maxBatchRetries",
-    "onProgressMismatch",
-)
+OPTIONS = {
+    "topic": Setting(str, None),
+    "topics": Setting(list, ()),
+    "transactionalIdPrefix": Setting(str, ""),
+    "progressTopic": Setting(str, DEFAULT_TOPIC),
+    "delivery": Setting(str, "exactly_once", one_of=("exactly_once", "at_least_once")),
+    "partitioner": Setting(str, "default", one_of=("default", "any")),
+    "maxBatchRetries": Setting(int, 3, 0),
+    "onProgressMismatch": Setting(str, None),
+}
 _MISMATCH = "checkpoint:"
 
 
@@ -45,25 +46,27 @@ class SinkOptions:
     def parse(cls, given: Mapping[str, object]) -> SinkOptions:
         """Read options. Raises :class:`ConfigError` for what is unknown, malformed or contradictory."""
         properties = kafka_properties(given)
-        options = known_names(given, _SINK)
-        exactly_once = one_of(options, "delivery", "exactly_once", "at_least_once") == "exactly_once"
-        prefix = options.get("transactionalIdPrefix", "")
+        options, _ = read_options(given, OPTIONS)
+        exactly_once = options["delivery"] == "exactly_once"
+        prefix = options["transactionalIdPrefix"]
         if exactly_once:
             if not prefix:
-                raise ConfigError(
-                    "transactionalIdPrefix is missing. Nothing was written. It names the query for good, and its"
-                    " progress is kept under it: give each query one of its own; or ask for delivery=at_least_once.",
-                    tag="PREFIX_MISSING",
+                raise missing(
+                    "transactionalIdPrefix",
+                    "Nothing was written.",
+                    "It names the query for good, and its progress is kept under it. (1) Give each query one of its"
+                    " own. (2) Or ask for delivery=at_least_once.",
                 )
             check_prefix(prefix)
-        topics = tuple(dict.fromkeys(name.strip() for name in options.get("topics", "").split(",") if name.strip()))
-        if "topic" in options and topics:
+        topic, topics = options["topic"], tuple(dict.fromkeys(options["topics"]))
+        if topic is not None and topics:
             raise ConfigError(
                 "topic and topics were both given. Nothing was written. Give one of them: topic sends every row"
-                " there, topics lists what a topic column may name."
+                " there, topics lists what a topic column may name.",
+                tag="WRONG_VALUE",
             )
-        progress_topic = options.get("progressTopic", DEFAULT_TOPIC)
-        if exactly_once and progress_topic in (*topics, options.get("topic")):
+        progress_topic = options["progressTopic"]
+        if exactly_once and progress_topic in (*topics, topic):
             raise ConfigError(
                 f"{progress_topic!r} is the topic of the progress, so rows cannot be written there. Nothing was"
                 " written. Name another topic for the rows, or another progressTopic.",
@@ -73,14 +76,14 @@ class SinkOptions:
         ClientConfig.parse(properties, "kafka.")
         return cls(
             properties=properties,
-            topic=options.get("topic"),
+            topic=topic,
             topics=topics,
             prefix=prefix,
             progress_topic=progress_topic,
             exactly_once=exactly_once,
-            any_partition=one_of(options, "partitioner", "default", "any") == "any",
-            retries=number(options, "maxBatchRetries", 3),
-            override=_override(options.get("onProgressMismatch")),
+            any_partition=options["partitioner"] == "any",
+            retries=options["maxBatchRetries"],
+            override=_override(options["onProgressMismatch"]),
             group=group,
         )
 
@@ -95,8 +98,8 @@ def _override(value: str | None) -> str | None:
         return None
     if not value.startswith(_MISMATCH) or len(value) == len(_MISMATCH):
         raise ConfigError(
-            f"onProgressMismatch={value} is not checkpoint:<token>. Nothing was written. Copy the token from the"
+            f"onProgressMismatch={value:.200} is not checkpoint:<token>. Nothing was written. Copy the token from the"
             " refusal that it answers.",
-            tag="MISMATCH_TOKEN",
+            tag="WRONG_VALUE",
         )
     return value[len(_MISMATCH) :]

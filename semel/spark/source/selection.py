@@ -114,7 +114,7 @@ def _check_flat_classes(pattern: str) -> None:
                 f"subscribePattern={pattern:.200} has {mark!r} within [...], which Java takes for classes that are"
                 " joined or cut, and Python, which reads it here, for characters. Nothing was read. Write one class"
                 r" without others in it, or \[ and \& for the characters.",
-                tag="PATTERN_SYNTAX",
+                tag="WRONG_VALUE",
             )
         if mark.startswith("["):
             inside = True
