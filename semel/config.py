@@ -11,12 +11,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from semel.errors import ConfigError
 from semel.security import OF_THE_JVM, PLAINTEXT, PROTOCOLS, SECURITY, Security, only_in_java
-from semel.settings import INT_MAX, NOTHING, Setting, missing, read_settings, unknown
+from semel.settings import INT_MAX, NOTHING, missing, split_list, unknown
+from semel.settings.fields import read_fields, setting, table_of
 from semel.settings.unused import warn_of_unused
 
 __all__ = ["MEANINGLESS", "PROPERTIES", "ClientConfig", "is_client_property", "known_properties", "parse_servers"]
@@ -45,15 +45,6 @@ FORCED = {"acks": ("all", "-1"), "enable.idempotence": ("true",), "enable.auto.c
 _SERVERS = "bootstrap.servers"
 
 
-def _property(setting: Setting) -> Any:
-    """Return a field that is read by a setting. Its name is that of the property, with dots."""
-    return field(default=setting.default, metadata={"setting": setting})
-
-
-def _number(default: int | None, at_least: int, at_most: int | None = INT_MAX) -> Any:
-    return _property(Setting(int, default, at_least, at_most=at_most))
-
-
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
     """The settings that a client of one cluster works by: a table of Kafka's properties, with their defaults.
@@ -62,24 +53,24 @@ class ClientConfig:
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
-    client_id: str = _property(Setting(str, "semel"))
+    client_id: str = setting(str, "semel")
     security: Security = PLAINTEXT
-    request_timeout_ms: int = _number(30_000, 1)
-    delivery_timeout_ms: int = _number(120_000, 1)
-    default_api_timeout_ms: int = _number(60_000, 1)
+    request_timeout_ms: int = setting(int, 30_000, 1, at_most=INT_MAX)
+    delivery_timeout_ms: int = setting(int, 120_000, 1, at_most=INT_MAX)
+    default_api_timeout_ms: int = setting(int, 60_000, 1, at_most=INT_MAX)
     # Kafka's numbers have 32 bits, and these 64
-    socket_connection_setup_timeout_ms: int = _number(10_000, 1, None)
-    retry_backoff_ms: int = _number(100, 0, None)
-    retry_backoff_max_ms: int = _number(1_000, 0, None)
-    metadata_max_age_ms: int = _number(300_000, 0, None)
-    isolation_level: str = _property(Setting(str, "read_committed", one_of=("read_committed", "read_uncommitted")))
-    compression_type: str = _property(Setting(str, "none", one_of=("none", "gzip", "snappy", "lz4", "zstd")))
-    max_request_size: int = _number(1_048_576, 1)
-    transaction_timeout_ms: int | None = _number(None, 1)
-    fetch_min_bytes: int = _number(1, 0)
-    fetch_max_bytes: int = _number(52_428_800, 1)
-    fetch_max_wait_ms: int = _number(500, 0)
-    max_partition_fetch_bytes: int = _number(1_048_576, 1)
+    socket_connection_setup_timeout_ms: int = setting(int, 10_000, 1)
+    retry_backoff_ms: int = setting(int, 100, 0)
+    retry_backoff_max_ms: int = setting(int, 1_000, 0)
+    metadata_max_age_ms: int = setting(int, 300_000, 0)
+    isolation_level: str = setting(str, "read_committed", one_of=("read_committed", "read_uncommitted"))
+    compression_type: str = setting(str, "none", one_of=("none", "gzip", "snappy", "lz4", "zstd"))
+    max_request_size: int = setting(int, 1_048_576, 1, at_most=INT_MAX)
+    transaction_timeout_ms: int | None = setting(int, None, 1, at_most=INT_MAX)
+    fetch_min_bytes: int = setting(int, 1, 0, at_most=INT_MAX)
+    fetch_max_bytes: int = setting(int, 52_428_800, 1, at_most=INT_MAX)
+    fetch_max_wait_ms: int = setting(int, 500, 0, at_most=INT_MAX)
+    max_partition_fetch_bytes: int = setting(int, 1_048_576, 1, at_most=INT_MAX)
 
     @classmethod
     def parse(cls, properties: Mapping[str, object], prefix: str = "", others: Iterable[str] = ()) -> ClientConfig:
@@ -103,7 +94,7 @@ class ClientConfig:
         config = cls(
             bootstrap_servers=parse_servers(str(properties[_SERVERS])),
             security=Security.parse(properties),
-            **{name.replace(".", "_"): value for name, value in read_settings(PROPERTIES, given).items()},
+            **read_fields(cls, given),
         )
         if config.delivery_timeout_ms < config.request_timeout_ms:
             raise ConfigError(
@@ -127,9 +118,7 @@ class ClientConfig:
 
 
 #: Kafka's property, and how its text is read.
-PROPERTIES: Mapping[str, Setting] = {
-    one.name.replace("_", "."): one.metadata["setting"] for one in fields(ClientConfig) if one.metadata
-}
+PROPERTIES = table_of(ClientConfig)
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
@@ -138,7 +127,7 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     A protocol before it is passed over, as Kafka's own clients do: some clouds print addresses so.
     """
     servers: list[tuple[str, int]] = []
-    for entry in filter(None, (part.strip() for part in text.split(","))):
+    for entry in split_list(text):
         server = _server(entry)
         if server is None:
             raise ConfigError(

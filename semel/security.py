@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from semel.errors import ConfigError, Unsupported
 from semel.jaas import Login, parse_jaas
-from semel.settings import Setting, read_settings
+from semel.settings import Setting, read_settings, split_list
 
 __all__ = ["OF_THE_JVM", "PLAINTEXT", "SECURITY", "Sasl", "Security", "Tls", "TokenProvider", "only_in_java"]
 
@@ -137,11 +137,7 @@ def _tls(given: Mapping[str, object]) -> Tls:
             "ssl.cipher.suites holds names of Java's, and passing over them would be weaker than what was asked for."
             " Nothing was sent. Remove it: OpenSSL chooses among its own for TLS 1.2 and 1.3."
         )
-    names = tuple(
-        part.strip()
-        for part in _text(given, "ssl.enabled.protocols", ",".join(_TLS_VERSIONS)).split(",")
-        if part.strip()
-    )
+    names = tuple(split_list(_text(given, "ssl.enabled.protocols", ",".join(_TLS_VERSIONS))))
     if not names or any(name not in _TLS_VERSIONS for name in names):
         raise ConfigError(
             f"ssl.enabled.protocols={','.join(names)} may hold {', '.join(_TLS_VERSIONS)}. Nothing was sent. Correct"

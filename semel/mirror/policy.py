@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from semel.errors import ConfigError
+from semel.settings import split_list
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 
 __all__ = [
@@ -132,7 +133,7 @@ def _any(patterns: Iterable[re.Pattern[str]], topic: str) -> bool:
 
 def patterns(key: str, value: str) -> Iterable[re.Pattern[str]]:
     """Yield the patterns of a key. Raise :class:`ConfigError` for one that Python cannot compile."""
-    for text in filter(None, (part.strip() for part in value.split(","))):
+    for text in split_list(value):
         try:
             yield re.compile(text)
         except (re.error, OverflowError, RecursionError) as error:

@@ -1,6 +1,7 @@
 """Settings by their names: what each takes, and one reader with one wording for all products.
 
 - ``table``: a :class:`Setting` says the type, the default, the allowed values and the sentence of documentation.
+- ``fields``: dataclasses whose fields are settings.
 - ``reader``: reads texts by a table, and refuses what is missing, wrong or unknown.
 - ``unused``: names that are known and change nothing here.
 - ``properties_file``: a file of properties in Java's form.

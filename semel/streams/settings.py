@@ -9,24 +9,13 @@ from pathlib import Path
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
-from semel.settings import Setting, read_settings
+from semel.settings.fields import read_fields, setting, table_of
 
 __all__ = ["Settings"]
 
 _TRANSACTION_MS = 10_000
 #: Properties of Kafka Streams whose values here are these and no others.
 _FIXED = {"num.standby.replicas": "0", "num.stream.threads": "1", "processing.guarantee": "exactly_once_v2"}
-SETTINGS = {
-    "commit.interval.ms": Setting(int, 100, 1),
-    "max.poll.interval.ms": Setting(int, 300_000, 1),
-    "max.poll.records": Setting(int, None, 1),
-    "replication.factor": Setting(int, -1, 1, also=-1),
-    "session.timeout.ms": Setting(int, 45_000, 1),
-    "auto.offset.reset": Setting(str, "earliest", one_of=("earliest", "latest")),
-    "group.instance.id": Setting(str, None),
-    "state.dir": Setting(str, None),
-}
-_OWN = {*SETTINGS, *_FIXED, "application.id"}
 _NOTHING = "Nothing was read."
 
 
@@ -35,15 +24,15 @@ class Settings:
     """The settings of an application, checked. ``client`` has those of every Kafka client."""
 
     client: ClientConfig
-    commit_interval_ms: int
-    max_poll_interval_ms: int
+    commit_interval_ms: int = setting(int, 100, 1)
+    max_poll_interval_ms: int = setting(int, 300_000, 1)
     #: None: as many as suit the work.
-    max_poll_records: int | None
-    replication_factor: int
-    session_timeout_ms: int
-    auto_offset_reset: str
-    group_instance_id: str | None
-    state_dir: Path
+    max_poll_records: int | None = setting(int, None, 1)
+    replication_factor: int = setting(int, -1, 1, also=-1)
+    session_timeout_ms: int = setting(int, 45_000, 1)
+    auto_offset_reset: str = setting(str, "earliest", one_of=("earliest", "latest"))
+    group_instance_id: str | None = setting(str, None)
+    state_dir: Path = setting(str, "")
 
     @classmethod
     def parse(cls, properties: Mapping[str, object]) -> Settings:
@@ -60,19 +49,16 @@ class Settings:
                 f" they come for good. {_NOTHING} Leave it out.",
                 tag="WRONG_VALUE",
             )
-        values = read_settings(SETTINGS, properties, _NOTHING)
-        client = ClientConfig.parse({name: value for name, value in properties.items() if name not in _OWN}, "", _OWN)
+        values = read_fields(cls, properties, _NOTHING)
+        own = {*table_of(cls), *_FIXED, "application.id"}
+        client = ClientConfig.parse({name: value for name, value in properties.items() if name not in own}, "", own)
         timeout = client.transaction_timeout_ms or _TRANSACTION_MS
-        if values["commit.interval.ms"] > timeout:
+        if values["commit_interval_ms"] > timeout:
             raise ConfigError(
-                f"commit.interval.ms={values['commit.interval.ms']} is longer than transaction.timeout.ms={timeout}:"
+                f"commit.interval.ms={values['commit_interval_ms']} is longer than transaction.timeout.ms={timeout}:"
                 " each transaction would be aborted. Nothing was read. Lower commit.interval.ms, or raise"
                 " transaction.timeout.ms.",
                 tag="WRONG_VALUE",
             )
-        folder = values.pop("state.dir")
-        return cls(
-            client,
-            state_dir=Path(folder) if folder else Path(tempfile.gettempdir()) / "semel-streams",
-            **{name.replace(".", "_"): value for name, value in values.items()},
-        )
+        folder = values["state_dir"] or Path(tempfile.gettempdir()) / "semel-streams"
+        return cls(client, **{**values, "state_dir": Path(folder)})

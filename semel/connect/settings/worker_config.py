@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,41 +18,12 @@ from semel.connect.plugins import check_header_converter, converter, without_eff
 from semel.connect.settings.clients import POLICIES
 from semel.errors import ConfigError, Unsupported
 from semel.settings import NOTHING, Setting, missing, read_settings
+from semel.settings.fields import read_fields, setting, table_of
 from semel.settings.unused import Names, warn_of_unused
 
 __all__ = ["Listener", "WorkerConfig", "converter_options"]
 
-_REPLICATION = Setting(int, None, 1, also=-1)
-_TIMEOUT = Setting(int, 60_000, 1)
 _POLICY = "connector.client.config.override.policy"
-SETTINGS = {
-    "group.id": Setting(str),
-    "key.converter": Setting(str),
-    "value.converter": Setting(str),
-    "offset.storage.topic": Setting(str),
-    "offset.storage.partitions": Setting(int, 25, 1),
-    "offset.storage.replication.factor": _REPLICATION,
-    "config.storage.topic": Setting(str, ""),
-    "config.storage.replication.factor": _REPLICATION,
-    "status.storage.topic": Setting(str, ""),
-    "status.storage.partitions": Setting(int, 5, 1),
-    "status.storage.replication.factor": _REPLICATION,
-    "exactly.once.source.support": Setting(str, "disabled", one_of=("disabled", "preparing", "enabled")),
-    "offset.flush.interval.ms": Setting(int, 60_000, 0),
-    "task.shutdown.graceful.timeout.ms": Setting(int, 5_000, 0),
-    "semel.connector.timeout.ms": _TIMEOUT,
-    "session.timeout.ms": Setting(int, 10_000, 1),
-    "rebalance.timeout.ms": _TIMEOUT,
-    "heartbeat.interval.ms": Setting(int, 3_000, 1),
-    "topic.creation.enable": Setting(bool, True),
-    _POLICY: Setting(str, "All", one_of=tuple(name.title() for name in POLICIES)),
-    "listeners": Setting(list, None),
-    "rest.advertised.host.name": Setting(str, ""),
-    "rest.advertised.port": Setting(int, None, 0, at_most=65_535),
-    "rest.advertised.listener": Setting(str, "http"),
-    "access.control.allow.origin": Setting(list, ()),
-    "semel.programs.allowed": Setting(list, ()),
-}
 #: Settings of Kafka Connect's own workers: of a JVM, of its plugin loader, clients and rebalances.
 _UNUSED = Names(
     """connect.protocol consumer. header.converter header.converter. inter.worker. metadata.recovery.strategy
@@ -84,7 +55,11 @@ class Listener:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+def _replication(kind: str) -> Any:
+    return setting(int, None, 1, also=-1, name=f"{kind}.storage.replication.factor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
     """The settings of a worker. ``client`` is for the worker itself, ``producer`` for its tasks.
 
@@ -96,39 +71,40 @@ class WorkerConfig:
     producer: Mapping[str, str]
     #: For the admin client of connectors.
     admin: Mapping[str, str]
-    #: Which properties of their clients connectors may override: all, none, principal.
-    override_policy: str
-    #: Whether connectors may have topics made.
-    topic_creation: bool
-    group_id: str
-    offsets_topic: str
-    offsets_partitions: int
-    offsets_replication: int | None
-    config_topic: str | None
-    config_replication: int | None
-    status_topic: str | None
-    status_partitions: int
-    status_replication: int | None
-    key_converter: str
-    value_converter: str
-    #: What the worker's properties say to its converters, by ``key.converter.`` and ``value.converter.``.
-    converters: Mapping[str, str]
-    #: ``exactly.once.source.support``: disabled, preparing, enabled.
-    support: str
-    flush_interval_ms: int
-    graceful_timeout_ms: int
-    #: How long the driver waits for a connector's own code.
-    connector_timeout_ms: int
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    heartbeat_ms: int
-    listeners: tuple[Listener, ...]
-    advertised: str
-    origins: tuple[str, ...]
-    #: Programs that connectors may run, as they name them.
-    programs: tuple[str, ...]
     #: What variables in a connector's properties stand for.
     providers: Providers
+    #: What the worker's properties say to its converters, by ``key.converter.`` and ``value.converter.``.
+    converters: Mapping[str, str]
+    listeners: tuple[Listener, ...]
+    advertised: str
+    key_converter: str = setting(str)
+    value_converter: str = setting(str)
+    #: Which properties of their clients connectors may override.
+    override_policy: str = setting(str, "all", name=_POLICY, one_of=tuple(POLICIES))
+    #: Whether connectors may have topics made.
+    topic_creation: bool = setting(bool, True, name="topic.creation.enable")
+    group_id: str = setting(str)
+    offsets_topic: str = setting(str, name="offset.storage.topic")
+    offsets_partitions: int = setting(int, 25, 1, name="offset.storage.partitions")
+    offsets_replication: int | None = _replication("offset")
+    config_topic: str | None = setting(str, None, name="config.storage.topic")
+    config_replication: int | None = _replication("config")
+    status_topic: str | None = setting(str, None, name="status.storage.topic")
+    status_partitions: int = setting(int, 5, 1, name="status.storage.partitions")
+    status_replication: int | None = _replication("status")
+    support: str = setting(
+        str, "disabled", name="exactly.once.source.support", one_of=("disabled", "preparing", "enabled")
+    )
+    flush_interval_ms: int = setting(int, 60_000, 0, name="offset.flush.interval.ms")
+    graceful_timeout_ms: int = setting(int, 5_000, 0, name="task.shutdown.graceful.timeout.ms")
+    #: How long the driver waits for a connector's own code.
+    connector_timeout_ms: int = setting(int, 60_000, 1, name="semel.connector.timeout.ms")
+    session_timeout_ms: int = setting(int, 10_000, 1)
+    rebalance_timeout_ms: int = setting(int, 60_000, 1)
+    heartbeat_ms: int = setting(int, 3_000, 1, name="heartbeat.interval.ms")
+    origins: Sequence[str] = setting(list, (), name="access.control.allow.origin")
+    #: Programs that connectors may run, as they name them.
+    programs: Sequence[str] = setting(list, (), name="semel.programs.allowed")
 
     @property
     def exactly_once(self) -> bool:
@@ -143,58 +119,70 @@ class WorkerConfig:
         yet.
         """
         providers, given = resolve(properties)
-        own = {name: given.pop(name).strip() for name in list(given) if name in SETTINGS}
+        own = {name: given.pop(name).strip() for name in list(given) if name in _known()}
         converters = {name: given.pop(name).strip() for name in list(given) if name.startswith(_CONVERTERS)}
         given = {name: value for name, value in given.items() if name not in _UNLESS_EMPTY or value.strip()}
         _refuse_later(given)
         header_options = converter_options(given, "header.converter")
         check_header_converter(given.get("header.converter", "SimpleHeaderConverter").strip(), header_options)
         unused = [name for name in given if name in _UNUSED]
-        for setting in ("key.converter", "value.converter"):
-            options = converter_options(converters, setting)
-            unused += [f"{setting}.{option}" for option in without_effect(own.get(setting, ""), options)]
+        for name in ("key.converter", "value.converter"):
+            options = converter_options(converters, name)
+            unused += [f"{name}.{option}" for option in without_effect(own.get(name, ""), options)]
         warn_of_unused("the worker", unused)
         clients = {name: value for name, value in given.items() if name not in _UNUSED}
         if _POLICY in own:  # Kafka Connect takes the names of its classes too
             own[_POLICY] = own[_POLICY].rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
-        values = read_settings(SETTINGS, own)
-        _check_topics(values)
-        _check_times(values)
-        for setting in ("key.converter", "value.converter"):
-            converter(own[setting], setting, converter_options(converters, setting))
-        listeners = _listeners(values)
+        own = {name: value for name, value in own.items() if value or not name.endswith(".storage.topic")}
+        values = read_fields(cls, own)
+        rest = read_settings(_REST, own)
+        for name in ("key.converter", "value.converter"):
+            converter(own[name], name, converter_options(converters, name))
+        listeners = _listeners(rest["listeners"], values["config_topic"])
         client = {name: value for name, value in clients.items() if not name.startswith((_PRODUCER, _ADMIN))}
-        return cls(
+        config = cls(
             client=_checked("", client, client),
             producer=_checked(_PRODUCER, client, clients),
             admin=_checked(_ADMIN, client, clients),
-            override_policy=values[_POLICY].lower(),
-            topic_creation=values["topic.creation.enable"],
-            group_id=values["group.id"],
-            offsets_topic=values["offset.storage.topic"],
-            offsets_partitions=values["offset.storage.partitions"],
-            offsets_replication=values["offset.storage.replication.factor"],
-            config_topic=values["config.storage.topic"] or None,
-            config_replication=values["config.storage.replication.factor"],
-            status_topic=values["status.storage.topic"] or None,
-            status_partitions=values["status.storage.partitions"],
-            status_replication=values["status.storage.replication.factor"],
-            key_converter=values["key.converter"],
-            value_converter=values["value.converter"],
-            converters=converters,
-            support=values["exactly.once.source.support"],
-            flush_interval_ms=values["offset.flush.interval.ms"],
-            graceful_timeout_ms=values["task.shutdown.graceful.timeout.ms"],
-            connector_timeout_ms=values["semel.connector.timeout.ms"],
-            session_timeout_ms=values["session.timeout.ms"],
-            rebalance_timeout_ms=values["rebalance.timeout.ms"],
-            heartbeat_ms=values["heartbeat.interval.ms"],
-            listeners=listeners,
-            advertised=_advertised(values, listeners),
             providers=providers,
-            origins=tuple(values["access.control.allow.origin"]),
-            programs=tuple(values["semel.programs.allowed"]),
+            converters=converters,
+            listeners=listeners,
+            advertised=_advertised(rest, listeners),
+            **values,
         )
+        config._check()
+        return config
+
+    def _check(self) -> None:
+        if bool(self.config_topic) != bool(self.status_topic):
+            kind, other = ("status", "config") if self.config_topic else ("config", "status")
+            remedy = f"Give both it and {other}.storage.topic, or neither: then connectors are those of files."
+            raise missing(f"{kind}.storage.topic", remedy=remedy)
+        names = [name for name in (self.offsets_topic, self.config_topic, self.status_topic) if name]
+        if len(set(names)) < len(names):
+            raise ConfigError(
+                f"two of the worker's storage topics have one name. {NOTHING} Give each a name of its own.",
+                tag="WRONG_VALUE",
+            )
+        if self.heartbeat_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat.interval.ms={self.heartbeat_ms} is not below session.timeout.ms="
+                f"{self.session_timeout_ms}. {NOTHING} Lower it, to a third at most.",
+                tag="WRONG_VALUE",
+            )
+
+
+#: Settings of the addresses.
+_REST = {
+    "listeners": Setting(list, None),
+    "rest.advertised.host.name": Setting(str, ""),
+    "rest.advertised.port": Setting(int, None, 0, at_most=65_535),
+    "rest.advertised.listener": Setting(str, "http"),
+}
+
+
+def _known() -> set[str]:
+    return {*table_of(WorkerConfig), *_REST}
 
 
 def converter_options(given: Mapping[str, str], setting: str) -> dict[str, str]:
@@ -202,10 +190,10 @@ def converter_options(given: Mapping[str, str], setting: str) -> dict[str, str]:
     return {name.removeprefix(f"{setting}."): value for name, value in given.items() if name.startswith(f"{setting}.")}
 
 
-def _listeners(values: Mapping[str, Any]) -> tuple[Listener, ...]:
+def _listeners(given: Sequence[str] | None, config_topic: str | None) -> tuple[Listener, ...]:
     """Return the listeners of REST. A worker of files alone opens no port by default."""
-    default = [_DEFAULT_LISTENER] if values["config.storage.topic"] else []
-    return tuple(map(_listener, default if values["listeners"] is None else values["listeners"]))
+    default = [_DEFAULT_LISTENER] if config_topic else []
+    return tuple(map(_listener, default if given is None else given))
 
 
 def _listener(text: str) -> Listener:
@@ -235,33 +223,11 @@ def _advertised(values: Mapping[str, Any], listeners: tuple[Listener, ...]) -> s
     return f"{host}:{first.port if port is None else port}"
 
 
-def _check_topics(values: Mapping[str, Any]) -> None:
-    names = [name for kind in ("offset", "config", "status") if (name := values[f"{kind}.storage.topic"])]
-    for kind, other in (("config", "status"), ("status", "config")):
-        if len(names) == 2 and not values[f"{kind}.storage.topic"]:
-            remedy = f"Give both it and {other}.storage.topic, or neither: then connectors are those of files."
-            raise missing(f"{kind}.storage.topic", remedy=remedy)
-    if len(set(names)) < len(names):
-        raise ConfigError(
-            f"two of the worker's storage topics have one name. {NOTHING} Give each a name of its own.",
-            tag="WRONG_VALUE",
-        )
-
-
-def _check_times(values: Mapping[str, Any]) -> None:
-    if values["heartbeat.interval.ms"] >= values["session.timeout.ms"]:
-        raise ConfigError(
-            f"heartbeat.interval.ms={values['heartbeat.interval.ms']} is not below session.timeout.ms="
-            f"{values['session.timeout.ms']}. {NOTHING} Lower it, to a third at most.",
-            tag="WRONG_VALUE",
-        )
-
-
 def _checked(prefix: str, client: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of a client: the worker's own, and over them those that begin with ``prefix``."""
     own = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
     properties = {**client, **own}
-    ClientConfig.parse(properties, prefix, [*SETTINGS, *_UNUSED.exact, *_LATER])
+    ClientConfig.parse(properties, prefix, [*_known(), *_UNUSED.exact, *_LATER])
     return properties
 
 
