@@ -22,7 +22,7 @@ from semel.connect.settings.worker_config import WorkerConfig, converter_options
 from semel.connect.topic_creation import PREFIX, TopicCreation, read_topic_creation
 from semel.connect.transforms import Chain, read_chain
 from semel.errors import SemelError
-from semel.settings import Setting, nearest
+from semel.settings import REQUIRED, Setting, nearest
 from semel.settings.unused import warn_of_unused
 
 __all__ = ["ConnectorConfig", "ConnectorConfigParser", "settings_of"]
@@ -111,7 +111,8 @@ class ConnectorConfigParser:
         self.definitions += [Definition(key, setting) for key, setting in settings.items()]
         chain, clients = self._chain(), self._clients()
         before = len(self.problems)
-        common = {one.name: self._properties.read(one.name, one.setting) for one in COMMON}
+        optional = [one for one in COMMON if one.setting.default is not REQUIRED]
+        common = {one.name: self._properties.read(one.name, one.setting) for one in optional}
         own = {key: self._properties.read(key, setting) for key, setting in settings.items()}
         self._check_unused(common)
         key, value = self._converter("key.converter"), self._converter("value.converter")

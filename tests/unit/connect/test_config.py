@@ -221,6 +221,26 @@ def test_a_connectors_own_settings_have_their_types() -> None:
     assert config.max_tasks == 4
 
 
+def test_each_problem_is_named_once_at_its_setting() -> None:
+    given = {"connector.class": "FileStreamSource", "file": "/f", "tasks.max": "many", "errors.tolerance": "some"}
+    given |= {"tpic": "t", "transforms": "a", "errors.log.enable": "yes", "batch.size": "0"}
+    parser = ConnectorConfigParser(given, worker())
+    assert parser.config is None
+    assert [(one.setting, one.tag) for one in parser.problems] == [
+        ("name", "MISSING_OPTION"),
+        ("transforms.a.type", "WRONG_VALUE"),
+        ("tpic", "UNKNOWN_OPTION"),
+        ("tasks.max", "WRONG_VALUE"),
+        ("errors.tolerance", "WRONG_VALUE"),
+        ("errors.log.enable", "WRONG_VALUE"),
+        ("topic", "MISSING_OPTION"),
+        ("batch.size", "WRONG_VALUE"),
+    ]
+    errors = {one["value"]["name"]: one["value"]["errors"] for one in parser.values() if one["value"]["errors"]}
+    assert errors == {one.setting: [one.text] for one in parser.problems}
+    assert errors["tasks.max"] == ["Invalid value many for configuration tasks.max: Not a number of type INT."]
+
+
 @pytest.mark.parametrize(
     ("given", "tag", "text"),
     [
