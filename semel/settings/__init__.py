@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from semel.settings.reader import NOTHING, missing, nearest, read_settings, read_value, unknown
+from semel.settings.reader import NOTHING, missing, nearest, not_yet, read_settings, read_value, unknown
 from semel.settings.table import INT_MAX, REQUIRED, Fault, Setting, WrongValue, as_text, split_list
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "as_text",
     "missing",
     "nearest",
+    "not_yet",
     "read_settings",
     "read_value",
     "split_list",

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from semel.errors import ConfigError
+from semel.errors import ConfigError, Unsupported
 from semel.settings.table import REQUIRED, Setting, WrongValue
 
-__all__ = ["NOTHING", "missing", "nearest", "read_settings", "read_value", "unknown"]
+__all__ = ["NOTHING", "missing", "nearest", "not_yet", "read_settings", "read_value", "unknown"]
 
 #: What an error means for the data, unless a product says something else.
 NOTHING = "Nothing was read or written."
@@ -51,6 +51,11 @@ def unknown(
     """Return the error for a name that no table has, with the nearest known one, or another ``hint``."""
     hint = hint or nearest(name, known) or "."
     return ConfigError(f"{name:.200} is not a known {what}{hint} {nothing} Correct or remove it.", tag="UNKNOWN_OPTION")
+
+
+def not_yet(what: str, remedy: str, nothing: str = NOTHING) -> Unsupported:
+    """Return the error for a setting, or a value of one, that is known and not there yet."""
+    return Unsupported(f"{what} is not there yet. {nothing} {remedy}", tag="NOT_YET")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semel.config import ClientConfig
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
+from semel.settings import not_yet
 from semel.settings.fields import read_fields, setting, table_of
 
 __all__ = ["Settings"]
@@ -36,13 +37,10 @@ class Settings:
 
     @classmethod
     def parse(cls, properties: Mapping[str, object]) -> Settings:
-        """Raise :class:`ConfigError` for what cannot be, :class:`Unsupported` for what is not there yet."""
+        """Raise :class:`ConfigError`, or :class:`~semel.errors.Unsupported` for what is not there yet."""
         for name, only in _FIXED.items():
             if str(properties.get(name, only)) != only:
-                raise Unsupported(
-                    f"{name}={properties[name]} is not there yet. {_NOTHING} Leave it out, or set it to {only}.",
-                    tag="NOT_YET",
-                )
+                raise not_yet(f"{name}={properties[name]}", f"Remove it, or set it to {only}.", _NOTHING)
         if str(properties.get("isolation.level", "read_committed")) != "read_committed":
             raise ConfigError(
                 "isolation.level=read_uncommitted would count rows of transactions that are aborted, and again when"

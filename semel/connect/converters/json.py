@@ -22,7 +22,7 @@ from semel.connect.converters.nested import is_json, is_list, joined_items, whol
 from semel.connect.converters.plain import Converter, as_bytes, checked_text, refuse_unknown
 from semel.connect.jackson import escape_pairs
 from semel.errors import ConfigError
-from semel.settings import Setting, read_value
+from semel.settings import Setting, not_yet, read_value
 
 __all__ = ["json_converter", "json_text"]
 
@@ -51,13 +51,9 @@ _PAIRED = r"[\x{10000}-\x{10FFFF}]"
 
 
 def json_converter(options: Mapping[str, str], setting: str) -> Converter:
-    """Return the converter with these options. Raise :class:`ConfigError` for one that is not there."""
+    """Return the converter with these options. Raise an error for one that is not there."""
     if "decimal.format" in options:
-        raise ConfigError(
-            f"{setting}.decimal.format is not there: JsonConverter writes a decimal as text. Nothing was read or"
-            " written. Remove it.",
-            tag="NOT_YET",
-        )
+        raise not_yet(f"{setting}.decimal.format", "Remove it: JsonConverter writes a decimal as text.")
     refuse_unknown(options, {"schemas.enable"}, setting)
     with_schema = read_value(f"{setting}.schemas.enable", options.get("schemas.enable", "true"), Setting(bool))
 

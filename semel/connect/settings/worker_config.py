@@ -16,8 +16,8 @@ from semel.config import ClientConfig
 from semel.config_providers import Providers, resolve
 from semel.connect.plugins import check_header_converter, converter, without_effect
 from semel.connect.settings.clients import POLICIES
-from semel.errors import ConfigError, Unsupported
-from semel.settings import NOTHING, Setting, missing, read_settings
+from semel.errors import ConfigError
+from semel.settings import NOTHING, Setting, missing, not_yet, read_settings
 from semel.settings.fields import read_fields, setting, table_of
 from semel.settings.unused import Names, warn_of_unused
 
@@ -199,10 +199,8 @@ def _listeners(given: Sequence[str] | None, config_topic: str | None) -> tuple[L
 def _listener(text: str) -> Listener:
     found = _LISTENER.fullmatch(text)
     if found is not None and found["scheme"] == "https":
-        raise Unsupported(
-            f"listeners={text:.100} is not there yet: REST speaks http. {NOTHING} Put a proxy with TLS before a"
-            " listener on 127.0.0.1.",
-            tag="NOT_YET",
+        raise not_yet(
+            f"listeners={text:.100}", "REST speaks http: put a proxy with TLS before a listener on 127.0.0.1."
         )
     port = int(found["port"] or 8083) if found is not None else 0
     if found is None or found["scheme"] != "http" or port > 65_535:
@@ -215,7 +213,7 @@ def _listener(text: str) -> Listener:
 def _advertised(values: Mapping[str, Any], listeners: tuple[Listener, ...]) -> str:
     """``host:port`` by which this worker is known: its worker_id."""
     if values["rest.advertised.listener"].lower() != "http":
-        raise Unsupported(f"rest.advertised.listener must be http. {NOTHING} Remove it.", tag="NOT_YET")
+        raise not_yet(f"rest.advertised.listener={values['rest.advertised.listener']:.100}", "Remove it, or give http.")
     first = listeners[0] if listeners else Listener("127.0.0.1", 8083)
     everywhere = first.host in ("", "0.0.0.0", "::")
     host = values["rest.advertised.host.name"] or (socket.gethostname() if everywhere else first.host)
@@ -234,5 +232,4 @@ def _checked(prefix: str, client: Mapping[str, str], given: Mapping[str, str]) -
 def _refuse_later(given: Mapping[str, str]) -> None:
     for name in given:
         if name in _LATER or name.startswith(_LATER_PREFIXES):
-            todo = _LATER.get(name) or "Remove it."
-            raise Unsupported(f"{name:.200} is not there yet. {NOTHING} {todo}", tag="NOT_YET")
+            raise not_yet(f"{name:.200}", _LATER.get(name, "Remove it."))
