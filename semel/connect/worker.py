@@ -62,7 +62,7 @@ class Worker:
             raise ConfigError(
                 f"two connectors are named {twice[0]!r}, and would share offsets. Nothing was started. Give each a name"
                 " of its own.",
-                tag="SAME_NAME",
+                tag="WRONG_VALUE",
             )
         if not connectors and self.config.config_topic is None and not self.config.listeners:
             raise ConfigError(

@@ -48,7 +48,7 @@ def _validate(call: Call) -> Answer:
     config = {key: value or "" for key, value in texts(call.json("Map"), "Map").items()}
     worker, given = call.worker.config, config.get("connector.class", "")
     if not given:
-        raise ConfigError("Connector config contains no connector type.", tag="INTERNAL")
+        raise ConfigError("Connector config contains no connector type.", tag="MISSING_OPTION")
     name = config.get("name", "")
     shown = within(worker.connector_timeout_ms, name, lambda: _examined(call.path["plugin"], given, config, worker))
     return Answer(body=shown)

@@ -22,17 +22,17 @@ def check_boundary(
         able = ask_connector("", setting, lambda: connector.can_define_transaction_boundaries(own))
     except SemelError as error:
         text = f"an unexpected error occurred in the connector's validation of {setting}: {error.message}"
-        properties.add(setting, text, tag="BOUNDARY", cause=error)
+        properties.add(setting, text, cause=error)
         return
     if able is None:
         text = "the connector returned null for its support of transaction boundaries, which is not permitted, and"
-        properties.add(setting, f"{text} is treated as unsupported. Use another boundary.", tag="BOUNDARY", remedy="")
+        properties.add(setting, f"{text} is treated as unsupported. Use another boundary.", remedy="")
     elif not able:
         text = "the connector does not support connector-defined transaction boundaries with this configuration."
-        properties.add(setting, f"{text} Use another boundary.", tag="BOUNDARY", remedy="")
+        properties.add(setting, f"{text} Use another boundary.", remedy="")
     elif not exactly_once:
         text = "transaction.boundary=connector needs a worker with exactly.once.source.support=enabled."
-        properties.add(setting, text, tag="BOUNDARY", remedy="Use another boundary.")
+        properties.add(setting, text, remedy="Use another boundary.")
 
 
 def check_support(
@@ -51,7 +51,7 @@ def check_support(
                 properties.raised(setting, error)
                 return
             text = f"an unexpected error occurred in the connector's validation of {setting}: {error.message}"
-            properties.add(setting, text, tag="EXACTLY_ONCE_SUPPORT", cause=error)
+            properties.add(setting, text, cause=error)
             return
         if supported:
             return
@@ -62,4 +62,4 @@ def check_support(
             text = "the connector does not implement the API for preflight validation of exactly-once support."
             remedy = "Consult its documentation; where that promises it, use requested."
     text = f"{setting}=required, but {text} {remedy}"
-    properties.add(setting, text, tag="EXACTLY_ONCE_SUPPORT", remedy="")
+    properties.add(setting, text, remedy="")

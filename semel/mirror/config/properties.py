@@ -142,7 +142,7 @@ class _File:
         return ConfigError(
             f"{key} names a cluster that clusters does not: it has {', '.join(self._clusters)}. Nothing was copied."
             " Correct the alias, or add it to clusters.",
-            tag="UNKNOWN_CLUSTER",
+            tag="UNKNOWN_OPTION",
         )
 
     # ---- flows

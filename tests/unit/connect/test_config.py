@@ -276,7 +276,7 @@ def test_each_problem_is_named_once_at_its_setting() -> None:
             "Give producer.override.bootstrap.servers",
         ),
         (LINES | {"errors.tolerance": "some"}, "WRONG_VALUE", "errors.tolerance: String must be one of"),
-        (LINES | {"transaction.boundary": "connector"}, "BOUNDARY", "does not support connector-defined"),
+        (LINES | {"transaction.boundary": "connector"}, "WRONG_VALUE", "does not support connector-defined"),
         (LINES | {"transaction.boundary": "never"}, "WRONG_VALUE", "String must be one of (case insensitive)"),
         (LINES | {"connector.class": "com.acme.Jdbc"}, "JAVA_CONNECTOR", "is a Java class"),
         (LINES | {"connector.class": "no.such.Thing"}, "CONNECTOR_MISSING", "--py-files"),

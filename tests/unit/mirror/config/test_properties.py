@@ -248,7 +248,7 @@ def test_one_of_several_flows_is_chosen(tmp_path: Path) -> None:
     (one,) = read(tmp_path, more + f"replication.policy.class = {JAVA}IdentityReplicationPolicy", "A").flows
     assert one.back is not None
     assert one.back.matches("orders")
-    with pytest.raises(ConfigError, match=r"UNKNOWN_CLUSTER. --clusters C"):
+    with pytest.raises(ConfigError, match=r"UNKNOWN_OPTION. --clusters C"):
         read(tmp_path, more, "C")
     with pytest.raises(ConfigError, match=r"NO_FLOW. no flow is enabled into A"):
         read(tmp_path, "", "A")
@@ -266,8 +266,8 @@ MISTAKES = [
     ("A->B.enabled = false", "NO_FLOW] no flow is enabled, so there is nothing to do"),
     ("A->B.topics = orders, (", "WRONG_VALUE] A->B.topics holds the pattern '('"),
     (r"topics.exclude = \\p{Alpha}", r"WRONG_VALUE] topics.exclude holds the pattern '\\p{Alpha}'"),
-    ("C->B.enabled = true", "UNKNOWN_CLUSTER] C->B.enabled names a cluster that clusters does not: it has A, B"),
-    ("C.bootstrap.servers = c:1", "UNKNOWN_CLUSTER] C.bootstrap.servers names a cluster"),
+    ("C->B.enabled = true", "UNKNOWN_OPTION] C->B.enabled names a cluster that clusters does not: it has A, B"),
+    ("C.bootstrap.servers = c:1", "UNKNOWN_OPTION] C.bootstrap.servers names a cluster"),
     ("A.bootstrap.servers =", "MISSING_OPTION] A.bootstrap.servers is missing"),
     ("A.bootstrap.servers = a", "cluster A: bootstrap.servers holds 'a', which is not host:port"),
     ("A->B.topic = orders", "UNKNOWN_OPTION] A->B.topic is not a known key; did you mean topics?"),
