@@ -5,6 +5,7 @@
 - ``reader``: reads texts by a table, and refuses what is missing, wrong or unknown.
 - ``unused``: names that are known and change nothing here.
 - ``properties_file``: a file of properties in Java's form.
+- ``providers``: Kafka's config providers: what stands for ``${provider:path:key}`` in a value.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from semel.config_providers import Providers
 from semel.connect.settings.definitions import type_name
 from semel.errors import ConfigError, SemelError, Unsupported
 from semel.settings import NOTHING, REQUIRED, Fault, Setting, WrongValue
+from semel.settings.providers import Providers
 
 __all__ = ["ConnectorProperties", "Problem"]
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from semel.config import ClientConfig
-from semel.config_providers import Providers, resolve
 from semel.connect.plugins import check_header_converter, converter, without_effect
 from semel.connect.settings.clients import POLICIES
 from semel.errors import ConfigError
 from semel.settings import NOTHING, Setting, missing, not_yet, read_settings
 from semel.settings.fields import read_fields, setting, table_of
+from semel.settings.providers import Providers, resolve
 from semel.settings.unused import Names, warn_of_unused
 
 __all__ = ["Listener", "WorkerConfig", "converter_options"]

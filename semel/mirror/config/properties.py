@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from semel.config import ClientConfig, is_client_property
-from semel.config_providers import resolve
 from semel.errors import ConfigError, SemelError
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.keys import (
@@ -40,6 +39,7 @@ from semel.mirror.config.keys import (
 )
 from semel.mirror.policy import ReplicationPolicy, TopicFilter, patterns
 from semel.settings import Setting, missing, nearest, properties_file, read_value, split_list, unknown
+from semel.settings.providers import resolve
 
 __all__ = ["read_properties"]
 

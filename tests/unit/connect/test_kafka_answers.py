@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semel.config_providers import Providers
 from semel.connect.converters.json import json_converter
 from semel.connect.plugins import converter
 from semel.connect.settings.connector_config import ConnectorConfig
@@ -19,6 +18,7 @@ from semel.connect.settings.connector_properties import ConnectorProperties
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.transforms import read_chain
 from semel.errors import ConfigError
+from semel.settings.providers import Providers
 from tests.unit.connect.test_config import LINES, WORKER
 
 ASKED = json.loads((Path(__file__).parents[2] / "connect/oracle/answers.json").read_text())

@@ -7,10 +7,10 @@ from pathlib import Path
 import javaproperties
 import pytest
 
-from semel.config_providers import resolve
 from semel.errors import ConfigError, SemelError
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.properties import read_properties
+from semel.settings.providers import resolve
 
 PLAIN = """
 clusters = A, B

@@ -15,7 +15,8 @@ from pathlib import Path
 import javaproperties
 
 from semel.errors import ConfigError
-from semel.settings import NOTHING, split_list
+from semel.settings.reader import NOTHING
+from semel.settings.table import split_list
 
 __all__ = ["Providers", "resolve"]
 
