@@ -8,13 +8,12 @@ or written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from semel.config import known_properties
 from semel.errors import ConfigError
-from semel.settings import Setting, missing, nearest, read_settings, unknown
+from semel.settings import Setting, missing, nearest, unknown
 
-__all__ = ["group_of", "kafka_properties", "read_options"]
+__all__ = ["group_of", "kafka_properties", "option_texts"]
 
 _SERVERS = "kafka.bootstrap.servers"
 
@@ -39,18 +38,18 @@ def _is_servers(name: str) -> bool:
     return name.lower() != _SERVERS and bool(nearest(plain, ["bootstrap.servers"]))
 
 
-def read_options(given: Mapping[str, object], table: Mapping[str, Setting]) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the value of each option of the table, and the names that were given."""
+def option_texts(given: Mapping[str, object], table: Mapping[str, Setting]) -> dict[str, object]:
+    """Return the options that are given, under the names of the table. Kafka's are left out."""
     canonical = {name.lower(): name for name in table}
-    texts: dict[str, object] = {}
+    found: dict[str, object] = {}
     for name, value in given.items():
         if name.lower().startswith("kafka."):
             continue
         if name.lower() not in canonical:
             raise unknown(name, table, what="option", hint=_hint(name, table))
         if value is not None:
-            texts[canonical[name.lower()]] = value
-    return read_settings(table, texts), frozenset(texts)
+            found[canonical[name.lower()]] = value
+    return found
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

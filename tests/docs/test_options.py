@@ -10,12 +10,15 @@ import pytest
 
 from semel import config, security
 from semel.settings import Setting, as_text
+from semel.settings.fields import table_of
 from semel.spark.sink import options as sink_options
 from semel.spark.source import options as source_options
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 PARTS = ("Both source and sink", "Source", "Sink")
+SINK = table_of(sink_options.SinkOptions)
+SOURCE = {**table_of(source_options.SourceOptions), **source_options._PARTS}
 #: Read by other tables than the client's.
 BESIDE = ("kafka.bootstrap.servers", "kafka.group.id", "kafka.security.protocol")
 #: Defaults that are not those of the settings' class.
@@ -45,19 +48,20 @@ def rows(name: str) -> dict[str, str]:
 
 def test_options_of_the_sink() -> None:
     found = {name for name in rows("Sink") if not name.startswith("kafka.")}
-    assert found == set(sink_options.OPTIONS)
+    assert found == set(SINK)
 
 
 def test_options_of_the_source() -> None:
     found = {name for name in rows("Source") if not name.startswith("kafka.")}
-    assert found == set(source_options.OPTIONS) - set(source_options._IGNORED)
+    assert found == set(SOURCE) - set(source_options._IGNORED)
     assert set(source_options._IGNORED) <= named(part("Source").partition("Accepted with a warning")[2])
 
 
-@pytest.mark.parametrize(("part_name", "table"), [("Sink", sink_options.OPTIONS), ("Source", source_options.OPTIONS)])
+@pytest.mark.parametrize(("part_name", "table"), [("Sink", SINK), ("Source", SOURCE)])
 def test_defaults_of_sparks_options(part_name: str, table: Mapping[str, Setting]) -> None:
     shown = {name: default for name, default in rows(part_name).items() if not name.startswith("kafka.")}
-    expected = {name: as_text(setting.default or "") for name, setting in table.items()}
+    unset = (None, (), "")
+    expected = {name: "" if one.default in unset else as_text(one.default) for name, one in table.items()}
     wrong = {name: default for name, default in shown.items() if expected[name] not in default}
     assert wrong == {}
 

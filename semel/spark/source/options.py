@@ -20,9 +20,10 @@ from semel.config import MEANINGLESS, ClientConfig
 from semel.errors import ConfigError
 from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
 from semel.records.timestamps import TimestampOverflow
-from semel.settings import Setting
+from semel.settings import Setting, read_settings
+from semel.settings.fields import read_fields, setting, table_of
 from semel.settings.unused import warn_of_unused
-from semel.spark.options import group_of, kafka_properties, read_options
+from semel.spark.options import group_of, kafka_properties, option_texts
 from semel.spark.source.selection import SELECTIONS, Selection, malformed, read_json, selection_of
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.transactional_id import check_prefix
@@ -37,7 +38,8 @@ _TRIGGERS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _IGNORED = ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
 _AT_LEAST_1 = Setting(int, None, 1)
 _TEXT = Setting(str, None)
-OPTIONS = {
+#: Options that several fields are made of.
+_PARTS = {
     **dict.fromkeys(SELECTIONS, _TEXT),
     "startingOffsets": Setting(str, ""),
     "startingTimestamp": Setting(int, None, 0),
@@ -46,19 +48,10 @@ OPTIONS = {
     "endingOffsets": Setting(str, ""),
     "endingTimestamp": Setting(int, None, 0),
     "endingOffsetsByTimestamp": _TEXT,
-    "minPartitions": _AT_LEAST_1,
-    "maxRecordsPerPartition": _AT_LEAST_1,
-    # offsets that are worth a task of their own: it costs 20 to 40 ms in Spark and Python, and reads this many in 2; a
-    # function of the user's may take long for each row, so it is not more
-    "minRecordsPerPartition": Setting(int, 2_000, 1),
     "maxOffsetsPerTrigger": _AT_LEAST_1,
     "minOffsetsPerTrigger": _AT_LEAST_1,
     "maxTriggerDelay": Setting(str, "15m"),
-    "failOnDataLoss": Setting(bool, True),
-    "includeHeaders": Setting(bool, False),
-    "timestampOverflow": Setting(str, "fail", one_of=("fail", "null")),
     "transactionalIdPrefix": _TEXT,
-    "progressTopic": Setting(str, DEFAULT_TOPIC),
     **dict.fromkeys(_IGNORED, _TEXT),
 }
 _REFUSED = {
@@ -98,7 +91,7 @@ class Limits:
     delay_ms: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """Options of a source.
 
@@ -110,15 +103,17 @@ class SourceOptions:
     selection: Selection
     starting: Start | None
     ending: EndSpec | None
-    progress_topic: str
-    min_partitions: int | None
-    max_records: int | None
-    min_records: int
     limits: Limits
-    fail_on_data_loss: bool
-    headers: bool
-    timestamp_overflow: TimestampOverflow
     given: frozenset[str]
+    progress_topic: str = setting(str, DEFAULT_TOPIC, name="progressTopic")
+    min_partitions: int | None = setting(int, None, 1, name="minPartitions")
+    max_records: int | None = setting(int, None, 1, name="maxRecordsPerPartition")
+    # offsets that are worth a task of their own: it costs 20 to 40 ms in Spark and Python, and reads this many in 2; a
+    # function of the user's may take long for each row, so it is not more
+    min_records: int = setting(int, 2_000, 1, name="minRecordsPerPartition")
+    fail_on_data_loss: bool = setting(bool, True, name="failOnDataLoss")
+    headers: bool = setting(bool, False, name="includeHeaders")
+    timestamp_overflow: TimestampOverflow = setting(str, "fail", name="timestampOverflow", one_of=("fail", "null"))
 
     @classmethod
     def parse(cls, given: Mapping[str, object], *, warn: bool = False) -> SourceOptions:
@@ -128,12 +123,14 @@ class SourceOptions:
         Spark makes a source in several processes, so it warns in one of them only.
         """
         properties = kafka_properties(given)
-        options, names = read_options(given, OPTIONS)
+        texts = option_texts(given, {**table_of(cls), **_PARTS})
+        options = read_settings(_PARTS, texts)
+        values = read_fields(cls, texts)
         _refuse(properties)
         group = group_of(properties)
         if warn:
-            warn_of_unused("Spark's own Kafka consumers", [name for name in _IGNORED if name in names])
-            _name_split(names)
+            warn_of_unused("Spark's own Kafka consumers", [name for name in _IGNORED if name in texts])
+            _name_split(texts)
         else:
             properties = {name: value for name, value in properties.items() if name not in MEANINGLESS}
         properties.setdefault("max.partition.fetch.bytes", str(_FETCH_BYTES))
@@ -141,17 +138,11 @@ class SourceOptions:
             config=ClientConfig.parse(properties, "kafka."),
             group=group,
             selection=selection_of({name: options[name] for name in SELECTIONS if options[name] is not None}),
-            starting=_starting(options, group),
+            starting=_starting(options, values["progress_topic"], group),
             ending=_ending(options),
-            progress_topic=options["progressTopic"],
-            min_partitions=options["minPartitions"],
-            max_records=options["maxRecordsPerPartition"],
-            min_records=options["minRecordsPerPartition"],
             limits=_limits(options),
-            fail_on_data_loss=options["failOnDataLoss"],
-            headers=options["includeHeaders"],
-            timestamp_overflow=options["timestampOverflow"],
-            given=names,
+            given=frozenset(texts),
+            **values,
         )
 
     @property
@@ -207,7 +198,7 @@ def _name_split(names: Collection[str]) -> None:
 # ---- where to start and end
 
 
-def _starting(options: Mapping[str, Any], group: str | None) -> Start | None:
+def _starting(options: Mapping[str, Any], progress_topic: str, group: str | None) -> Start | None:
     by_time = _by_time(options, "starting", options["startingOffsetsByTimestampStrategy"])
     text = options["startingOffsets"].strip()
     if by_time is not None or not text:
@@ -218,7 +209,7 @@ def _starting(options: Mapping[str, Any], group: str | None) -> Start | None:
         case "latest":
             return Latest()
         case "committed":
-            return _resume(options["transactionalIdPrefix"], options["progressTopic"], group)
+            return _resume(options["transactionalIdPrefix"], progress_topic, group)
     return AtOffsets(_partitions("startingOffsets", text, least=_EARLIEST))
 
 
