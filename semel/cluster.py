@@ -93,7 +93,7 @@ class Cluster:
         if two_phase is not True and two_phase != "bounded":
             raise ConfigError(
                 f'two_phase={two_phase!r} is none of True, "bounded" and False. Nothing was sent. Give one of them.',
-                tag="TWO_PHASE_MODE",
+                tag="WRONG_VALUE",
             )
         return TwoPhaseProducer(self._client, transactional_id, "bounded" if two_phase == "bounded" else True)
 

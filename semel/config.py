@@ -8,20 +8,18 @@ accepted and named once in a warning.
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
-import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from semel.errors import ConfigError
 from semel.security import OF_THE_JVM, PLAINTEXT, PROTOCOLS, SECURITY, Security, only_in_java
+from semel.settings import INT_MAX, NOTHING, missing, split_list, unknown
+from semel.settings.fields import read_fields, setting, table_of
+from semel.settings.unused import warn_of_unused
 
-__all__ = ["MEANINGLESS", "ClientConfig", "is_property", "known_properties", "nearest", "parse_servers"]
-
-log = logging.getLogger("semel")
+__all__ = ["MEANINGLESS", "PROPERTIES", "ClientConfig", "is_client_property", "known_properties", "parse_servers"]
 
 #: Properties of the Java clients that change nothing here: buffers, threads, metrics and group membership of a JVM
 #: client.
@@ -40,65 +38,71 @@ _SERVER = re.compile(
     r":(?P<port>[0-9]{1,5})",
     re.ASCII,
 )
-#: Of a name that is looked for among the known ones.
-_LONGEST_NAME = 100
 #: Other values of these contradict what semel promises, so only the harmless one is taken.
 FORCED = {"acks": ("all", "-1"), "enable.idempotence": ("true",), "enable.auto.commit": ("false",)}
 
 
+_SERVERS = "bootstrap.servers"
+
+
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """The settings that a client of one cluster works by.
+    """The settings that a client of one cluster works by: a table of Kafka's properties, with their defaults.
 
     Times in milliseconds, sizes in bytes. Built by :meth:`parse`.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
-    client_id: str = "semel"
+    client_id: str = setting(str, "semel")
     security: Security = PLAINTEXT
-    request_timeout_ms: int = 30_000
-    delivery_timeout_ms: int = 120_000
-    default_api_timeout_ms: int = 60_000
-    connection_setup_timeout_ms: int = 10_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-    metadata_max_age_ms: int = 300_000
-    isolation_level: str = "read_committed"
-    compression_type: str = "none"
-    max_request_size: int = 1_048_576
-    transaction_timeout_ms: int | None = None
-    fetch_min_bytes: int = 1
-    fetch_max_bytes: int = 52_428_800
-    fetch_max_wait_ms: int = 500
-    max_partition_fetch_bytes: int = 1_048_576
+    request_timeout_ms: int = setting(int, 30_000, 1, at_most=INT_MAX)
+    delivery_timeout_ms: int = setting(int, 120_000, 1, at_most=INT_MAX)
+    default_api_timeout_ms: int = setting(int, 60_000, 1, at_most=INT_MAX)
+    # Kafka's numbers have 32 bits, and these 64
+    socket_connection_setup_timeout_ms: int = setting(int, 10_000, 1)
+    retry_backoff_ms: int = setting(int, 100, 0)
+    retry_backoff_max_ms: int = setting(int, 1_000, 0)
+    metadata_max_age_ms: int = setting(int, 300_000, 0)
+    isolation_level: str = setting(str, "read_committed", one_of=("read_committed", "read_uncommitted"))
+    compression_type: str = setting(str, "none", one_of=("none", "gzip", "snappy", "lz4", "zstd"))
+    max_request_size: int = setting(int, 1_048_576, 1, at_most=INT_MAX)
+    transaction_timeout_ms: int | None = setting(int, None, 1, at_most=INT_MAX)
+    fetch_min_bytes: int = setting(int, 1, 0, at_most=INT_MAX)
+    fetch_max_bytes: int = setting(int, 52_428_800, 1, at_most=INT_MAX)
+    fetch_max_wait_ms: int = setting(int, 500, 0, at_most=INT_MAX)
+    max_partition_fetch_bytes: int = setting(int, 1_048_576, 1, at_most=INT_MAX)
 
     @classmethod
-    def parse(cls, properties: Mapping[str, object], prefix: str = "") -> ClientConfig:
-        """Read Kafka properties. ``prefix`` is what the user writes before each name, for messages.
+    def parse(cls, properties: Mapping[str, object], prefix: str = "", others: Iterable[str] = ()) -> ClientConfig:
+        """Read Kafka properties. ``prefix`` is what the user writes before each name, and ``others`` are names that may
+        be meant by an unknown one.
 
         Raises :class:`ConfigError` for what is unknown, malformed or contradictory, :class:`Unsupported` for what only
         a JVM can do.
         """
-        if not str(properties.get("bootstrap.servers") or "").strip(", "):
-            raise ConfigError(
-                "bootstrap.servers is missing, so there is no cluster to talk to. Nothing was read or written. Give"
-                " it as host:port[,host:port]."
-            )
-        values: dict[str, Any] = {}
-        ignored: list[str] = []
+        if not str(properties.get(_SERVERS) or "").strip(", "):
+            raise missing(_SERVERS, remedy="Give it as host:port[,host:port].")
         for name, value in properties.items():
-            if name in _PROPERTIES:
-                attribute, convert = _PROPERTIES[name]
-                values[attribute] = convert(name, str(value))
-            elif name in MEANINGLESS:
+            if name in MEANINGLESS:
                 _check_forced(name, str(value))
-                ignored.append(name)
-            elif name not in SECURITY:
-                raise only_in_java(name) or _unknown(name, prefix)
-        if ignored:
-            _warn_once(tuple(sorted(ignored)))
-        config = cls(**values, security=Security.parse(properties))
-        config._check()
+            elif not is_client_property(name):
+                raise _unknown(name, prefix, others)
+            elif (java := only_in_java(name)) is not None:
+                raise java
+        warn_of_unused("the Java clients", [name for name in properties if name in MEANINGLESS])
+        given = {name: str(properties[name]).strip() for name in PROPERTIES if properties.get(name) is not None}
+        config = cls(
+            bootstrap_servers=parse_servers(str(properties[_SERVERS])),
+            security=Security.parse(properties),
+            **read_fields(cls, given),
+        )
+        if config.delivery_timeout_ms < config.request_timeout_ms:
+            raise ConfigError(
+                f"delivery.timeout.ms={config.delivery_timeout_ms} is below"
+                f" request.timeout.ms={config.request_timeout_ms}: not one request could be waited for. Nothing was"
+                " sent. Raise the first or lower the second.",
+                tag="WRONG_VALUE",
+            )
         return config
 
     def for_metrics(self, within_ms: int) -> ClientConfig:
@@ -109,31 +113,28 @@ class ClientConfig:
             request_timeout_ms=min(within_ms, self.request_timeout_ms),
             delivery_timeout_ms=min(within_ms, self.delivery_timeout_ms),
             default_api_timeout_ms=min(within_ms, self.default_api_timeout_ms),
-            connection_setup_timeout_ms=min(within_ms, self.connection_setup_timeout_ms),
+            socket_connection_setup_timeout_ms=min(within_ms, self.socket_connection_setup_timeout_ms),
         )
 
-    def _check(self) -> None:
-        if self.delivery_timeout_ms < self.request_timeout_ms:
-            raise ConfigError(
-                f"delivery.timeout.ms={self.delivery_timeout_ms} is below"
-                f" request.timeout.ms={self.request_timeout_ms}: not one request could be waited for. Nothing was"
-                " sent. Raise the first or lower the second."
-            )
+
+#: Kafka's property, and how its text is read.
+PROPERTIES = table_of(ClientConfig)
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     """``host:port,host:port`` (or ``[::1]:9092``, ``::1:9092``) as pairs.
 
-    A protocol in front is passed over, as Kafka's own clients do: some clouds print addresses so.
+    A protocol before it is passed over, as Kafka's own clients do: some clouds print addresses so.
     """
     servers: list[tuple[str, int]] = []
-    for entry in filter(None, (part.strip() for part in text.split(","))):
+    for entry in split_list(text):
         server = _server(entry)
         if server is None:
             raise ConfigError(
                 f"bootstrap.servers holds {entry!r:.200}, which is not host:port. Nothing was sent. Give it as"
-                " host:port[,host:port], with commas between; a protocol in front (SASL_SSL://) is passed over, and"
-                " security.protocol counts."
+                " host:port[,host:port], with commas between; a protocol before it (SASL_SSL://) is passed over, and"
+                " security.protocol counts.",
+                tag="WRONG_VALUE",
             )
         servers.append(server)
     return tuple(servers)
@@ -153,114 +154,32 @@ def _server(entry: str) -> tuple[str, int] | None:
     return (host, port) if 0 < port < 65536 else None
 
 
-def is_property(name: str) -> bool:
-    """Return whether :class:`ClientConfig` knows a name, apart from the names of security."""
-    return name in _PROPERTIES
+def is_client_property(name: str) -> bool:
+    """Return whether a name is a property of Kafka's clients. Those of Java's clients alone count too:
+    :class:`ClientConfig` refuses them.
+    """
+    return name in (_SERVERS, *PROPERTIES) or name in SECURITY or name in MEANINGLESS or only_in_java(name) is not None
 
 
 def known_properties() -> list[str]:
     """Return the names of Kafka that :class:`ClientConfig` takes, also those that change nothing."""
-    return [*_PROPERTIES, *SECURITY, *MEANINGLESS]
+    return [_SERVERS, *PROPERTIES, *SECURITY, *MEANINGLESS]
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the words that point to the nearest known name, or an empty text."""
-    if len(name) > _LONGEST_NAME:  # comparing takes the square of its length
-        return ""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
-def _unknown(name: str, prefix: str) -> ConfigError:
+def _unknown(name: str, prefix: str, others: Iterable[str]) -> ConfigError:
     if name == "transactional.id":
         return ConfigError(
-            f"{prefix}{name} is given by semel, one for each owner. Nothing was read or written. Remove it, and name"
+            f"{prefix}{name} is given by semel, one for each owner. {NOTHING} Remove it, and name"
             " your query or program: transactionalIdPrefix of a sink, cluster.producer(name) in plain Python.",
             tag="UNKNOWN_OPTION",
         )
-    hint = nearest(f"{prefix}{name}", [f"{prefix}{known}" for known in known_properties()]) or "."
-    return ConfigError(
-        f"{prefix}{name:.200} is not a known property{hint} Nothing was read or written. Correct or remove it.",
-        tag="UNKNOWN_OPTION",
-    )
+    return unknown(f"{prefix}{name}", [f"{prefix}{known}" for known in (*known_properties(), *others)])
 
 
 def _check_forced(name: str, value: str) -> None:
     allowed = FORCED.get(name)
     if allowed and value.lower() not in allowed:
         raise ConfigError(
-            f"{name}={value} contradicts exactly-once. Nothing was read or written. Remove it, or set"
-            f" {name}={allowed[0]}."
+            f"{name}={value:.200} contradicts exactly-once. {NOTHING} Remove it, or set {name}={allowed[0]}.",
+            tag="WRONG_VALUE",
         )
-
-
-_warned: set[tuple[str, ...]] = set()
-
-
-def _warn_once(names: tuple[str, ...]) -> None:
-    if names not in _warned:
-        _warned.add(names)
-        log.warning("these properties belong to the Java clients and change nothing here: %s", ", ".join(names))
-
-
-def _text(name: str, value: str) -> str:
-    return value.strip()
-
-
-#: Kafka's own numbers have 32 bits, and some of its times 64.
-_LARGEST, _LONGEST = 2**31 - 1, 2**63 - 1
-
-
-def _number(minimum: int, most: int = _LARGEST) -> Callable[[str, str], int]:
-    def convert(name: str, value: str) -> int:
-        try:
-            number = int(value)
-        except ValueError:
-            raise ConfigError(
-                f"{name}={value} is not a whole number. Nothing was read or written. Give {minimum} or more."
-            ) from None
-        if number < minimum:
-            raise ConfigError(
-                f"{name}={number} is below {minimum}, the least that makes sense. Nothing was read or written. Raise"
-                " it."
-            )
-        if number > most:
-            raise ConfigError(
-                f"{name}={number} is above {most}, the most that Kafka takes. Nothing was read or written. Lower it."
-            )
-        return number
-
-    return convert
-
-
-def _one_of(*choices: str) -> Callable[[str, str], str]:
-    def convert(name: str, value: str) -> str:
-        if value.strip().lower() not in choices:
-            raise ConfigError(
-                f"{name}={value} is none of {', '.join(choices)}. Nothing was read or written. Give one of them."
-            )
-        return value.strip().lower()
-
-    return convert
-
-
-#: Kafka's property -> the attribute, and how its text is read.
-_PROPERTIES: dict[str, tuple[str, Callable[[str, str], object]]] = {
-    "bootstrap.servers": ("bootstrap_servers", lambda name, value: parse_servers(value)),
-    "client.id": ("client_id", _text),
-    "request.timeout.ms": ("request_timeout_ms", _number(1)),
-    "delivery.timeout.ms": ("delivery_timeout_ms", _number(1)),
-    "default.api.timeout.ms": ("default_api_timeout_ms", _number(1)),
-    "socket.connection.setup.timeout.ms": ("connection_setup_timeout_ms", _number(1, _LONGEST)),
-    "retry.backoff.ms": ("retry_backoff_ms", _number(0, _LONGEST)),
-    "retry.backoff.max.ms": ("retry_backoff_max_ms", _number(0, _LONGEST)),
-    "metadata.max.age.ms": ("metadata_max_age_ms", _number(0, _LONGEST)),
-    "isolation.level": ("isolation_level", _one_of("read_committed", "read_uncommitted")),
-    "compression.type": ("compression_type", _one_of("none", "gzip", "snappy", "lz4", "zstd")),
-    "max.request.size": ("max_request_size", _number(1)),
-    "transaction.timeout.ms": ("transaction_timeout_ms", _number(1)),
-    "fetch.min.bytes": ("fetch_min_bytes", _number(0)),
-    "fetch.max.bytes": ("fetch_max_bytes", _number(1)),
-    "fetch.max.wait.ms": ("fetch_max_wait_ms", _number(0)),
-    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", _number(1)),
-}

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from semel.errors import ConfigError, Unsupported
 from semel.jaas import Login, parse_jaas
+from semel.settings import Setting, read_settings, split_list
 
 __all__ = ["OF_THE_JVM", "PLAINTEXT", "SECURITY", "Sasl", "Security", "Tls", "TokenProvider", "only_in_java"]
 
@@ -101,18 +102,14 @@ class Security:
         do.
         """
         given = {name: value for name, value in properties.items() if name in SECURITY and value is not None}
-        protocol = _text(given, "security.protocol", "PLAINTEXT").upper()
-        if protocol not in PROTOCOLS:
-            raise ConfigError(
-                f"security.protocol={protocol} is none of {', '.join(PROTOCOLS)}. Nothing was sent. Give one of them."
-            )
+        protocol = _read(given, "security.protocol", Setting(str, "PLAINTEXT", one_of=PROTOCOLS))
         unused = [name for name in given if name.startswith(_UNUSED[protocol])]
         if unused:
             raise ConfigError(
                 f"{unused[0]} was given, and security.protocol={protocol} does not use it: the connection would be"
                 " less safe than what was asked for. Nothing was sent. Set security.protocol to one of"
                 f" {', '.join(PROTOCOLS)}, or remove it.",
-                tag="SECURITY_UNUSED",
+                tag="WRONG_VALUE",
             )
         tls = _tls(given) if protocol.endswith("SSL") else None
         sasl = _sasl(given) if protocol.startswith("SASL") else None
@@ -140,11 +137,7 @@ def _tls(given: Mapping[str, object]) -> Tls:
             "ssl.cipher.suites holds names of Java's, and passing over them would be weaker than what was asked for."
             " Nothing was sent. Remove it: OpenSSL chooses among its own for TLS 1.2 and 1.3."
         )
-    names = tuple(
-        part.strip()
-        for part in _text(given, "ssl.enabled.protocols", ",".join(_TLS_VERSIONS)).split(",")
-        if part.strip()
-    )
+    names = tuple(split_list(_text(given, "ssl.enabled.protocols", ",".join(_TLS_VERSIONS))))
     if not names or any(name not in _TLS_VERSIONS for name in names):
         raise ConfigError(
             f"ssl.enabled.protocols={','.join(names)} may hold {', '.join(_TLS_VERSIONS)}. Nothing was sent. Correct"
@@ -294,7 +287,7 @@ def _token_login(given: Mapping[str, object], login: Login) -> Sasl:
         login.get("scope") or _text(given, "sasl.oauthbearer.scope"),
         login.extensions,
         provider if callable(provider) or provider is None else str(provider),
-        _milliseconds(given, "sasl.login.connect.timeout.ms", 10_000),
+        _read(given, "sasl.login.connect.timeout.ms", Setting(int, 10_000, 1)),
     )
 
 
@@ -308,11 +301,8 @@ def _is_address(url: str) -> bool:
     return plain and parts.scheme in ("https", "http") and bool(parts.hostname) and parts.username is None
 
 
-def _milliseconds(given: Mapping[str, object], name: str, default: int) -> int:
-    text = _text(given, name, str(default))
-    if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"{name}={text} is not a whole number of at least 1. Nothing was sent. Give milliseconds.")
-    return int(text)
+def _read(given: Mapping[str, object], name: str, setting: Setting) -> Any:
+    return read_settings({name: setting}, given, "Nothing was sent.")[name]
 
 
 def _text(given: Mapping[str, object], name: str, default: str = "") -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from semel.settings import unused
+
 pytest_plugins = [
     "semel.testing.fixtures",
     "tests.support.broker_fixtures",
@@ -39,6 +41,12 @@ _LONGEST = [
     "test_executor_steps",
     "test_bench",
 ]
+
+
+@pytest.fixture(autouse=True)
+def nothing_named_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each test hear the warnings that come once in a process."""
+    monkeypatch.setattr(unused, "_warned", set())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -42,7 +42,7 @@ def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: st
     was changed. The errors of a takeover are raised too.
     """
     if old == new:
-        raise ConfigError(f"{old!r} was given twice. Nothing was changed. Give two prefixes.", tag="SAME_PREFIX")
+        raise ConfigError(f"{old!r} was given twice. Nothing was changed. Give two prefixes.", tag="WRONG_VALUE")
     former = Ownership(client, old, scope=scope, progress_topic=progress_topic)
     own = Ownership(client, new, scope=scope, progress_topic=progress_topic)
     own.timeout_ms = _TIMEOUT_MS

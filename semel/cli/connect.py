@@ -26,6 +26,7 @@ from semel.cli.processes import (
 )
 from semel.errors import AbortAndRetry, Fenced, Retriable
 from semel.extras import needs_extras
+from semel.settings.properties_file import read_properties
 
 if TYPE_CHECKING:
     from semel.connect.worker import Worker
@@ -69,7 +70,6 @@ def connect(
     its own Kafka, and kills the tasks at each step. The status is 1 unless each record arrived once.
     """
     with needs_extras("semel connect", "spark,connect"):
-        from semel.connect.config import read_properties
         from semel.connect.worker import Worker
         from semel.runtime.launcher import Launcher, spark_session
 
@@ -77,7 +77,7 @@ def connect(
     settings = spark_settings(conf)
     files, places = python_files(py_files)  # the driver imports the connectors before it starts Spark
     if str(worker) == "test":
-        _test(console, [str(one) for one in connectors or ()], read_properties, places)
+        _test(console, [str(one) for one in connectors or ()], places)
         return
     made = Worker(read_properties(worker), [read_properties(path) for path in connectors or ()])
     made.prepare()
@@ -136,14 +136,14 @@ def _standing_by(worker: Worker) -> str:
     return f"standing by: {worker.leader_url or 'another worker'} leads"
 
 
-def _test(console: Console, given: list[str], read: Callable[[Path], dict[str, str]], places: list[str]) -> None:
+def _test(console: Console, given: list[str], places: list[str]) -> None:
     """Run ``semel connect test CLASS CONNECTOR.properties``."""
     if len(given) != 2:
         raise typer.BadParameter("give the connector's class and its properties", param_hint="test")
     with needs_extras("semel connect test", "spark,connect,testing"):
         from semel.testing.connector import check_connector
     os.environ["PYTHONPATH"] = os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")])
-    found = check_connector({**read(Path(given[1])), "connector.class": given[0]}, console.print)
+    found = check_connector({**read_properties(Path(given[1])), "connector.class": given[0]}, console.print)
     console.print(f"killed at {', '.join(step.value for step in found.struck) or 'no step'}")
     if found.unreached:
         console.print(f"too short a source to be killed at {', '.join(step.value for step in found.unreached)}")

@@ -17,7 +17,7 @@ from semel.cli.mirror_resolve import resolve
 from semel.cli.mirror_status import status
 from semel.cli.mirror_translate import translate
 from semel.cli.options import print_table
-from semel.cli.processes import until_asked_to_end
+from semel.cli.processes import Conf, spark_settings, until_asked_to_end
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
 from semel.extras import needs_extras
@@ -29,6 +29,8 @@ from semel.mirror.positions import Positions, flow_id
 from semel.mirror.rights import check_rights
 from semel.mirror.status import shown_positions
 from semel.mirror.topics import preview
+from semel.settings import split_list
+from semel.settings.unused import warn_of_unused
 from semel.wire.client import Client
 
 if TYPE_CHECKING:
@@ -69,9 +71,7 @@ def run(
     clusters: Clusters = "",
     once: Annotated[bool, typer.Option("--once", help="Copy the records that exist now, then end.")] = False,
     master: Annotated[str, typer.Option(help="Spark's master, as for spark-submit.")] = "",
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark, as for spark-submit.")
-    ] = None,
+    conf: Conf = None,
     metrics_port: Annotated[
         int | None, typer.Option(help="Serve metrics for Prometheus on this port of this machine.", min=0, max=65535)
     ] = None,
@@ -85,8 +85,8 @@ def run(
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
-    settings = _settings(conf or [])
-    config = read_properties(file, _aliases(clusters))
+    settings = spark_settings(conf)
+    config = read_properties(file, split_list(clusters))
     _say(config)
     with needs_extras("the mirror", "spark", "Nothing was copied."):
         from semel.mirror.flow import run_flows, spark_session
@@ -119,7 +119,7 @@ def check(file: File, clusters: Clusters = "") -> None:
 
     The command writes nothing and needs no Spark.
     """
-    config = read_properties(file, _aliases(clusters))
+    config = read_properties(file, split_list(clusters))
     console = Console(soft_wrap=True)
     refused = [_check_flow(console, flow) for flow in config.flows]
     for key in config.accepted:
@@ -161,26 +161,12 @@ def _start(flow: FlowConfig, known: Positions) -> str:
     return f", resumes after round {known.round}: `semel mirror status` shows the offsets of {len(known.at)} partitions"
 
 
-def _aliases(text: str) -> list[str]:
-    return [alias.strip() for alias in text.split(",") if alias.strip()]
-
-
 def _say(config: MirrorConfig) -> None:
     for flow in config.flows:
         log.info("%s: %s", flow.title, "exactly once" if flow.exactly_once else "AT LEAST ONCE, as the file says")
-    if config.accepted:
-        log.warning("these keys change nothing here: %s", ", ".join(config.accepted))
+    warn_of_unused("the mirror's file", config.accepted)
     if config.not_done:
         log.warning("MirrorMaker 2 would do more by default, and this version does not: %s", "; ".join(config.not_done))
-
-
-def _settings(conf: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for setting in conf:
-        name, equals, found[name] = setting.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--conf")
-    return found
 
 
 def _not_there(name: str, what: str) -> None:

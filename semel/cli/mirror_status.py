@@ -15,6 +15,7 @@ from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.config.properties import read_properties
 from semel.mirror.status import FlowStatus
 from semel.mirror.status import status as look
+from semel.settings import split_list
 from semel.wire.client import Client
 
 __all__ = ["status"]
@@ -30,7 +31,7 @@ def status(
     The lag is in records and seconds. The status is 1 if a partition or group is stopped. The command writes nothing
     and needs no Spark.
     """
-    config = read_properties(file, [alias.strip() for alias in clusters.split(",") if alias.strip()])
+    config = read_properties(file, split_list(clusters))
     found = {flow.title: _of(flow) for flow in config.flows}
     if as_json:
         rows: list[dict[str, Any]] = []

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import javaproperties
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from semel.config import ClientConfig
-from semel.errors import ConfigError, SemelError
+from semel.errors import SemelError
+from semel.settings.properties_file import read_properties
 from semel.wire.client import Client
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "connect",
     "exit_1_on_no",
     "exit_2_on_error",
-    "parse_properties",
     "print_error",
     "print_json",
     "print_table",
@@ -71,31 +70,8 @@ def properties_of(servers: str, configured: Path | None) -> dict[str, object]:
     """Return all properties of a command. Raise :class:`ConfigError` for a file that cannot be read."""
     properties: dict[str, object] = {}
     if configured is not None:
-        with _readable(configured):
-            properties.update(parse_properties(configured.read_bytes(), configured))
+        properties.update(read_properties(configured, "Nothing was sent.", "--command-config "))
     return {**properties, "bootstrap.servers": servers}
-
-
-def parse_properties(text: bytes, path: Path) -> dict[str, str]:
-    """Parse a properties file in Java's form.
-
-    Raise :class:`ConfigError` if it cannot be read. ``path`` is for the message.
-    """
-    with _readable(path):
-        return dict(javaproperties.loads(text.decode()))
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Raise errors without the text of the file: it holds passwords."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"--command-config {path} cannot be read: {type(error).__name__}. Nothing was sent. Correct the path, or"
-            " the file.",
-            tag="COMMAND_CONFIG",
-        ) from None
 
 
 @contextmanager

@@ -46,11 +46,10 @@ PyFiles = Annotated[str | None, typer.Option("--py-files", help="Files that exec
 
 def spark_settings(given: list[str] | None) -> dict[str, str]:
     """Return the settings of ``--conf``."""
-    pairs = [one.partition("=") for one in given or ()]
-    wrong = next((name for name, equals, _ in pairs if not equals or not name), None)
+    wrong = next((one for one in given or () if one.find("=") < 1), None)
     if wrong is not None:
         raise typer.BadParameter(f"{wrong!r} is not NAME=VALUE", param_hint="--conf")
-    return {name: value for name, _, value in pairs}
+    return dict(one.split("=", 1) for one in given or ())
 
 
 def python_files(given: str | None) -> tuple[list[str], list[str]]:

@@ -230,7 +230,7 @@ def _offsets(text: str) -> dict[str, dict[int, int]]:
         raise ConfigError(
             f"--to-offsets {text!r} names no offsets. Nothing was changed. Give each partition of each topic one:"
             ' {"in": {"0": 42, "1": -2}}.',
-            tag="POSITION",
+            tag="WRONG_VALUE",
         ) from None
     return found
 

@@ -149,7 +149,7 @@ def _recover_outbox(url: str, cluster: Cluster, prefix: str) -> Recovered:
         raise ConfigError(
             f"--database is no URL of SQLAlchemy ({type(error).__name__}). Nothing was changed. Give it as"
             " postgresql+psycopg://user@host/database.",
-            tag="DATABASE_URL",
+            tag="WRONG_VALUE",
         ) from None
     try:
         return Outbox(engine, cluster, prefix).recover()

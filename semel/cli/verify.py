@@ -120,7 +120,7 @@ def _end(option: str, text: str, topic: str) -> EndSpec:
         return AtTimestamp(int(datetime.fromisoformat(text).timestamp() * 1000), no_match="latest")
     except ValueError:
         raise ConfigError(
-            f"{option} {text!r} is no place in a topic. Nothing was read. Give {_WHERE}", tag="POSITION"
+            f"{option} {text!r} is no place in a topic. Nothing was read. Give {_WHERE}", tag="WRONG_VALUE"
         ) from None
 
 

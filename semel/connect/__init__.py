@@ -5,10 +5,7 @@ far it got, in one Kafka transaction.
 
 ====================  ================================================================================================
 ``api``               what the author of a connector imports
-``config``            a worker's properties
-``connector_config``  a connector's, each problem at its setting; ``definitions`` are the settings that all have
-``unused``            settings of Kafka Connect that change nothing here
-``clients``           the worker's clients, with what a connector overrides (KIP-458)
+``settings``          a worker's file, and a connector's properties, each problem at its setting
 ``topic_creation``    topics that are made where they are missing (KIP-158)
 ``plugins``           classes of connectors and converters, by Python's names and by Kafka Connect's
 ``asking``            a connector's own code on the driver: it may block, and holds up nobody

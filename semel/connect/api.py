@@ -28,6 +28,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from semel.settings import REQUIRED, Setting
+
 __all__ = [
     "REQUIRED",
     "Offset",
@@ -46,24 +48,6 @@ __all__ = [
 Partition = Mapping[str, Any]
 #: How far that part was read: flat, with text as keys. None forgets it.
 Offset = Mapping[str, Any] | None
-REQUIRED: Any = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting of a connector. ``kind`` is str, int, float, bool, or list: texts separated by commas.
-
-    A ``secret`` is never shown. ``one_of`` are the allowed texts, in any case of their letters. A ``program`` runs
-    where the task is, and must be in ``semel.programs.allowed`` of the worker's file.
-    """
-
-    kind: type
-    default: Any = REQUIRED
-    at_least: float | None = None
-    documentation: str = ""
-    secret: bool = False
-    one_of: tuple[str, ...] = ()
-    program: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 
 from semel.config import ClientConfig
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig
+from semel.connect.settings.connector_config import ConnectorConfig
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.configs import ConfigStore
 from semel.errors import Retriable, SemelError
 from semel.wire.api.describe_transactions import list_transactions

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from semel.config import ClientConfig
 from semel.connect.api import Offset, Partition
 from semel.connect.asking import ask_connector, within
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig, Examination
 from semel.connect.fencing import fence_generation, transactional_id
 from semel.connect.lifecycle import Lifecycle
+from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.config_format import (
     STARTED,
     STOPPED,
@@ -99,11 +99,6 @@ class Herder:
         """Return the records of each task, in total and per second, by connector and task."""
         return self.throughput.shown(self._store.now.connectors)
 
-    def examine(self, properties: Mapping[str, str]) -> Examination:
-        """Look at a connector's properties, and change nothing."""
-        name, config = properties.get("name", ""), self.config
-        return within(config.connector_timeout_ms, name, lambda: Examination(properties, config))
-
     # ---- changing
 
     def put(self, name: str, config: Mapping[str, str], *, target: str = STARTED, create: bool = False) -> Put:
@@ -125,9 +120,9 @@ class Herder:
                 if self._config_of(name) == before:  # the connector's own code was asked, which may take its time
                     return self._put(name, given)
 
-    def _checked(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
-        given = {**config, "name": name}
-        problems = self.examine(given).problems
+    def _checked(self, name: str, properties: Mapping[str, str]) -> dict[str, str]:
+        given, config = {**properties, "name": name}, self.config
+        problems = within(config.connector_timeout_ms, name, lambda: ConnectorConfigParser(given, config).problems)
         if problems:
             lines = "\n".join(problem.text for problem in problems)
             raise ConfigError(

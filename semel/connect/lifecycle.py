@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from semel.connect.asking import ask_connector, within
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig
-from semel.connect.definitions import as_text
 from semel.connect.fencing import fence_generation, fence_tasks
+from semel.connect.settings.connector_config import ConnectorConfig
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.config_format import (
     PAUSED,
     STARTED,
@@ -32,6 +31,7 @@ from semel.connect.stores.own_offsets import ensure_offsets_topic
 from semel.connect.stores.statuses import StatusStore, TaskState
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.runtime.supervisor import State, Status
+from semel.settings import as_text
 from semel.steps import HerderStep, reached
 
 __all__ = ["Lifecycle", "Processes"]

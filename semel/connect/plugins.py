@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping
 
-from semel.config import nearest
 from semel.connect.api import SourceConnector
 from semel.connect.converters import BYTES, NUMBERS, STRING, WITHOUT_EFFECT, Converter, check_plain
 from semel.connect.converters.json import json_converter
 from semel.connect.transforms import PREDICATES, TRANSFORMS
 from semel.errors import ConfigError, SemelError, Unsupported
+from semel.settings import nearest, not_yet
 
 __all__ = ["check_header_converter", "connector_class", "converter", "option_of", "plugins", "without_effect"]
 
@@ -110,21 +110,18 @@ def converter(name: str, setting: str, options: Mapping[str, str]) -> Converter:
         check_plain(options, setting, text=_CONVERTERS[name] is STRING)
         return _CONVERTERS[name]
     if name.startswith((*_JAVA, "Avro", "Protobuf")):
-        raise Unsupported(f"{setting}={name} is not there yet. Nothing was read or written. {_USE}", tag="CONVERTER")
+        raise not_yet(f"{setting}={name}", _USE)
     hint = nearest(name, [*_CONVERTERS, *_JSON]) or "."
     raise ConfigError(
-        f"{setting}={name} is not a known converter{hint} Nothing was read or written. {_USE}", tag="CONVERTER"
+        f"{setting}={name} is not a known converter{hint} Nothing was read or written. {_USE}", tag="WRONG_VALUE"
     )
 
 
 def check_header_converter(name: str, options: Mapping[str, str]) -> None:
     """Raise :class:`Unsupported` for a converter that would change headers, :class:`ConfigError` for its options."""
     if name not in _HEADERS:
-        raise Unsupported(
-            f"header.converter={name:.200} is not there yet: headers are written as they are. Nothing was read or"
-            " written. Remove it, or use SimpleHeaderConverter.",
-            tag="CONVERTER",
-        )
+        remedy = "Remove it, or use SimpleHeaderConverter: headers are written as they are."
+        raise not_yet(f"header.converter={name:.200}", remedy)
     check_plain(options, "header.converter", text=True)
 
 

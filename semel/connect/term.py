@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from semel.connect.config import WorkerConfig
 from semel.connect.herder import Herder
 from semel.connect.leader import Leader, Membership
 from semel.connect.lifecycle import Lifecycle
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.config_format import connector_record
 from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.statuses import StatusStore

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from semel.config import ClientConfig
-from semel.connect.api import Setting
+from semel.connect.settings.connector_properties import ConnectorProperties
+from semel.settings import REQUIRED, Setting, split_list
 from semel.wire.api import topics
 from semel.wire.client import Client
 
@@ -68,71 +68,44 @@ class TopicCreation:
                     log.info("topic %s was made, as topic.creation says", name)
 
 
-def read_topic_creation(
-    given: Mapping[str, str],
-    admin: Mapping[str, str],
-    convert: Callable[[str, str, Setting], Any],
-    report: Callable[[str, str], None],
-) -> TopicCreation | None:
-    """Return the settings for missing topics, or None without any.
-
-    ``convert`` reads one value and reports what is wrong with it, ``report`` takes what else is.
-    """
-    if not any(name.startswith(PREFIX) for name in given):
+def read_topic_creation(properties: ConnectorProperties, admin: Mapping[str, str]) -> TopicCreation | None:
+    """Return the settings for missing topics, or None without any. Problems are noted in ``properties``."""
+    given = properties.below(PREFIX)
+    if not given:
         return None
-    names = [one.strip() for one in given.get(_GROUPS, "").split(",") if one.strip()]
-    if len(set(names)) < len(names):
-        report(_GROUPS, f"{_GROUPS} names one twice.")
+    names = properties.aliases(_GROUPS)
     for name in given:
-        group = name.removeprefix(PREFIX).partition(".")[0]
-        if name.startswith(PREFIX) and name != _GROUPS and group not in (*names, _DEFAULT):
-            report(name, f"{_GROUPS} does not name {group:.100}.")
-    default = _group(given, _DEFAULT, None, convert, report)
-    chosen = [_group(given, name, default, convert, report) for name in dict.fromkeys(names) if name != _DEFAULT]
-    return TopicCreation((*chosen, default), admin)
+        group = name.partition(".")[0]
+        if f"{PREFIX}{name}" != _GROUPS and group not in (*names, _DEFAULT):
+            properties.add(f"{PREFIX}{name}", f"{_GROUPS} does not name {group:.100}.")
+    default = _group(properties, _DEFAULT, None)
+    return TopicCreation((*(_group(properties, name, default) for name in names if name != _DEFAULT), default), admin)
 
 
-def _group(
-    given: Mapping[str, str],
-    name: str,
-    default: TopicGroup | None,
-    convert: Callable[[str, str, Setting], Any],
-    report: Callable[[str, str], None],
-) -> TopicGroup:
+def _group(properties: ConnectorProperties, name: str, default: TopicGroup | None) -> TopicGroup:
     prefix = f"{PREFIX}{name}."
 
-    def number(what: str, otherwise: int | None) -> int:
-        setting = f"{prefix}{what}"
-        if setting not in given:
-            if otherwise is None:
-                report(setting, f'Missing required configuration "{setting}" which has no default value.')
-            return otherwise or -1
-        value = convert(setting, given[setting], Setting(int))
-        if value == 0 or (isinstance(value, int) and value < -1):
-            text = f"Invalid value {value} for configuration {setting}: Value must be -1, or at least 1."
-            report(setting, text)
-        return value if isinstance(value, int) else -1
+    def number(what: str, otherwise: int) -> int:
+        setting = Setting(int, REQUIRED if default is None else otherwise, 1, also=-1)
+        return properties.read(f"{prefix}{what}", setting) or -1
 
     def patterns(what: str) -> Patterns:
-        setting, found = f"{prefix}{what}", []
-        for text in filter(None, (one.strip() for one in given.get(setting, "").split(","))):
+        found = []
+        for text in split_list(properties.text(f"{prefix}{what}")) if default is not None else ():
             try:
                 found.append(re.compile(text))
             except re.error as error:
-                report(setting, f"Invalid value {text:.200} for configuration {setting}: {error}.")
+                properties.add(
+                    f"{prefix}{what}", f"Invalid value {text:.200} for configuration {prefix}{what}: {error}."
+                )
         return tuple(found)
 
-    if default is not None and not given.get(f"{prefix}include", "").strip():
-        text = f'Missing required configuration "{prefix}include" which has no default value.'
-        report(f"{prefix}include", text)
+    if default is not None and not properties.text(f"{prefix}include"):
+        properties.missing(f"{prefix}include")
     return TopicGroup(
-        patterns("include") if default is not None else (),
-        patterns("exclude") if default is not None else (),
-        number("replication.factor", default.replication if default is not None else None),
-        number("partitions", default.partitions if default is not None else None),
-        {
-            key.removeprefix(prefix): value
-            for key, value in given.items()
-            if key.startswith(prefix) and key.removeprefix(prefix) not in _OWN
-        },
+        patterns("include"),
+        patterns("exclude"),
+        number("replication.factor", default.replication if default else -1),
+        number("partitions", default.partitions if default else -1),
+        {key: value for key, value in properties.below(prefix).items() if key not in _OWN},
     )

@@ -17,12 +17,12 @@ from urllib.parse import quote
 
 from semel.config import ClientConfig
 from semel.connect.asking import within
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig
 from semel.connect.group import WorkerGroup
 from semel.connect.herder import Herder
 from semel.connect.rest.forwarding import ask_leader
 from semel.connect.rest.server import RestServer
+from semel.connect.settings.connector_config import ConnectorConfig
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.internal_topics import ensure_internal_topic
 from semel.connect.stores.statuses import StatusStore
 from semel.connect.term import Term
@@ -62,7 +62,7 @@ class Worker:
             raise ConfigError(
                 f"two connectors are named {twice[0]!r}, and would share offsets. Nothing was started. Give each a name"
                 " of its own.",
-                tag="SAME_NAME",
+                tag="WRONG_VALUE",
             )
         if not connectors and self.config.config_topic is None and not self.config.listeners:
             raise ConfigError(

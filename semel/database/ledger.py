@@ -79,7 +79,7 @@ class Ledger:
             raise ConfigError(
                 f"the prefix of the outbox is longer than {_MAX_PREFIX_BYTES} bytes. Nothing was written. Give it a"
                 " shorter name.",
-                tag="OUTBOX_PREFIX",
+                tag="WRONG_VALUE",
             )
 
     def check_not_forked(self) -> None:

@@ -50,7 +50,7 @@ class Outbox:
             raise ConfigError(
                 f"two_phase={two_phase!r} prepares nothing, and an outbox needs that. Nothing was sent. Give True, or"
                 ' "bounded".',
-                tag="TWO_PHASE_MODE",
+                tag="WRONG_VALUE",
             )
         self._producer = cluster.producer(prefix, two_phase=two_phase)
         self._ledger = Ledger(engine, prefix)

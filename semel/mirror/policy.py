@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from semel.errors import ConfigError
+from semel.settings import split_list
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 
 __all__ = [
@@ -132,12 +133,12 @@ def _any(patterns: Iterable[re.Pattern[str]], topic: str) -> bool:
 
 def patterns(key: str, value: str) -> Iterable[re.Pattern[str]]:
     """Yield the patterns of a key. Raise :class:`ConfigError` for one that Python cannot compile."""
-    for text in filter(None, (part.strip() for part in value.split(","))):
+    for text in split_list(value):
         try:
             yield re.compile(text)
         except (re.error, OverflowError, RecursionError) as error:
             raise ConfigError(
                 f"{key} holds the pattern {text!r:.200}, which Python cannot take: {error}. Nothing was copied."
                 " Write it without what only Java's patterns have.",
-                tag="PATTERN",
+                tag="WRONG_VALUE",
             ) from None

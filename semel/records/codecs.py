@@ -41,7 +41,7 @@ class Codec(IntEnum):
         except KeyError:
             names = ", ".join(codec.name.lower() for codec in cls)
             raise ConfigError(
-                f"compression {name!r} is none of {names}. Nothing was written.", tag="UNKNOWN_CODEC"
+                f"compression {name!r} is none of {names}. Nothing was written.", tag="WRONG_VALUE"
             ) from None
 
 

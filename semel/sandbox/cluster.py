@@ -75,7 +75,7 @@ class Sandbox:
         if nodes < 1 or (ports is not None and len(ports) != nodes):
             raise ConfigError(
                 f"{nodes} nodes need {max(nodes, 1)} ports, not {list(ports or [])}. Nothing was started.",
-                tag="SANDBOX_PORTS",
+                tag="WRONG_VALUE",
             )
         if keep_running and directory is None:
             raise ConfigError(
@@ -221,7 +221,7 @@ class _Plan:
     def _choose_ports(self) -> Ports:
         wrong = [port for port in self._given_ports or () if not 0 < port < 65536]
         if wrong:
-            raise ConfigError(f"{', '.join(map(str, wrong))} is no port. Nothing was started.", tag="SANDBOX_PORTS")
+            raise ConfigError(f"{', '.join(map(str, wrong))} is no port. Nothing was started.", tag="WRONG_VALUE")
         taken = [port for port in self._given_ports or () if not is_free(port)]
         if taken:
             raise ConfigError(

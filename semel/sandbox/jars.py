@@ -77,7 +77,7 @@ def install_all(versions: Sequence[str], *, progress: bool = False) -> list[Path
     wrong = [version for version in versions if not re.fullmatch(r"\d+\.\d+\.\d+", version)]
     if wrong:
         raise ConfigError(
-            f"{wrong[0]!r} is no version of Kafka, such as {DEFAULT_VERSION}. Nothing was fetched.", tag="KAFKA_VERSION"
+            f"{wrong[0]!r} is no version of Kafka, such as {DEFAULT_VERSION}. Nothing was fetched.", tag="WRONG_VALUE"
         )
     homes = [cache_directory() / "kafka" / version for version in versions]
     fetched = [_fetched(home, version, progress=progress) for home, version in zip(homes, versions, strict=True)]

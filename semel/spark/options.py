@@ -7,15 +7,14 @@ or written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from semel.config import known_properties, nearest
+from semel.config import known_properties
 from semel.errors import ConfigError
+from semel.settings import Setting, missing, nearest, unknown
 
-__all__ = ["group_of", "kafka_properties", "known_names", "number", "one_of", "truth"]
+__all__ = ["group_of", "kafka_properties", "option_texts"]
 
-#: Of a number: none that means anything has more, and Python reads no more than some thousand.
-_DIGITS = 19
 _SERVERS = "kafka.bootstrap.servers"
 
 
@@ -29,9 +28,7 @@ def kafka_properties(given: Mapping[str, object]) -> dict[str, str]:
     if not found.get("bootstrap.servers"):
         near = next((name for name in given if _is_servers(name)), None)
         hint = f" {near!r} was given: did you mean kafka.bootstrap.servers?" if near else ""
-        raise ConfigError(
-            f"kafka.bootstrap.servers is missing. Nothing was read or written. Give it as host:port[,host:port].{hint}"
-        )
+        raise missing(_SERVERS, remedy=f"Give it as host:port[,host:port].{hint}")
     return found
 
 
@@ -41,29 +38,25 @@ def _is_servers(name: str) -> bool:
     return name.lower() != _SERVERS and bool(nearest(plain, ["bootstrap.servers"]))
 
 
-def known_names(given: Mapping[str, object], known: tuple[str, ...]) -> dict[str, str]:
-    """Return the other options, under their canonical names."""
-    canonical = {name.lower(): name for name in known}
-    found: dict[str, str] = {}
+def option_texts(given: Mapping[str, object], table: Mapping[str, Setting]) -> dict[str, object]:
+    """Return the options that are given, under the names of the table. Kafka's are left out."""
+    canonical = {name.lower(): name for name in table}
+    found: dict[str, object] = {}
     for name, value in given.items():
         if name.lower().startswith("kafka."):
             continue
         if name.lower() not in canonical:
-            hint = _hint(name, known)
-            raise ConfigError(
-                f"{name:.200} is not a known option{hint} Nothing was read or written. Correct or remove it.",
-                tag="UNKNOWN_OPTION",
-            )
+            raise unknown(name, table, what="option", hint=_hint(name, table))
         if value is not None:
-            found[canonical[name.lower()]] = str(value)
+            found[canonical[name.lower()]] = value
     return found
 
 
-def _hint(name: str, known: tuple[str, ...]) -> str:
+def _hint(name: str, known: Iterable[str]) -> str:
     kafka = ["group.id", *known_properties()]
     if name.lower().replace("_", ".") in kafka:
         return f"; did you mean kafka.{name.lower().replace('_', '.')}?"
-    return nearest(name, known) or nearest(f"kafka.{name}", [f"kafka.{each}" for each in kafka]) or "."
+    return nearest(name, known) or nearest(f"kafka.{name}", [f"kafka.{each}" for each in kafka])
 
 
 def group_of(properties: dict[str, str]) -> str | None:
@@ -72,35 +65,7 @@ def group_of(properties: dict[str, str]) -> str | None:
     if group is not None and not group.strip():
         raise ConfigError(
             "kafka.group.id is empty. Nothing was read or written. Name a group of this query alone, or take the"
-            " option out."
+            " option out.",
+            tag="WRONG_VALUE",
         )
     return group
-
-
-def one_of(options: Mapping[str, str], name: str, *choices: str) -> str:
-    """Return an option with a fixed choice of values. The first is the default."""
-    value = options.get(name, choices[0]).strip().lower()
-    if value not in choices:
-        raise ConfigError(
-            f"{name}={value} is none of {', '.join(choices)}. Nothing was read or written. Give one of them."
-        )
-    return value
-
-
-def truth(options: Mapping[str, str], name: str, default: bool) -> bool:
-    """Return an option that is true or false."""
-    value = options.get(name, str(default)).strip().lower()
-    if value not in ("true", "false"):
-        raise ConfigError(f"{name}={value} is neither true nor false. Nothing was read or written. Give one of them.")
-    return value == "true"
-
-
-def number(options: Mapping[str, str], name: str, default: int, minimum: int = 0) -> int:
-    """Return an option that is a whole number."""
-    value = options.get(name, str(default)).strip()
-    if not value.isdecimal() or len(value) > _DIGITS or int(value) < minimum:
-        raise ConfigError(
-            f"{name}={value:.200} is not a whole number of at least {minimum}. Nothing was read or written. Give one"
-            " in digits."
-        )
-    return int(value)

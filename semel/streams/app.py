@@ -27,7 +27,7 @@ class App:
         if not application_id or properties.get("application.id", application_id) != application_id:
             raise ConfigError(
                 "an application needs one application.id. Nothing was read. Give it as the first argument.",
-                tag="APPLICATION_ID",
+                tag="MISSING_OPTION",
             )
         self.application_id = application_id
         self.topology = Topology(application_id)

@@ -273,7 +273,7 @@ class GroupedStream:
         if not isinstance(windows, Windows):
             raise ConfigError(
                 f"{windows!r} is no windows. Nothing was read. Give windows.tumbling(...) or windows.hopping(...).",
-                tag="WINDOWS",
+                tag="WRONG_VALUE",
             )
         return WindowedStream(self.stream, windows)
 

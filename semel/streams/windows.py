@@ -76,7 +76,7 @@ def _checked(found: Windows) -> Windows:
         raise ConfigError(
             f"windows of {found.size_ms} ms that begin each {found.advance_ms} ms cannot be. Nothing was read. The"
             " size is at least 1 ms, and the advance is between 1 ms and the size.",
-            tag="WINDOWS",
+            tag="WRONG_VALUE",
         )
     return found
 
@@ -90,6 +90,6 @@ def milliseconds(given: Any, name: str) -> int:
         raise ConfigError(
             f'the {name} {given!r} is no duration. Nothing was read. Give milliseconds, or a text such as "500 ms",'
             ' "30 s", "5 min", "1 h".',
-            tag="WINDOWS",
+            tag="WRONG_VALUE",
         )
     return int(match[1]) * _UNITS[match[2]]

@@ -18,9 +18,9 @@ from typing import Any
 
 from semel.config import ClientConfig
 from semel.connect.api import Setting, SourceTask, TaskContext, TransactionContext
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig
 from semel.connect.plugins import connector_class
+from semel.connect.settings.connector_config import ConnectorConfig
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.tasks.rows import rows_of
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox

@@ -98,7 +98,7 @@ class Connection:
 
     def _open(self, host: str, port: int) -> socket.socket:
         try:
-            raw = socket.create_connection((host, port), timeout=self._config.connection_setup_timeout_ms / 1000)
+            raw = socket.create_connection((host, port), timeout=self._config.socket_connection_setup_timeout_ms / 1000)
         except OSError as error:
             raise Retriable(f"{self.address} could not be reached: {error}.", tag="CONNECTION") from None
         except UnicodeError:

@@ -86,7 +86,7 @@ def secure(raw: socket.socket, host: str, address: str, config: ClientConfig) ->
     raw_address = None
     try:
         raw_address = raw.getpeername()[:2]
-        raw.settimeout(config.connection_setup_timeout_ms / 1000)
+        raw.settimeout(config.socket_connection_setup_timeout_ms / 1000)
         return tls_context(tls).wrap_socket(raw, server_hostname=host)
     except (OSError, SemelError) as error:
         raw.close()
@@ -103,7 +103,7 @@ def _speaks_plain(address: tuple[str, int], config: ClientConfig) -> bool:
     for a length, and hangs up, as one that is being stopped does. No login goes with the question.
     """
     try:
-        with socket.create_connection(address, timeout=config.connection_setup_timeout_ms / 1000) as plain:
+        with socket.create_connection(address, timeout=config.socket_connection_setup_timeout_ms / 1000) as plain:
             plain.sendall(_WHICH_VERSIONS)
             return plain.recv(8)[4:] == _WHICH_VERSIONS[8:12]
     except OSError:

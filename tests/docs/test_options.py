@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from semel import config, security
+from semel.settings import Setting, as_text
+from semel.settings.fields import table_of
 from semel.spark.sink import options as sink_options
 from semel.spark.source import options as source_options
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 PARTS = ("Both source and sink", "Source", "Sink")
+SINK = table_of(sink_options.SinkOptions)
+SOURCE = {**table_of(source_options.SourceOptions), **source_options._PARTS}
+#: Read by other tables than the client's.
+BESIDE = ("kafka.bootstrap.servers", "kafka.group.id", "kafka.security.protocol")
 #: Defaults that are not those of the settings' class.
 OTHERS = {
     "bootstrap.servers": "required",
@@ -41,13 +48,22 @@ def rows(name: str) -> dict[str, str]:
 
 def test_options_of_the_sink() -> None:
     found = {name for name in rows("Sink") if not name.startswith("kafka.")}
-    assert found == set(sink_options._SINK)
+    assert found == set(SINK)
 
 
 def test_options_of_the_source() -> None:
     found = {name for name in rows("Source") if not name.startswith("kafka.")}
-    assert found == set(source_options._KNOWN) - set(source_options._IGNORED)
+    assert found == set(SOURCE) - set(source_options._IGNORED)
     assert set(source_options._IGNORED) <= named(part("Source").partition("Accepted with a warning")[2])
+
+
+@pytest.mark.parametrize(("part_name", "table"), [("Sink", SINK), ("Source", SOURCE)])
+def test_defaults_of_sparks_options(part_name: str, table: Mapping[str, Setting]) -> None:
+    shown = {name: default for name, default in rows(part_name).items() if not name.startswith("kafka.")}
+    unset = (None, (), "")
+    expected = {name: "" if one.default in unset else as_text(one.default) for name, one in table.items()}
+    wrong = {name: default for name, default in shown.items() if expected[name] not in default}
+    assert wrong == {}
 
 
 def test_what_the_source_refuses() -> None:
@@ -64,16 +80,13 @@ def test_what_takes_one_value_only() -> None:
 
 def test_kafkas_properties() -> None:
     found = [name for each in PARTS for name in rows(each) if name.startswith("kafka.")]
-    assert sorted(found) == sorted(
-        [*(f"kafka.{name}" for name in config._PROPERTIES), "kafka.group.id", "kafka.security.protocol"]
-    )
+    assert sorted(found) == sorted([*(f"kafka.{name}" for name in config.PROPERTIES), *BESIDE])
 
 
-@pytest.mark.parametrize("name", config._PROPERTIES)
+@pytest.mark.parametrize("name", ["bootstrap.servers", *config.PROPERTIES])
 def test_defaults_of_kafkas_properties(name: str) -> None:
     default = next(rows(each)[f"kafka.{name}"] for each in PARTS if f"kafka.{name}" in rows(each))
-    attribute, _ = config._PROPERTIES[name]
-    expected = OTHERS.get(name) or str(getattr(config.ClientConfig((("localhost", 9092),)), attribute))
+    expected = OTHERS.get(name) or str(config.PROPERTIES[name].default)
     assert default.strip("`") == expected
 
 

@@ -19,7 +19,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from semel.admin import progress_import
-from semel.cli.options import parse_properties
 from semel.config import ClientConfig
 from semel.errors import SemelError, from_text
 from semel.jaas import parse_jaas
@@ -27,6 +26,7 @@ from semel.records import decode, scan
 from semel.records.control import marker
 from semel.records.decode import portions
 from semel.sandbox.background import Background
+from semel.settings.properties_file import parse_properties
 from semel.spark import source_offset
 from semel.spark.sink.options import SinkOptions
 from semel.spark.source.options import SourceOptions
@@ -350,7 +350,7 @@ def read_name(text: str) -> object:
 
 
 def read_command_config(data: bytes) -> None:
-    ClientConfig.parse({**parse_properties(data, Path("command.properties")), "bootstrap.servers": "localhost:1"})
+    ClientConfig.parse({**parse_properties(data, "command.properties"), "bootstrap.servers": "localhost:1"})
 
 
 def _login(text: str) -> object:

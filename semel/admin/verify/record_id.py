@@ -56,12 +56,12 @@ class IdPlace:
                 f"{rest!r} is no plain JSON path: only names and indexes are followed, as in $.order.id or"
                 " $.lines[0].id, and no wildcards, filters, slices, quotes or functions. Nothing was read. Name one"
                 " place where each record carries its id.",
-                tag="ID_PATH",
+                tag="WRONG_VALUE",
             )
         raise ConfigError(
             f"{text!r} does not say where a record's id is. Nothing was read. Give key, header:NAME, or json:$.path"
             " of a field in the value.",
-            tag="ID_PLACE",
+            tag="MISSING_OPTION",
         )
 
     @property

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semel.connect.connectors.sql_tables import NOTHING, Source
+from semel.connect.connectors.sql_tables import Source
 from semel.errors import ConfigError
+from semel.settings import NOTHING
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -14,16 +14,16 @@ import pyarrow as pa
 from semel.connect.connectors.sql_rows import Found, kinds_of, prepare, table_of
 from semel.errors import ConfigError, DataLoss, Retriable
 from semel.extras import needs_extras
+from semel.settings import NOTHING
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-__all__ = ["NOTHING", "Progress", "Reading", "Source", "open_engine", "sources_of"]
+__all__ = ["Progress", "Reading", "Source", "open_engine", "sources_of"]
 
 _JDBC = re.compile(r"jdbc:([^:/?#@\s]{0,40})(?::(.*))?", re.DOTALL)
 #: What SQLAlchemy has in the place of JDBC's beginning.
 _OF_JDBC = {"postgresql": "postgresql:", "sqlite": "sqlite:///"}
-NOTHING = "Nothing was read or written."
 #: Who may still commit a row with an id that was given out already: it has a lock of this kind on the table from before
 #: its statement runs until its transaction ends. A row of a partition may be written to any table of its family.
 _WRITERS = """

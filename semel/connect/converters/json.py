@@ -22,6 +22,7 @@ from semel.connect.converters.nested import is_json, is_list, joined_items, whol
 from semel.connect.converters.plain import Converter, as_bytes, checked_text, refuse_unknown
 from semel.connect.jackson import escape_pairs
 from semel.errors import ConfigError
+from semel.settings import Setting, not_yet, read_value
 
 __all__ = ["json_converter", "json_text"]
 
@@ -50,22 +51,11 @@ _PAIRED = r"[\x{10000}-\x{10FFFF}]"
 
 
 def json_converter(options: Mapping[str, str], setting: str) -> Converter:
-    """Return the converter with these options. Raise :class:`ConfigError` for one that is not there."""
+    """Return the converter with these options. Raise an error for one that is not there."""
     if "decimal.format" in options:
-        raise ConfigError(
-            f"{setting}.decimal.format is not there: JsonConverter writes a decimal as text. Nothing was read or"
-            " written. Remove it.",
-            tag="CONVERTER",
-        )
+        raise not_yet(f"{setting}.decimal.format", "Remove it: JsonConverter writes a decimal as text.")
     refuse_unknown(options, {"schemas.enable"}, setting)
-    enabled = options.get("schemas.enable", "true").lower()
-    if enabled not in ("true", "false"):
-        raise ConfigError(
-            f"{setting}.schemas.enable={enabled:.100} is neither true nor false. Nothing was read or written. Correct"
-            " it.",
-            tag="CONVERTER",
-        )
-    with_schema = enabled == "true"
+    with_schema = read_value(f"{setting}.schemas.enable", options.get("schemas.enable", "true"), Setting(bool))
 
     def convert(column: Any, field: pa.Field) -> Any:
         column = whole(column)

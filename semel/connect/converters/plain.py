@@ -10,6 +10,7 @@ import pyarrow as pa
 from semel.connect.converters.java_text import java_text
 from semel.connect.converters.nested import whole
 from semel.errors import ConfigError
+from semel.settings import not_yet, unknown
 
 __all__ = [
     "BYTES",
@@ -34,27 +35,19 @@ _LARGE = (pa.large_string(), pa.large_binary())
 
 
 def check_plain(options: Mapping[str, str], setting: str, *, text: bool) -> None:
-    """Check the options of a converter for text or for bytes. Raise :class:`ConfigError` for one that it has not.
+    """Check the options of a converter for text or for bytes. Raise an error for one that it has not.
 
     Text and bytes have no schema: what is said of one is passed over, as Kafka does.
     """
     refuse_unknown(options, {"schemas.enable", _ENCODING} if text else {"schemas.enable"}, setting)
     if options.get(_ENCODING, "UTF-8").upper() not in ("UTF-8", "UTF8"):
-        raise ConfigError(
-            f"{setting}.{_ENCODING}={options[_ENCODING]:.100} is not there: text is written as UTF-8. Nothing was read"
-            " or written. Remove it.",
-            tag="CONVERTER",
-        )
+        raise not_yet(f"{setting}.{_ENCODING}={options[_ENCODING]:.100}", "Remove it: text is written as UTF-8.")
 
 
 def refuse_unknown(options: Mapping[str, str], known: Collection[str], setting: str) -> None:
     """Raise :class:`ConfigError` for the first option that is not among the known ones."""
     for name in sorted(options.keys() - WITHOUT_EFFECT - set(known)):
-        raise ConfigError(
-            f"{setting}.{name:.200} is not an option of this converter. Nothing was read or written. Correct or"
-            " remove it.",
-            tag="CONVERTER",
-        )
+        raise unknown(f"{setting}.{name}", [f"{setting}.{one}" for one in known], what="option of this converter")
 
 
 def as_bytes(column: Any) -> Any:

@@ -20,9 +20,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from semel.connect.config import WorkerConfig
 from semel.connect.rest import about, connectors, offsets, plugins, web
 from semel.connect.rest.calls import Answering, failed
+from semel.connect.settings.worker_config import WorkerConfig
 
 __all__ = ["make_app"]
 

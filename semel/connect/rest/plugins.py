@@ -9,11 +9,11 @@ from starlette.routing import Route
 
 from semel._version import __version__
 from semel.connect.asking import ask_connector, within
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import Examination, settings_of
-from semel.connect.definitions import COMMON, own_definition
 from semel.connect.plugins import connector_class, plugins
 from semel.connect.rest.calls import Answer, Call, endpoint, texts
+from semel.connect.settings.connector_config import ConnectorConfigParser, settings_of
+from semel.connect.settings.definitions import COMMON, Definition
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.errors import ConfigError, SemelError
 
 __all__ = ["ROUTES"]
@@ -40,7 +40,7 @@ def _definitions(name: str) -> list[dict[str, Any]]:
         settings = settings_of(name, ask_connector(name, "its constructor", found))
     except SemelError as error:
         raise ConfigError(f"Unknown plugin {name}. {error.message}", tag="PLUGIN_UNKNOWN") from error
-    own = [own_definition(key, setting) for key, setting in settings.items()]
+    own = [Definition(key, setting) for key, setting in settings.items()]
     return [definition.shown() for definition in (*own, *COMMON)]
 
 
@@ -48,7 +48,7 @@ def _validate(call: Call) -> Answer:
     config = {key: value or "" for key, value in texts(call.json("Map"), "Map").items()}
     worker, given = call.worker.config, config.get("connector.class", "")
     if not given:
-        raise ConfigError("Connector config contains no connector type.", tag="INTERNAL")
+        raise ConfigError("Connector config contains no connector type.", tag="MISSING_OPTION")
     name = config.get("name", "")
     shown = within(worker.connector_timeout_ms, name, lambda: _examined(call.path["plugin"], given, config, worker))
     return Answer(body=shown)
@@ -59,13 +59,13 @@ def _examined(name: str, given: str, config: Mapping[str, str], worker: WorkerCo
         raise ConfigError(
             f"Included connector type {given:.200} does not match request type {name:.200}.", tag="REQUEST"
         )
-    examination = Examination(config, worker)
-    groups = list(dict.fromkeys(one.group for one in examination.definitions if one.group))
+    parser = ConnectorConfigParser(config, worker)
+    groups = list(dict.fromkeys(one.group for one in parser.definitions if one.group))
     return {
         "name": given,
-        "error_count": len({problem.setting for problem in examination.problems}),
+        "error_count": len({problem.setting for problem in parser.problems}),
         "groups": groups,
-        "configs": examination.values(),
+        "configs": parser.values(),
     }
 
 

@@ -8,9 +8,9 @@ import threading
 
 import uvicorn
 
-from semel.connect.config import Listener, WorkerConfig
 from semel.connect.rest.app import make_app
 from semel.connect.rest.calls import Answering
+from semel.connect.settings.worker_config import Listener, WorkerConfig
 from semel.errors import ConfigError
 
 __all__ = ["RestServer"]

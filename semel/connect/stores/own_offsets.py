@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from semel.config import ClientConfig
 from semel.connect.api import Offset, Partition
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig
+from semel.connect.settings.connector_config import ConnectorConfig
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.internal_topics import ensure_internal_topic
 from semel.connect.stores.offsets import OffsetStore
 from semel.errors import ConfigError, SemelError

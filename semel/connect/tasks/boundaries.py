@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from semel.connect.api import SourceRecord, SourceTask, TransactionContext
-from semel.connect.connector_config import ConnectorConfig
+from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.tasks.rows import Rows
 from semel.connect.tasks.writers import Writer
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from semel.connect.connector_config import ConnectorConfig
 from semel.connect.converters.plain import as_bytes
+from semel.connect.settings.connector_config import ConnectorConfig
 from semel.errors import ConfigError
 from semel.records.record_headers import HEADERS
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 
 from semel.config import ClientConfig
 from semel.connect.api import Offset, Partition, SourceTask, TaskContext
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig
 from semel.connect.fencing import transactional_id
+from semel.connect.settings.connector_config import ConnectorConfig
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.own_offsets import Offsets, opened_offsets
 from semel.connect.tasks.boundaries import Boundary, boundary_of
 from semel.connect.tasks.rows import rows_of

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from semel.connect.api import Offset, Partition, SourceBatch, SourceRecord
 from semel.connect.columns import UNREADABLE, alike
-from semel.connect.connector_config import ConnectorConfig
+from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.stores.offset_format import canonical
 from semel.connect.tasks.dead_letters import dead_letters
 from semel.errors import ConfigError

@@ -12,6 +12,6 @@
 
 from __future__ import annotations
 
-from semel.connect.transforms.chain import PREDICATES, TRANSFORMS, Chain, Found, read_chain
+from semel.connect.transforms.chain import PREDICATES, TRANSFORMS, Chain, read_chain
 
-__all__ = ["PREDICATES", "TRANSFORMS", "Chain", "Found", "read_chain"]
+__all__ = ["PREDICATES", "TRANSFORMS", "Chain", "read_chain"]

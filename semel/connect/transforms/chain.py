@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.config import nearest
-from semel.connect.api import Setting
+from semel.connect.settings.connector_properties import ConnectorProperties
 from semel.connect.transforms import fields, predicates, routing, timestamps
 from semel.connect.transforms.base import Transform
 from semel.connect.transforms.predicates import Predicate
 from semel.errors import ConfigError
+from semel.settings import Setting, nearest
 
-__all__ = ["PREDICATES", "TRANSFORMS", "Chain", "Found", "read_chain"]
+__all__ = ["PREDICATES", "TRANSFORMS", "Chain", "read_chain"]
 
 _PACKAGE = "org.apache.kafka.connect.transforms."
 _Tables = list[tuple[str, pa.Table]]
@@ -37,18 +37,6 @@ TRANSFORMS: dict[str, type[Transform]] = {
 PREDICATES: dict[str, type[Predicate]] = {
     made.__name__: made for made in (predicates.HasHeaderKey, predicates.RecordIsTombstone, predicates.TopicNameMatches)
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A problem, at its setting."""
-
-    setting: str
-    text: str
-
-
-#: Reads one setting of a given text: its value, or a :class:`Found` that was noted.
-Convert = Callable[[str, str, Setting], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,89 +86,62 @@ class Chain:
         return [(one, rows) for one, rows in tables if rows.num_rows]
 
 
-def read_chain(given: Mapping[str, str], convert: Convert) -> tuple[Chain, list[Found], set[str]]:
-    """Return the chain of these properties, the problems with them, and the names that were read."""
-    reading = _Reading(given, convert)
-    chain = reading.chain()
-    return chain, reading.found, reading.read
+def read_chain(properties: ConnectorProperties) -> Chain:
+    """Return the chain of a connector's properties. Problems are noted there."""
+    aliases, names = properties.aliases("predicates"), properties.aliases("transforms")
+    made = {alias: _predicate(properties, f"predicates.{alias}.") for alias in aliases}
+    links = [_link(properties, f"transforms.{alias}.", made) for alias in names]
+    return Chain([link for link in links if link is not None])
 
 
-class _Reading:
-    def __init__(self, given: Mapping[str, str], convert: Convert) -> None:
-        self._given, self._convert = given, convert
-        self.found: list[Found] = []
-        self.read: set[str] = {"transforms", "predicates"}
-
-    def chain(self) -> Chain:
-        made = {alias: self._predicate(f"predicates.{alias}.") for alias in self._aliases("predicates")}
-        links = [self._link(f"transforms.{alias}.", made) for alias in self._aliases("transforms")]
-        return Chain([link for link in links if link is not None])
-
-    def _aliases(self, name: str) -> list[str]:
-        aliases = [one.strip() for one in self._given.get(name, "").split(",") if one.strip()]
-        if len(set(aliases)) < len(aliases):
-            self.found.append(Found(name, f"{name} names one twice."))
-        return list(dict.fromkeys(aliases))
-
-    def _link(self, prefix: str, made: Mapping[str, Predicate | None]) -> _Link | None:
-        kind, side = self._class(prefix, TRANSFORMS, _PACKAGE)
-        predicate = self._text(f"{prefix}predicate")
-        negate = self._text(f"{prefix}negate").lower() == "true"
-        if predicate and predicate not in made:
-            self.found.append(Found(f"{prefix}predicate", f"predicates does not name {predicate:.100}."))
-            return None
-        if kind is None:
-            return None
-        if kind.sided is not bool(side) or (kind is routing.Filter and not predicate):
-            what = "$Key or $Value after its name" if kind.sided else "no side"
-            what = "a predicate" if kind is routing.Filter else what
-            self.found.append(Found(f"{prefix}type", f"{kind.__name__} needs {what}."))
-            self.read |= {key for key in self._given if key.startswith(prefix)}
-            return None
-        found = self._built(prefix, kind.options, lambda options: kind(options, side.lower() or "value"))
-        return None if found is None else _Link(found, made.get(predicate), negate)
-
-    def _predicate(self, prefix: str) -> Predicate | None:
-        kind, _ = self._class(prefix, PREDICATES, f"{_PACKAGE}predicates.")
-        return None if kind is None else self._built(prefix, kind.options, kind)
-
-    def _class(self, prefix: str, known: Mapping[str, Any], package: str) -> tuple[Any, str]:
-        given = self._text(f"{prefix}type")
-        name, _, side = given.removeprefix(package).partition("$")
-        if name not in known or side not in ("", "Key", "Value"):
-            hint = nearest(name, known) or "."
-            text = f"{prefix}type={given:.200} is not there{hint} These are: {', '.join(known)}."
-            self.found.append(Found(f"{prefix}type", text))
-            self.read |= {key for key in self._given if key.startswith(prefix)}
-            return None, ""
-        return known[name], side
-
-    def _built(self, prefix: str, options: Mapping[str, Setting], make: Callable[[Mapping[str, Any]], Any]) -> Any:
-        values: dict[str, Any] = {}
-        before = len(self.found)
-        for name, setting in options.items():
-            key = f"{prefix}{name}"
-            self.read.add(key)
-            if key in self._given:
-                values[name] = self._convert(key, self._given[key], setting)
-            elif setting.default is None or isinstance(setting.default, str | tuple):
-                values[name] = setting.default
-            else:
-                text = f'Missing required configuration "{key}" which has no default value.'
-                self.found.append(Found(key, text))
-        if len(self.found) > before or (None in values.values() and _refused_one(options, values)):
-            return None
-        try:
-            return make(values)
-        except ConfigError as error:
-            self.found.append(Found(f"{prefix}type", error.message))
-            return None
-
-    def _text(self, key: str) -> str:
-        self.read.add(key)
-        return self._given.get(key, "").strip()
+def _link(properties: ConnectorProperties, prefix: str, made: Mapping[str, Predicate | None]) -> _Link | None:
+    kind, side = _class(properties, prefix, TRANSFORMS, _PACKAGE)
+    predicate = properties.text(f"{prefix}predicate")
+    negate = properties.read(f"{prefix}negate", Setting(bool, False))
+    if predicate and predicate not in made:
+        properties.add(f"{prefix}predicate", f"predicates does not name {predicate:.100}.")
+        return None
+    if kind is None:
+        return None
+    if kind.sided is not bool(side) or (kind is routing.Filter and not predicate):
+        what = "$Key or $Value after its name" if kind.sided else "no side"
+        what = "a predicate" if kind is routing.Filter else what
+        properties.add(f"{prefix}type", f"{kind.__name__} needs {what}.")
+        properties.below(prefix)
+        return None
+    found = _built(properties, prefix, kind.options, lambda options: kind(options, side.lower() or "value"))
+    return None if found is None else _Link(found, made.get(predicate), negate is True)
 
 
-def _refused_one(options: Mapping[str, Setting], values: Mapping[str, Any]) -> bool:
-    """Return whether a given value could not be read: it is None, and its default is not."""
-    return any(value is None and options[name].default is not None for name, value in values.items())
+def _predicate(properties: ConnectorProperties, prefix: str) -> Predicate | None:
+    kind, _ = _class(properties, prefix, PREDICATES, f"{_PACKAGE}predicates.")
+    return None if kind is None else _built(properties, prefix, kind.options, kind)
+
+
+def _class(properties: ConnectorProperties, prefix: str, known: Mapping[str, Any], package: str) -> tuple[Any, str]:
+    given = properties.text(f"{prefix}type")
+    name, _, side = given.removeprefix(package).partition("$")
+    if name not in known or side not in ("", "Key", "Value"):
+        hint = nearest(name, known) or "."
+        text = f"{prefix}type={given:.200} is not there{hint} These are: {', '.join(known)}."
+        properties.add(f"{prefix}type", text)
+        properties.below(prefix)
+        return None, ""
+    return known[name], side
+
+
+def _built(
+    properties: ConnectorProperties,
+    prefix: str,
+    options: Mapping[str, Setting],
+    make: Callable[[Mapping[str, Any]], Any],
+) -> Any:
+    before = len(properties.problems)
+    values = {name: properties.read(f"{prefix}{name}", setting) for name, setting in options.items()}
+    if len(properties.problems) > before:
+        return None
+    try:
+        return make(values)
+    except ConfigError as error:
+        properties.add(f"{prefix}type", error.message)
+        return None

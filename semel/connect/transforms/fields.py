@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.api import Setting
 from semel.connect.transforms.base import Column, Transform, parted, put, refused, struct_of, whole
 from semel.errors import ConfigError
+from semel.settings import Setting
 
 __all__ = ["ExtractField", "HoistField", "InsertField", "MaskField", "ReplaceField", "ValueToKey"]
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from semel.connect.api import Setting
 from semel.connect.transforms.base import Transform
 from semel.errors import ConfigError
+from semel.settings import Setting
 
 __all__ = ["Filter", "RegexRouter"]
 

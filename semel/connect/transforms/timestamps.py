@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.api import Setting
 from semel.connect.transforms.base import Column, Transform, parted, refused, struct_of
 from semel.errors import ConfigError
+from semel.settings import Setting
 
 __all__ = ["TimestampConverter"]
 

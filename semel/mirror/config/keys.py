@@ -3,39 +3,74 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
-from semel.config import MEANINGLESS, is_property
-from semel.security import SECURITY, only_in_java
+from semel.mirror.policy import DEFAULT_EXCLUDED, DEFAULT_EXCLUDED_CONFIGS, DEFAULT_EXCLUDED_GROUPS
+from semel.security import SECURITY
+from semel.settings import INT_MAX, Setting
+from semel.settings.unused import Names
 
 __all__ = [
     "ACCEPTED",
     "CLIENT",
+    "CLUSTER",
     "FLOW",
+    "NOTHING",
     "NOT_DONE",
     "OF_CLUSTER_UNREAD",
     "OVERRIDE",
     "REFUSED",
     "ROLES",
+    "START",
     "is_accepted",
-    "is_client_key",
     "is_shared",
-    "nothing",
 ]
 
 #: What a client's own keys look like, for hints.
 CLIENT: Final = ("bootstrap.servers", "security.protocol", "source.consumer.auto.offset.reset")
 
+NOTHING: Final = "Nothing was copied."
+
+_ON, _OFF = Setting(bool, True), Setting(bool, False)
+_REPLICATION = Setting(int, 2, 1, at_most=INT_MAX, also=-1)
+
+
+def _seconds(default: int) -> Setting:
+    return Setting(int, default, 1, at_most=INT_MAX)
+
+
 #: Read for each flow, plain or of the flow.
-FLOW: Final = tuple(
-    """enabled topics topics.exclude topics.blacklist replication.policy.class replication.policy.separator
-    replication.policy.internal.topic.separator.enabled replication.factor refresh.topics.enabled
-    refresh.topics.interval.seconds transaction.producer
-    sync.topic.configs.enabled sync.topic.configs.interval.seconds config.properties.exclude
-    config.properties.blacklist groups groups.exclude groups.blacklist emit.checkpoints.enabled
-    emit.checkpoints.interval.seconds checkpoints.topic.replication.factor sync.group.offsets.enabled
-    sync.group.offsets.interval.seconds on.data.loss""".split()
-)
+FLOW: Final = {
+    "enabled": _OFF,
+    "topics": Setting(str, ".*"),
+    "topics.exclude": Setting(str, DEFAULT_EXCLUDED),
+    "topics.blacklist": Setting(str, None),
+    "replication.policy.class": Setting(str, "DefaultReplicationPolicy"),
+    "replication.policy.separator": Setting(str, "."),
+    "replication.policy.internal.topic.separator.enabled": _ON,
+    "replication.factor": _REPLICATION,
+    "refresh.topics.enabled": _ON,
+    "refresh.topics.interval.seconds": _seconds(600),
+    "transaction.producer": Setting(bool, None),
+    "sync.topic.configs.enabled": _ON,
+    "sync.topic.configs.interval.seconds": _seconds(600),
+    "config.properties.exclude": Setting(str, DEFAULT_EXCLUDED_CONFIGS),
+    "config.properties.blacklist": Setting(str, None),
+    "groups": Setting(str, ".*"),
+    "groups.exclude": Setting(str, DEFAULT_EXCLUDED_GROUPS),
+    "groups.blacklist": Setting(str, None),
+    "emit.checkpoints.enabled": _ON,
+    "emit.checkpoints.interval.seconds": _seconds(60),
+    "checkpoints.topic.replication.factor": replace(_REPLICATION, default=None),
+    "sync.group.offsets.enabled": _OFF,
+    "sync.group.offsets.interval.seconds": _seconds(60),
+    "on.data.loss": Setting(str, "stop", one_of=("stop", "skip")),
+}
+#: Read for each cluster, beside its clients' own.
+CLUSTER: Final = {"exactly.once.source.support": Setting(str, None, one_of=("enabled", "preparing", "disabled"))}
+#: Where a flow that has copied nothing begins: a client's property, and read here.
+START: Final = Setting(str, "earliest", one_of=("earliest", "latest"))
 #: What MirrorMaker 2 does unless the file says false, and this version does not: it is said at start.
 NOT_DONE: Final = {
     "sync.topic.acls.enabled": "access rights are not copied",
@@ -53,7 +88,7 @@ OF_CLUSTER_UNREAD: Final = tuple(name for name in ROLES if name.startswith(("sou
 OVERRIDE: Final = "override."
 
 #: Keys that cannot change which records arrive where: Connect's own topics and threads, and what belongs to NOT_DONE.
-ACCEPTED: Final = frozenset(
+ACCEPTED: Final = Names(
     """tasks.max name listeners admin.listeners advertised.listener group.id plugin.path plugin.discovery worker.id
     dedicated.mode.enable.internal.rest tasks.max.enforce topic.creation.enable connector.client.config.override.policy
     consumer.poll.timeout.ms admin.timeout.ms offset.lag.max offset-syncs.topic.location add.source.alias.to.metrics
@@ -61,12 +96,10 @@ ACCEPTED: Final = frozenset(
     refresh.groups.enabled refresh.groups.interval.seconds
     sync.topic.acls.interval.seconds emit.heartbeats.interval.seconds use.incremental.alter.configs
     scheduled.rebalance.max.delay.ms session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms
-    worker.sync.timeout.ms worker.unsync.backoff.ms task.shutdown.graceful.timeout.ms connect.protocol""".split()
-)
-_ACCEPTED_LIKE = re.compile(
-    r"(?:config|offset|status)\.storage\..+|offset\.flush\..+|rest\..+|response\.http\..+|access\.control\..+"
-    r"|(?:key|value|header)\.converter\.schemas\.enable"
-    r"|inter\.worker\..+|metrics?\..+|auto\.include\..+|errors\.(?:log|retry)\..+"
+    worker.sync.timeout.ms worker.unsync.backoff.ms task.shutdown.graceful.timeout.ms connect.protocol
+    config.storage. offset.storage. status.storage. offset.flush. rest. response.http. access.control. inter.worker.
+    metric. metrics. auto.include. errors.log. errors.retry. key.converter.schemas.enable
+    value.converter.schemas.enable header.converter.schemas.enable"""
 )
 #: Of clients: what names a group or a codec, since batches come with the codec that they have; and those that a flow
 #: does without.
@@ -105,21 +138,9 @@ REFUSED: Final = (
 
 def is_accepted(name: str) -> bool:
     """Return whether a key may be ignored, and is listed."""
-    return name in ACCEPTED or bool(_ACCEPTED_LIKE.fullmatch(name) or _OF_CLIENTS.fullmatch(name))
-
-
-def is_client_key(name: str) -> bool:
-    """Return whether a name is a property of Kafka's clients. Properties of Java's clients count too: semel's client
-    refuses them.
-    """
-    return is_property(name) or name in SECURITY or name in MEANINGLESS or only_in_java(name) is not None
+    return name in ACCEPTED or bool(_OF_CLIENTS.fullmatch(name))
 
 
 def is_shared(name: str) -> bool:
     """Return whether a key without an alias applies to the clients of all clusters."""
     return name == "bootstrap.servers" or name in SECURITY
-
-
-def nothing(name: str) -> bool:
-    """Return False: a flow has no client key without its role."""
-    return False

@@ -17,35 +17,29 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
-import javaproperties
-
-from semel.config import ClientConfig, nearest
-from semel.config_providers import resolve
+from semel.config import ClientConfig, is_client_property
 from semel.errors import ConfigError, SemelError
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.keys import (
     ACCEPTED,
     CLIENT,
+    CLUSTER,
     FLOW,
     NOT_DONE,
+    NOTHING,
     OF_CLUSTER_UNREAD,
     OVERRIDE,
     REFUSED,
     ROLES,
+    START,
     is_accepted,
-    is_client_key,
     is_shared,
-    nothing,
 )
-from semel.mirror.policy import (
-    DEFAULT_EXCLUDED,
-    DEFAULT_EXCLUDED_CONFIGS,
-    DEFAULT_EXCLUDED_GROUPS,
-    ReplicationPolicy,
-    TopicFilter,
-    patterns,
-)
+from semel.mirror.policy import ReplicationPolicy, TopicFilter, patterns
+from semel.settings import Setting, missing, nearest, properties_file, read_value, split_list, unknown
+from semel.settings.providers import resolve
 
 __all__ = ["read_properties"]
 
@@ -53,19 +47,13 @@ _ALIAS = re.compile(r"[A-Za-z0-9._-]+")
 _POLICY = "replication.policy.class"
 _POLICIES = {"DefaultReplicationPolicy": False, "IdentityReplicationPolicy": True}
 _JAVA = "org.apache.kafka.connect.mirror."
-_TRUE, _FALSE = ("true",), ("false",)
+#: A switch of what is in NOT_DONE.
+_NOT_DONE_HERE = Setting(bool, True)
 
 
 def read_properties(path: Path, targets: Iterable[str] = ()) -> MirrorConfig:
     """Read a file; with ``targets``, only the flows into these clusters. Raises :class:`ConfigError`."""
-    try:
-        text = path.read_bytes().decode()
-        given = dict(javaproperties.loads(text))
-    except (OSError, ValueError) as error:  # its text is not in the message: it holds passwords
-        raise ConfigError(
-            f"{path} cannot be read: {type(error).__name__}. Nothing was copied. Correct the path, or the file.",
-            tag="MIRROR_FILE",
-        ) from None
+    given = properties_file.read_properties(path, NOTHING)
     return _File(resolve(given)[1]).config(tuple(targets))
 
 
@@ -83,12 +71,12 @@ class _File:
             self._sort(key, value)
 
     def _aliases(self) -> list[str]:
-        aliases = [alias.strip() for alias in self._given.get("clusters", "").split(",") if alias.strip()]
+        aliases = split_list(self._given.get("clusters", ""))
         if len(aliases) < 2:
             raise ConfigError(
                 "clusters names fewer than two clusters, so there is nothing to copy from one to the other. Nothing was"
                 " copied. Name them all: clusters = A, B",
-                tag="CLUSTERS",
+                tag="WRONG_VALUE",
             )
         wrong = [alias for alias in aliases if not _ALIAS.fullmatch(alias)]
         if wrong or len(set(aliases)) < len(aliases):
@@ -96,7 +84,7 @@ class _File:
             raise ConfigError(
                 f"clusters: {what}. Nothing was copied. Use letters, digits, dots, dashes and underscores, each alias"
                 " once.",
-                tag="CLUSTERS",
+                tag="WRONG_VALUE",
             )
         return aliases
 
@@ -109,13 +97,13 @@ class _File:
         if flow is not None:
             name = key.removeprefix(f"{flow[0]}->{flow[1]}.")
             self._of_flow.setdefault(flow, {})[name] = value
-            self._judge(key, name, value, FLOW, client=nothing)
+            self._judge(key, name, value, FLOW, client=None)
         elif "->" in key:
             raise self._unknown_cluster(key)
         elif (alias := self._alias_of(key)) is not None:
             name = key.removeprefix(f"{alias}.")
             self._of_cluster[alias][name] = value
-            self._judge(key, name, value, ["exactly.once.source.support"], client=is_client_key)
+            self._judge(key, name, value, CLUSTER, client=is_client_property)
         else:
             self._plain[key] = value
             self._judge(key, key, value, FLOW, client=is_shared)
@@ -126,32 +114,35 @@ class _File:
     def _alias_of(self, key: str) -> str | None:
         return max((alias for alias in self._clusters if key.startswith(f"{alias}.")), key=len, default=None)
 
-    def _judge(self, key: str, name: str, value: str, used: Iterable[str], *, client: Callable[[str], bool]) -> None:
+    def _judge(
+        self, key: str, name: str, value: str, used: Iterable[str], *, client: Callable[[str], bool] | None
+    ) -> None:
         """Raise :class:`ConfigError` unless a key is used, may be passed over, or is a client's, which looks at it
         itself.
 
-        ``client`` says which names are a client's in this place.
+        ``client`` says which names are a client's in this place: none below a flow.
         """
         for pattern, reason, harmless in REFUSED:
             if re.fullmatch(pattern, name):
                 if value not in harmless:
                     raise ConfigError(
-                        f"{key}={value:.100} {reason} Nothing was copied. Take it out.", tag="MIRROR_REFUSED"
+                        f"{key}={value:.100} {reason} Nothing was copied. Take it out.", tag="WRONG_VALUE"
                     )
                 self._accepted.append(key)
                 return
         if is_accepted(name):
             self._accepted.append(key)
-        elif not (name in used or name in NOT_DONE or name.startswith(ROLES) or client(name)):
+        elif not (name in used or name in NOT_DONE or name.startswith(ROLES) or (client and client(name))):
             if name.endswith(".bootstrap.servers"):
                 raise self._unknown_cluster(key)
-            raise _unknown(key, name, [*used, *NOT_DONE, *ACCEPTED, *CLIENT])
+            hint = nearest(name, [*used, *NOT_DONE, *ACCEPTED.exact, *CLIENT])
+            raise unknown(key, (), NOTHING, what="key", hint=hint)
 
     def _unknown_cluster(self, key: str) -> ConfigError:
         return ConfigError(
             f"{key} names a cluster that clusters does not: it has {', '.join(self._clusters)}. Nothing was copied."
             " Correct the alias, or add it to clusters.",
-            tag="UNKNOWN_CLUSTER",
+            tag="UNKNOWN_OPTION",
         )
 
     # ---- flows
@@ -161,7 +152,7 @@ class _File:
         for alias in targets:
             if alias not in self._clusters:
                 raise self._unknown_cluster(f"--clusters {alias}")
-        enabled = [flow for flow in self._pairs() if self._is(*flow, "enabled", default=False)]
+        enabled = [flow for flow in self._pairs() if self._value(*flow, "enabled")]
         chosen = [flow for flow in enabled if not targets or flow[1] in targets]
         if not chosen:
             raise ConfigError(
@@ -172,7 +163,7 @@ class _File:
                 tag="NO_FLOW",
             )
         flows = tuple(self._flow(source, target, enabled) for source, target in chosen)
-        asked = {name: [self._is(*flow, name, default=True) for flow in chosen] for name in NOT_DONE}
+        asked = {name: [self._value(*flow, name) for flow in chosen] for name in NOT_DONE}
         not_done = tuple(what for name, what in NOT_DONE.items() if any(asked[name]))
         return MirrorConfig(flows, tuple(sorted([*self._accepted, *self._unread(enabled)])), not_done)
 
@@ -197,94 +188,72 @@ class _File:
         found = zip(keys, self._rows(source, target), strict=True)
         return next(((key, row[name]) for key, row in found if name in row), None)
 
-    def _is(self, source: str, target: str, name: str, *, default: bool) -> bool:
+    def _value(self, source: str, target: str, name: str) -> Any:
+        """Return the value that applies to a flow, or the default."""
+        setting = FLOW.get(name, _NOT_DONE_HERE)
         found = self._get(source, target, name)
-        return default if found is None else _boolean(*found)
-
-    def _replication(self, source: str, target: str, name: str, default: int) -> int:
-        """Return a replication factor. -1 is the broker's default."""
-        found = self._get(source, target, name)
-        return -1 if found is not None and found[1] == "-1" else self._number(source, target, name, default)
-
-    def _number(self, source: str, target: str, name: str, default: int) -> int:
-        key, value = self._get(source, target, name) or (name, str(default))
-        if not value.isdecimal() or not 0 < int(value) < 2**31:
-            raise ConfigError(
-                f"{key}={value:.100} is no whole number above 0. Nothing was copied. Correct it.", tag="NUMBER"
-            )
-        return int(value)
+        return setting.default if found is None else read_value(*found, setting, NOTHING)
 
     def _flow(self, source: str, target: str, enabled: Iterable[tuple[str, str]]) -> FlowConfig:
-        def interval(switch: str, name: str, seconds: int, *, default: bool = True) -> int:
-            on = self._is(source, target, switch, default=default)
-            return self._number(source, target, name, seconds) if on else 0
+        def value(name: str) -> Any:
+            return self._value(source, target, name)
 
-        policy, checkpoints = self._policy(source, target), "checkpoints.topic.replication.factor"
+        def interval(of: str) -> int:
+            return value(f"{of}.interval.seconds") if value(f"{of}.enabled") else 0
+
+        policy = self._policy(source, target)
         back = (target, source) in enabled and policy.identity and self._policy(target, source).identity
         reads = self._client(source, (source, target), "source", "consumer")
-        start = reads.pop("auto.offset.reset", "earliest")
-        if start not in ("earliest", "latest"):
-            raise ConfigError(
-                f"auto.offset.reset={start:.100} of {source} is neither earliest nor latest. Nothing was copied. Give"
-                " one of them.",
-                tag="AUTO_OFFSET_RESET",
-            )
+        start = reads.pop("auto.offset.reset", START.default)
         return FlowConfig(
             policy,
-            self._filter(source, target, "topics", DEFAULT_EXCLUDED),
+            self._filter(source, target, "topics"),
             reads,
             self._client(target, (source, target), "target", "producer"),
             start,
-            self._replication(source, target, "replication.factor", 2),
-            interval("refresh.topics.enabled", "refresh.topics.interval.seconds", 600),
+            value("replication.factor"),
+            interval("refresh.topics"),
             self._exactly_once(source, target),
-            self._filter(source, target, "groups", DEFAULT_EXCLUDED_GROUPS),
-            interval("sync.topic.configs.enabled", "sync.topic.configs.interval.seconds", 600),
-            self._left_out_configs(source, target),
-            interval("emit.checkpoints.enabled", "emit.checkpoints.interval.seconds", 60),
-            self._replication(source, target, checkpoints, 3) if self._get(source, target, checkpoints) else None,
-            interval("sync.group.offsets.enabled", "sync.group.offsets.interval.seconds", 60, default=False),
-            self._skips_deleted(source, target),
-            self._filter(target, source, "topics", DEFAULT_EXCLUDED) if back else None,
+            self._filter(source, target, "groups"),
+            interval("sync.topic.configs"),
+            tuple(patterns(*self._excluded(source, target, "config.properties"))),
+            interval("emit.checkpoints"),
+            value("checkpoints.topic.replication.factor"),
+            interval("sync.group.offsets"),
+            value("on.data.loss") == "skip",
+            self._filter(target, source, "topics") if back else None,
         )
 
-    def _skips_deleted(self, source: str, target: str) -> bool:
-        key, value = self._get(source, target, "on.data.loss") or ("", "stop")
-        if value not in ("stop", "skip"):
-            raise ConfigError(
-                f"{key}={value:.100} is neither stop nor skip. Nothing was copied. Give one of them.",
-                tag="ON_DATA_LOSS",
-            )
-        return value == "skip"
-
     def _policy(self, source: str, target: str) -> ReplicationPolicy:
-        key, name = self._get(source, target, _POLICY) or (_POLICY, "DefaultReplicationPolicy")
+        key, name = self._found(source, target, _POLICY)
         known = _POLICIES.get(name.removeprefix(_JAVA))
         if known is None:
             raise ConfigError(
                 f"{key}={name:.200} is a class of Java's, which does not run here, so topics would be named another"
                 f" way. Nothing was copied. Use one of {', '.join(_JAVA + each for each in _POLICIES)}.",
-                tag="POLICY_CLASS",
+                tag="WRONG_VALUE",
             )
-        key, separator = self._get(source, target, "replication.policy.separator") or ("", ".")
+        key, separator = self._found(source, target, "replication.policy.separator")
         if not re.fullmatch(r"[A-Za-z0-9._-]+", separator):
             raise ConfigError(
                 f"{key}={separator!r:.100} cannot stand in the name of a topic. Nothing was copied. Use letters,"
                 " digits, dots, dashes and underscores.",
-                tag="SEPARATOR",
+                tag="WRONG_VALUE",
             )
-        internal = self._is(source, target, "replication.policy.internal.topic.separator.enabled", default=True)
+        internal = self._value(source, target, "replication.policy.internal.topic.separator.enabled")
         return ReplicationPolicy(source, target, known, separator, internal, tuple(self._clusters))
 
-    def _filter(self, source: str, target: str, name: str, left_out: str) -> TopicFilter:
-        included = self._get(source, target, name) or (name, ".*")
-        excluded = self._get(source, target, f"{name}.exclude") or self._get(source, target, f"{name}.blacklist")
-        return TopicFilter.parse(included, excluded or (f"{name}.exclude", left_out))
+    def _found(self, source: str, target: str, name: str) -> tuple[str, str]:
+        """Return the key that applies to a flow, with its value or the default."""
+        return self._get(source, target, name) or (name, FLOW[name].default)
 
-    def _left_out_configs(self, source: str, target: str) -> tuple[re.Pattern[str], ...]:
-        name = "config.properties.exclude"
-        found = self._get(source, target, name) or self._get(source, target, "config.properties.blacklist")
-        return tuple(patterns(*(found or (name, DEFAULT_EXCLUDED_CONFIGS))))
+    def _filter(self, source: str, target: str, name: str) -> TopicFilter:
+        return TopicFilter.parse(self._found(source, target, name), self._excluded(source, target, name))
+
+    def _excluded(self, source: str, target: str, name: str) -> tuple[str, str]:
+        """Return the key with the patterns that are left out. It has an older name too."""
+        older = None if self._get(source, target, f"{name}.exclude") else self._get(source, target, f"{name}.blacklist")
+        return older or self._found(source, target, f"{name}.exclude")
 
     def _exactly_once(self, source: str, target: str) -> bool:
         """Exactly once, also where the file is silent; at least once where it says so.
@@ -292,23 +261,18 @@ class _File:
         What contradicts itself is refused.
         """
         said: dict[str, bool] = {}
-        support = self._of_cluster[target].get("exactly.once.source.support")
+        ((name, setting),) = CLUSTER.items()
+        support = self._of_cluster[target].get(name)
         if support is not None:
-            if support not in ("enabled", "preparing", "disabled"):
-                raise ConfigError(
-                    f"{target}.exactly.once.source.support={support:.100} is none of enabled, preparing, disabled."
-                    " Nothing was copied. Give one of them.",
-                    tag="GUARANTEE",
-                )
-            said[f"{target}.exactly.once.source.support={support}"] = support != "disabled"
+            said[f"{target}.{name}={support}"] = read_value(f"{target}.{name}", support, setting, NOTHING) != "disabled"
         found = self._get(source, target, "transaction.producer")
         if found is not None:
-            said["=".join(found)] = _boolean(*found)
+            said["=".join(found)] = self._value(source, target, "transaction.producer")
         if len(set(said.values())) > 1:
             raise ConfigError(
                 f"{' and '.join(said)} contradict each other. Nothing was copied. Set both to exactly once, or both"
                 " to at least once.",
-                tag="GUARANTEE",
+                tag="WRONG_VALUE",
             )
         return next(iter(said.values()), True)
 
@@ -319,7 +283,7 @@ class _File:
         cluster, own, plain = self._of_cluster[alias], self._of_flow.get(flow, {}), self._plain
         of_flow, of_cluster = f"{flow[0]}->{flow[1]}.", f"{alias}."
         merged = {name: (value, name) for name, value in plain.items() if is_shared(name)}
-        merged |= {name: (value, of_cluster + name) for name, value in cluster.items() if is_client_key(name)}
+        merged |= {name: (value, of_cluster + name) for name, value in cluster.items() if is_client_property(name)}
         for each in ("admin", role):
             places = [
                 ("", f"{each}.", plain),
@@ -337,12 +301,10 @@ class _File:
         values, written = ({name: row[at] for name, row in merged.items()} for at in (0, 1))
         self._check_committed(alias, values)
         if not values.get("bootstrap.servers"):
-            raise ConfigError(
-                f"{alias}.bootstrap.servers is missing, so there is no way to cluster {alias}. Nothing was copied."
-                " Give it as host:port[,host:port].",
-                tag="BOOTSTRAP_SERVERS",
-            )
+            raise missing(f"{alias}.bootstrap.servers", NOTHING, "Give it as host:port[,host:port].")
         reset = {name: values.pop(name) for name in ("auto.offset.reset",) if name in values}
+        if side == "source":
+            reset = {name: read_value(written[name], value, START, NOTHING) for name, value in reset.items()}
         try:
             ClientConfig.parse(values)
         except SemelError as error:
@@ -360,25 +322,9 @@ class _File:
             raise ConfigError(
                 f"isolation.level=read_uncommitted of {alias} contradicts exactly once: rows that were aborted there"
                 " would arrive here as committed ones. Nothing was copied. Take it out.",
-                tag="READ_UNCOMMITTED",
+                tag="WRONG_VALUE",
             )
 
 
 def _below(prefix: str, row: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
-
-
-def _boolean(key: str, value: str) -> bool:
-    known = dict.fromkeys(_TRUE, True) | dict.fromkeys(_FALSE, False)
-    if value.lower() not in known:
-        raise ConfigError(
-            f"{key}={value:.100} is neither true nor false. Nothing was copied. Give one of them.", tag="BOOLEAN"
-        )
-    return known[value.lower()]
-
-
-def _unknown(key: str, name: str, known: Iterable[str]) -> ConfigError:
-    hint = nearest(name, known) or "."
-    return ConfigError(
-        f"{key:.200} is not a known key{hint} Nothing was copied. Correct or remove it.", tag="UNKNOWN_OPTION"
-    )

@@ -7,82 +7,75 @@ from dataclasses import dataclass, field
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError
-from semel.spark.options import group_of, kafka_properties, known_names, number, one_of
+from semel.settings import missing
+from semel.settings.fields import read_fields, setting, table_of
+from semel.spark.options import group_of, kafka_properties, option_texts
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.transactional_id import check_prefix
 
 __all__ = ["SinkOptions"]
 
-_SINK = (
-    "topic",
-    "topics",
-    "transactionalIdPrefix",
-    "progressTopic",
-    "delivery",
-    "partitioner",
-    "maxBatchRetries",
-    "onProgressMismatch",
-)
 _MISMATCH = "checkpoint:"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
     """Options of a sink. ``properties`` are Kafka's, without their prefix, checked."""
 
     properties: Mapping[str, str] = field(repr=False)
-    topic: str | None
-    topics: tuple[str, ...]
-    prefix: str
-    progress_topic: str
-    exactly_once: bool
-    any_partition: bool
-    retries: int
-    override: str | None
     group: str | None
+    topic: str | None = setting(str, None)
+    topics: tuple[str, ...] = setting(list, ())
+    prefix: str = setting(str, "", name="transactionalIdPrefix")
+    progress_topic: str = setting(str, DEFAULT_TOPIC, name="progressTopic")
+    delivery: str = setting(str, "exactly_once", one_of=("exactly_once", "at_least_once"))
+    partitioner: str = setting(str, "default", one_of=("default", "any"))
+    retries: int = setting(int, 3, 0, name="maxBatchRetries")
+    override: str | None = setting(str, None, name="onProgressMismatch")
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> SinkOptions:
         """Read options. Raises :class:`ConfigError` for what is unknown, malformed or contradictory."""
         properties = kafka_properties(given)
-        options = known_names(given, _SINK)
-        exactly_once = one_of(options, "delivery", "exactly_once", "at_least_once") == "exactly_once"
-        prefix = options.get("transactionalIdPrefix", "")
-        if exactly_once:
-            if not prefix:
-                raise ConfigError(
-                    "transactionalIdPrefix is missing. Nothing was written. It names the query for good, and its"
-                    " progress is kept under it: give each query one of its own; or ask for delivery=at_least_once.",
-                    tag="PREFIX_MISSING",
-                )
-            check_prefix(prefix)
-        topics = tuple(dict.fromkeys(name.strip() for name in options.get("topics", "").split(",") if name.strip()))
-        if "topic" in options and topics:
+        values = read_fields(cls, option_texts(given, table_of(cls)))
+        values |= {"topics": tuple(dict.fromkeys(values["topics"])), "override": _override(values["override"])}
+        options = cls(properties=properties, group=group_of(properties), **values)
+        options._check()
+        ClientConfig.parse(properties, "kafka.")
+        return options
+
+    def _check(self) -> None:
+        if self.exactly_once and not self.prefix:
+            raise missing(
+                "transactionalIdPrefix",
+                "Nothing was written.",
+                "It names the query for good, and its progress is kept under it. (1) Give each query one of its own."
+                " (2) Or ask for delivery=at_least_once.",
+            )
+        if self.exactly_once:
+            check_prefix(self.prefix)
+        if self.topic is not None and self.topics:
             raise ConfigError(
                 "topic and topics were both given. Nothing was written. Give one of them: topic sends every row"
-                " there, topics lists what a topic column may name."
+                " there, topics lists what a topic column may name.",
+                tag="WRONG_VALUE",
             )
-        progress_topic = options.get("progressTopic", DEFAULT_TOPIC)
-        if exactly_once and progress_topic in (*topics, options.get("topic")):
+        if self.exactly_once and self.progress_topic in (*self.topics, self.topic):
             raise ConfigError(
-                f"{progress_topic!r} is the topic of the progress, so rows cannot be written there. Nothing was"
+                f"{self.progress_topic!r} is the topic of the progress, so rows cannot be written there. Nothing was"
                 " written. Name another topic for the rows, or another progressTopic.",
                 tag="PROGRESS_TOPIC",
             )
-        group = group_of(properties)
-        ClientConfig.parse(properties, "kafka.")
-        return cls(
-            properties=properties,
-            topic=options.get("topic"),
-            topics=topics,
-            prefix=prefix,
-            progress_topic=progress_topic,
-            exactly_once=exactly_once,
-            any_partition=one_of(options, "partitioner", "default", "any") == "any",
-            retries=number(options, "maxBatchRetries", 3),
-            override=_override(options.get("onProgressMismatch")),
-            group=group,
-        )
+
+    @property
+    def exactly_once(self) -> bool:
+        """True unless ``delivery`` says otherwise."""
+        return self.delivery == "exactly_once"
+
+    @property
+    def any_partition(self) -> bool:
+        """True if rows may go to any partition, whatever their key is."""
+        return self.partitioner == "any"
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -95,8 +88,8 @@ def _override(value: str | None) -> str | None:
         return None
     if not value.startswith(_MISMATCH) or len(value) == len(_MISMATCH):
         raise ConfigError(
-            f"onProgressMismatch={value} is not checkpoint:<token>. Nothing was written. Copy the token from the"
+            f"onProgressMismatch={value:.200} is not checkpoint:<token>. Nothing was written. Copy the token from the"
             " refusal that it answers.",
-            tag="MISMATCH_TOKEN",
+            tag="WRONG_VALUE",
         )
     return value[len(_MISMATCH) :]

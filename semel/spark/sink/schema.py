@@ -13,8 +13,8 @@ from difflib import get_close_matches
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
-from semel.config import nearest
 from semel.errors import ConfigError
+from semel.settings import nearest
 
 __all__ = ["check_columns"]
 

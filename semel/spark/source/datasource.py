@@ -213,7 +213,7 @@ def _check_forwards(starts: Mapping[tuple[str, int], int], ends: Mapping[tuple[s
         raise ConfigError(
             f"{topic}-{index} would be read from offset {starts[wrong[0]]} to {ends[wrong[0]]}, which is before that."
             " Nothing was read. Change where to start or where to end.",
-            tag="END_BEFORE_START",
+            tag="WRONG_VALUE",
         )
 
 

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from semel.config import MEANINGLESS, ClientConfig
 from semel.errors import ConfigError
 from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, StartSpec
 from semel.records.timestamps import TimestampOverflow
-from semel.spark.options import group_of, kafka_properties, known_names, number, one_of, truth
+from semel.settings import Setting, read_settings
+from semel.settings.fields import read_fields, setting, table_of
+from semel.settings.unused import warn_of_unused
+from semel.spark.options import group_of, kafka_properties, option_texts
 from semel.spark.source.selection import SELECTIONS, Selection, malformed, read_json, selection_of
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.transactional_id import check_prefix
@@ -33,24 +36,24 @@ _ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _TRIGGERS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 #: Retries, poll times and group names of Spark's own consumers: there are none here.
 _IGNORED = ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
-_KNOWN = (
-    *SELECTIONS,
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    *_ENDINGS,
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "minRecordsPerPartition",
-    *_TRIGGERS,
-    "failOnDataLoss",
-    "includeHeaders",
-    "timestampOverflow",
-    "transactionalIdPrefix",
-    "progressTopic",
-    *_IGNORED,
-)
+_AT_LEAST_1 = Setting(int, None, 1)
+_TEXT = Setting(str, None)
+#: Options that several fields are made of.
+_PARTS = {
+    **dict.fromkeys(SELECTIONS, _TEXT),
+    "startingOffsets": Setting(str, ""),
+    "startingTimestamp": Setting(int, None, 0),
+    "startingOffsetsByTimestamp": _TEXT,
+    "startingOffsetsByTimestampStrategy": Setting(str, "error", one_of=("error", "latest")),
+    "endingOffsets": Setting(str, ""),
+    "endingTimestamp": Setting(int, None, 0),
+    "endingOffsetsByTimestamp": _TEXT,
+    "maxOffsetsPerTrigger": _AT_LEAST_1,
+    "minOffsetsPerTrigger": _AT_LEAST_1,
+    "maxTriggerDelay": Setting(str, "15m"),
+    "transactionalIdPrefix": _TEXT,
+    **dict.fromkeys(_IGNORED, _TEXT),
+}
 _REFUSED = {
     "auto.offset.reset": "where to start is startingOffsets (earliest, latest, committed or offsets), and a restarted"
     " query resumes where it was",
@@ -63,11 +66,7 @@ _REFUSED = {
 #: one, and each answer costs about 1 ms beside its rows (measured: 25 to 40 % less of the processor's time with 4 MiB,
 #: nothing more with 16).
 _FETCH_BYTES = 4 << 20
-#: Offsets that are worth a task of their own. One costs 20 to 40 ms in Spark and Python, and reads this many in 2
-#: (measured); a function of the user's may take long for each row, so it is not more.
-_MIN_RECORDS = 2_000
 _LATEST, _EARLIEST = -1, -2
-_DELAY_MS = 15 * 60 * 1000
 _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -92,7 +91,7 @@ class Limits:
     delay_ms: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """Options of a source.
 
@@ -104,15 +103,17 @@ class SourceOptions:
     selection: Selection
     starting: Start | None
     ending: EndSpec | None
-    progress_topic: str
-    min_partitions: int | None
-    max_records: int | None
-    min_records: int
     limits: Limits
-    fail_on_data_loss: bool
-    headers: bool
-    timestamp_overflow: TimestampOverflow
     given: frozenset[str]
+    progress_topic: str = setting(str, DEFAULT_TOPIC, name="progressTopic")
+    min_partitions: int | None = setting(int, None, 1, name="minPartitions")
+    max_records: int | None = setting(int, None, 1, name="maxRecordsPerPartition")
+    # offsets that are worth a task of their own: it costs 20 to 40 ms in Spark and Python, and reads this many in 2; a
+    # function of the user's may take long for each row, so it is not more
+    min_records: int = setting(int, 2_000, 1, name="minRecordsPerPartition")
+    fail_on_data_loss: bool = setting(bool, True, name="failOnDataLoss")
+    headers: bool = setting(bool, False, name="includeHeaders")
+    timestamp_overflow: TimestampOverflow = setting(str, "fail", name="timestampOverflow", one_of=("fail", "null"))
 
     @classmethod
     def parse(cls, given: Mapping[str, object], *, warn: bool = False) -> SourceOptions:
@@ -122,31 +123,26 @@ class SourceOptions:
         Spark makes a source in several processes, so it warns in one of them only.
         """
         properties = kafka_properties(given)
-        options = known_names(given, _KNOWN)
+        texts = option_texts(given, {**table_of(cls), **_PARTS})
+        options = read_settings(_PARTS, texts)
+        values = read_fields(cls, texts)
         _refuse(properties)
         group = group_of(properties)
         if warn:
-            _name_ignored(options)
-            _name_split(options)
+            warn_of_unused("Spark's own Kafka consumers", [name for name in _IGNORED if name in texts])
+            _name_split(texts)
         else:
             properties = {name: value for name, value in properties.items() if name not in MEANINGLESS}
         properties.setdefault("max.partition.fetch.bytes", str(_FETCH_BYTES))
-        progress_topic = options.get("progressTopic", DEFAULT_TOPIC)
         return cls(
             config=ClientConfig.parse(properties, "kafka."),
             group=group,
-            selection=selection_of(options),
-            starting=_starting(options, group, progress_topic),
+            selection=selection_of({name: options[name] for name in SELECTIONS if options[name] is not None}),
+            starting=_starting(options, values["progress_topic"], group),
             ending=_ending(options),
-            progress_topic=progress_topic,
-            min_partitions=_positive(options, "minPartitions"),
-            max_records=_positive(options, "maxRecordsPerPartition"),
-            min_records=_positive(options, "minRecordsPerPartition") or _MIN_RECORDS,
             limits=_limits(options),
-            fail_on_data_loss=truth(options, "failOnDataLoss", True),
-            headers=truth(options, "includeHeaders", False),
-            timestamp_overflow="null" if one_of(options, "timestampOverflow", "fail", "null") == "null" else "fail",
-            given=frozenset(options),
+            given=frozenset(texts),
+            **values,
         )
 
     @property
@@ -186,20 +182,12 @@ def _refuse(properties: Mapping[str, str]) -> None:
     for name, reason in _REFUSED.items():
         if name in properties:
             raise ConfigError(
-                f"kafka.{name} cannot be set on a source: {reason}. Nothing was read. Remove it.", tag="OPTION_REFUSED"
+                f"kafka.{name} cannot be set on a source: {reason}. Nothing was read. Remove it.", tag="WRONG_VALUE"
             )
 
 
-def _name_ignored(options: Mapping[str, str]) -> None:
-    ignored = [name for name in _IGNORED if name in options]
-    if ignored:
-        log.warning(
-            "these options belong to Spark's own Kafka consumers and change nothing here: %s", ", ".join(ignored)
-        )
-
-
-def _name_split(options: Mapping[str, str]) -> None:
-    given = [name for name in ("minPartitions", "maxRecordsPerPartition") if name in options]
+def _name_split(names: Collection[str]) -> None:
+    given = [name for name in ("minPartitions", "maxRecordsPerPartition") if name in names]
     if given:
         log.warning(
             "with %s several tasks may read one source partition: the order of its rows is not guaranteed",
@@ -210,12 +198,9 @@ def _name_split(options: Mapping[str, str]) -> None:
 # ---- where to start and end
 
 
-def _starting(options: Mapping[str, str], group: str | None, progress_topic: str) -> Start | None:
-    no_match: Literal["error", "latest"] = "error"
-    if one_of(options, "startingOffsetsByTimestampStrategy", "error", "latest") == "latest":
-        no_match = "latest"
-    by_time = _by_time(options, "starting", no_match)
-    text = options.get("startingOffsets", "").strip()
+def _starting(options: Mapping[str, Any], progress_topic: str, group: str | None) -> Start | None:
+    by_time = _by_time(options, "starting", options["startingOffsetsByTimestampStrategy"])
+    text = options["startingOffsets"].strip()
     if by_time is not None or not text:
         return by_time
     match text.lower():
@@ -224,7 +209,7 @@ def _starting(options: Mapping[str, str], group: str | None, progress_topic: str
         case "latest":
             return Latest()
         case "committed":
-            return _resume(options.get("transactionalIdPrefix"), progress_topic, group)
+            return _resume(options["transactionalIdPrefix"], progress_topic, group)
     return AtOffsets(_partitions("startingOffsets", text, least=_EARLIEST))
 
 
@@ -237,9 +222,9 @@ def _resume(prefix: str | None, progress_topic: str, group: str | None) -> Resum
     return Resume(check_prefix(prefix) if prefix is not None else None, progress_topic, group)
 
 
-def _ending(options: Mapping[str, str]) -> EndSpec | None:
+def _ending(options: Mapping[str, Any]) -> EndSpec | None:
     by_time = _by_time(options, "ending", "latest")
-    text = options.get("endingOffsets", "").strip()
+    text = options["endingOffsets"].strip()
     if by_time is not None or not text:
         return by_time
     if text.lower() == "latest":
@@ -252,14 +237,12 @@ def _ending(options: Mapping[str, str]) -> EndSpec | None:
     return AtOffsets(_partitions("endingOffsets", text, least=_LATEST))
 
 
-def _by_time(options: Mapping[str, str], side: str, no_match: Literal["error", "latest"]) -> AtTimestamp | None:
-    name = f"{side}Timestamp"
-    if name in options:
-        return AtTimestamp(number(options, name, 0), no_match)
+def _by_time(options: Mapping[str, Any], side: str, no_match: Literal["error", "latest"]) -> AtTimestamp | None:
+    for_all = options[f"{side}Timestamp"]
+    if for_all is not None:
+        return AtTimestamp(for_all, no_match)
     name = f"{side}OffsetsByTimestamp"
-    if name in options:
-        return AtTimestamp(_partitions(name, options[name], least=0), no_match)
-    return None
+    return None if options[name] is None else AtTimestamp(_partitions(name, options[name], least=0), no_match)
 
 
 def _partitions(name: str, text: str, *, least: int) -> dict[str, dict[int, int]]:
@@ -309,26 +292,20 @@ def _check_pair(start: Mapping[str, Mapping[int, int]], end: Mapping[str, Mappin
 # ---- numbers
 
 
-def _limits(options: Mapping[str, str]) -> Limits:
-    most, least = _positive(options, "maxOffsetsPerTrigger"), _positive(options, "minOffsetsPerTrigger")
+def _limits(options: Mapping[str, Any]) -> Limits:
+    most, least = options["maxOffsetsPerTrigger"], options["minOffsetsPerTrigger"]
     if most is not None and least is not None and least > most:
         raise ConfigError(
             f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}: no batch could be made. Nothing was"
             " read. Lower it."
         )
-    return Limits(most, least, _duration_ms(options.get("maxTriggerDelay")))
+    return Limits(most, least, _duration_ms(options["maxTriggerDelay"]))
 
 
-def _duration_ms(text: str | None) -> float:
-    if text is None:
-        return _DELAY_MS
+def _duration_ms(text: str) -> float:
     match = re.fullmatch(r"(\d{1,15})\s*([a-z]*)", text.strip().lower())
     if match is None or (match[2] or "ms") not in _UNITS_MS:
         raise ConfigError(
             f"maxTriggerDelay={text} is no length of time. Nothing was read. Give it like 500ms, 30s, 15m or 1h."
         )
     return int(match[1]) * _UNITS_MS[match[2] or "ms"]
-
-
-def _positive(options: Mapping[str, str], name: str) -> int | None:
-    return number(options, name, 1, 1) if name in options else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semel.errors import ConfigError
+from semel.settings import split_list
 from semel.strict_json import read_object
 
 __all__ = [
@@ -69,7 +70,7 @@ def selection_of(options: Mapping[str, str]) -> Selection:
         return Assign(_assigned(text))
     if name == "subscribePattern":
         return SubscribePattern(_pattern(text))
-    topics = tuple(dict.fromkeys(filter(None, (topic.strip() for topic in text.split(",")))))
+    topics = tuple(dict.fromkeys(split_list(text)))
     if not topics:
         raise ConfigError("subscribe names no topic. Nothing was read. Give it as topic[,topic].")
     return Subscribe(topics)
@@ -114,7 +115,7 @@ def _check_flat_classes(pattern: str) -> None:
                 f"subscribePattern={pattern:.200} has {mark!r} within [...], which Java takes for classes that are"
                 " joined or cut, and Python, which reads it here, for characters. Nothing was read. Write one class"
                 r" without others in it, or \[ and \& for the characters.",
-                tag="PATTERN_SYNTAX",
+                tag="WRONG_VALUE",
             )
         if mark.startswith("["):
             inside = True

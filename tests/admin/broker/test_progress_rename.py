@@ -95,7 +95,7 @@ def test_with_no_nothing_is_changed_and_nobody_fenced(raw: Raw, cluster: semel.C
 def test_names_that_do_not_fit_are_refused(raw: Raw, cluster: semel.Cluster) -> None:
     go_on(cluster, f"{raw.id}-used", raw)
     assert refused(raw, f"{raw.id}-mistyped", f"{raw.id}-new").tag == "NO_PROGRESS"
-    assert refused(raw, raw.id, raw.id).tag == "SAME_PREFIX"
+    assert refused(raw, raw.id, raw.id).tag == "WRONG_VALUE"
     assert refused(raw, raw.id, f"{raw.id}-used").tag == "PREFIX_IN_USE"
     assert [reached_batch(cluster, name) for name in (raw.id, f"{raw.id}-used")] == [0, 0]
 

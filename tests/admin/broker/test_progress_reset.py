@@ -280,7 +280,7 @@ def test_it_is_set_where_there_was_none(worker: Worker) -> None:
         ({"0": 3}, "CONFIG"),
         ({"0": 3, "1": 4, "2": 5}, "CONFIG"),
         ({"0": 3, "1": 11}, "NO_SUCH_OFFSET"),
-        ({"0": 3, "1": "4"}, "POSITION"),
+        ({"0": 3, "1": "4"}, "WRONG_VALUE"),
     ],
 )
 def test_offsets_that_are_not_there_are_refused(worker: Worker, offsets: dict[str, Any], tag: str) -> None:

@@ -158,7 +158,7 @@ def test_a_sweep_by_the_database_of_an_outbox(store: Store, tmp_path: Path, monk
     assert "A running outbox is fenced" in said.output
     assert (store.visible, store.listed()) == (["decided"], [])
     refused = store.run("sweep", store.topic, "--database", "no-url", "--yes")
-    assert "SEMEL_DATABASE_URL" in str(refused.exception)
+    assert "SEMEL_WRONG_VALUE" in str(refused.exception)
 
 
 def test_doctor_says_whether_every_broker_takes_them(kafka: Sandbox, store: Store) -> None:

@@ -86,5 +86,5 @@ def test_an_error_of_ours_is_its_message() -> None:
         "import sys; sys.argv = ['semel', 'broker', 'start', '--version', 'four']; from semel.cli import main; main()"
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("[SEMEL_KAFKA_VERSION] 'four' is no version of Kafka")
+    assert done.stderr.startswith("[SEMEL_WRONG_VALUE] 'four' is no version of Kafka")
     assert "Traceback" not in done.stderr

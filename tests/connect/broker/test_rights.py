@@ -10,7 +10,7 @@ from confluent_kafka.admin import AclOperation as Do
 from confluent_kafka.admin import ResourceType as On
 
 from semel.config import ClientConfig
-from semel.connect.config import WorkerConfig
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.config_format import connector_record
 from semel.connect.stores.offsets import OffsetStore
 from semel.connect.stores.statuses import TaskState

@@ -16,9 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from semel.connect.api import SourceBatch, TaskContext
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import Examination
 from semel.connect.connectors.singer import SingerSource, SingerSourceTask
+from semel.connect.settings.connector_config import ConnectorConfigParser
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.errors import ConfigError, Retriable
 from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
@@ -167,11 +167,11 @@ def test_only_programs_that_the_worker_names_are_run(tap: Tap) -> None:
         "semel.programs.allowed": "/usr/bin/tap-other",
     }
     given = tap.connector("lines", "t-")
-    (problem,) = Examination(given, WorkerConfig.parse(worker)).problems
+    (problem,) = ConnectorConfigParser(given, WorkerConfig.parse(worker)).problems
     assert problem.setting == "tap"
     assert "semel.programs.allowed" in problem.text
     allowed = worker | {"semel.programs.allowed": f"/usr/bin/tap-other, {tap.program}"}
-    assert not Examination(given, WorkerConfig.parse(allowed)).problems
+    assert not ConnectorConfigParser(given, WorkerConfig.parse(allowed)).problems
 
 
 def _polled(task: SingerSourceTask) -> list[Any]:

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from semel.connect.api import Setting, SourceBatch, SourceConnector, SourceTask, TaskContext
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig, Examination
 from semel.connect.connectors.datagen import DatagenSource
 from semel.connect.connectors.files import FilesSource
 from semel.connect.connectors.sql import SqlSource
+from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.tasks.rows import rows_of
 from semel.errors import ConfigError, DataLoss, Retriable
 from semel.testing.postgres import Postgres
@@ -372,7 +372,7 @@ def _problems(postgres: Postgres, table: str, **more: str) -> list[tuple[str, st
         "exactly.once.support": "required",
     }
     worker = WorkerConfig.parse(WORKER | {"exactly.once.source.support": "enabled"})
-    found = Examination(given | more, worker).problems
+    found = ConnectorConfigParser(given | more, worker).problems
     return [(problem.setting, f"{problem.text} {problem.remedy}") for problem in found]
 
 

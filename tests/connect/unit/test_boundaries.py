@@ -10,8 +10,8 @@ import pytest
 
 from semel.config import ClientConfig
 from semel.connect import Setting, SourceConnector, SourceRecord, SourceTask, TransactionContext
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig, Examination
+from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.offsets import OffsetStore
 from semel.connect.tasks.boundaries import Boundary, boundary_of
 from semel.connect.tasks.writers import ExactlyOnce
@@ -64,7 +64,7 @@ def _given(says: str, **more: str) -> dict[str, str]:
 )
 def test_what_a_connector_promises_is_asked_before_the_start(setting: str, says: str, words: str) -> None:
     value = "required" if setting == "exactly.once.support" else "CONNECTOR"
-    problems = Examination(_given(says, **{setting: value}), WorkerConfig.parse(WORKER)).problems
+    problems = ConnectorConfigParser(_given(says, **{setting: value}), WorkerConfig.parse(WORKER)).problems
     assert [one.setting for one in problems] == ([setting] if words else [])
     if words:
         assert re.search(words, problems[0].text)

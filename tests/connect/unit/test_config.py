@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from semel.connect.api import Setting, SourceConnector, SourceTask
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig, Examination
 from semel.connect.plugins import connector_class
+from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.worker import Worker
 from semel.errors import ConfigError, SemelError
 
@@ -69,6 +69,7 @@ def test_defaults_are_kafkas() -> None:
     assert (config.flush_interval_ms, config.graceful_timeout_ms) == (60_000, 5_000)
     assert not config.exactly_once
     assert worker(exactly_once_source_support="enabled").exactly_once
+    assert worker(exactly_once_source_support="Enabled").exactly_once  # in any case, as Kafka Connect takes it
 
 
 def test_the_clients_properties_and_the_producers() -> None:
@@ -132,19 +133,21 @@ def test_what_changes_nothing_for_a_connector_is_named_once(
         ("errors.retry.timeout", "long", "WRONG_VALUE"),
         ("errors.retry.delay.max.ms", "soon", "WRONG_VALUE"),
         ("tasks.max.enforce", "no", "WRONG_VALUE"),
-        ("header.converter", "org.apache.kafka.connect.json.JsonConverter", "CONVERTER"),
-        ("header.converter.converter.encoding", "UTF-16", "CONVERTER"),
-        ("header.converter.schemas.enabled", "false", "CONVERTER"),
-        ("value.converter.decimal.format", "NUMERIC", "CONVERTER"),
-        ("value.converter.decimal.format", "BASE64", "CONVERTER"),
-        ("value.converter.schemas.enable", "no", "CONVERTER"),
-        ("value.converter.schemas.enabled", "false", "CONVERTER"),
-        ("key.converter.converter.encoding", "ISO-8859-1", "CONVERTER"),
-        ("key.converter.encoding", "UTF-8", "CONVERTER"),
+        ("header.converter", "org.apache.kafka.connect.json.JsonConverter", "NOT_YET"),
+        ("header.converter.converter.encoding", "UTF-16", "NOT_YET"),
+        ("header.converter.schemas.enabled", "false", "UNKNOWN_OPTION"),
+        ("value.converter.decimal.format", "NUMERIC", "NOT_YET"),
+        ("value.converter.decimal.format", "BASE64", "NOT_YET"),
+        ("value.converter.schemas.enable", "no", "WRONG_VALUE"),
+        ("value.converter.schemas.enabled", "false", "UNKNOWN_OPTION"),
+        ("key.converter.converter.encoding", "ISO-8859-1", "NOT_YET"),
+        ("key.converter.encoding", "UTF-8", "UNKNOWN_OPTION"),
     ],
 )
 def test_what_would_change_the_result_is_refused_at_its_setting(setting: str, value: str, tag: str) -> None:
-    examination = Examination(LINES | {"key.converter": STRING, "value.converter": "Json", setting: value}, worker())
+    examination = ConnectorConfigParser(
+        LINES | {"key.converter": STRING, "value.converter": "Json", setting: value}, worker()
+    )
     assert [(one.setting, one.tag) for one in examination.problems] == [(setting, tag)]
     shown = next(one["value"] for one in examination.values() if one["value"]["name"] == setting)
     assert shown["value"] == value
@@ -163,19 +166,31 @@ def test_what_would_change_the_result_is_refused_at_its_setting(setting: str, va
         ({"listeners": "localhost"}, "WRONG_VALUE", "is not an address"),
         ({"rest.extension.classes": "a.B"}, "NOT_YET", "Java classes"),
         ({"config.storage.topic": "offsets", "status.storage.topic": "s"}, "WRONG_VALUE", "have one name"),
-        ({"exactly.once.source.support": "Enabled"}, "WRONG_VALUE", "none of disabled, preparing, enabled"),
-        ({"offset.flush.interval.ms": "soon"}, "WRONG_VALUE", "offset.flush.interval.ms=soon"),
-        ({"offset.storage.partitions": "0"}, "WRONG_VALUE", "below 1"),
-        ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "CONVERTER", "is not there yet"),
-        ({"value.converter": "JsonConverter", "value.converter.schemas.enable": "no"}, "CONVERTER", "schemas.enable"),
-        ({"value.converter": "JsonConverter", "value.converter.decimal.format": "NUMERIC"}, "CONVERTER", "as text"),
-        ({"key.converter.converter.encoding": "UTF-16"}, "CONVERTER", "text is written as UTF-8"),
-        ({"key.converter.shemas.enable": "true"}, "CONVERTER", "key.converter.shemas.enable is not an option"),
-        ({"header.converter": "JsonConverter"}, "CONVERTER", "headers are written as they are"),
+        ({"exactly.once.source.support": "on"}, "WRONG_VALUE", "not one of disabled, preparing, enabled"),
+        (
+            {"offset.flush.interval.ms": "soon"},
+            "WRONG_VALUE",
+            "offset.flush.interval.ms=soon is not a whole number of at least 0",
+        ),
+        (
+            {"offset.storage.partitions": "0"},
+            "WRONG_VALUE",
+            "offset.storage.partitions=0 is not a whole number of at least 1",
+        ),
+        ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "NOT_YET", "is not there yet"),
+        (
+            {"value.converter": "JsonConverter", "value.converter.schemas.enable": "no"},
+            "WRONG_VALUE",
+            "enable=no is not true",
+        ),
+        ({"value.converter": "JsonConverter", "value.converter.decimal.format": "NUMERIC"}, "NOT_YET", "as text"),
+        ({"key.converter.converter.encoding": "UTF-16"}, "NOT_YET", "text is written as UTF-8"),
+        ({"key.converter.shemas.enable": "true"}, "UNKNOWN_OPTION", "mean key.converter.schemas.enable?"),
+        ({"header.converter": "JsonConverter"}, "NOT_YET", "headers are written as they are"),
         ({"access.control.allow.methods": "GET"}, "NOT_YET", "access.control.allow.methods is not there yet"),
         ({"response.http.headers.config": "add X: y"}, "NOT_YET", "a proxy with it"),
-        ({"value.converter": "StrigConverter"}, "CONVERTER", "did you mean StringConverter?"),
-        ({"producer.acks": "1"}, "CONFIG", "acks=1 contradicts exactly-once"),
+        ({"value.converter": "StrigConverter"}, "WRONG_VALUE", "did you mean StringConverter?"),
+        ({"producer.acks": "1"}, "WRONG_VALUE", "acks=1 contradicts exactly-once"),
     ],
 )
 def test_a_worker_that_is_refused(wrong: dict[str, str], tag: str, text: str) -> None:
@@ -206,6 +221,26 @@ def test_a_connectors_own_settings_have_their_types() -> None:
     assert config.max_tasks == 4
 
 
+def test_each_problem_is_named_once_at_its_setting() -> None:
+    given = {"connector.class": "FileStreamSource", "file": "/f", "tasks.max": "many", "errors.tolerance": "some"}
+    given |= {"tpic": "t", "transforms": "a", "errors.log.enable": "yes", "batch.size": "0"}
+    parser = ConnectorConfigParser(given, worker())
+    assert parser.config is None
+    assert [(one.setting, one.tag) for one in parser.problems] == [
+        ("name", "MISSING_OPTION"),
+        ("transforms.a.type", "WRONG_VALUE"),
+        ("tpic", "UNKNOWN_OPTION"),
+        ("tasks.max", "WRONG_VALUE"),
+        ("errors.tolerance", "WRONG_VALUE"),
+        ("errors.log.enable", "WRONG_VALUE"),
+        ("topic", "MISSING_OPTION"),
+        ("batch.size", "WRONG_VALUE"),
+    ]
+    errors = {one["value"]["name"]: one["value"]["errors"] for one in parser.values() if one["value"]["errors"]}
+    assert errors == {one.setting: [one.text] for one in parser.problems}
+    assert errors["tasks.max"] == ["Invalid value many for configuration tasks.max: Not a number of type INT."]
+
+
 @pytest.mark.parametrize(
     ("given", "tag", "text"),
     [
@@ -216,28 +251,32 @@ def test_a_connectors_own_settings_have_their_types() -> None:
         ({name: LINES[name] for name in LINES if name != "topic"}, "MISSING_OPTION", '"topic" which has no'),
         (LINES | {"batch.size": "0"}, "WRONG_VALUE", "batch.size: Value must be at least 1"),
         (NUMBERS | {"loud": "yes"}, "WRONG_VALUE", "loud: Expected value to be either true or false"),
-        (LINES | {"topic.creation.groups": "a"}, "TOPIC_CREATION", '"topic.creation.default.replication.factor" which'),
-        (LINES | MADE | {"topic.creation.groups": "a"}, "TOPIC_CREATION", '"topic.creation.a.include" which has no'),
+        (LINES | {"topic.creation.groups": "a"}, "MISSING_OPTION", '"topic.creation.default.replication.factor" which'),
+        (LINES | MADE | {"topic.creation.groups": "a"}, "MISSING_OPTION", '"topic.creation.a.include" which has no'),
         (
             LINES | MADE | {"topic.creation.b.partitions": "2"},
-            "TOPIC_CREATION",
+            "WRONG_VALUE",
             "groups does not name b",
         ),
-        (LINES | MADE | {"topic.creation.default.partitions": "0"}, "TOPIC_CREATION", "must be -1, or at least 1"),
+        (LINES | MADE | {"topic.creation.default.partitions": "0"}, "WRONG_VALUE", "must be -1, or at least 1"),
         (
             LINES | MADE | {"topic.creation.groups": "a", "topic.creation.a.include": "("},
-            "TOPIC_CREATION",
+            "WRONG_VALUE",
             "Invalid value ( for configuration topic.creation.a.include",
         ),
         (LINES | {"offsets.storage.topic": " "}, "WRONG_VALUE", "offsets.storage.topic: String may not be empty"),
-        (LINES | {"producer.override.linger": "1"}, "OVERRIDE", "producer.override.linger: linger is not a known"),
+        (
+            LINES | {"producer.override.linger": "1"},
+            "UNKNOWN_OPTION",
+            "producer.override.linger: linger is not a known",
+        ),
         (
             LINES | {"consumer.override.bootstrap.servers": "b:1"},
-            "OVERRIDE",
+            "WRONG_VALUE",
             "Give producer.override.bootstrap.servers",
         ),
         (LINES | {"errors.tolerance": "some"}, "WRONG_VALUE", "errors.tolerance: String must be one of"),
-        (LINES | {"transaction.boundary": "connector"}, "BOUNDARY", "does not support connector-defined"),
+        (LINES | {"transaction.boundary": "connector"}, "WRONG_VALUE", "does not support connector-defined"),
         (LINES | {"transaction.boundary": "never"}, "WRONG_VALUE", "String must be one of (case insensitive)"),
         (LINES | {"connector.class": "com.acme.Jdbc"}, "JAVA_CONNECTOR", "is a Java class"),
         (LINES | {"connector.class": "no.such.Thing"}, "CONNECTOR_MISSING", "--py-files"),

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.connect.api import SourceBatch, SourceRecord
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig
 from semel.connect.connectors.file import split_lines
 from semel.connect.converters import BYTES, STRING
+from semel.connect.settings.connector_config import ConnectorConfig
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.offset_format import (
     canonical,
     claim_key,

@@ -11,12 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig
 from semel.connect.converters.json import json_converter
 from semel.connect.plugins import converter
+from semel.connect.settings.connector_config import ConnectorConfig
+from semel.connect.settings.connector_properties import ConnectorProperties
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.transforms import read_chain
 from semel.errors import ConfigError
+from semel.settings.providers import Providers
 from tests.connect.unit.test_config import LINES, WORKER
 
 ASKED = json.loads((Path(__file__).parents[2] / "connect/oracle/answers.json").read_text())
@@ -109,8 +111,9 @@ def test_transforms(asked: dict[str, Any]) -> None:
         with pytest.raises(ConfigError, match="Invalid replacement"):
             ConnectorConfig.parse(LINES | options, WorkerConfig.parse(WORKER))
         return
-    chain, found, _ = read_chain(options, lambda _, text, setting: text.split(",") if setting.kind is list else text)
-    assert not found
+    properties = ConnectorProperties(options, Providers({}))
+    chain = read_chain(properties)
+    assert not properties.problems
     ((topic, table),) = chain.apply(asked["topic"], _table(asked["given"]))
     convert = json_converter({}, "value.converter")
     made: dict[str, Any] = {"topic": topic, "key": None}

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.connect.api import SourceBatch, SourceRecord, TaskContext
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig
 from semel.connect.connectors.file import FileStreamSourceTask
 from semel.connect.connectors.files import FilesSourceTask
+from semel.connect.settings.connector_config import ConnectorConfig
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.tasks.rows import rows_of
 from semel.errors import ConfigError
 from tests.connect.unit.test_config import LINES, WORKER

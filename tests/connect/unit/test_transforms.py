@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from semel.connect.api import SourceRecord
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig, Examination
+from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.tasks.rows import rows_of
 from semel.errors import ConfigError
 from tests.connect.unit.test_config import LINES, WORKER
@@ -185,7 +185,7 @@ def test_routing_and_filters_by_predicates() -> None:
 )
 def test_what_is_wrong_is_told_at_its_setting(transform: dict[str, str], setting: str, text: str) -> None:
     given = LINES | {"transforms": "t"} | {f"transforms.t.{name}": value for name, value in transform.items()}
-    problems = Examination(given, WorkerConfig.parse(WORKER)).problems
+    problems = ConnectorConfigParser(given, WorkerConfig.parse(WORKER)).problems
     assert [problem.setting for problem in problems] == [f"transforms.t.{setting}"]
     assert text in problems[0].text
 

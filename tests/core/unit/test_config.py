@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from semel import config
 from semel.config import ClientConfig, parse_servers
 from semel.errors import ConfigError
 
@@ -140,10 +139,7 @@ def test_the_same_names_are_taken_with_their_harmless_values(name: str, value: o
     assert ClientConfig.parse({**SERVERS, name: value}) == parse()
 
 
-def test_what_means_nothing_here_is_named_once(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config, "_warned", set())
+def test_what_means_nothing_here_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "semel")
     for _ in range(3):
         ClientConfig.parse({**SERVERS, "linger.ms": "5", "buffer.memory": "1"})
@@ -160,7 +156,9 @@ def test_numbers_are_whole_and_make_sense(value: str) -> None:
 
 
 def test_numbers_are_no_larger_than_kafka_takes() -> None:
-    with pytest.raises(ConfigError, match=r"transaction\.timeout\.ms=1000000000000 is above 2147483647"):
+    with pytest.raises(
+        ConfigError, match=r"transaction\.timeout\.ms=1000000000000 is not a whole number from 1 to 2147483647"
+    ):
         parse(transaction_timeout_ms=10**12)
     assert parse(metadata_max_age_ms=2**63 - 1).metadata_max_age_ms == 2**63 - 1
 
@@ -171,7 +169,7 @@ def test_a_number_that_may_be_zero_may() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("isolation.level", "serializable"), ("compression.type", "brotli")])
 def test_words_are_one_of_those_that_there_are(name: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{name}={value} is none of "):
+    with pytest.raises(ConfigError, match=rf"{name}={value} is not one of "):
         ClientConfig.parse({**SERVERS, name: value})
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from semel.config_providers import Providers
 from semel.errors import ConfigError
+from semel.settings.providers import Providers
 
 JAVA = "org.apache.kafka.common.config.provider."
 

@@ -536,7 +536,7 @@ def test_what_is_refused(brokers: Sandbox, postgres: Postgres, place: Place, tmp
     auto = sa.create_engine(place.url, isolation_level="AUTOCOMMIT")
     with pytest.raises(semel.ConfigError, match="OUTBOX_AUTOCOMMIT"):
         Outbox(auto, place.cluster, place.topic)
-    with pytest.raises(semel.ConfigError, match="OUTBOX_PREFIX"):
+    with pytest.raises(semel.ConfigError, match=r"WRONG_VALUE. the prefix"):
         Outbox(place.engine(), place.cluster, "x" * 501)
     outbox = place.outbox()
     with outbox.unit() as unit:

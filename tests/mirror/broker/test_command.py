@@ -56,7 +56,7 @@ def test_the_help_names_all_of_it() -> None:
 def test_the_file_is_looked_at_before_spark_is_started(tmp_path: Path) -> None:
     for arguments in ([str(tmp_path / "none.properties")], ["--once", str(tmp_path / "none.properties")]):
         refused = CliRunner().invoke(cli.app, ["mirror", *arguments]).exception
-        assert getattr(refused, "tag", None) == "MIRROR_FILE"
+        assert getattr(refused, "tag", None) == "PROPERTIES"
     shown = CliRunner().invoke(cli.app, ["mirror", "some.properties", "--conf", "spark.x"])
     assert shown.exit_code == 2
     assert "NAME=VALUE" in shown.output

@@ -128,7 +128,7 @@ def test_executors_are_killed_at_each_step_of_a_task(a: Sandbox, b: Sandbox, tmp
         driver.process.send_signal(signal.SIGTERM)
         assert driver.wait(PATIENCE_S) == 0, driver.tail()
         assert driver.said("tried again in") >= len(points)
-        assert driver.said("these keys change nothing here: tasks.max") == 1
+        assert driver.said("these properties of the mirror's file change nothing here: tasks.max") == 1
         assert driver.said("this version does not: ") == 1
         assert "\x1b" not in driver.log.read_text()  # no figures without a terminal
     assert_the_same(a, b, topic, target)

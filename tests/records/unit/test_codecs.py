@@ -23,7 +23,7 @@ def unpack(codec: Codec, data: bytes, limit: int = 1 << 24) -> bytes:
 
 def test_names() -> None:
     assert [Codec.parse(name) for name in ("none", "gzip", "snappy", "lz4", " ZSTD ")] == list(Codec)
-    with pytest.raises(ConfigError, match=r"SEMEL_UNKNOWN_CODEC.*'brotli'"):
+    with pytest.raises(ConfigError, match=r"SEMEL_WRONG_VALUE.*'brotli'"):
         Codec.parse("brotli")
 
 

@@ -396,7 +396,7 @@ def test_a_task_that_fails_says_why(
     ("options", "tag"),
     [
         ({"subscribe": "in", "startingOffset": "latest"}, "UNKNOWN_OPTION"),
-        ({"subscribe": "in", "kafka.auto.offset.reset": "latest"}, "OPTION_REFUSED"),
+        ({"subscribe": "in", "kafka.auto.offset.reset": "latest"}, "WRONG_VALUE"),
         ({}, "CONFIG"),
     ],
 )

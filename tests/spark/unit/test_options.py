@@ -4,20 +4,10 @@ import pytest
 
 from semel.errors import ConfigError
 from semel.spark import KafkaSink
-from semel.spark.options import number
 from semel.spark.sink.options import SinkOptions
 from semel.spark.source.options import SourceOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
-
-
-@pytest.mark.parametrize(("text", "value"), [("0", 0), (" 7 ", 7), ("007", 7), ("9000000000", 9_000_000_000)])
-def test_a_whole_number(text: str, value: int) -> None:
-    assert number({"maxBatchRetries": text}, "maxBatchRetries", 3) == value
-
-
-def test_the_default_of_a_number() -> None:
-    assert number({}, "maxBatchRetries", 3) == 3
 
 
 @pytest.mark.parametrize("text", ["", "-1", "+1", "1.5", "many", "\u00b2", "1\u00b2", "0x10", "1_000"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from semel.connect.config import WorkerConfig
-from semel.connect.connector_config import ConnectorConfig
+from semel.connect.settings.connector_config import ConnectorConfig
+from semel.connect.settings.worker_config import WorkerConfig
 from semel.errors import ConfigError
 from semel.testing.connector import _worker
 

@@ -96,11 +96,11 @@ def test_arrow_is_what_reads_where_it_can() -> None:
 def test_what_is_no_plain_path_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="no plain JSON path") as refused:
         IdPlace.parse(text)
-    assert refused.value.tag == "ID_PATH"
+    assert refused.value.tag == "WRONG_VALUE"
 
 
 @pytest.mark.parametrize("text", ["value", "header:", "headers:x", "", "$.id"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="json:") as refused:
         IdPlace.parse(text)
-    assert refused.value.tag == "ID_PLACE"
+    assert refused.value.tag == "MISSING_OPTION"

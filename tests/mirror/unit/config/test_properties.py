@@ -7,10 +7,10 @@ from pathlib import Path
 import javaproperties
 import pytest
 
-from semel.config_providers import resolve
 from semel.errors import ConfigError, SemelError
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.properties import read_properties
+from semel.settings.providers import resolve
 
 PLAIN = """
 clusters = A, B
@@ -248,27 +248,27 @@ def test_one_of_several_flows_is_chosen(tmp_path: Path) -> None:
     (one,) = read(tmp_path, more + f"replication.policy.class = {JAVA}IdentityReplicationPolicy", "A").flows
     assert one.back is not None
     assert one.back.matches("orders")
-    with pytest.raises(ConfigError, match=r"UNKNOWN_CLUSTER. --clusters C"):
+    with pytest.raises(ConfigError, match=r"UNKNOWN_OPTION. --clusters C"):
         read(tmp_path, more, "C")
     with pytest.raises(ConfigError, match=r"NO_FLOW. no flow is enabled into A"):
         read(tmp_path, "", "A")
 
 
 MISTAKES = [
-    ("clusters = A", "CLUSTERS] clusters names fewer than two clusters"),
-    ("clusters = A, A", "CLUSTERS] clusters: an alias is there twice"),
-    ("clusters = A, B, C D", "CLUSTERS] clusters: 'C D' is no alias"),
-    ("A->B.enabled = yes", "BOOLEAN] A->B.enabled=yes is neither true nor false"),
+    ("clusters = A", "WRONG_VALUE] clusters names fewer than two clusters"),
+    ("clusters = A, A", "WRONG_VALUE] clusters: an alias is there twice"),
+    ("clusters = A, B, C D", "WRONG_VALUE] clusters: 'C D' is no alias"),
+    ("A->B.enabled = yes", "WRONG_VALUE] A->B.enabled=yes is not true or false"),
     (
         "replication.policy.internal.topic.separator.enabled = no",
-        "BOOLEAN] replication.policy.internal.topic.separator",
+        "WRONG_VALUE] replication.policy.internal.topic.separator",
     ),
     ("A->B.enabled = false", "NO_FLOW] no flow is enabled, so there is nothing to do"),
-    ("A->B.topics = orders, (", "PATTERN] A->B.topics holds the pattern '('"),
-    (r"topics.exclude = \\p{Alpha}", r"PATTERN] topics.exclude holds the pattern '\\p{Alpha}'"),
-    ("C->B.enabled = true", "UNKNOWN_CLUSTER] C->B.enabled names a cluster that clusters does not: it has A, B"),
-    ("C.bootstrap.servers = c:1", "UNKNOWN_CLUSTER] C.bootstrap.servers names a cluster"),
-    ("A.bootstrap.servers =", "BOOTSTRAP_SERVERS] A.bootstrap.servers is missing"),
+    ("A->B.topics = orders, (", "WRONG_VALUE] A->B.topics holds the pattern '('"),
+    (r"topics.exclude = \\p{Alpha}", r"WRONG_VALUE] topics.exclude holds the pattern '\\p{Alpha}'"),
+    ("C->B.enabled = true", "UNKNOWN_OPTION] C->B.enabled names a cluster that clusters does not: it has A, B"),
+    ("C.bootstrap.servers = c:1", "UNKNOWN_OPTION] C.bootstrap.servers names a cluster"),
+    ("A.bootstrap.servers =", "MISSING_OPTION] A.bootstrap.servers is missing"),
     ("A.bootstrap.servers = a", "cluster A: bootstrap.servers holds 'a', which is not host:port"),
     ("A->B.topic = orders", "UNKNOWN_OPTION] A->B.topic is not a known key; did you mean topics?"),
     (
@@ -281,22 +281,25 @@ MISTAKES = [
     ),
     ("A->B.security.protocol = SSL", "UNKNOWN_OPTION] A->B.security.protocol is not a known key"),
     ("auto.offset.reset = latest", "did you mean source.consumer.auto.offset.reset?"),
-    ("source.consumer.auto.offset.reset = none", "AUTO_OFFSET_RESET] auto.offset.reset=none of A"),
-    ("replication.factor = 0", "NUMBER] replication.factor=0 is no whole number above 0"),
+    (
+        "source.consumer.auto.offset.reset = none",
+        "WRONG_VALUE] source.consumer.auto.offset.reset=none is not one of earliest, latest",
+    ),
+    ("replication.factor = 0", "WRONG_VALUE] replication.factor=0 is not a whole number from 1 to 2147483647, or -1"),
     (
         "replication.policy.class = com.example.Mine",
-        "POLICY_CLASS] replication.policy.class=com.example.Mine is a class of Java's",
+        "WRONG_VALUE] replication.policy.class=com.example.Mine is a class of Java's",
     ),
     (
         "replication.policy.separator = /",
-        "SEPARATOR] replication.policy.separator='/' cannot stand in the name of a topic",
+        "WRONG_VALUE] replication.policy.separator='/' cannot stand in the name of a topic",
     ),
-    ("transforms = route", "MIRROR_REFUSED] transforms=route would change records by classes of Java's"),
-    ("A->B.transforms.route.type = X", "MIRROR_REFUSED] A->B.transforms.route.type=X would change records"),
-    ("value.converter = org.apache.kafka.connect.json.JsonConverter", "MIRROR_REFUSED] value.converter="),
+    ("transforms = route", "WRONG_VALUE] transforms=route would change records by classes of Java's"),
+    ("A->B.transforms.route.type = X", "WRONG_VALUE] A->B.transforms.route.type=X would change records"),
+    ("value.converter = org.apache.kafka.connect.json.JsonConverter", "WRONG_VALUE] value.converter="),
     (
         "topic.filter.class = com.example.Mine",
-        "MIRROR_REFUSED] topic.filter.class=com.example.Mine is a class of Java's",
+        "WRONG_VALUE] topic.filter.class=com.example.Mine is a class of Java's",
     ),
     (
         "config.providers = vault\nconfig.providers.vault.class = com.example.Vault",
@@ -307,13 +310,19 @@ MISTAKES = [
         "B.ssl.key.password = ${env:NONE_OF_IT}",
         "CONFIG_PROVIDER] B.ssl.key.password: ${env:NONE_OF_IT} is not found, or not allowed",
     ),
-    ("use.defaults.from = source", "MIRROR_REFUSED] use.defaults.from=source would set the source's defaults"),
-    ("A->B.on.data.loss = go on", "ON_DATA_LOSS] A->B.on.data.loss=go on is neither stop nor skip"),
-    ("groups = (", "PATTERN] groups holds the pattern '('"),
-    ("config.properties.exclude = (", "PATTERN] config.properties.exclude holds the pattern '('"),
-    ("sync.group.offsets.interval.seconds = -1\nsync.group.offsets.enabled = true", "NUMBER] sync.group.offsets.inter"),
-    ("A->B.sync.topic.acls.enabled = maybe", "BOOLEAN] A->B.sync.topic.acls.enabled=maybe is neither true nor false"),
-    ("checkpoints.topic.replication.factor = -2", "NUMBER] checkpoints.topic.replication.factor=-2 is no whole number"),
+    ("use.defaults.from = source", "WRONG_VALUE] use.defaults.from=source would set the source's defaults"),
+    ("A->B.on.data.loss = go on", "WRONG_VALUE] A->B.on.data.loss=go on is not one of stop, skip"),
+    ("groups = (", "WRONG_VALUE] groups holds the pattern '('"),
+    ("config.properties.exclude = (", "WRONG_VALUE] config.properties.exclude holds the pattern '('"),
+    (
+        "sync.group.offsets.interval.seconds = -1\nsync.group.offsets.enabled = true",
+        "WRONG_VALUE] sync.group.offsets.inter",
+    ),
+    ("A->B.sync.topic.acls.enabled = maybe", "WRONG_VALUE] A->B.sync.topic.acls.enabled=maybe is not true or false"),
+    (
+        "checkpoints.topic.replication.factor = -2",
+        "WRONG_VALUE] checkpoints.topic.replication.factor=-2 is not a whole number",
+    ),
     (
         "A->B.producer.override.fetch.max.byte = 3",
         "In the file: A->B.producer.override.fetch.max.byte.",
@@ -322,13 +331,13 @@ MISTAKES = [
     ("A->B.producer.override.acks = 1", "In the file: A->B.producer.override.acks."),
     (
         "A.consumer.isolation.level = read_uncommitted",
-        "READ_UNCOMMITTED] isolation.level=read_uncommitted of A contradicts exactly once",
+        "WRONG_VALUE] isolation.level=read_uncommitted of A contradicts exactly once",
     ),
     ("B.producer.acks = 1", "cluster B: acks=1 contradicts exactly-once"),
-    ("B.exactly.once.source.support = maybe", "GUARANTEE] B.exactly.once.source.support=maybe is none of enabled"),
+    ("B.exactly.once.source.support = maybe", "WRONG_VALUE] B.exactly.once.source.support=maybe is not one of enabled"),
     (
         "B.exactly.once.source.support = enabled\ntransaction.producer = false",
-        "GUARANTEE] B.exactly.once.source.support=enabled and transaction.producer=false contradict each other",
+        "WRONG_VALUE] B.exactly.once.source.support=enabled and transaction.producer=false contradict each other",
     ),
 ]
 
@@ -342,7 +351,7 @@ def test_a_mistake_has_its_message(tmp_path: Path, line: str, words: str) -> Non
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="MIRROR_FILE"):
+    with pytest.raises(ConfigError, match="PROPERTIES"):
         read_properties(tmp_path / "none.properties")
     (tmp_path / "bad.properties").write_bytes(b"a = \xff\xfe secret")
     with pytest.raises(ConfigError, match="UnicodeDecodeError") as refused:

@@ -30,7 +30,7 @@ def test_a_broker_that_says_nothing_is_given_up_soon(silent: int, monkeypatch: p
     monkeypatch.setattr(metrics, "_meters", type(metrics._meters)())
     config = ClientConfig((("127.0.0.1", silent),))
     assert (
-        min(config.request_timeout_ms, config.default_api_timeout_ms, config.connection_setup_timeout_ms)
+        min(config.request_timeout_ms, config.default_api_timeout_ms, config.socket_connection_setup_timeout_ms)
         > SOON_S * 1000
     )
     for prefix in ("one", "two", "three"):

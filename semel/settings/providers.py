@@ -15,6 +15,8 @@ from pathlib import Path
 import javaproperties
 
 from semel.errors import ConfigError
+from semel.settings.reader import NOTHING
+from semel.settings.table import split_list
 
 __all__ = ["Providers", "resolve"]
 
@@ -22,8 +24,6 @@ __all__ = ["Providers", "resolve"]
 _PROVIDERS = "config.providers"
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}]*?):)?([^}:]*)\}")
 _PACKAGE = "org.apache.kafka.common.config.provider."
-_NOTHING = "Nothing was read or written."
-
 _Find = Callable[[str, str], str | None]
 
 
@@ -37,13 +37,13 @@ class Providers:
     def parse(cls, properties: Mapping[str, str]) -> Providers:
         """Take what begins with ``config.providers``. Raises :class:`ConfigError` for an unknown class or parameter."""
         named = {}
-        for name in filter(None, map(str.strip, properties.get(_PROVIDERS, "").split(","))):
+        for name in split_list(properties.get(_PROVIDERS, "")):
             prefix = f"{_PROVIDERS}.{name}."
             given = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
             kind = given.pop("class", "").strip().removeprefix(_PACKAGE)
             if kind not in _KINDS:
                 raise ConfigError(
-                    f"{prefix}class={kind:.200} is not a known provider. {_NOTHING} Use FileConfigProvider,"
+                    f"{prefix}class={kind:.200} is not a known provider. {NOTHING} Use FileConfigProvider,"
                     " DirectoryConfigProvider or EnvVarConfigProvider.",
                     tag="CONFIG_PROVIDER",
                 )
@@ -51,7 +51,7 @@ class Providers:
             unknown = sorted(given.keys() - {allowed})
             if unknown:
                 raise ConfigError(
-                    f"{prefix}{unknown[0]:.200} is not a known property. {_NOTHING} {kind} takes {allowed}.",
+                    f"{prefix}{unknown[0]:.200} is not a known property. {NOTHING} {kind} takes {allowed}.",
                     tag="CONFIG_PROVIDER",
                 )
             named[name] = make(given.get(allowed, ""))
@@ -69,7 +69,7 @@ class Providers:
             text = self._named[provider](path, key)
             if text is None:
                 raise ConfigError(
-                    f"{name:.200}: {match[0]:.300} is not found, or not allowed. {_NOTHING} Correct the variable, or"
+                    f"{name:.200}: {match[0]:.300} is not found, or not allowed. {NOTHING} Correct the variable, or"
                     " what it names.",
                     tag="CONFIG_PROVIDER",
                 )
@@ -120,7 +120,7 @@ def _environment(pattern: str) -> _Find:
 
 def _is_allowed(path: str, allowed: str) -> bool:
     """Return whether a path, with links followed, is in an allowed folder. Without allowed folders all paths are."""
-    folders = [Path(one.strip()).resolve() for one in allowed.split(",") if one.strip()]
+    folders = [Path(one).resolve() for one in split_list(allowed)]
     return not folders or any(Path(path).resolve().is_relative_to(folder) for folder in folders)
 
 

@@ -1,0 +1,260 @@
+"""A connector's properties: every setting is checked, and every problem is found, each at its setting.
+
+REST shows them at their fields; a file of properties is refused with the first one.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from semel.connect.api import SourceConnector
+from semel.connect.asking import ask_connector
+from semel.connect.converters import Converter
+from semel.connect.plugins import check_header_converter, connector_class, converter, option_of, without_effect
+from semel.connect.settings.clients import ConnectorClients, read_clients
+from semel.connect.settings.connector_properties import ConnectorProperties, Problem
+from semel.connect.settings.definitions import COMMON, Definition
+from semel.connect.settings.preflight import check_boundary, check_support
+from semel.connect.settings.worker_config import WorkerConfig, converter_options
+from semel.connect.topic_creation import PREFIX, TopicCreation, read_topic_creation
+from semel.connect.transforms import Chain, read_chain
+from semel.errors import SemelError
+from semel.settings import REQUIRED, Setting, nearest
+from semel.settings.unused import warn_of_unused
+
+__all__ = ["ConnectorConfig", "ConnectorConfigParser", "settings_of"]
+
+_NO_CONTROLS = "String may not contain control sequences"
+_HEADERS = "header.converter"
+_UNUSED = ("connector.plugin.version", "errors.retry.delay.max.ms")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorConfig:
+    """Configuration of a connector. ``own`` are the settings of its class, with their defaults."""
+
+    name: str
+    class_name: str
+    connector: SourceConnector
+    max_tasks: int
+    key: Converter
+    value: Converter
+    own: Mapping[str, Any]
+    chain: Chain
+    clients: ConnectorClients
+    boundary: str = "poll"
+    interval_ms: int = 0
+    tolerate_errors: bool = False
+    log_errors: bool = False
+    log_messages: bool = False
+    #: The dead-letter topic; empty without one.
+    dead_letters: str = ""
+    dead_letter_headers: bool = False
+    #: How topics are made that are missing; None where they must be there.
+    topic_creation: TopicCreation | None = None
+    #: A topic of its own for offsets; empty for the worker's name.
+    offsets_topic: str = ""
+
+    @property
+    def has_own_offsets(self) -> bool:
+        """True if its offsets have their own topic: by its setting, or because it writes to another cluster."""
+        return bool(self.offsets_topic) or self.clients.elsewhere
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
+        """Read a connector's properties. Raises the first problem, as :class:`ConfigError` or :class:`Unsupported`.
+
+        It calls the connector's own code: a driver does that :func:`~semel.connect.asking.within` a time.
+        """
+        parser = ConnectorConfigParser(properties, worker)
+        if parser.config is None:
+            raise parser.problems[0].error(properties.get("name", "").strip())
+        return parser.config
+
+
+class ConnectorConfigParser:
+    """A connector's properties, read as a whole. ``config`` is None if there are problems."""
+
+    def __init__(self, properties: Mapping[str, str], worker: WorkerConfig) -> None:
+        self._properties = ConnectorProperties(properties, worker.providers, worker.programs)
+        self._given, self._worker = self._properties.given, worker
+        self.problems: list[Problem] = self._properties.problems
+        self.definitions = list(COMMON)
+        self.config = self._parse()
+
+    def values(self) -> list[dict[str, Any]]:
+        """Return each definition with its value and its errors, as REST shows them."""
+        known = {definition.name for definition in self.definitions}
+        others = dict.fromkeys(one.setting for one in self.problems if one.setting not in known)
+        return [self._field(one) for one in (*self.definitions, *map(Definition, others))]
+
+    def _field(self, definition: Definition) -> dict[str, Any]:
+        value = self._properties.raw.get(definition.name, definition.default)
+        shown = {
+            "name": definition.name,
+            "value": "[hidden]" if definition.setting.secret and value is not None else value,
+            "recommended_values": [],
+            "errors": [problem.text for problem in self.problems if problem.setting == definition.name],
+            "visible": True,
+        }
+        return {"definition": definition.shown(), "value": shown}
+
+    def _parse(self) -> ConnectorConfig | None:
+        name, class_name = self._name(), self._properties.text("connector.class")
+        connector = self._connector(name, class_name)
+        if connector is None:
+            return None
+        settings = settings_of(name, connector)
+        self.definitions += [Definition(key, setting) for key, setting in settings.items()]
+        chain, clients = self._chain(), self._clients()
+        before = len(self.problems)
+        optional = [one for one in COMMON if one.setting.default is not REQUIRED]
+        common = {one.name: self._properties.read(one.name, one.setting) for one in optional}
+        own = {key: self._properties.read(key, setting) for key, setting in settings.items()}
+        self._check_unused(common)
+        key, value = self._converter("key.converter"), self._converter("value.converter")
+        creation = self._topic_creation(clients)
+        self.problems[before:before] = self._unknown(settings)
+        if not self.problems:
+            exactly_once = self._worker.exactly_once
+            if common["transaction.boundary"].lower() == "connector":
+                check_boundary(self._properties, connector, own, exactly_once=exactly_once)
+            if common["exactly.once.support"].lower() == "required":
+                check_support(self._properties, connector, own, exactly_once=exactly_once)
+        if self.problems or key is None or value is None:
+            return None
+        self._warn_of_unused(name)
+        interval = common["transaction.boundary.interval.ms"]
+        return ConnectorConfig(
+            name=name,
+            class_name=class_name,
+            connector=connector,
+            own=own,
+            max_tasks=common["tasks.max"],
+            key=key,
+            value=value,
+            boundary=common["transaction.boundary"].lower(),
+            interval_ms=self._worker.flush_interval_ms if interval is None else interval,
+            chain=chain,
+            topic_creation=creation,
+            clients=clients,
+            offsets_topic=common["offsets.storage.topic"] or "",
+            tolerate_errors=common["errors.tolerance"] == "all",
+            log_errors=common["errors.log.enable"],
+            log_messages=common["errors.log.include.messages"],
+            dead_letters=common["errors.deadletterqueue.topic.name"],
+            dead_letter_headers=common["errors.deadletterqueue.context.headers.enable"],
+        )
+
+    def _name(self) -> str:
+        name = self._properties.text("name")
+        if not name:
+            self._properties.missing("name")
+        elif controls := [str(ord(one)) for one in name if unicodedata.category(one) == "Cc"]:
+            found = f"but had the following ASCII chars: {', '.join(controls)}"
+            self._properties.add("name", f"Invalid value {name!r:.200} for configuration name: {_NO_CONTROLS} {found}")
+        elif "/" in name or name != name.encode(errors="ignore").decode():
+            text = f"Invalid value {name!r:.200} for configuration name: REST could not reach it."
+            self._properties.add("name", text)
+        return name
+
+    def _connector(self, name: str, class_name: str) -> SourceConnector | None:
+        if not class_name:
+            self._properties.missing("connector.class")
+            return None
+        try:
+            found = ask_connector(name, "its module", lambda: connector_class(class_name))
+            return ask_connector(name, "its constructor", found)
+        except SemelError as error:
+            self._properties.raised("connector.class", error)
+            return None
+
+    def _chain(self) -> Chain:
+        """Return the transformations and predicates."""
+        chain, given = read_chain(self._properties), self._given
+        self.definitions += [
+            Definition(name, group=f"{name.partition('.')[0].title()}: {name.split('.')[1]}")
+            for name in sorted(self._properties.known & given.keys())
+            if name.startswith(("transforms.", "predicates."))
+        ]
+        return chain
+
+    def _clients(self) -> ConnectorClients:
+        """Return the worker's clients with this connector's overrides."""
+        if self._given.get("offsets.storage.topic") == "":
+            self._properties.invalid("offsets.storage.topic", "String may not be empty.")
+        worker = self._worker
+        return read_clients(self._properties, worker.client, worker.producer, worker.admin, worker.override_policy)
+
+    def _topic_creation(self, clients: ConnectorClients) -> TopicCreation | None:
+        """Return the settings for missing topics. A worker may say that none is created."""
+        names = sorted(f"{PREFIX}{name}" for name in self._properties.below(PREFIX))
+        if not self._worker.topic_creation:
+            return None
+        self.definitions += [Definition(name, group="Topic Creation") for name in names if name != f"{PREFIX}groups"]
+        return read_topic_creation(self._properties, clients.admin)
+
+    def _converter(self, setting: str) -> Converter | None:
+        """Return the connector's own converter, or the worker's. None after a problem, which is reported."""
+        name, options = self._given.get(setting), self._properties.below(f"{setting}.")
+        if name is None:
+            worker = self._worker
+            name = worker.key_converter if setting == "key.converter" else worker.value_converter
+            options = converter_options(worker.converters, setting)
+        try:
+            return converter(name, setting, options)
+        except SemelError as error:
+            self._properties.raised(option_of(error, setting, options), error)
+            return None
+
+    # ---- names that are unknown, or change nothing
+
+    def _unknown(self, settings: Mapping[str, Setting]) -> list[Problem]:
+        names = {definition.name for definition in self.definitions}
+        found = []
+        for name in self._given:
+            if name == "config.action.reload" and name not in settings:
+                text = f"{name} is not there yet."
+                found.append(Problem(name, text, tag="NOT_YET", remedy="Remove it.", unsupported=True))
+            elif name not in self._properties.known:
+                text = f"{name:.200} is not a known property{nearest(name, names) or '.'}"
+                found.append(Problem(name, text, tag="UNKNOWN_OPTION", remedy="Correct or remove it."))
+        return found
+
+    def _check_unused(self, common: Mapping[str, Any]) -> None:
+        """Refuse a value that would change the result."""
+        timeout = common["errors.retry.timeout"]
+        if timeout:
+            text = f"errors.retry.timeout={timeout} is not there yet: a conversion that failed once fails again."
+            remedy = "Remove it, or give 0."
+            self._properties.add("errors.retry.timeout", text, tag="NOT_YET", remedy=remedy, unsupported=True)
+        options = self._properties.below(f"{_HEADERS}.")
+        try:
+            check_header_converter(self._given.get(_HEADERS, "SimpleHeaderConverter"), options)
+        except SemelError as error:
+            self._properties.raised(option_of(error, _HEADERS, options), error)
+
+    def _warn_of_unused(self, name: str) -> None:
+        """Name what is given and changes nothing, once in a process."""
+        given = self._given
+        unused = [one for one in given if one in _UNUSED or f"{one}.".startswith(f"{_HEADERS}.")]
+        if given.get("tasks.max.enforce", "true").lower() == "false":
+            unused.append("tasks.max.enforce")
+        for setting in ("key.converter", "value.converter"):
+            options = converter_options(given, setting)
+            # without its class, a connector has the worker's converter with the worker's options
+            found = without_effect(given[setting], options) if setting in given else options
+            unused += [f"{setting}.{option}" for option in found]
+        warn_of_unused(f"connector {name}", unused)
+
+
+def settings_of(name: str, connector: SourceConnector) -> dict[str, Setting]:
+    """Return the settings of a connector's class. Raises :class:`ConfigError` for what is none."""
+
+    def read() -> dict[str, Setting]:
+        return {key: one if isinstance(one, Setting) else Setting(one) for key, one in connector.config.items()}
+
+    return ask_connector(name, "its config", read)

@@ -1,0 +1,235 @@
+"""A worker's properties: Kafka Connect's names, checked as a whole.
+
+What means nothing here is named once in a warning. What semel's Connect cannot do yet is refused by name, and so is
+what is unknown, with the nearest known name.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from semel.config import ClientConfig
+from semel.connect.plugins import check_header_converter, converter, without_effect
+from semel.connect.settings.clients import POLICIES
+from semel.errors import ConfigError
+from semel.settings import NOTHING, Setting, missing, not_yet, read_settings
+from semel.settings.fields import read_fields, setting, table_of
+from semel.settings.providers import Providers, resolve
+from semel.settings.unused import Names, warn_of_unused
+
+__all__ = ["Listener", "WorkerConfig", "converter_options"]
+
+_POLICY = "connector.client.config.override.policy"
+#: Settings of Kafka Connect's own workers: of a JVM, of its plugin loader, clients and rebalances.
+_UNUSED = Names(
+    """connect.protocol consumer. header.converter header.converter. inter.worker. metadata.recovery.strategy
+    metric.reporters metrics.context. metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    offset.flush.timeout.ms plugin.discovery plugin.path scheduled.rebalance.max.delay.ms topic.tracking.allow.reset
+    topic.tracking.enable worker.sync.timeout.ms worker.unsync.backoff.ms"""
+)
+_LATER = {
+    "access.control.allow.methods": "Remove it, and put a proxy with it before a listener on 127.0.0.1.",
+    "admin.listeners": "REST has one set of listeners. Remove it.",
+    "offset.storage.file.filename": "Offsets are in Kafka: give offset.storage.topic.",
+    "response.http.headers.config": "Remove it, and put a proxy with it before a listener on 127.0.0.1.",
+    "rest.extension.classes": "They are Java classes. Remove it.",
+}
+#: Empty is what Kafka has by default.
+_UNLESS_EMPTY = ("access.control.allow.methods", "response.http.headers.config")
+_LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.")
+_CONVERTERS = ("key.converter.", "value.converter.")
+_PRODUCER, _ADMIN = "producer.", "admin."
+_LISTENER = re.compile(r"(?P<scheme>[a-z]+)://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\[\]]*)(:(?P<port>\d{1,5}))?/?")
+_DEFAULT_LISTENER = "http://127.0.0.1:8083"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address on which REST listens. An empty host is every address of this machine."""
+
+    host: str
+    port: int
+
+
+def _replication(kind: str) -> Any:
+    return setting(int, None, 1, also=-1, name=f"{kind}.storage.replication.factor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """The settings of a worker. ``client`` is for the worker itself, ``producer`` for its tasks.
+
+    A replication of None is three, or as many as there are brokers. Without a config topic connectors are those of
+    files, and those that REST is given last as long as the worker.
+    """
+
+    client: Mapping[str, str]
+    producer: Mapping[str, str]
+    #: For the admin client of connectors.
+    admin: Mapping[str, str]
+    #: What variables in a connector's properties stand for.
+    providers: Providers
+    #: What the worker's properties say to its converters, by ``key.converter.`` and ``value.converter.``.
+    converters: Mapping[str, str]
+    listeners: tuple[Listener, ...]
+    advertised: str
+    key_converter: str = setting(str)
+    value_converter: str = setting(str)
+    #: Which properties of their clients connectors may override.
+    override_policy: str = setting(str, "all", name=_POLICY, one_of=tuple(POLICIES))
+    #: Whether connectors may have topics made.
+    topic_creation: bool = setting(bool, True, name="topic.creation.enable")
+    group_id: str = setting(str)
+    offsets_topic: str = setting(str, name="offset.storage.topic")
+    offsets_partitions: int = setting(int, 25, 1, name="offset.storage.partitions")
+    offsets_replication: int | None = _replication("offset")
+    config_topic: str | None = setting(str, None, name="config.storage.topic")
+    config_replication: int | None = _replication("config")
+    status_topic: str | None = setting(str, None, name="status.storage.topic")
+    status_partitions: int = setting(int, 5, 1, name="status.storage.partitions")
+    status_replication: int | None = _replication("status")
+    support: str = setting(
+        str, "disabled", name="exactly.once.source.support", one_of=("disabled", "preparing", "enabled")
+    )
+    flush_interval_ms: int = setting(int, 60_000, 0, name="offset.flush.interval.ms")
+    graceful_timeout_ms: int = setting(int, 5_000, 0, name="task.shutdown.graceful.timeout.ms")
+    #: How long the driver waits for a connector's own code.
+    connector_timeout_ms: int = setting(int, 60_000, 1, name="semel.connector.timeout.ms")
+    session_timeout_ms: int = setting(int, 10_000, 1)
+    rebalance_timeout_ms: int = setting(int, 60_000, 1)
+    heartbeat_ms: int = setting(int, 3_000, 1, name="heartbeat.interval.ms")
+    origins: Sequence[str] = setting(list, (), name="access.control.allow.origin")
+    #: Programs that connectors may run, as they name them.
+    programs: Sequence[str] = setting(list, (), name="semel.programs.allowed")
+
+    @property
+    def exactly_once(self) -> bool:
+        """True if tasks write in transactions. ``preparing`` counts as ``disabled``, because the leader always does."""
+        return self.support == "enabled"
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> WorkerConfig:
+        """Read a worker's properties.
+
+        Raises :class:`ConfigError` for what is missing, unknown or wrong, :class:`Unsupported` for what is not there
+        yet.
+        """
+        providers, given = resolve(properties)
+        own = {name: given.pop(name).strip() for name in list(given) if name in _known()}
+        converters = {name: given.pop(name).strip() for name in list(given) if name.startswith(_CONVERTERS)}
+        given = {name: value for name, value in given.items() if name not in _UNLESS_EMPTY or value.strip()}
+        _refuse_later(given)
+        header_options = converter_options(given, "header.converter")
+        check_header_converter(given.get("header.converter", "SimpleHeaderConverter").strip(), header_options)
+        unused = [name for name in given if name in _UNUSED]
+        for name in ("key.converter", "value.converter"):
+            options = converter_options(converters, name)
+            unused += [f"{name}.{option}" for option in without_effect(own.get(name, ""), options)]
+        warn_of_unused("the worker", unused)
+        clients = {name: value for name, value in given.items() if name not in _UNUSED}
+        if _POLICY in own:  # Kafka Connect takes the names of its classes too
+            own[_POLICY] = own[_POLICY].rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
+        own = {name: value for name, value in own.items() if value or not name.endswith(".storage.topic")}
+        values = read_fields(cls, own)
+        rest = read_settings(_REST, own)
+        for name in ("key.converter", "value.converter"):
+            converter(own[name], name, converter_options(converters, name))
+        listeners = _listeners(rest["listeners"], values["config_topic"])
+        client = {name: value for name, value in clients.items() if not name.startswith((_PRODUCER, _ADMIN))}
+        config = cls(
+            client=_checked("", client, client),
+            producer=_checked(_PRODUCER, client, clients),
+            admin=_checked(_ADMIN, client, clients),
+            providers=providers,
+            converters=converters,
+            listeners=listeners,
+            advertised=_advertised(rest, listeners),
+            **values,
+        )
+        config._check()
+        return config
+
+    def _check(self) -> None:
+        if bool(self.config_topic) != bool(self.status_topic):
+            kind, other = ("status", "config") if self.config_topic else ("config", "status")
+            remedy = f"Give both it and {other}.storage.topic, or neither: then connectors are those of files."
+            raise missing(f"{kind}.storage.topic", remedy=remedy)
+        names = [name for name in (self.offsets_topic, self.config_topic, self.status_topic) if name]
+        if len(set(names)) < len(names):
+            raise ConfigError(
+                f"two of the worker's storage topics have one name. {NOTHING} Give each a name of its own.",
+                tag="WRONG_VALUE",
+            )
+        if self.heartbeat_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat.interval.ms={self.heartbeat_ms} is not below session.timeout.ms="
+                f"{self.session_timeout_ms}. {NOTHING} Lower it, to a third at most.",
+                tag="WRONG_VALUE",
+            )
+
+
+#: Settings of the addresses.
+_REST = {
+    "listeners": Setting(list, None),
+    "rest.advertised.host.name": Setting(str, ""),
+    "rest.advertised.port": Setting(int, None, 0, at_most=65_535),
+    "rest.advertised.listener": Setting(str, "http"),
+}
+
+
+def _known() -> set[str]:
+    return {*table_of(WorkerConfig), *_REST}
+
+
+def converter_options(given: Mapping[str, str], setting: str) -> dict[str, str]:
+    """Return the options of the converter of ``key.converter`` or ``value.converter``."""
+    return {name.removeprefix(f"{setting}."): value for name, value in given.items() if name.startswith(f"{setting}.")}
+
+
+def _listeners(given: Sequence[str] | None, config_topic: str | None) -> tuple[Listener, ...]:
+    """Return the listeners of REST. A worker of files alone opens no port by default."""
+    default = [_DEFAULT_LISTENER] if config_topic else []
+    return tuple(map(_listener, default if given is None else given))
+
+
+def _listener(text: str) -> Listener:
+    found = _LISTENER.fullmatch(text)
+    if found is not None and found["scheme"] == "https":
+        raise not_yet(
+            f"listeners={text:.100}", "REST speaks http: put a proxy with TLS before a listener on 127.0.0.1."
+        )
+    port = int(found["port"] or 8083) if found is not None else 0
+    if found is None or found["scheme"] != "http" or port > 65_535:
+        raise ConfigError(
+            f"listeners={text:.100} is not an address. {NOTHING} Write it as http://127.0.0.1:8083.", tag="WRONG_VALUE"
+        )
+    return Listener(found["host"].strip("[]"), port)
+
+
+def _advertised(values: Mapping[str, Any], listeners: tuple[Listener, ...]) -> str:
+    """``host:port`` by which this worker is known: its worker_id."""
+    if values["rest.advertised.listener"].lower() != "http":
+        raise not_yet(f"rest.advertised.listener={values['rest.advertised.listener']:.100}", "Remove it, or give http.")
+    first = listeners[0] if listeners else Listener("127.0.0.1", 8083)
+    everywhere = first.host in ("", "0.0.0.0", "::")
+    host = values["rest.advertised.host.name"] or (socket.gethostname() if everywhere else first.host)
+    port = values["rest.advertised.port"]
+    return f"{host}:{first.port if port is None else port}"
+
+
+def _checked(prefix: str, client: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a client: the worker's own, and over them those that begin with ``prefix``."""
+    own = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
+    properties = {**client, **own}
+    ClientConfig.parse(properties, prefix, [*_known(), *_UNUSED.exact, *_LATER])
+    return properties
+
+
+def _refuse_later(given: Mapping[str, str]) -> None:
+    for name in given:
+        if name in _LATER or name.startswith(_LATER_PREFIXES):
+            raise not_yet(f"{name:.200}", _LATER.get(name, "Remove it."))
