@@ -13,6 +13,7 @@
 ``metadata_cache``     the newest metadata, and each broker's answer if one may lag
 ``pool``               the open connections, and their users
 ``deadline``           the time limit of repetitions, and the pauses between them
+``backoff``            the pause before something is tried again
 ``error_codes``        the action for each error code: one table
 ``group_member``       a member of a group: joins, sends heartbeats, leaves
 ``consumer_protocol``  subscriptions and assignments of consumer groups, and their assignors
