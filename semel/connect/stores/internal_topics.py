@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from semel.read.internal_topic import COMPACTED, InternalTopic
-from semel.records.arrays import array, joined, validity
+from semel.records.arrays import array, binary, joined
 from semel.wire.client import Client
 
 __all__ = ["ensure_internal_topic", "record_table"]
@@ -30,12 +30,6 @@ def ensure_internal_topic(
 
 
 def record_table(keys: Sequence[bytes], values: Sequence[bytes | None], partitions: Sequence[int]) -> pa.Table:
-    """Rows, by their buffers: pyarrow's own way loads pandas, and a task would start a second later."""
-    texts = joined([value or b"" for value in values], pa.binary())
-    present = validity(np.array([value is None for value in values]))
-    columns = [
-        joined(keys, pa.binary()),
-        pa.Array.from_buffers(texts.type, len(texts), [present, *texts.buffers()[1:]]),
-        array(np.array(partitions, np.int32), pa.int32()),
-    ]
+    """Return rows of these keys and values, each for its partition."""
+    columns = [joined(keys, pa.binary()), binary(values), array(np.array(partitions, np.int32), pa.int32())]
     return pa.Table.from_arrays(columns, ["key", "value", "partition"])

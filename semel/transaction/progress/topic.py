@@ -8,13 +8,12 @@ from dataclasses import replace
 from enum import Enum
 from uuid import UUID, uuid4
 
-import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError, DataLoss, Retriable, SemelError
 from semel.read.internal_topic import COMPACTED, InternalTopic
 from semel.read.raw_log import EndMarker, LogRecord, read_raw
-from semel.records.arrays import joined, validity
+from semel.records.arrays import binary, joined
 from semel.records.encode import encode
 from semel.records.partitioner import partition_of
 from semel.transaction.progress.log import ProgressLog, parse_progress_log
@@ -306,11 +305,7 @@ class ProgressTopic:
         """Append to the transaction of ``identity``, or to none: then ``plain`` is a producer id and epoch with which
         nothing is there twice.
         """
-        keys, values = (
-            joined([text or b"" for text in texts], pa.binary()) for texts in (records.keys(), records.values())
-        )
-        absent = validity(np.array([text is None for text in records.values()]))
-        values = pa.Array.from_buffers(values.type, len(values), [absent, *values.buffers()[1:]])
+        keys, values = joined(list(records), pa.binary()), binary(list(records.values()))
         rows = pa.RecordBatch.from_arrays([keys, values], ["key", "value"])
         producer = (identity.producer_id, identity.epoch) if identity is not None else plain
         if producer is None:
