@@ -36,6 +36,10 @@ class Deadline:
         """True if no time is left."""
         return self.remaining == 0.0
 
+    def expire(self) -> None:
+        """End the time now: nothing is repeated any more. Any thread may call this."""
+        self._end = min(self._end, time.monotonic())
+
     def pause(self) -> None:
         """Wait one back-off, but not beyond the end."""
         time.sleep(min(self._backoff.next(), self.remaining))

@@ -27,6 +27,7 @@ from semel.errors import Fenced, Retriable, SemelError
 from semel.wire.api import membership
 from semel.wire.api.membership import Joined
 from semel.wire.client import Client
+from semel.wire.deadline import Deadline
 
 __all__ = ["Generation", "GroupMember", "GroupProtocol"]
 
@@ -109,6 +110,8 @@ class GroupMember(Generic[A]):
         self._settled = self._lost = self._due = self._wanted = self._closing = False
         self._error: Exception | None = None
         self._polled_at = time.monotonic()
+        #: Of the request at hand.
+        self._deadline = self._client.deadline(0)
 
     # ---- as its user sees it
 
@@ -180,12 +183,13 @@ class GroupMember(Generic[A]):
         """Leave the group. A static member stays in it until its session times out, so that a restart moves nothing."""
         with self._changed:
             self._closing = True
+            self._deadline.expire()  # a join that is sent again would fence the next one of a static member
             member = self._forget()
             self._changed.notify_all()
-        self._leave(member)  # a join that is on its way is answered then
+        self._leave(member)
+        self._client.close()
         if self._thread is not None:
             self._thread.join(_LEAVE_MS / 1000)
-        self._client.close()
 
     # ---- states; the lock is held
 
@@ -207,8 +211,13 @@ class GroupMember(Generic[A]):
     def _end_generation(self, *, lost: bool) -> None:
         """Join the next generation, once that is allowed."""
         self._lost, self._due = self._lost or lost, True
-        self._wanted = not self._polled
+        self._wanted = self._wanted or not self._polled  # a poll may wait already
         self._changed.notify_all()
+
+    def _limit(self, timeout_ms: int) -> Deadline:
+        with self._changed:
+            self._deadline = self._client.deadline(0 if self._closing else timeout_ms)
+            return self._deadline
 
     # ---- the thread
 
@@ -230,6 +239,8 @@ class GroupMember(Generic[A]):
 
     def _fail(self, error: Exception) -> None:
         with self._changed:
+            if self._closing:
+                return
             if self._polled or not self._settled or not isinstance(error, Retriable):
                 self._error, self._generation, self._wanted = error, None, False
                 self._changed.notify_all()
@@ -239,6 +250,7 @@ class GroupMember(Generic[A]):
 
     def _take_part(self) -> None:
         """Join, and stay for one generation."""
+        deadline = self._limit(self._rebalance_timeout_ms + self._session_timeout_ms)
         joined = membership.join(
             self._client,
             self._group,
@@ -248,16 +260,17 @@ class GroupMember(Generic[A]):
             protocols=self._protocol.metadata(),
             session_timeout_ms=self._session_timeout_ms,
             rebalance_timeout_ms=self._rebalance_timeout_ms,
+            deadline=deadline,
         )
         with self._changed:
             self._member = joined if isinstance(joined, str) else joined.member
             if not self._member:
                 self._generation = None
+                self._changed.wait_for(lambda: self._closing, self._config.retry_backoff_ms / 1000)
         if isinstance(joined, str) or self._closing:
             return
         shares = self._protocol.assign(self._client, joined) if joined.leads else {}
         shares = {} if joined.unchanged else shares
-        deadline = self._client.deadline(self._rebalance_timeout_ms + self._session_timeout_ms)
         data = membership.sync(self._client, self._group, joined, shares, deadline)
         if data is None:
             return
@@ -276,12 +289,13 @@ class GroupMember(Generic[A]):
         """Send heartbeats until another generation is wanted."""
         while self._await_heartbeat():
             try:
-                deadline = self._client.deadline(self._session_timeout_ms)
+                deadline = self._limit(self._session_timeout_ms)
                 code = membership.heartbeat(
                     self._client, self._group, joined.generation, joined.member, joined.instance, deadline
                 )
             except Retriable as error:
-                log.warning("group %s: %s", self._group, error)
+                if not self._closing:
+                    log.warning("group %s: %s", self._group, error)
                 code = membership.UNKNOWN_MEMBER
             if code or (joined.leads and self._protocol.outdated(self._client)):
                 with self._changed:

@@ -176,6 +176,28 @@ def test_one_that_is_closed_while_it_joins_leaves_no_member_behind(servers: str)
         assert len(membership.members(client, f"group-of-{topic}", "consumer")) == 1
 
 
+def test_a_static_member_that_is_closed_while_it_joins_does_not_fence_the_next_one(servers: str) -> None:
+    """Its join has no member id yet: sent again, it would take the id of whoever has it then."""
+    topic, stop = create(servers, "closed-static", 2), threading.Event()
+    with (
+        member(servers, topic, poll_ms=60_000) as other,
+        Client(ClientConfig.parse({"bootstrap.servers": servers})) as client,
+    ):
+        assert other.poll() is not None
+        with member(servers, topic, instance="x", poll_ms=60_000, stopping=stop.is_set) as closed:
+            thread = threading.Thread(target=closed.poll)
+            thread.start()
+            wait_for(lambda: len(membership.members(client, f"group-of-{topic}", "consumer")) == 2, "its join")
+            stop.set()
+            thread.join()
+            began = time.monotonic()
+        assert time.monotonic() - began < 4
+        assert not [one.name for one in threading.enumerate() if one is closed._thread]
+        with member(servers, topic, instance="x", poll_ms=60_000) as successor, polling(other, successor):
+            wait_for(lambda: in_one_generation(other, successor), "one generation", 60)
+            assert successor.current().assignment | other.current().assignment == all_of(topic, 2)
+
+
 def test_a_refusal_is_raised_once_a_poll(servers: str) -> None:
     topic = create(servers, "refused-member", 1)
     with member(servers, topic, session_ms=1) as one:

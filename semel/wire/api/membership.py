@@ -67,6 +67,7 @@ def join(
     protocols: Mapping[str, bytes],
     session_timeout_ms: int,
     rebalance_timeout_ms: int,
+    deadline: Deadline,
     instance: str | None = None,
 ) -> Joined | str:
     """Join, and wait until all members have. Return a text if the group wants this member under another id: join again
@@ -77,7 +78,7 @@ def join(
 
     Raise :class:`~semel.errors.ConfigError` tagged INCONSISTENT_GROUP_PROTOCOL if members of other protocols are in the
     group, :class:`~semel.errors.Fenced` if another member has this ``instance``, and
-    :class:`~semel.errors.Retriable` if the group was not joined within the time of a rebalance.
+    :class:`~semel.errors.Retriable` if the group was not joined until the deadline.
     """
     make = JoinGroupRequest.JoinGroupRequestProtocol
     request = JoinGroupRequest(
@@ -90,7 +91,6 @@ def join(
         protocols=[make(name=name, metadata=metadata) for name, metadata in protocols.items()],
         reason=None,
     )
-    deadline = client.deadline(rebalance_timeout_ms + session_timeout_ms)
     answer = client.ask(GroupCoordinator(group), request, (6, 9), deadline=deadline)
     if answer.error_code == _MEMBER_ID_REQUIRED:
         return str(answer.member_id)
