@@ -167,8 +167,7 @@ class Cluster:
         A batch has at most ``max_poll_records`` rows. You have ``max_poll_interval_ms`` for it: after that the group
         continues without this member, its commit returns False, and the rows are handed out again.
 
-        Sends nothing. Raises :class:`~semel.errors.ConfigError` for invalid arguments, and
-        :class:`~semel.errors.Unsupported` for a login by OAUTHBEARER.
+        Sends nothing. Raises :class:`~semel.errors.ConfigError` for invalid arguments.
         """
         return Session(
             self._client,

@@ -7,6 +7,7 @@ import threading
 
 from semel.errors import SemelError
 from semel.mirror.metrics import FlowMeter
+from semel.wire.backoff import Backoff
 
 __all__ = ["Tries"]
 
@@ -21,10 +22,12 @@ class Tries:
     def __init__(self, meter: FlowMeter, stop: threading.Event, most: int | None) -> None:
         self._meter, self._stop, self._most = meter, stop, most
         self._failed = 0
+        self._backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
 
     def succeeded(self) -> None:
         """Start to count again."""
         self._failed = 0
+        self._backoff.reset()
         self._meter.tries_again = False
 
     def failed(self, error: SemelError) -> None:
@@ -35,6 +38,6 @@ class Tries:
         if self._most is not None and self._failed >= self._most:
             raise error
         self._meter.tries_again = True
-        pause = min(_FIRST_PAUSE_S * 2 ** (self._failed - 1), _LONGEST_PAUSE_S)
+        pause = self._backoff.next()
         log.warning("%s: tried again in %.1f s: %s", self._meter.title, pause, error)
         self._stop.wait(pause)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from semel.records.columns import chunks_of, column
 from semel.records.varint import Ints
 
-__all__ = ["murmur2", "partition_for"]
+__all__ = ["murmur2", "partition_for", "partition_of"]
 
 _Hashes = NDArray[np.uint32]
 
@@ -33,6 +33,11 @@ def murmur2(data: bytes) -> int:
     mixed = _finish_words(memoryview(data), start)
     hashed = _finish(np.array([mixed], np.uint32), np.frombuffer(data, np.uint8), np.array([0]), np.array([len(data)]))
     return int(hashed.view(np.int32)[0])
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return the partition of one key."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def partition_for(keys: Any, partitions: int, sticky: int) -> NDArray[np.int32]:

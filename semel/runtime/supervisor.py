@@ -18,6 +18,7 @@ from typing import Any
 
 from semel.runtime.channel import Channel, Ended, Launch
 from semel.runtime.launcher import JobFailed, Launcher, SparkGone
+from semel.wire.backoff import Backoff
 
 __all__ = ["State", "Status", "Supervisor"]
 
@@ -167,7 +168,7 @@ class Supervisor:
     # ---- a thread for each process
 
     def _supervise(self, one: _Supervised) -> None:
-        backoff = _FIRST_BACKOFF_S
+        backoff = Backoff(_FIRST_BACKOFF_S, _LAST_BACKOFF_S)
         while not one.stopping.is_set():
             ended, reason = self._launch(one)
             if self.spark_gone.is_set():
@@ -179,11 +180,10 @@ class Supervisor:
                 self._change(one, state=State.FAILED, where="", reason=ended.error, trace=ended.trace)
                 return
             if one.connected_at and time.monotonic() - one.connected_at > _RECOVERED_S:
-                backoff = _FIRST_BACKOFF_S
+                backoff.reset()
             reason = ended.error if ended is not None else reason
             self._change(one, state=State.RESTARTING, where="", reason=reason)
-            one.stopping.wait(backoff)
-            backoff = min(2 * backoff, _LAST_BACKOFF_S)
+            one.stopping.wait(backoff.next())
         if one.launch is None or one.launch.attempt < 0:  # it never ran, and left nothing
             self._change(one, state=State.STOPPED, where="", reason="")
 

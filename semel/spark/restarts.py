@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from semel.errors import AbortAndRetry, Retriable
 from semel.spark.errors import error
 from semel.spark.sink import prefix_registry
+from semel.wire.backoff import Backoff
 
 __all__ = ["keep_running"]
 
@@ -51,7 +52,7 @@ def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event |
     same in the main thread, unless the program has its own handlers. A second signal ends the process at once.
     """
     stop = stop or threading.Event()
-    pause = _FIRST_PAUSE
+    backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
     with _stopped_by_signals(stop):
         while not stop.is_set():
             began = time.monotonic()
@@ -62,10 +63,10 @@ def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event |
             except StreamingQueryException as raised:
                 passes = _passing(query, raised)
                 if time.monotonic() - began > _LONGEST_PAUSE:
-                    pause = _FIRST_PAUSE
+                    backoff.reset()
+                pause = backoff.next()
                 log.warning("restarting the query in %.0f s: %s", pause, passes)
                 stop.wait(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
             except Py4JError as broken:
                 if not stop.is_set() or isinstance(broken, Py4JJavaError):
                     raise

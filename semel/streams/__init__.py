@@ -6,7 +6,8 @@
 - ``topology``: nodes, their names, and the sub-topologies that they form; ``repartition``: topics between those;
   ``drawing``: a picture of them; ``nodes``: what they do; ``dropped``: what they drop, counted.
 - ``task``: a sub-topology for one partition; ``state``: what it keeps; ``topics``: those that belong to an application.
-- ``worker``: a member of the group, with its tasks and one transaction; ``pace``: how many rows it takes at a time.
+- ``worker``: a member of the group, with its tasks and one transaction; ``task_assignor``: which member gets which
+  tasks; ``pace``: how many rows it takes at a time.
 - ``executors``: workers as processes on Spark executors; ``app_file``: the file of an application, which they run.
 - ``lookup``: what a store holds, by its changelog; ``reset``: begin again from the input.
 - ``testing``: a driver without a broker.

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from semel.errors import ConfigError
 from semel.read import Earliest, Latest, Reader, topic_ranges
 from semel.read.ranges import Range
-from semel.records.partitioner import partition_for
+from semel.records.partitioner import partition_of
 from semel.streams.nodes.folds import Entries
 from semel.streams.nodes.stateful import Aggregate, TableSource, value_reader
 from semel.streams.state.store import StoreSpec
@@ -82,7 +82,7 @@ def _ranges(client: Client, topic: str, key: str | None) -> list[list[Range]]:
     if key is None:
         return [ranges]
     count = len(client.topics({topic})[topic].partitions)
-    mine = int(partition_for(pa.array([key.encode()], pa.binary()), count, 0)[0])
+    mine = partition_of(key.encode(), count)
     parts = ([one for one in ranges if (one.partition == mine) is first] for first in (True, False))
     return [part for part in parts if part]
 

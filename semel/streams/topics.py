@@ -4,22 +4,20 @@ names and settings.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, DataLoss
+from semel.read.internal_topic import COMPACTED, InternalTopic
 from semel.read.ranges import Range, id_text
 from semel.read.row_presence import hold_rows
 from semel.streams.topology import SubTopology, Topology
-from semel.wire.api import groups, topics
+from semel.wire.api import groups
 from semel.wire.api.offsets import EARLIEST, LATEST, committed, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["Plan", "check_partitions", "prepare"]
-
-log = logging.getLogger("semel.streams")
 
 _REPARTITION = {
     "cleanup.policy": "delete",
@@ -28,7 +26,7 @@ _REPARTITION = {
     "segment.bytes": "52428800",
 }
 _CHANGELOG = {
-    "cleanup.policy": "compact",
+    **COMPACTED,
     "delete.retention.ms": "86400000",  # how long a deletion is there for a store that was away
     "message.timestamp.type": "CreateTime",
 }
@@ -93,20 +91,6 @@ def _check_offsets_there(client: Client, topology: Topology, part: SubTopology, 
             )
 
 
-def _check_compacted(client: Client, topic: str) -> None:
-    try:
-        policy = topics.topic_config(client, topic, ["cleanup.policy"]).get("cleanup.policy")
-    except ConfigError as error:
-        log.warning("the cleanup.policy of %s is not checked: %s", topic, error.message)
-        return
-    if policy != "compact":
-        raise ConfigError(
-            f"the changelog {topic} has cleanup.policy={policy}: state would be deleted with time. Nothing was read."
-            " Set it to compact.",
-            tag="INTERNAL_TOPIC",
-        )
-
-
 def check_partitions(client: Client, topology: Topology, plan: Plan) -> None:
     """Check that the topics of the application still fit what it reads: input topics may get partitions at any time.
 
@@ -146,26 +130,25 @@ def _internal(topology: Topology, parts: list[SubTopology], counts: Mapping[str,
 
 
 def _make(client: Client, topology: Topology, plan: Plan, replication: int) -> None:
-    wanted = plan.internal
+    inputs = ", ".join(f"{name} has {n}" for name, n in sorted(plan.partitions.items()) if name not in plan.internal)
+    advice = (
+        f"Nothing was read. The input ({inputs}) has other partitions than before, or the topology or the topic has"
+        " changed. Correct that, take another application.id, or begin again: `semel streams reset`."
+    )
+    wanted = {
+        name: InternalTopic(name, f"topic {name}", advice, _REPARTITION if name in plan.repartition else _CHANGELOG)
+        for name in sorted(plan.internal)
+    }
     there = client.existing(wanted.keys())
-    for topic, count in wanted.items():
-        if topic in there and len(there[topic].partitions) != count:
-            inputs = ", ".join(f"{name} has {n}" for name, n in sorted(plan.partitions.items()) if name not in wanted)
-            raise ConfigError(
-                f"topic {topic} has {len(there[topic].partitions)} partitions, and the topology needs {count}, as"
-                f" {inputs}: the input has other partitions than before, or the topology is another one. Nothing was"
-                " read. Take another application.id, or begin again: `semel streams reset`.",
-                tag="INTERNAL_TOPIC",
-            )
-    for topic in sorted(there.keys() - plan.repartition):
-        _check_compacted(client, topic)
-    missing = sorted(set(wanted) - there.keys())
+    for name, known in there.items():
+        wanted[name].check_partitions(known, least=plan.internal[name], most=plan.internal[name])
+    for name in sorted(there.keys() - plan.repartition):
+        wanted[name].check_policy(client)
+    missing = sorted(wanted.keys() - there.keys())
     if missing:
         _check_new(client, topology, plan, missing)
-    for topic in missing:
-        settings = _REPARTITION if topic in plan.repartition else _CHANGELOG
-        if topics.create(client, topic, partitions=wanted[topic], replication=replication, config=settings):
-            log.info("created %s with %d partitions", topic, wanted[topic])
+    for name in missing:
+        wanted[name].find_or_make(client, plan.internal[name], replication)
 
 
 def _check_new(client: Client, topology: Topology, plan: Plan, missing: list[str]) -> None:

@@ -29,13 +29,13 @@ from semel.streams.state.changelog import restore
 from semel.streams.state.rocks import Damaged, Rocks
 from semel.streams.state.store import Store, StoreSpec
 from semel.streams.task import Task
+from semel.streams.task_assignor import TaskAssignor
 from semel.streams.topics import check_partitions, prepare
 from semel.streams.topology import SubTopology, Topology
 from semel.transaction.session import Session
 from semel.wire.api.topics import delete_records
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
-from semel.wire.task_assignor import TaskAssignor
 
 __all__ = ["Worker"]
 

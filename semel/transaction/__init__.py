@@ -21,8 +21,6 @@
 ``markers``           the end of a transaction on each partition: waited for, and written where brokers lost it
 ``progress``          the record that says what a transaction did, and the topic that keeps it
 ``two_phase``         prepared transactions: rows first, then a decision of the caller's, then the end
+``session``           a member of a consumer group, whose transactions keep no progress
 ====================  ================================================================================================
-
-A session, a member of a consumer group, has its own: ``session``, ``session_reader``, ``session_expiry``,
-``session_polls`` and ``session_producer``, whose transactions keep no progress.
 """

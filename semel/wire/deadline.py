@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Iterator
+
+from semel.wire.backoff import Backoff
 
 __all__ = ["Deadline"]
 
@@ -22,8 +23,7 @@ class Deadline:
         self._began = time.monotonic()
         self._end = self._began + timeout_ms / 1000
         self._told = False
-        self._backoff = min(backoff_ms, backoff_max_ms) / 1000
-        self._backoff_max = backoff_max_ms / 1000
+        self._backoff = Backoff(backoff_ms / 1000, backoff_max_ms / 1000, jitter=0.2)
         self.timeout_ms = timeout_ms
 
     @property
@@ -36,10 +36,13 @@ class Deadline:
         """True if no time is left."""
         return self.remaining == 0.0
 
+    def expire(self) -> None:
+        """End the time now: nothing is repeated any more. Any thread may call this."""
+        self._end = min(self._end, time.monotonic())
+
     def pause(self) -> None:
         """Wait one back-off, but not beyond the end."""
-        time.sleep(min(self._backoff * random.uniform(0.8, 1.2), self.remaining))
-        self._backoff = min(self._backoff * 2, self._backoff_max)
+        time.sleep(min(self._backoff.next(), self.remaining))
 
     def warn(self, waiting_for: str) -> None:
         """Log the reason of a long wait, once."""

@@ -195,6 +195,10 @@ _ADVICE = {
     " max.message.bytes.",
     17: "the topic's name is not allowed. Name it with at most 249 letters, digits, dots, underscores and hyphens.",
     18: "a batch is larger than the topic's segment.bytes. Lower max.request.size (of a sink: kafka.max.request.size).",
+    23: "the group's other members have another protocol, or no assignor in common (semel has range and roundrobin)."
+    " Stop them, or use another group.",
+    26: "the broker allows other session timeouts. Change session.timeout.ms, or the broker's"
+    " group.min.session.timeout.ms and group.max.session.timeout.ms.",
     50: "the broker's transaction.max.timeout.ms is below transaction.timeout.ms. Raise the first or lower the second.",
     87: "the broker refused a record (a null key in a compacted topic, or a timestamp outside the topic's bounds)."
     " Correct the row, or have the query write such rows to another topic (docs/recipes.md).",

@@ -5,7 +5,6 @@
 ``own_offsets``      a connector's own offsets topic, beside the worker's
 ``configs``          connectors, tasks and what they are wanted to be, written by the leader alone; ``config_format``
 ``statuses``         the state of each connector and task
-``settled``          committed records below a claim, once none is open
 ``internal_topics``  makes and checks the topics
 ===================  =================================================================================================
 """

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from semel.connect.leader import IdTaken, Leader
 from semel.connect.stores import config_format
 from semel.connect.stores.config_format import Configs, Record
-from semel.connect.stores.settled import read_settled
 from semel.errors import AbortAndRetry, Retriable
+from semel.read.claimed_log import read_settled
 from semel.wire.client import Client
 
 __all__ = ["ConfigStore"]

@@ -25,11 +25,11 @@ from semel.connect.stores.offset_format import (
     parse_key,
     parse_value,
 )
-from semel.connect.stores.settled import read_settled
 from semel.errors import DataLoss
+from semel.read.claimed_log import read_settled
 from semel.read.raw_log import LogRecord
 from semel.records.encode import encode
-from semel.records.partitioner import murmur2
+from semel.records.partitioner import partition_of
 from semel.steps import ConnectStep, reached
 from semel.transaction.routing import by_partition
 from semel.wire.api.produce import Appender
@@ -151,4 +151,4 @@ class OffsetStore:
 
     def _place(self, key: bytes) -> int:
         """Return the partition that Kafka Connect's producer chooses for a key."""
-        return (murmur2(key) & 0x7FFFFFFF) % self._partitions
+        return partition_of(key, self._partitions)

@@ -20,7 +20,7 @@ from semel.connect.stores.internal_topics import record_table
 from semel.errors import SemelError
 from semel.read.raw_log import LogRecord, read_raw
 from semel.records.encode import encode
-from semel.records.partitioner import murmur2
+from semel.records.partitioner import partition_of
 from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.api.produce import Appender
 from semel.wire.client import Client
@@ -176,7 +176,7 @@ class StatusStore:
         assert self.topic is not None
         placed: dict[int, list[bytes]] = {}
         for key in due:
-            placed.setdefault((murmur2(key) & 0x7FFFFFFF) % self._partitions, []).append(key)
+            placed.setdefault(partition_of(key, self._partitions), []).append(key)
         appender = Appender(self._client, {self.topic: self._topic_id})
         for index, keys in placed.items():
             rows = record_table(keys, [due[key] for key in keys], [0] * len(keys))

@@ -13,15 +13,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from semel.errors import ConfigError, Retriable
+from semel.errors import Retriable
 from semel.mirror.offsets.segments import Runs, Segments, read_form, write_forms
 from semel.mirror.positions import Positions
+from semel.read.internal_topic import InternalTopic
 from semel.read.ranges import Range, id_text
 from semel.read.reader import Reader
-from semel.records.partitioner import murmur2
+from semel.records.partitioner import partition_of
 from semel.transaction.participant import Participant
 from semel.transaction.ticket import Receipt, Ticket, TicketTopic
-from semel.wire.api import topics
 from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -31,12 +31,18 @@ __all__ = ["SEGMENTS", "SegmentTopic"]
 SEGMENTS: Final = "semel-mirror-segments"
 #: As the progress topic has; a flow lies on murmur2(its id) mod this.
 _PARTITIONS = 16
-_SETTINGS = {
-    "cleanup.policy": "delete",
-    "retention.ms": "604800000",
-    "segment.ms": "86400000",
-    "compression.type": "producer",
-}
+_TOPIC = InternalTopic(
+    SEGMENTS,
+    f"topic {SEGMENTS}",
+    "Nothing was copied. Delete it, and it is made as it should be; older offsets can then not be translated.",
+    {
+        "cleanup.policy": "delete",
+        "retention.ms": "604800000",
+        "segment.ms": "86400000",
+        "compression.type": "producer",
+    },
+    tag="SEGMENTS_TOPIC",
+)
 #: So often the topic is read from its beginning: what retention has deleted meanwhile leaves the memory too.
 _AGAIN_S = 86_400
 _MAX_BYTES = 1_048_588
@@ -47,25 +53,15 @@ class SegmentTopic:
 
     def __init__(self, client: Client, flow: str) -> None:
         self._client, self._flow = client, flow
-        self.partition: TopicPartition = (SEGMENTS, (murmur2(flow.encode()) & 0x7FFFFFFF) % _PARTITIONS)
+        self.partition: TopicPartition = (SEGMENTS, partition_of(flow.encode(), _PARTITIONS))
         self._read_to = 0
         self._began = time.monotonic()
         self._segments = Segments()
 
     def ensure(self, replication: int) -> TicketTopic:
         """Find or create the topic."""
-        found = self._client.existing({SEGMENTS}).get(SEGMENTS)
-        if found is None:
-            topics.create(
-                self._client, SEGMENTS, partitions=_PARTITIONS, replication=replication, config=dict(_SETTINGS)
-            )
-            found = self._client.topics({SEGMENTS})[SEGMENTS]
-        if len(found.partitions) < _PARTITIONS:
-            raise ConfigError(
-                f"topic {SEGMENTS} has {len(found.partitions)} partitions, and {_PARTITIONS} are needed. Nothing was"
-                " copied. Delete it, and it is made as it should be; older offsets can then not be translated.",
-                tag="SEGMENTS_TOPIC",
-            )
+        found = _TOPIC.find_or_make(self._client, _PARTITIONS, replication)
+        _TOPIC.check_partitions(found, least=_PARTITIONS)
         return TicketTopic(found.id, len(found.partitions), _MAX_BYTES)
 
     def write(self, ticket: Ticket, positions: Positions, found: Mapping[TopicPartition, Runs]) -> Receipt:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from semel.errors import ConfigError
+from semel.read.claimed_log import settle
 from semel.read.raw_log import EndMarker, LogRecord
 from semel.transaction.progress.record import Progress, RecordedOutcome, claimed_from, key_head
 from semel.transaction.ticket import Written
@@ -118,8 +119,7 @@ def complete(
 
 
 def parse_progress_log(events: Iterable[LogRecord | EndMarker], key: bytes, where: str) -> ProgressLog:
-    """Pick one key's transactional records, each settled by the next marker of its producer id behind it, whatever that
-    marker's epoch.
+    """Pick one key's transactional records, each with how its transaction ended.
 
     A tombstone of a transaction is such a record: what it forgets is as it was until its transaction is committed.
     Older records stay in the log until compaction comes by, which removes them before the tombstone; so they count only
@@ -129,33 +129,24 @@ def parse_progress_log(events: Iterable[LogRecord | EndMarker], key: bytes, wher
     records: list[ProgressRecord] = []
     ours: list[bool] = []
     decided: list[RecordedOutcome] = []
-    waiting: dict[int, list[int]] = {}
-    for event in events:
-        if isinstance(event, EndMarker):
-            for index in waiting.pop(event.producer_id, ()):
-                records[index] = replace(records[index], committed=event.commit, ended_ms=event.time_ms)
-        elif (
-            event.key is None
-            or not event.key.startswith(head)
-            or event.key == looks
-            or (event.value is None and not event.transactional)
-        ):
-            continue
-        elif event.key == claims:
-            claimed_from(
-                event.value or b"", f"{where} offset {event.offset}"
-            )  # a newer semel's is refused: it may mean another thing
-        elif event.key.startswith(decisions):  # in version 1 they had one key for all
+
+    def is_of_prefix(event: LogRecord) -> bool:
+        deleted = event.value is None and not event.transactional
+        return event.key is not None and event.key.startswith(head) and event.key != looks and not deleted
+
+    for one in settle(events, is_of_prefix):
+        event = one.record
+        at = f"{where} offset {event.offset}"
+        if event.key == claims:
+            claimed_from(event.value or b"", at)  # a newer semel's is refused: it may mean another thing
+        elif (event.key or b"").startswith(decisions):  # in version 1 they had one key for all
             if event.value is not None:
-                decided.append(RecordedOutcome.decode(event.value, f"{where} offset {event.offset}"))
+                decided.append(RecordedOutcome.decode(event.value, at))
         elif event.transactional:
-            waiting.setdefault(event.producer_id, []).append(len(records))
-            progress = (
-                Progress.decode(event.value, f"{where} offset {event.offset}")
-                if event.value is not None
-                else Progress(forgotten=True)
+            progress = Progress(forgotten=True) if event.value is None else Progress.decode(event.value, at)
+            records.append(
+                ProgressRecord(event.offset, event.producer_id, event.epoch, progress, one.committed, one.ended_ms)
             )
-            records.append(ProgressRecord(event.offset, event.producer_id, event.epoch, progress, None))
             ours.append(event.key == key)
     mine, others = (tuple(r for r, own in zip(records, ours, strict=True) if own is wanted) for wanted in (True, False))
     return ProgressLog(mine, others, tuple(decided))

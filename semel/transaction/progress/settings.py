@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from semel.errors import ConfigError
+from semel.read.internal_topic import policy_fault
 from semel.wire.api import topics
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
@@ -36,7 +37,7 @@ def look_for_faults(client: Client, topic: Topic, deadline: Deadline) -> tuple[l
     settings = read(lambda: topics.topic_config(client, topic.name, OF_THE_TOPIC, deadline))
     log_settings = read(lambda: topics.broker_config(client, OF_THE_BROKERS, deadline))
     found = (
-        [f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed"]
+        [f"has {len(topic.partitions)} partitions, and must have at least {PARTITIONS}"]
         if len(topic.partitions) < PARTITIONS
         else []
     )
@@ -48,12 +49,10 @@ def faults(topic: Topic, settings: Mapping[str, str | None], log_settings: Mappi
 
     What could not be read of the transaction log is passed over.
     """
-    found = []
+    found = [fault] if (fault := policy_fault(settings)) else []
     replication = min(len(partition.replicas) for partition in topic.partitions.values())
-    policy, unclean, min_isr = (settings.get(name) for name in OF_THE_TOPIC)
+    _, unclean, min_isr = (settings.get(name) for name in OF_THE_TOPIC)
     log_replication, log_min_isr = (log_settings.get(name) for name in OF_THE_BROKERS)
-    if policy != "compact":
-        found.append(f"has cleanup.policy={policy}: progress would be deleted with time; it must be exactly compact")
     if unclean == "true":
         found.append("allows unclean leader election: committed progress could be lost")
     if replication < int(log_replication or 0):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from enum import Enum
 from uuid import UUID, uuid4
 
-import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError, DataLoss, Retriable, SemelError
+from semel.read.internal_topic import COMPACTED, InternalTopic
 from semel.read.raw_log import EndMarker, LogRecord, read_raw
-from semel.records.arrays import joined, validity
+from semel.records.arrays import binary, joined
 from semel.records.encode import encode
-from semel.records.partitioner import murmur2
+from semel.records.partitioner import partition_of
 from semel.transaction.progress.log import ProgressLog, parse_progress_log
 from semel.transaction.progress.record import (
     LOOK,
@@ -64,7 +65,14 @@ class ProgressTopic:
         self._prefix = prefix
         self.name = name
         self.key = progress_key(prefix, scope)
-        self.partition: TopicPartition = (name, (murmur2(prefix.encode()) & 0x7FFFFFFF) % PARTITIONS)
+        self.partition: TopicPartition = (name, partition_of(prefix.encode(), PARTITIONS))
+        self._topic = InternalTopic(
+            name,
+            f"the progress topic {name!r}",
+            "Nothing was written. Change it, or name another with progressTopic.",
+            COMPACTED,
+            tag="PROGRESS_TOPIC",
+        )
         self.topic_id = UUID(int=0)
         #: The topic that was checked, as far as that is allowed.
         self._checked = UUID(int=0)
@@ -90,10 +98,7 @@ class ProgressTopic:
         What was seen of another one, by its id, is not true of it: it wants a :meth:`presence` of its own.
         """
         known = self._client.existing({self.name}, deadline)
-        if self.name not in known:
-            self._create(self._readable_broker_settings(deadline), deadline)
-            known = self._client.topics({self.name}, deadline)
-        topic = known[self.name]
+        topic = known.get(self.name) or self._create(self._readable_broker_settings(deadline), deadline)
         if topic.id != self._checked:
             self._check(topic, self._readable_broker_settings(deadline), deadline)
         self.topic_id = topic.id
@@ -108,28 +113,21 @@ class ProgressTopic:
         if topic is None:
             return False
         if self.partition[1] not in topic.partitions:
-            raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
+            self._topic.check_partitions(topic, least=PARTITIONS)
         self.topic_id = topic.id
         return True
 
-    def _create(self, log_settings: dict[str, str | None], deadline: Deadline) -> None:
+    def _create(self, log_settings: dict[str, str | None], deadline: Deadline) -> Topic:
         wanted = int(log_settings.get(OF_THE_BROKERS[0]) or 3)
         replication = min(wanted, len(self._client.brokers(deadline)))
         min_isr = min(int(log_settings.get(OF_THE_BROKERS[1]) or 1), replication)
         config = {
-            "cleanup.policy": "compact",
+            **COMPACTED,
             "unclean.leader.election.enable": "false",
             "min.insync.replicas": str(min_isr),
         }
         try:
-            topics.create(
-                self._client,
-                self.name,
-                partitions=PARTITIONS,
-                replication=replication,
-                config=config,
-                deadline=deadline,
-            )
+            return replace(self._topic, config=config).find_or_make(self._client, PARTITIONS, replication, deadline)
         except SemelError as error:
             settings = " ".join(f"--config {key}={value}" for key, value in config.items())
             servers = ",".join(f"{host}:{port}" for host, port in self._client.config.bootstrap_servers)
@@ -141,16 +139,11 @@ class ProgressTopic:
             ) from None
 
     def _check(self, topic: Topic, log_settings: dict[str, str | None], deadline: Deadline) -> None:
-        if len(topic.partitions) < PARTITIONS:
-            raise self._refused(f"has {len(topic.partitions)} partitions, and {PARTITIONS} are needed")
+        self._topic.check_partitions(topic, least=PARTITIONS)
         self._checked = topic.id
-        try:
-            found = topics.topic_config(self._client, self.name, OF_THE_TOPIC, deadline)
-        except ConfigError as error:
-            log.warning("the settings of progress topic %s are not checked: %s", self.name, error.message)
-            return
-        for fault in faults(topic, found, log_settings):
-            raise self._refused(fault)
+        settings = self._topic.settings(self._client, OF_THE_TOPIC, deadline)
+        for fault in faults(topic, settings, log_settings) if settings is not None else ():
+            raise self._topic.refused(fault)
 
     def _readable_broker_settings(self, deadline: Deadline) -> dict[str, str | None]:
         try:
@@ -162,13 +155,6 @@ class ProgressTopic:
                 error.message,
             )
             return {}
-
-    def _refused(self, reason: str) -> ConfigError:
-        return ConfigError(
-            f"the progress topic {self.name!r} {reason}. Nothing was written. Change it, or name another with"
-            " progressTopic.",
-            tag="PROGRESS_TOPIC",
-        )
 
     def claim(self) -> int:
         """Write a claim and return its offset: everything that was acknowledged before is below it, on every broker
@@ -319,11 +305,7 @@ class ProgressTopic:
         """Append to the transaction of ``identity``, or to none: then ``plain`` is a producer id and epoch with which
         nothing is there twice.
         """
-        keys, values = (
-            joined([text or b"" for text in texts], pa.binary()) for texts in (records.keys(), records.values())
-        )
-        absent = validity(np.array([text is None for text in records.values()]))
-        values = pa.Array.from_buffers(values.type, len(values), [absent, *values.buffers()[1:]])
+        keys, values = joined(list(records), pa.binary()), binary(list(records.values()))
         rows = pa.RecordBatch.from_arrays([keys, values], ["key", "value"])
         producer = (identity.producer_id, identity.epoch) if identity is not None else plain
         if producer is None:

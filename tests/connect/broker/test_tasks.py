@@ -215,7 +215,7 @@ def test_topics_that_will_not_do(place: Place) -> None:
     topics.create(place.servers, place.configs, 2, cleanup_policy="compact")
     more = {name.replace("_", "."): value for name, value in place.stored.items()}
     worker = Worker({**place.worker, **more}, [place.numbers(1)])
-    with pytest.raises(ConfigError, match="required to have a single partition"):
+    with pytest.raises(ConfigError, match="must have exactly 1"):
         worker.prepare()
     worker.stop()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from semel.records.partitioner import murmur2
+from semel.records.partitioner import partition_of
 from semel.testing.records import arrived, read
 from tests.connect.support.lines import STRING
 from tests.connect.support.running import Running
@@ -72,4 +72,4 @@ class Place:
         return [str(value) for value in rows["value"].to_pylist()]
 
     def place_of(self, key: bytes) -> int:
-        return (murmur2(key) & 0x7FFFFFFF) % PARTITIONS
+        return partition_of(key, PARTITIONS)

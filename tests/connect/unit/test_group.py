@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from semel.config import ClientConfig
-from semel.connect.group import Role, WorkerGroup
+from semel.connect.group import Role, WorkerProtocol
 from semel.errors import ConfigError
 from semel.strict_json import write_object
-from semel.wire.api.membership import Joined
+from semel.wire.api.membership import Joined, Member
+from semel.wire.client import Client
 
 
-def group(support: str) -> WorkerGroup:
-    config = ClientConfig.parse({"bootstrap.servers": "localhost:1"})
-    return WorkerGroup(
-        config,
-        "g",
-        ["offsets"],
-        support=support,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        heartbeat_ms=3_000,
-    )
+def protocol(support: str) -> WorkerProtocol:
+    return WorkerProtocol("g", ["offsets"], support)
+
+
+def joined(leader: str, members: Mapping[str, bytes]) -> Joined:
+    return Joined("connect", "semel", 2, "new", None, leader, {name: Member(said) for name, said in members.items()})
 
 
 def about(support: str | None) -> bytes:
@@ -47,35 +44,25 @@ def about(support: str | None) -> bytes:
     ],
 )
 def test_a_worker_is_compared_with_its_leader(mine: str, theirs: str | None, refused: bool) -> None:
-    joins = group(mine)
-    joins._about = {"url": ""}
+    joins = protocol(mine)
+    follows = joined("old", {})
     if refused:
         with pytest.raises(ConfigError, match=r"WORKERS_DIFFER.*exactly\.once\.source\.support"):
-            joins._take_role(False, about(theirs))
+            joins.accept(follows, about(theirs))
         assert joins.role is None
     else:
-        joins._take_role(False, about(theirs))
+        joins.accept(follows, about(theirs))
         assert joins.role == Role(leads=False, url="")
 
 
 @pytest.mark.parametrize("theirs", ["enabled", "preparing", None])
-def test_a_worker_does_not_begin_to_lead_others_at_least_once(
-    monkeypatch: pytest.MonkeyPatch, theirs: str | None
-) -> None:
+def test_a_worker_does_not_begin_to_lead_others_at_least_once(theirs: str | None) -> None:
     """The leader has died, and the newcomer is made the leader of a worker that stood by."""
-    joined = Joined(generation=2, member="new", leader="new", members={"new": about("disabled"), "old": about(theirs)})
-    shared: list[Any] = []
-
-    def sync(*given: Any, **_: Any) -> None:
-        shared.append(given[3])
-
-    monkeypatch.setattr("semel.wire.api.membership.join", lambda *_, **__: joined)
-    monkeypatch.setattr("semel.wire.api.membership.sync", sync)
-    joins = group("disabled")
-    if theirs == "enabled":
-        with pytest.raises(ConfigError, match="WORKERS_DIFFER"):
-            joins._take_part()
-        assert not shared
-        joins.role = Role(leads=True, url="")  # who leads already goes on: the other one is refused
-    joins._take_part()
-    assert len(shared) == 1
+    leads = joined("new", {"new": about("disabled"), "old": about(theirs)})
+    joins = protocol("disabled")
+    with Client(ClientConfig.parse({"bootstrap.servers": "localhost:1"})) as client:
+        if theirs == "enabled":
+            with pytest.raises(ConfigError, match="WORKERS_DIFFER"):
+                joins.assign(client, leads)
+            joins.role = Role(leads=True, url="")  # who leads already goes on: the other one is refused
+        assert joins.assign(client, leads).keys() == {"new", "old"}

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from semel.records.arrays import array, joined, nulls, numbers, repeated, validity
+from semel.records.arrays import array, binary, joined, nulls, numbers, repeated, validity
 
 SOME = pa.array([5, None, -7, 8, None, 10], pa.int64())
 #: All children of a struct of nulls share one buffer, as long as the longest of them needs it.
@@ -45,3 +45,8 @@ def test_validity(count: int) -> None:
     null = np.arange(count) % 3 == 1
     values = pa.py_buffer(np.zeros(count, np.int64))
     assert pa.Array.from_buffers(pa.int64(), count, [validity(null), values]).is_null().to_pylist() == null.tolist()
+
+
+def test_nulls_among_binary_values() -> None:
+    assert binary([b"a", None, b"", b"bc"]).to_pylist() == [b"a", None, b"", b"bc"]
+    assert binary([]).to_pylist() == []

@@ -16,7 +16,8 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, Fenced
 from semel.testing.history import assert_exactly_once
 from semel.testing.records import read
-from semel.wire.groups import GroupMember
+from semel.wire.consumer_protocol import ASSIGNORS, ConsumerProtocol
+from semel.wire.group_member import GroupMember
 from tests.support.topics import create
 from tests.support.waiting import wait_for
 
@@ -283,10 +284,11 @@ def test_a_member_that_is_to_stop_does_not_wait_for_its_group(servers: str) -> N
         GroupMember(
             config,
             "stopping",
-            [topic],
-            instance=None,
+            ConsumerProtocol([topic], tuple(ASSIGNORS.values())),
             session_timeout_ms=10_000,
-            max_poll_interval_ms=120_000,
+            rebalance_timeout_ms=120_000,
+            heartbeat_ms=3_000,
+            polled=True,
             stopping=stop.is_set,
         )
         for _ in range(2)

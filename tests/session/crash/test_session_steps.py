@@ -56,7 +56,7 @@ FROZEN: list[Step] = [
     OwnerStep.COMMIT_ANSWERED,
 ]
 #: What a worker says whose commit was refused; one of the last two where it found that out before it asked.
-REFUSED = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "had ended before", "gone on without", "rebalances")
+REFUSED = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "had ended before", "continues without", "rebalances")
 
 _names = itertools.count(1)
 

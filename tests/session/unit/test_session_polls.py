@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from semel.transaction.session_polls import PollWatch
+from semel.transaction.session.polls import PollWatch
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:

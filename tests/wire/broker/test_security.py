@@ -110,6 +110,26 @@ def refusal(properties: dict[str, Any]) -> SemelError:
 # ---- who comes in
 
 
+def test_a_session_with_a_token(cluster: SecuredKafka) -> None:
+    """Its member of the group logs in as everything else does, also where the token has to be renewed."""
+    source, target = "token-session-in", "token-session-out"
+    for topic in (source, target):
+        topics.create(cluster.kafka.bootstrap_servers, topic, 2)
+    login = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "tests.support.secured:token_of_alice"}
+    rows = [f"row {number}" for number in range(100)]
+    with semel.Cluster({**cluster.tls(), **login}) as ours:
+        with ours.producer("token-session") as producer, producer.transaction() as txn:
+            txn.send(source, pa.table({"value": rows}))
+        with ours.session("token-copy", group="token-copy", topics=[source]) as session:
+            left = len(rows)
+            while left:
+                if (batch := session.poll(1)) is not None:
+                    session.send(target, batch.select(["value"]))
+                    assert session.commit()
+                    left -= batch.num_rows
+    assert sorted(values(cluster.kafka.bootstrap_servers, target)) == sorted(rows)
+
+
 @pytest.mark.parametrize(
     ("mechanism", "protocol"),
     [("PLAIN", "SASL_SSL"), ("PLAIN", "SASL_PLAINTEXT"), ("SCRAM-SHA-256", "SASL_SSL"), ("SCRAM-SHA-512", "SASL_SSL")],

@@ -74,3 +74,12 @@ def test_a_long_wait_is_told_once(monkeypatch: pytest.MonkeyPatch, caplog: pytes
     assert [record.getMessage() for record in caplog.records] == [
         "still waiting, for at most 49 s more: Produce: no leader"
     ]
+
+
+def test_an_expired_deadline_repeats_nothing() -> None:
+    deadline = Deadline(60_000)
+    attempts = deadline.attempts()
+    next(attempts)
+    deadline.expire()
+    assert deadline.passed
+    assert list(attempts) == []

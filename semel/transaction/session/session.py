@@ -18,7 +18,6 @@ one. Otherwise it is produced twice when the batch is handed out again.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -31,16 +30,16 @@ from semel.read.data_loss import check_ranges
 from semel.read.ranges import NO_END, Range, id_text
 from semel.read.reader import MAX_ROWS
 from semel.steps import SessionStep, reached
-from semel.transaction.session_expiry import ExpiryWatch
-from semel.transaction.session_polls import PollWatch
-from semel.transaction.session_producer import SessionProducer
-from semel.transaction.session_reader import ADVICE, RESETS, SessionReader, check_arguments, read_positions
+from semel.transaction.session.expiry import ExpiryWatch
+from semel.transaction.session.polls import PollWatch
+from semel.transaction.session.producer import SessionProducer
+from semel.transaction.session.reader import ADVICE, RESETS, SessionReader, check_arguments, read_positions
 from semel.transaction.ticket import GroupMetadata
 from semel.transaction.validation import check_above_0
 from semel.wire.client import Client
-from semel.wire.groups import Assignment, GroupMember
+from semel.wire.consumer_protocol import ASSIGNORS, Assignor, ConsumerProtocol
+from semel.wire.group_member import Generation, GroupMember
 from semel.wire.metadata import TopicPartition
-from semel.wire.task_assignor import TaskAssignor
 
 __all__ = ["AssignmentListener", "Session"]
 
@@ -48,7 +47,9 @@ log = logging.getLogger("semel.transaction")
 
 #: How long to wait between two looks where nothing is assigned to this member.
 _SPARE_S = 0.1
-#: What the group answers when it has gone on without this member.
+#: The longest time between two heartbeats: Kafka's default of heartbeat.interval.ms.
+_HEARTBEAT_MS = 3_000
+#: What the group answers when it continues without this member.
 _NOT_A_MEMBER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
 
 
@@ -83,7 +84,7 @@ class Session:
         max_poll_interval_ms: int = 300_000,
         headers: bool = False,
         max_poll_records: int = MAX_ROWS,
-        assignors: Sequence[str | TaskAssignor] = ("range", "roundrobin"),
+        assignors: Sequence[Assignor] = tuple(ASSIGNORS.values()),
         from_earliest: Collection[str] = (),
         listener: AssignmentListener | None = None,
         stopping: Callable[[], bool] = lambda: False,
@@ -105,18 +106,18 @@ class Session:
         self._member = GroupMember(
             client.config,
             group,
-            topics,
+            ConsumerProtocol(topics, assignors),
             instance=group_instance_id,
             session_timeout_ms=session_timeout_ms,
-            max_poll_interval_ms=max_poll_interval_ms,
-            assignors=assignors,
+            rebalance_timeout_ms=max_poll_interval_ms,
+            heartbeat_ms=max(1, min(_HEARTBEAT_MS, session_timeout_ms // 3)),
+            polled=True,
             on_revoked=self._abort_early,
             stopping=stopping,
         )
         self._listener = listener
-        self._revoking = threading.Lock()
         self._ready = False
-        self._assigned: Assignment | None = None
+        self._assigned: Generation[frozenset[TopicPartition]] | None = None
         self._reader: SessionReader | None = None
         #: Where the group stands.
         self._stands: dict[TopicPartition, int] = {}
@@ -139,7 +140,7 @@ class Session:
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that it reads now."""
-        return self._assigned.partitions if self._assigned is not None else frozenset()
+        return self._assigned.assignment if self._assigned is not None else frozenset()
 
     @property
     def committed(self) -> Mapping[TopicPartition, int]:
@@ -180,7 +181,7 @@ class Session:
             self._commit_empty()
             if time.monotonic() >= end:
                 return None
-            if self._assigned is not None and not self._assigned.partitions:
+            if self._assigned is not None and not self._assigned.assignment:
                 time.sleep(min(_SPARE_S, timeout))
 
     def _next(self) -> pa.RecordBatch | None:
@@ -201,8 +202,6 @@ class Session:
     def _follow(self) -> None:
         """Take part in the group, and read what it assigns now, from where it stands."""
         now = self._member.poll()
-        with self._revoking:  # the consumer's thread must finish there before this one continues
-            pass
         if now == self._assigned:
             return
         self._abandon("the group rebalances")
@@ -210,9 +209,9 @@ class Session:
             reached(SessionStep.ASSIGNED, self._transactional_id)
             self._begin_reading(now)
 
-    def _begin_reading(self, assigned: Assignment) -> None:
+    def _begin_reading(self, assigned: Generation[frozenset[TopicPartition]]) -> None:
         self._stands, starts = read_positions(
-            self._client, self.group, assigned.partitions, self._reset, self._from_earliest
+            self._client, self.group, assigned.assignment, self._reset, self._from_earliest
         )
         known = self._client.topics(set(self._topics))
         ranges = [
@@ -220,7 +219,7 @@ class Session:
         ]
         check_ranges(self._client, ranges, fail_on_data_loss=True, advice=ADVICE)
         if self._listener is not None:
-            self._listener.assigned(assigned.partitions)
+            self._listener.assigned(assigned.assignment)
         self._assigned = assigned
         self._expiries.began(starts)
         reached(SessionStep.POSITIONS_READ, self._transactional_id)
@@ -283,13 +282,13 @@ class Session:
         if not offsets and not self._producer.open:
             return True
         # the heartbeat may have lost the membership meanwhile: an offset without a member would not be fenced at all
-        if self._member.current() != assigned:
-            self._abandon("the group has gone on without this member")
+        if not self._is_still(assigned):
+            self._abandon("the group continues without this member")
             return False
         reached(SessionStep.COMMITTING, self._transactional_id)
         try:
             self._producer.commit(
-                offsets, GroupMetadata(assigned.id, assigned.generation, assigned.member, assigned.instance)
+                offsets, GroupMetadata(assigned.group, assigned.number, assigned.member, assigned.instance)
             )
         except AbortAndRetry as error:
             self._lost(error)
@@ -305,6 +304,13 @@ class Session:
     def abort(self, reason: str) -> None:
         """Abort what was not committed, for a ``reason`` that is logged. Its rows are handed out again."""
         self._abandon(reason)
+
+    def _is_still(self, assigned: Generation[frozenset[TopicPartition]]) -> bool:
+        try:
+            return self._member.current() == assigned
+        except Fenced as error:
+            self._give_up(error)
+            raise
 
     def _commit_empty(self) -> None:
         """Commit positions that moved over markers and aborted rows alone: they make no batch, and without this the
@@ -326,14 +332,13 @@ class Session:
     def _abort_early(self) -> None:
         """Abort before others get the partitions, so that they do not wait for this transaction.
 
-        Safe since this session's own thread waits in :meth:`GroupMember.poll` then. Where the brokers do not answer,
-        nothing is lost: what is open is aborted again after the rebalance, or by its timeout.
+        If the brokers do not answer, nothing is lost: what is open is aborted again after the rebalance, or by its
+        timeout.
         """
-        with self._revoking:
-            try:
-                self._producer.abort()
-            except SemelError as error:
-                log.warning("session %r: the abort before a rebalance failed: %s", self._transactional_id, error)
+        try:
+            self._producer.abort()
+        except SemelError as error:
+            log.warning("session %r: the abort before a rebalance failed: %s", self._transactional_id, error)
 
     def _lost(self, error: AbortAndRetry) -> None:
         """Begin again at the group's offsets: the transaction was aborted."""
@@ -348,7 +353,7 @@ class Session:
                 tag=error.tag,
             ) from error
         if error.tag in _NOT_A_MEMBER:
-            self._member.start_again()
+            self._member.join_again()
 
     def _give_up(self, error: SemelError) -> None:
         """``error`` is the one to see: abort, so that nothing that is committed later holds a part of this."""

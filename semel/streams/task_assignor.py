@@ -7,14 +7,11 @@ is for the workers of one streams application.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
-
-from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from semel.strict_json import read_object, write_object
+from semel.wire.consumer_protocol import Subscription
+from semel.wire.metadata import TopicPartition
 
 __all__ = ["TaskAssignor", "share_out"]
 
@@ -23,47 +20,37 @@ Task = tuple[int, int]
 Claims = tuple[Sequence[Task], Sequence[Task]]
 
 
-class TaskAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python ships no types
-    """An assignor for kafka-python. ``topics`` are those of each sub-topology. ``held()`` returns this member's claims
-    at each rebalance.
+class TaskAssignor:
+    """An assignor for a session. ``topics`` are those of each sub-topology. ``held()`` returns this member's claims at
+    each rebalance.
     """
 
     name = "semel-streams"
-    version = 0
 
     def __init__(self, topics: Sequence[Sequence[str]], held: Callable[[], Claims]) -> None:
         self._topics = topics
         self._held = held
 
-    def metadata(self, topics: Collection[str]) -> Any:
+    def user_data(self) -> bytes:
         """Return the claims of this member for its join."""
         running, stored = self._held()
-        claims = write_object({"v": 1, "running": [list(task) for task in running], "stored": list(map(list, stored))})
-        return ConsumerProtocolSubscription(self.version, sorted(topics), claims)
+        return write_object({"v": 1, "running": [list(task) for task in running], "stored": list(map(list, stored))})
 
-    def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, Any]:
+    def assign(
+        self, partitions: Mapping[str, int], members: Mapping[str, Subscription]
+    ) -> Mapping[str, Collection[TopicPartition]]:
         """Return the partitions of each member. Called in the group's leader."""
-        counts = [max(len(cluster.partitions_for_topic(name) or ()) for name in names) for names in self._topics]
-        claims = {member.member_id: _read(member.metadata.user_data) for member in members}
-        order = [
-            member.member_id
-            for member in sorted(members, key=lambda one: (one.group_instance_id or "~", one.member_id))
-        ]
-        given: dict[str, dict[str, list[int]]] = {member: defaultdict(list) for member in order}
-        for member, tasks in share_out(counts, {member: claims[member] for member in order}).items():
-            for part, index in tasks:
-                for topic in self._topics[part]:
-                    if index in (cluster.partitions_for_topic(topic) or ()):
-                        given[member][topic].append(index)
+        counts = [max(partitions.get(name, 0) for name in names) for names in self._topics]
+        claims = {member: _read(subscription.user_data) for member, subscription in members.items()}
         return {
-            member: ConsumerProtocolAssignment(
-                self.version, sorted((topic, sorted(indexes)) for topic, indexes in topics.items()), b""
-            )
-            for member, topics in given.items()
+            member: [
+                (topic, index)
+                for part, index in tasks
+                for topic in self._topics[part]
+                if index < partitions.get(topic, 0)
+            ]
+            for member, tasks in share_out(counts, claims).items()
         }
-
-    def on_assignment(self, assignment: Any, generation: Any) -> None:
-        """Keep nothing: tasks read their own state."""
 
 
 def share_out(counts: Sequence[int], claims: Mapping[str, Claims]) -> dict[str, list[Task]]:
@@ -92,10 +79,10 @@ def share_out(counts: Sequence[int], claims: Mapping[str, Claims]) -> dict[str, 
     return found
 
 
-def _read(data: bytes | None) -> Claims:
+def _read(data: bytes) -> Claims:
     """Return the claims of a member. If they cannot be read, return none: the member then gets the rest."""
     try:
-        row = read_object(bytes(data or b""))
+        row = read_object(data)
         running, stored = ([(int(part), int(index)) for part, index in row[name]] for name in ("running", "stored"))
     except (ValueError, KeyError, TypeError):
         return (), ()

@@ -1,0 +1,14 @@
+"""Sessions: a member of a consumer group that reads, and writes in transactions with its positions (KIP-447).
+
+============  =======================================================================================================
+``session``   ``Session``: batches of rows, commits, and what a rebalance does to them; start here
+``reader``    the rows, from the group's offsets
+``producer``  the transactions, which keep no progress
+``polls``     a warning about rows that take longer than the group waits
+``expiry``    a warning about transactions that time out again and again
+============  =======================================================================================================
+"""
+
+from semel.transaction.session.session import AssignmentListener, Session
+
+__all__ = ["AssignmentListener", "Session"]
