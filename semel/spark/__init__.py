@@ -6,6 +6,7 @@ Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`; for metrics :cl
 =================  ===================================================================================================
 ``source``         ``format("semel")``: plans a range of offsets for each batch, reads it in tasks
 ``sink``           ``KafkaSink``: writes each batch in one transaction
+``job``            a Spark job of tickets: tasks that write into one transaction, and the proof that each wrote once
 ``database``       ``sink(outbox, …)``: each batch in a database and in Kafka, both or neither
 ``jvm``            every use of what Spark does not promise, pinned by one test
 ``metrics``        what happened to the batches, in numbers

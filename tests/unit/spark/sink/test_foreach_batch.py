@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semel.spark.jvm.values import Settings
-from semel.spark.sink.query_checks import note_slow_sockets
+from semel.spark.sink.foreach_batch import note_slow_sockets
 
 
 @pytest.mark.parametrize("domain_sockets", [False, True])
