@@ -29,7 +29,7 @@ from semel.extras import needs_extras
 
 if TYPE_CHECKING:
     from semel.connect.worker import Worker
-    from semel.runtime.launcher import Launcher
+    from semel.processes.launcher import Launcher
 
 app = application()
 
@@ -71,7 +71,7 @@ def connect(
     with needs_extras("semel connect", "spark,connect"):
         from semel.connect.config import read_properties
         from semel.connect.worker import Worker
-        from semel.runtime.launcher import Launcher, spark_session
+        from semel.processes.launcher import Launcher, session_of_processes
 
     console = Console(soft_wrap=True)
     settings = spark_settings(conf)
@@ -81,7 +81,7 @@ def connect(
         return
     made = Worker(read_properties(worker), [read_properties(path) for path in connectors or ()])
     made.prepare()
-    _work(console, made, lambda: Launcher(spark_session("semel connect", master, settings, files)), warm=warm)
+    _work(console, made, lambda: Launcher(session_of_processes("semel connect", master, settings, files)), warm=warm)
 
 
 def _work(console: Console, worker: Worker, start_spark: Callable[[], Launcher], *, warm: bool) -> None:

@@ -29,6 +29,7 @@ from semel.mirror.positions import Positions, flow_id
 from semel.mirror.rights import check_rights
 from semel.mirror.status import shown_positions
 from semel.mirror.topics import preview
+from semel.spark_session import spark_session
 from semel.wire.client import Client
 
 if TYPE_CHECKING:
@@ -89,9 +90,9 @@ def run(
     config = read_properties(file, _aliases(clusters))
     _say(config)
     with needs_extras("the mirror", "spark", "Nothing was copied."):
-        from semel.mirror.flow import run_flows, spark_session
+        from semel.mirror.flow import run_flows
     with live():
-        spark = spark_session(master, settings)
+        spark = spark_session("semel mirror", master, settings)
         server = None if metrics_port is None else _serve(metrics_port)
         try:
             run_flows(spark, config.flows, until_asked_to_end(note="the round is ended, then it stops"), once=once)

@@ -72,7 +72,7 @@ def _run_on_executors(
     from semel.streams.app_file import AppFile
 
     with needs_extras("--tasks", "spark,connect,streams"):
-        from semel.runtime.launcher import Launcher, spark_session
+        from semel.processes.launcher import Launcher, session_of_processes
         from semel.streams.executors import Executors, check
     console = Console(soft_wrap=True)
     files, _ = python_files(py_files)
@@ -80,7 +80,7 @@ def _run_on_executors(
     found = read.load()
     check(found)
     console.print(f"application {found.application_id}: {tasks} workers; starting Spark")
-    launcher = Launcher(spark_session(f"semel streams {found.application_id}", master, settings, files))
+    launcher = Launcher(session_of_processes(f"semel streams {found.application_id}", master, settings, files))
     asked_to_end = until_asked_to_end()
     executors = Executors(launcher, read, found, tasks, ShownProcesses(console).change)
     while executors.running and not asked_to_end.wait(_POLL_S):

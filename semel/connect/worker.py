@@ -27,8 +27,8 @@ from semel.connect.stores.internal_topics import ensure_internal_topic
 from semel.connect.stores.statuses import StatusStore
 from semel.connect.term import Term
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
-from semel.runtime.launcher import Launcher
-from semel.runtime.supervisor import Status
+from semel.processes.launcher import Launcher
+from semel.processes.supervisor import Status
 from semel.wire.client import Client
 
 __all__ = ["LEADER_CHECK_S", "Worker"]
@@ -123,7 +123,7 @@ class Worker:
         on_message: Callable[[str, Mapping[str, Any]], None] = lambda _name, _message: None,
     ) -> None:
         """Start all tasks as the leader, and answer for them. The callbacks are those of
-        :class:`~semel.runtime.supervisor.Supervisor`.
+        :class:`~semel.processes.supervisor.Supervisor`.
 
         Raises :class:`Fenced` where another worker has come in between, and :class:`Retriable` where the topics cannot
         be read or written now: this one joins again then, so that another may lead.

@@ -21,7 +21,7 @@ from semel.connect.tasks.boundaries import Boundary, boundary_of
 from semel.connect.tasks.rows import rows_of
 from semel.connect.tasks.writers import AtLeastOnce, ExactlyOnce, Writer
 from semel.errors import ConfigError, Fenced, Retriable, SemelError
-from semel.runtime.process import Process
+from semel.processes.process import Process
 from semel.steps import ConnectStep, reached
 from semel.wire.client import Client
 

@@ -295,7 +295,6 @@ def settings(df: DataFrame) -> Settings:
         return Settings(
             state_format=int(str(conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion"))),
             commit_validation=_true(conf.get("spark.sql.streaming.stateStore.commitValidation.enabled")),
-            speculation=_true(core.get("spark.speculation")),
             pipelined=_true(core.get("spark.python.udf.pipelined.enabled")),
             retained_stages=int(str(core.get("spark.ui.retainedStages", "1000"))),
             retained_jobs=int(str(core.get("spark.ui.retainedJobs", "1000"))),

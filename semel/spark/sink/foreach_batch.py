@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeVar
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from semel.errors import AbortAndRetry, ConfigError, Retriable, SemelError, Unsupported
 from semel.spark.errors import QueryStopped, error, first_sentence
@@ -32,6 +32,7 @@ from semel.spark.metrics.meter import BatchMetrics, BatchOutcome
 from semel.spark.sink.micro_batch import MicroBatch, Query, observe
 from semel.spark.sink.progress_mismatch import Mismatch
 from semel.spark.sink.reconcile import Rebuild, Run, Skip, reconcile
+from semel.spark_session import check_no_speculation
 from semel.steps import SinkStep, reached
 from semel.transaction.progress.record import Progress
 
@@ -238,6 +239,7 @@ def _check_run(df: DataFrame, query: Query, *, exactly_once: bool) -> None:
     note_slow_sockets(query.settings)
     if exactly_once:
         _check_query(query)
+        check_settings(df.sparkSession, query.settings)
 
 
 def _check_query(query: Query) -> None:
@@ -261,14 +263,9 @@ def _check_query(query: Query) -> None:
         )
 
 
-def check_settings(settings: Settings) -> None:
+def check_settings(spark: SparkSession, settings: Settings) -> None:
     """Refuse settings under which tasks write twice, or Spark forgets what it has run."""
-    if settings.speculation:
-        raise ConfigError(
-            "spark.speculation is on: it runs two attempts of a task at once, and both would write into one"
-            " transaction. Nothing was written. Set spark.speculation=false.",
-            tag="SPECULATION",
-        )
+    check_no_speculation(spark.sparkContext, "Nothing was written.")
     for what, kept in (("Stages", settings.retained_stages), ("Jobs", settings.retained_jobs)):
         if kept < _LEAST_KEPT:
             raise ConfigError(

@@ -96,7 +96,6 @@ class KafkaSink(ForeachBatch):
         if not self._options.exactly_once:
             return
         query = batch.query
-        foreach_batch.check_settings(query.settings)
         cluster = self._cluster()
         foreach_batch.register(cluster, self._options.prefix, self, query)
         if circle := batch.reads(cluster) & set(self._options.outputs):
@@ -268,7 +267,7 @@ class KafkaSink(ForeachBatch):
             return self._note(
                 measured, write_plain(self._client, self._options, Work(df, version or 0, Progress(), again=False))
             )
-        foreach_batch.check_settings(streaming_query.settings(df))
+        foreach_batch.check_settings(df.sparkSession, streaming_query.settings(df))
         foreach_batch.check_free(self._cluster(), self._options.prefix, self, None)
         with self._new_producer("batch") as producer:
             before = producer.take_over(self._options.outputs)
