@@ -17,10 +17,12 @@ from semel.cli.help import application, examples
 from semel.cli.processes import (
     Conf,
     Master,
+    MetricsPort,
     PyFiles,
     ShownProcesses,
     in_background,
     python_files,
+    serving_metrics,
     spark_settings,
     until_asked_to_end,
 )
@@ -56,6 +58,7 @@ def connect(
     master: Master = None,
     conf: Conf = None,
     py_files: PyFiles = None,
+    metrics_port: MetricsPort = None,
     warm: Annotated[
         bool, typer.Option("--warm", help="Start Spark now, although another worker of the group leads.")
     ] = False,
@@ -70,6 +73,7 @@ def connect(
     """
     with needs_extras("semel connect", "spark,connect"):
         from semel.connect.config import read_properties
+        from semel.connect.metrics import ConnectCollector
         from semel.connect.worker import Worker
         from semel.processes.launcher import Launcher, session_of_processes
 
@@ -80,8 +84,11 @@ def connect(
         _test(console, [str(one) for one in connectors or ()], read_properties, places)
         return
     made = Worker(read_properties(worker), [read_properties(path) for path in connectors or ()])
-    made.prepare()
-    _work(console, made, lambda: Launcher(session_of_processes("semel connect", master, settings, files)), warm=warm)
+    with serving_metrics(metrics_port, lambda: ConnectCollector(made)):
+        made.prepare()
+        _work(
+            console, made, lambda: Launcher(session_of_processes("semel connect", master, settings, files)), warm=warm
+        )
 
 
 def _work(console: Console, worker: Worker, start_spark: Callable[[], Launcher], *, warm: bool) -> None:

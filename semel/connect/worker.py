@@ -26,6 +26,7 @@ from semel.connect.rest.server import RestServer
 from semel.connect.stores.internal_topics import ensure_internal_topic
 from semel.connect.stores.statuses import StatusStore
 from semel.connect.term import Term
+from semel.connect.throughput import TaskCounts
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.processes.launcher import Launcher
 from semel.processes.supervisor import Status
@@ -194,6 +195,18 @@ class Worker:
     def ready(self) -> bool:
         """True if this worker answers for connectors itself."""
         return self._term is not None and self._term.started
+
+    @property
+    def states(self) -> dict[str, dict[int, str]]:
+        """The state of each task by connector; nothing unless this worker leads."""
+        term = self._term
+        return term.herder.states if term is not None and term.started else {}
+
+    @property
+    def counts(self) -> dict[str, dict[int, TaskCounts]]:
+        """The newest report of each task by connector; nothing unless this worker leads."""
+        term = self._term
+        return term.herder.counts if term is not None and term.started else {}
 
     @property
     def cluster_id(self) -> str:

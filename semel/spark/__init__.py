@@ -30,8 +30,8 @@ from semel.spark import interpreter
 
 if TYPE_CHECKING:
     from semel.spark.errors import error
+    from semel.spark.metrics.collector import MetricsCollector, serve_metrics
     from semel.spark.metrics.listener import MetricsListener
-    from semel.spark.metrics.prometheus import MetricsCollector, serve_metrics
     from semel.spark.restarts import keep_running
     from semel.spark.sink.kafka_sink import KafkaSink
 
@@ -39,11 +39,11 @@ __all__ = ["KafkaSink", "MetricsCollector", "MetricsListener", "error", "keep_ru
 
 _HOME = {
     "KafkaSink": "semel.spark.sink.kafka_sink",
-    "MetricsCollector": "semel.spark.metrics.prometheus",
+    "MetricsCollector": "semel.spark.metrics.collector",
     "MetricsListener": "semel.spark.metrics.listener",
     "error": "semel.spark.errors",
     "keep_running": "semel.spark.restarts",
-    "serve_metrics": "semel.spark.metrics.prometheus",
+    "serve_metrics": "semel.spark.metrics.collector",
 }
 
 

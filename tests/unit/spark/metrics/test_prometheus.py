@@ -21,14 +21,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Retriable
-from semel.spark.metrics import cluster_poll, prometheus
+from semel.spark.metrics import cluster_poll, collector
 from semel.spark.metrics import meter as metrics
+from semel.spark.metrics.collector import METRICS, MetricsCollector, serve_metrics
 from semel.spark.metrics.meter import BatchOutcome, Meter, TopicTotals, meter
-from semel.spark.metrics.prometheus import METRICS, MetricsCollector, serve_metrics
 from semel.steps import OwnerStep, reached
 
 PAGE = (Path(__file__).parents[4] / "docs" / "metrics.md").read_text()
-DASHBOARD = json.loads((Path(prometheus.__file__).parent / "grafana.json").read_text())
+DASHBOARD = json.loads((Path(collector.__file__).parent / "grafana.json").read_text())
 EXPORTED = {name for metric in METRICS for name in metric.exported}
 #: A clock that is looked at only where a test says so.
 NEVER: dict[str, Any] = {"every_seconds": 1_000_000.0}
