@@ -14,15 +14,16 @@ ARGS ?=
 JOBS ?= 4
 # How long the model of the protocol is explored behind a storm.
 MODEL_MINUTES ?= 5
-# Versions of Kafka that are trusted beside the default, and that are refused: those of tests/kafka/test_versions.py.
+# Versions of Kafka that are trusted beside the default, and that are refused: those of tests/transaction/broker/test_versions.py.
 VERSIONS ?= 4.2.1 4.4.0
 REFUSED := 4.1.2
 SUITE = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 30
-ON_EACH_VERSION := tests/spark/test_driver_steps.py tests/objections/test_12_epochs_and_producer_ids_roll_over.py tests/crash tests/kafka \
-	--ignore=tests/kafka/test_versions.py
+ON_EACH_VERSION := tests/spark/crash/test_driver_steps.py tests/objections/test_epochs_and_producer_ids_roll_over.py \
+	$(foreach product,admin database read session streams transaction two_phase wire,$(wildcard tests/$(product)/broker tests/$(product)/crash)) \
+	--ignore=tests/transaction/broker/test_versions.py
 # Of these, every case on each version.
-WHOLE_ON_EACH_VERSION := tests/spark/test_driver_steps.py tests/objections/test_12_epochs_and_producer_ids_roll_over.py \
-	tests/crash/test_owner_steps.py tests/crash/test_healing_steps.py tests/kafka/test_cut_sources.py
+WHOLE_ON_EACH_VERSION := tests/spark/crash/test_driver_steps.py tests/objections/test_epochs_and_producer_ids_roll_over.py \
+	tests/transaction/crash/test_owner_steps.py tests/transaction/crash/test_healing_steps.py tests/read/broker/test_cut_sources.py
 
 # uv does not read where pip is told to fetch from.
 INDEX = index="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}}"; \
@@ -72,7 +73,7 @@ test: warm  ## run the whole test suite (ARGS are for pytest)
 test-exhaustive: warm  ## run the whole suite and every case of its matrices: more than an hour (ARGS are for pytest)
 	@$(BIN)/python -m semel.sandbox $(VERSIONS) $(REFUSED) > /dev/null 2>&1 & $(SUITE) -o faulthandler_timeout=1800 -m "exhaustive or not exhaustive" $(ARGS)
 
-test-versions: java setup  ## run tests/kafka, the kills and the rollover on the other versions of Kafka that are trusted (VERSIONS)
+test-versions: java setup  ## run the tests of the core against a broker, the kills and the rollover on the other versions of Kafka that are trusted (VERSIONS)
 	@for version in $(VERSIONS); do \
 	echo "Apache Kafka $$version"; export SEMEL_KAFKA_VERSION=$$version; \
 	$(BIN)/python -m semel.sandbox && $(SUITE) $(ON_EACH_VERSION) $(ARGS) && $(SUITE) -m exhaustive $(WHOLE_ON_EACH_VERSION) $(ARGS) || exit 1; \

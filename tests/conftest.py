@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["semel.testing.fixtures", "tests.spark.support.session"]
+pytest_plugins = [
+    "semel.testing.fixtures",
+    "tests.support.broker_fixtures",
+    "tests.support.crash_fixtures",
+    "tests.spark.support.session",
+]
 
 _ROOT = Path(__file__).parents[1]
 _PATHS = [str(_ROOT), str(_ROOT / "tests" / "spark" / "beside"), os.environ.get("PYTHONPATH", "")]
@@ -22,6 +27,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
 settings.register_profile("semel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("semel")
 
+_ON_SPARK = ("spark", "mirror", "connect", "storm")
 _LONGEST = [
     "test_proof",
     "test_storm",
@@ -40,11 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     wait for a broker.
     """
     files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
-    on_spark = [tests for folder in ("spark", "mirror", "connect", "storm") for tests in _within(folder, files)]
+    on_spark = [tests for tests in files if _product(tests) in _ON_SPARK and not _is_unit(tests)]
     spark = sorted(
         on_spark, key=lambda tests: _LONGEST.index(name) if (name := tests[0].path.stem) in _LONGEST else len(_LONGEST)
     )
-    objections, brokers = _within("objections", files), [*_within("crash", files), *_within("kafka", files)]
+    objections = [tests for tests in files if _product(tests) == "objections"]
+    brokers = [tests for tests in files if tests not in [*spark, *objections] and not _is_unit(tests)]
     others = [tests for tests in chain.from_iterable(zip_longest(objections, brokers)) if tests is not None]
     others += [tests for tests in files if tests not in spark and tests not in others]
     share = ceil(len(others) / len(spark)) if spark else len(others)
@@ -53,5 +60,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [test for tests, among in turns for file in [tests or [], *(among or [])] for test in file]
 
 
-def _within(folder: str, files: list[list[pytest.Item]]) -> list[list[pytest.Item]]:
-    return [tests for tests in files if tests[0].path.parent == _ROOT / "tests" / folder]
+def _product(tests: list[pytest.Item]) -> str:
+    return tests[0].path.relative_to(_ROOT / "tests").parts[0]
+
+
+def _is_unit(tests: list[pytest.Item]) -> bool:
+    return "unit" in tests[0].path.parts or _product(tests) in ("rules", "fuzz")

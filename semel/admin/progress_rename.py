@@ -7,6 +7,8 @@ leaves both as they were. After the commit, a takeover of the old prefix is refu
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from semel.errors import ConfigError
 from semel.steps import OwnerStep, reached
 from semel.transaction import end_txn
@@ -15,12 +17,12 @@ from semel.transaction.group_offsets import await_groups
 from semel.transaction.markers.heal import MarkerHealer
 from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
 from semel.transaction.ownership import Ownership
+from semel.transaction.partitions import TransactionPartitions
 from semel.transaction.progress.record import Progress
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.states import State
 from semel.transaction.takeover import take_over
 from semel.transaction.ticket import Written
-from semel.wire.api.transactions import add_partitions
 from semel.wire.client import Client
 from semel.wire.error_codes import name
 from semel.wire.metadata import TopicPartition
@@ -29,6 +31,7 @@ __all__ = ["rename"]
 
 #: A rename that is killed in its transaction blocks the old prefix for this long, or until it is run again.
 _TIMEOUT_MS = 60_000
+_ID_UNKNOWN = 49
 
 
 def rename(client: Client, old: str, new: str, *, scope: str, progress_topic: str = DEFAULT_TOPIC) -> Progress:
@@ -83,17 +86,20 @@ def _write(own: Ownership, former: Ownership, progress: Progress) -> dict[TopicP
     records = {own.progress.partition: {own.progress.key: progress.encode()}}
     moved = Progress(moved=own.transactional_id).encode()
     records.setdefault(former.progress.partition, {})[former.progress.key] = moved
-    leaders = own.client.leaders(records.keys(), own.deadline())
-    _wait(own, set(records))
-    code = add_partitions(own.client, own.identity, set(records), own.deadline())
-    if code:
+
+    def refuse(code: int = _ID_UNKNOWN) -> NoReturn:
         end_txn.abort_after_refusal(own, f"AddPartitionsToTxn answered {name(code)}.", name(code))
+
+    partitions = TransactionPartitions(own, MarkerHealer(own), refuse)
+    code = partitions.add(records.keys())
+    if code:
+        refuse(code)
     reached(OwnerStep.PARTITIONS_ADDED, own.transactional_id)
     written: dict[TopicPartition, Written] = {}
     for topic in (former.progress, own.progress):
         if topic.partition in records:
             written |= topic.append(records.pop(topic.partition), own.identity)
-    check_rows_present(own.client, own.identity, written, leaders, own.deadline())
+    check_rows_present(own.client, own.identity, written, partitions.leaders, own.deadline())
     reached(OwnerStep.PROGRESS_WRITTEN, own.transactional_id)
     return written
 

@@ -6,73 +6,105 @@ has the rows at hand knows where they go before it asks the coordinator. Tasks e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from semel.errors import AbortAndRetry
 from semel.transaction.participant import Participant
 from semel.transaction.routing import check_columns, plain_columns, targets
-from semel.transaction.ticket import Receipt, Ticket, TicketTopic
+from semel.transaction.ticket import Receipt, Tickets, TicketTopic
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["LocalWriter"]
 
+Rows: TypeAlias = pa.Table | pa.RecordBatch
+
 
 class LocalWriter:
-    """Writes in one transaction. ``add`` adds partitions to it; ``issue`` gives the ticket of a whole topic.
+    """Writes in one transaction, with one ticket that gets each topic as it comes.
 
-    Rows without a key begin at partition ``first``, of as many as there are, and move on with each call.
+    ``add`` adds partitions to the transaction, ``identity`` is asked after that: the first request of a transaction may
+    change it. Rows without a key begin at partition ``first``, of as many as there are, and move on with each call.
     """
 
     def __init__(
         self,
         client: Client,
+        tickets: Tickets,
         *,
+        identity: Callable[[], Identity],
         add: Callable[[set[TopicPartition]], None],
-        issue: Callable[[tuple[TopicPartition, ...], Mapping[str, TicketTopic]], Ticket],
         first: int,
     ) -> None:
-        self._client, self._add, self._issue = client, add, issue
-        self._participants: dict[str, Participant] = {}
+        self._client, self._tickets, self._identity, self._add = client, tickets, identity, add
+        self._participant: Participant | None = None
+        self._topics: set[str] = set()
         self._failed = False
         self._sticky = first
 
     def __contains__(self, topic: str) -> bool:
         """Return True if rows of the topic have been sent."""
-        return topic in self._participants
+        return topic in self._topics
 
-    def send(self, topic: str, facts: TicketTopic, rows: pa.Table | pa.RecordBatch, *, wait: bool = True) -> None:
-        """Write rows, columns as for :meth:`Participant.send`. They are acknowledged when it returns, unless it does
-        not ``wait``.
+    def send(
+        self,
+        rows: Mapping[str, Rows],
+        topics: Mapping[str, TicketTopic],
+        *,
+        soon: Collection[TopicPartition] = (),
+        wait: bool = True,
+        more: bool = False,
+    ) -> None:
+        """Write the rows of each topic, columns as for :meth:`Participant.send`. They are acknowledged when it returns,
+        unless it does not ``wait``.
+
+        ``topics`` has the facts about each topic. Partitions that rows will go to ``soon`` are added in the same
+        request. With ``more``, rows that do not fill a request wait for those of the next call.
 
         Raises :class:`~semel.errors.ConfigError` for rows that cannot be written, before anything of them is sent, and
         what adding and :meth:`Participant.flush` raise. Then there are no :meth:`receipts`.
         """
         failed, self._failed = self._failed, True
-        check_columns(rows)
-        if rows.num_rows:
-            rows = plain_columns(rows)
-            self._sticky += 1
-            target = targets(topic, rows, facts.partitions, self._sticky % facts.partitions)
-            self._add({(topic, index) for index in np.unique(target).tolist()})
-            participant = self._participant(topic, facts)
-            participant.write_placed(topic, rows, target)
+        placed = self._place(rows, topics)
+        if placed:
+            self._add({*soon, *((name, index) for name, (_, to) in placed.items() for index in np.unique(to).tolist())})
+            participant = self._with_topics({name: topics[name] for name in placed})
+            for name, (table, target) in placed.items():
+                participant.write_placed(name, table, target, more=more)
             if wait:
                 participant.flush()
         self._failed = failed
 
-    def _participant(self, topic: str, facts: TicketTopic) -> Participant:
-        # its ticket names the identity, which the first request of a transaction may change: so it comes after that
-        if topic not in self._participants:
-            every = tuple((topic, index) for index in range(facts.partitions))
-            self._participants[topic] = Participant(self._client, self._issue(every, {topic: facts}))
-        return self._participants[topic]
+    def _place(
+        self, rows: Mapping[str, Rows], topics: Mapping[str, TicketTopic]
+    ) -> dict[str, tuple[Rows, npt.NDArray[np.int64]]]:
+        placed = {}
+        for name, table in rows.items():
+            check_columns(table)
+            if table.num_rows:
+                self._sticky += 1
+                plain, count = plain_columns(table), topics[name].partitions
+                placed[name] = plain, targets(name, plain, count, self._sticky % count)
+        return placed
+
+    def _with_topics(self, topics: Mapping[str, TicketTopic]) -> Participant:
+        new = {name: facts for name, facts in topics.items() if name not in self._topics}
+        share = tuple((name, index) for name, facts in new.items() for index in range(facts.partitions))
+        if self._participant is None:
+            self._participant = Participant(self._client, self._tickets.issue(self._identity(), share, new))
+        elif new:
+            self._participant.widen(self._tickets.widen(self._participant.ticket, share, new))
+        self._topics.update(new)
+        return self._participant
 
     def receipts(self) -> list[Receipt]:
-        """Wait until all is acknowledged, and return the receipts. Nothing more can be written then.
+        """Wait until all is acknowledged, and return the receipt, if there are rows. Nothing more can be written then.
 
         Raises :class:`AbortAndRetry` after a failure, and what :meth:`Participant.flush` raises.
         """
@@ -82,4 +114,4 @@ class LocalWriter:
                 " aborted. Abort it, correct the rows, and run the same work again.",
                 tag="NO_RECEIPT",
             )
-        return [participant.receipt for participant in self._participants.values()]
+        return [self._participant.receipt] if self._participant is not None else []

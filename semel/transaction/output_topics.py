@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from semel.errors import ConfigError
-from semel.transaction.ticket import Ticket, TicketTopic
+from semel.transaction.ticket import NO_TRANSACTION, Ticket, TicketTopic
 from semel.wire.api import topics
-from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
@@ -113,8 +112,7 @@ def non_transactional_tickets(
     (at-least-once).
     """
     wanted = [tuple(sorted(share)) for share in shares]
-    unowned = Identity("", -1, -1)
     return [
-        Ticket(number, unowned, share, {topic: known[topic] for topic, _ in share})
+        Ticket(number, NO_TRANSACTION, share, {topic: known[topic] for topic, _ in share})
         for number, share in enumerate(wanted)
     ]

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -61,9 +62,7 @@ class Participant:
                 tag=SECOND_ATTEMPT,
             )
         self._client = client
-        self._ticket = ticket
         self._attempt, self._stage, self._task = attempt, stage, task
-        self._allowed = {topic: _allowed(ticket, topic) for topic in ticket.topics}
         self._sequences: dict[TopicPartition, int] = defaultdict(int)
         self._codec = Codec.parse(client.config.compression_type)
         self._sticky = ticket.number + sticky
@@ -72,10 +71,21 @@ class Participant:
         self._sealed = False
         # sequences are given out and sent in one order: two threads at once would send two batches under one number
         self._lock = threading.RLock()
-        self._appender = Appender(
-            client, {name: t.id for name, t in ticket.topics.items()}, ticket.identity.transactional_id or None
-        )
+        self._topic_ids: dict[str, UUID] = {}
+        self._appender = Appender(client, self._topic_ids, ticket.identity.transactional_id or None)
+        self.widen(ticket)
         reached(ParticipantStep.STARTED, str(ticket.number))
+
+    @property
+    def ticket(self) -> Ticket:
+        """The ticket that it writes with."""
+        return self._ticket
+
+    def widen(self, ticket: Ticket) -> None:
+        """Continue with the same ticket, which has more partitions now."""
+        self._ticket = ticket
+        self._allowed = {topic: _allowed(ticket, topic) for topic in ticket.topics}
+        self._topic_ids.update({name: topic.id for name, topic in ticket.topics.items()})
 
     def __enter__(self) -> Participant:
         return self

@@ -19,14 +19,13 @@ from semel.errors import AbortAndRetry, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, keep_timing_in_thread, reached
 from semel.transaction.end_txn import abort, check_still_owner
 from semel.transaction.group_offsets import await_group_offsets, group_view
-from semel.transaction.markers.heal import MarkerHealer
 from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
 from semel.transaction.ownership import Ownership, synchronized
+from semel.transaction.positions import Positions, ProgressRecords
 from semel.transaction.progress.log import ProgressRecord
 from semel.transaction.progress.record import Progress
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.states import Event, State
-from semel.transaction.takeover import take_over
 from semel.transaction.transaction import Transaction
 from semel.wire.client import Client
 
@@ -38,6 +37,7 @@ _IN_A_TRANSACTION = (State.OPEN, State.COMMITTING, State.ABORTING)
 class Producer:
     """Owns a transactional id. Creating it sends nothing; :meth:`take_over` fences the predecessor. Threads take turns.
 
+    ``positions`` is where its positions live. ``timeout_ms`` holds where ``transaction.timeout.ms`` is not set.
     ``on_end`` is called when a transaction has ended, with True if it was committed. It is not called if the outcome is
     unknown. With ``may_have_lost_progress``, the producer continues although the progress of a used id is gone: for a
     caller that is about to set it.
@@ -52,6 +52,8 @@ class Producer:
         progress_topic: str = DEFAULT_TOPIC,
         on_end: Callable[[bool], None] | None = None,
         may_have_lost_progress: bool = False,
+        positions: Callable[[Ownership], Positions] = ProgressRecords,
+        timeout_ms: int = 0,
     ) -> None:
         self._told = on_end
         self._own = Ownership(
@@ -61,6 +63,8 @@ class Producer:
             progress_topic=progress_topic,
         )
         self._own.may_have_lost_progress = may_have_lost_progress
+        self._own.timeout_ms = self._own.timeout_ms or timeout_ms
+        self._positions = positions(self._own)
         self._outputs: frozenset[str] = frozenset()
         self._group: str | None = None
         self._transaction: Transaction | None = None
@@ -122,7 +126,7 @@ class Producer:
         if brokers do not answer.
         """
         self._outputs, self._group = frozenset(outputs), group
-        take_over(self._own, self._outputs, group)
+        self._positions.take_over(self._outputs, group)
         try:
             if group is not None and self.progress is not None:
                 self._restore_group(group, self.progress)
@@ -141,7 +145,7 @@ class Producer:
         try:
             found = (
                 await_group_offsets(
-                    self._own, group, wanted.keys(), MarkerHealer(self._own), self._own.previous_producer_ids
+                    self._own, group, wanted.keys(), self._positions.healer(), self._own.previous_producer_ids
                 )
                 if wanted
                 else {}
@@ -170,7 +174,9 @@ class Producer:
         if self._own.states.now is State.NEW:
             self.take_over(self._outputs, self._group)
         self._wait_visible()
-        self._transaction = Transaction(self._own, on_expired=self._take_over_again, on_end=self._watch)
+        self._transaction = Transaction(
+            self._own, self._positions, on_expired=self._take_over_again, on_end=self._watch
+        )
         return self._transaction
 
     def wait_visible(self) -> None:
@@ -231,7 +237,7 @@ class Producer:
         own, now = self._own, self._own.identity
 
         def wait() -> None:
-            heal, former = MarkerHealer(own, ended=ended), {ended.identity.producer_id}
+            heal, former = self._positions.healer(ended), {ended.identity.producer_id}
             wait_for_markers(
                 own.client,
                 ended.partitions,
@@ -254,7 +260,7 @@ class Producer:
         own, before = self._own, self._own.committed
         own.states.move(Event.EXPIRED)
         try:
-            take_over(own, self._outputs, self._group)
+            self._positions.take_over(self._outputs, self._group)
         except BaseException:
             # what was decided on the progress from before must not be carried into another ownership: only a new start
             # decides again

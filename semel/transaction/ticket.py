@@ -11,7 +11,7 @@ names ``read_ticket`` and ``read_receipt`` stay for that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -22,10 +22,22 @@ from semel.strict_json import is_version, of_kind, read_object, write_object
 from semel.wire.api.transactions import Identity
 from semel.wire.metadata import TopicPartition, named
 
-__all__ = ["GroupMetadata", "Receipt", "Ticket", "TicketTopic", "Tickets", "Written", "read_receipt", "read_ticket"]
+__all__ = [
+    "NO_TRANSACTION",
+    "GroupMetadata",
+    "Receipt",
+    "Ticket",
+    "TicketTopic",
+    "Tickets",
+    "Written",
+    "read_receipt",
+    "read_ticket",
+]
 
 #: Of the JSON of both.
 VERSION = 1
+#: The identity of what is written outside of transactions.
+NO_TRANSACTION = Identity("", -1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +143,7 @@ def read_ticket(text: bytes) -> Ticket:
     """
     value, made_by = _read(text, "ticket")
     if made_by != __version__:
-        return Ticket(-1, Identity("", -1, -1), (), {}, made_by)
+        return Ticket(-1, NO_TRANSACTION, (), {}, made_by)
     try:
         _check_form(value)
         rows = {of_kind(str, name): row for name, row in value["topics"].items()}
@@ -266,6 +278,12 @@ class Tickets:
         self._issued.append(ticket)
         self._out.add(ticket.number)
         return ticket
+
+    def widen(self, ticket: Ticket, share: tuple[TopicPartition, ...], topics: Mapping[str, TicketTopic]) -> Ticket:
+        """Return the ticket with more partitions, for its holder in this process."""
+        wider = replace(ticket, partitions=(*ticket.partitions, *share), topics={**ticket.topics, **topics})
+        self._issued[ticket.number] = wider
+        return wider
 
     def accept(self, receipt: Receipt, identity: Identity) -> None:
         """Take a receipt back.

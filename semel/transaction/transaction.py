@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
 import pyarrow as pa
@@ -13,18 +14,17 @@ from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable
 from semel.steps import OwnerStep, reached
 from semel.transaction import end_txn
 from semel.transaction.data_loss import check_rows_present, check_topics_unchanged
-from semel.transaction.group_offsets import await_groups, union
+from semel.transaction.group_offsets import union
 from semel.transaction.local_writer import LocalWriter
-from semel.transaction.markers.heal import MarkerHealer
 from semel.transaction.markers.wait import EndedTransaction
 from semel.transaction.output_topics import describe_output_topics
 from semel.transaction.ownership import Ownership, synchronized
 from semel.transaction.partitions import TransactionPartitions
-from semel.transaction.progress.log import ProgressRecord, complete
+from semel.transaction.positions import Positions
 from semel.transaction.progress.record import Progress
 from semel.transaction.states import Event, State
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, Tickets, TicketTopic, Written
-from semel.transaction.validation import check_not_progress_topic, check_offsets, check_partitions
+from semel.transaction.validation import check_offsets, check_partitions
 from semel.wire.api.transactions import Identity, commit_offsets
 from semel.wire.error_codes import name
 from semel.wire.metadata import TopicPartition
@@ -40,14 +40,21 @@ class Transaction:
     """One transaction. As a context manager it commits at the end, and aborts on an exception."""
 
     def __init__(
-        self, own: Ownership, *, on_expired: Callable[[], None], on_end: Callable[[EndedTransaction], None]
+        self,
+        own: Ownership,
+        positions: Positions,
+        *,
+        on_expired: Callable[[], None],
+        on_end: Callable[[EndedTransaction], None],
     ) -> None:
-        self._own = own
+        self._own, self._positions = own, positions
         self._ended = on_end
-        self._partitions = TransactionPartitions(own, MarkerHealer(own), on_expired)
+        self._partitions = TransactionPartitions(own, positions.healer(), on_expired)
         self._topics: dict[str, TicketTopic] = {}
         self._tickets = Tickets()
-        self._writer = LocalWriter(own.client, add=self._add, issue=self._issue, first=own.identity.epoch)
+        self._writer = LocalWriter(
+            own.client, self._tickets, identity=lambda: own.identity, add=self._add, first=own.identity.epoch
+        )
         self._offsets: dict[GroupMetadata, dict[TopicPartition, int]] = {}
         self._sent_offsets: dict[str, Mapping[TopicPartition, int]] = {}
         self._looked = 0.0
@@ -65,6 +72,11 @@ class Transaction:
             self.commit()
         else:
             self._abort_after(error)
+
+    @property
+    def open(self) -> bool:
+        """True until it has ended."""
+        return not self._done and self._own.states.now is State.OPEN
 
     @property
     def age_ms(self) -> float:
@@ -103,7 +115,7 @@ class Transaction:
         check_partitions(partition for share in wanted for partition in share)
         wanted = [tuple(sorted(share)) for share in wanted]
         self._tickets.check_no_overlap(wanted)
-        check_not_progress_topic({topic for share in wanted for topic, _ in share}, self._own.progress.name)
+        self._positions.check_outputs({topic for share in wanted for topic, _ in share})
         new = {topic for share in wanted for topic, _ in share} - self._topics.keys()
         known = topics or {}
         self._topics.update({topic: known[topic] for topic in new & known.keys()})
@@ -131,20 +143,38 @@ class Transaction:
         or :class:`Retriable` tagged OUTCOME_UNKNOWN, comes instead. After any other error, the end of the ``with``
         block aborts it.
         """
+        self.write({topic: rows})
+
+    @synchronized
+    def write(
+        self,
+        rows: Mapping[str, pa.Table | pa.RecordBatch],
+        topics: Mapping[str, TicketTopic] | None = None,
+        *,
+        soon: Collection[TopicPartition] = (),
+        wait: bool = True,
+        more: bool = False,
+    ) -> None:
+        """Write the rows of several topics as :meth:`send` does. The commit waits for them if this does not ``wait``.
+
+        ``topics`` are facts that are known; those of other topics are read now. Partitions that rows go to ``soon`` are
+        added in the same request. With ``more``, rows that do not fill a request wait for those of the next call.
+        """
         self._require_open()
-        if topic not in self._writer:
-            check_not_progress_topic({topic}, self._own.progress.name)
-            self._topics.update(describe_output_topics(self._own.client, {topic}, self._own.deadline()))
-            self._tickets.check_no_overlap([[(topic, index) for index in range(self._topics[topic].partitions)]])
+        new = {topic for topic in rows if topic not in self._writer}
+        if new:
+            self._positions.check_outputs(new)
+            known = {topic: topics[topic] for topic in new & topics.keys()} if topics else {}
+            self._topics.update(known)
+            self._topics.update(describe_output_topics(self._own.client, new - known.keys(), self._own.deadline()))
+            every = [(topic, index) for topic in new for index in range(self._topics[topic].partitions)]
+            self._tickets.check_no_overlap([every])
         try:
-            self._writer.send(topic, self._topics[topic], rows)
+            self._writer.send(rows, self._topics, soon=soon, wait=wait, more=more)
         except AbortAndRetry as error:
             if self._done:  # adding its partitions was refused, and that has aborted it
                 raise
             self._abort_refused(error.message, error.tag)
-
-    def _issue(self, share: tuple[TopicPartition, ...], topics: Mapping[str, TicketTopic]) -> Ticket:
-        return self._tickets.issue(self._own.identity, share, topics)
 
     @synchronized
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | GroupMetadata) -> None:
@@ -209,16 +239,14 @@ class Transaction:
         """
         self._require_open()
         try:
-            identity, recorded, offset = self._commit_all(progress)
+            self._commit_all(progress)
         except BaseException as error:
             if self._own.states.now is State.OPEN:
                 self._abort_after(error)
             self._done = True
             raise
-        if recorded is not None:
-            self._own.committed = ProgressRecord(offset, identity.producer_id, identity.epoch, recorded, True)
 
-    def _commit_all(self, progress: Progress | None) -> tuple[Identity, Progress | None, int]:
+    def _commit_all(self, progress: Progress | None) -> None:
         self.accept(self._writer.receipts())
         reached(OwnerStep.WRITTEN, self._own.transactional_id)
         out = [ticket.number for ticket in self._tickets.outstanding]
@@ -231,42 +259,35 @@ class Transaction:
             )
         if not self._partitions.added and not self._offsets and progress is None:
             self.abort()  # it may have begun all the same: partitions were asked for, and no answer came
-            return self._own.identity, None, -1
+            return
         self._add(set())
-        recorded = complete(progress, self._own.committed, self._tickets.wrote, self._groups())
-        written = self._write_progress(recorded)
-        if self._offsets or recorded.forgotten:  # what is forgotten names no group for those who come later
-            await_groups(self._own, self._offsets_by_group())
+        groups = union(*({group.id: offsets.keys()} for group, offsets in self._offsets.items()))
+        written = self._write_positions(progress, groups)
+        self._positions.before_offsets(groups)
         self._commit_offsets()
         if time.monotonic() - self._looked > _LOOK_AGAIN_S:
             self._look_at_rows()
-        self._look_at_progress(written)
+        self._positions.check_written(written, self._partitions.leaders)
         identity = self._own.identity
         self._done = True
-        last = {partition: wrote.last for partition, wrote in (self._tickets.wrote | written).items()}
+        last = {partition: wrote.last for partition, wrote in {**self._tickets.wrote, **written}.items()}
         committed = False
         try:
             end_txn.commit(self._own)
             committed = True
         finally:
             self._await_markers(identity, last if committed else {}, committed=committed)
-        return identity, recorded, written[self._own.progress.partition].last
+        self._positions.committed(identity, written)
 
     def _look_at_rows(self) -> None:
         self._looked = time.monotonic()
-        own = self._own
+        own, wrote = self._own, self._tickets.wrote
         ids = {name: topic.id for name, topic in self._topics.items()}
-        known = check_topics_unchanged(own.client, self._tickets.wrote, ids, {own.progress.name}, own.deadline())
-        own.progress.check_same_topic(known)
-        check_rows_present(own.client, own.identity, self._tickets.wrote, self._partitions.leaders, own.deadline())
-
-    def _look_at_progress(self, written: Mapping[TopicPartition, Written]) -> None:
-        own = self._own
-        try:
-            check_rows_present(own.client, own.identity, written, self._partitions.leaders, own.deadline())
-        except (AbortAndRetry, ConfigError):
-            own.progress.check_not_deleted()
-            raise
+        beside = {topic for topic, _ in self._positions.partitions}
+        if wrote or beside:
+            self._positions.check_topics(check_topics_unchanged(own.client, wrote, ids, beside, own.deadline()))
+        if wrote:
+            check_rows_present(own.client, own.identity, wrote, self._partitions.leaders, own.deadline())
 
     @synchronized
     def abort(self) -> None:
@@ -295,7 +316,7 @@ class Transaction:
 
         Raises what :meth:`abort` raises except :class:`Fenced`: the owner that fenced this one has aborted it.
         """
-        if not self._done and self._own.states.now is State.OPEN:
+        if self.open:
             with suppress(Fenced):
                 self.abort()
 
@@ -339,43 +360,38 @@ class Transaction:
 
     def _add(self, partitions: set[TopicPartition], *, by_writer: Collection[TopicPartition] = ()) -> None:
         self._require_open()
-        wanted = (partitions | {self._own.progress.partition}) - self._partitions.added
+        wanted = (partitions | self._positions.partitions) - self._partitions.added
         if not wanted and not by_writer:
             return
         try:
             code = self._partitions.add(wanted, by_writer=by_writer)
         except (ConfigError, Retriable):
-            self._own.progress.check_not_deleted()
+            self._positions.check_kept()
             raise
         if code:
             self._abort_refused(f"AddPartitionsToTxn answered {name(code)}.", name(code))
         reached(OwnerStep.PARTITIONS_ADDED, self._own.transactional_id)
 
-    def _groups(self) -> dict[str, set[TopicPartition]]:
-        """Return the partitions in which this transaction commits offsets, and those in which former owners may have
-        left some pending that no owner has checked since.
-        """
-        return union(self._own.groups_to_check, self._offsets_by_group())
-
-    def _offsets_by_group(self) -> dict[str, set[TopicPartition]]:
-        return union(*({group.id: offsets.keys()} for group, offsets in self._offsets.items()))
-
-    def _write_progress(self, progress: Progress) -> dict[TopicPartition, Written]:
+    def _write_positions(
+        self, progress: Progress | None, groups: Mapping[str, Collection[TopicPartition]]
+    ) -> Mapping[TopicPartition, Written]:
         try:
-            written = self._own.progress.write(progress, self._own.identity, meanwhile=self._look_at_rows)
+            return self._positions.write(progress, self._tickets.wrote, groups, self._look_at_rows)
         except AbortAndRetry as error:
             self._abort_refused(error.message, error.tag)
-        reached(OwnerStep.PROGRESS_WRITTEN, self._own.transactional_id)
-        return written
 
     def _commit_offsets(self) -> None:
         for group, offsets in self._offsets.items():
             self._sent_offsets[group.id] = {**self._sent_offsets.get(group.id, {}), **offsets}
-            code = commit_offsets(self._own.client, self._own.identity, group, offsets, self._own.deadline())
+            code = self._partitions.unless_expired(partial(self._send_group, group, offsets))
             if code:
                 self._abort_refused(f"TxnOffsetCommit of group {group.id!r} answered {name(code)}.", name(code))
         if self._offsets:
             reached(OwnerStep.OFFSETS_ADDED, self._own.transactional_id)
+
+    def _send_group(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int]) -> int:
+        own = self._own
+        return commit_offsets(own.client, own.identity, group, offsets, own.deadline())
 
     def _abort_refused(self, text: str, tag: str) -> NoReturn:
         self._done = True

@@ -142,7 +142,7 @@ def test_what_is_not_run() -> None:
         (path.name, why) for path in PAGES for block in blocks(path, *SHELL) if (why := not_run(block)) is not None
     ]
     assert sorted(found) == [
-        ("README.md", "they run this check themselves, and `tests/spark/test_examples.py` runs the demo"),
+        ("README.md", "they run this check themselves, and `tests/spark/broker/test_examples.py` runs the demo"),
         ("reliability.md", "half an hour and two hours; a short one is `tests/storm/test_storm.py`"),
         ("versions.md", "half an hour for each version, and its outcome is above"),
     ]

@@ -36,10 +36,10 @@ from semel.transaction.progress.record import Progress
 from semel.transaction.ticket import read_receipt, read_ticket
 from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.oauth import read_answer
+from tests.formats.unit.forms import WRITTEN
 from tests.fuzz.mutate import spoilt_bytes, spoilt_json, spoilt_text
 from tests.fuzz.samples import spoilt_batches
 from tests.fuzz.wire import every_answer, make_answer, make_frame, make_stream, read_answers, read_frames, read_stream
-from tests.unit.formats.forms import WRITTEN
 
 __all__ = ["TARGETS", "Target"]
 

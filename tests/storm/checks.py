@@ -17,7 +17,7 @@ from semel.testing.records import read
 from semel.wire.client import Client
 from tests.spark.support.topics_and_drivers import group_offsets, progress, source_ends
 from tests.storm.job import Job, wrong_counts
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.storm.query_storm import QueryKeeper

@@ -16,7 +16,6 @@ from semel.sandbox.ports import Ports
 from semel.testing.records import arrived, read
 from semel.testing.spark import fork_server
 from semel.testing.spark.spark_cluster import SparkCluster
-from tests import topics
 from tests.connect.support.lines import Appending, Lines
 from tests.connect.support.rest import Rest
 from tests.storm.checks import open_transactions
@@ -25,6 +24,7 @@ from tests.storm.storm import Storm
 from tests.storm.supervisor import SPARK, Keeper
 from tests.storm.targets import SEMEL, workers_of
 from tests.storm.wire import OF_A_GROUP
+from tests.support import topics
 
 __all__ = ["ConnectStorm"]
 

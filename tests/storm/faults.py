@@ -17,10 +17,10 @@ from random import Random
 from confluent_kafka import KafkaException
 
 from semel.sandbox import Sandbox
-from tests.crash.support.broker_faults import wait_whole
 from tests.storm.supervisor import Keeper
 from tests.storm.targets import driver_of, frozen, kill
 from tests.storm.wire import Wire
+from tests.support.broker_faults import wait_whole
 
 __all__ = ["MISSED", "Pause", "Striker", "Strikers", "brokers", "drivers", "faults_on_the_wire", "processes"]
 

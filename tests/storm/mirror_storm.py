@@ -15,13 +15,13 @@ from semel.steps import MirrorStep
 from semel.testing.crash import Action, CrashPoint
 from semel.testing.history import check
 from semel.testing.spark import fork_server
-from tests import topics
 from tests.mirror.support.harness import mm2, program, records
 from tests.storm.checks import open_transactions, steps_refused
 from tests.storm.faults import Striker, brokers, drivers, faults_on_the_wire, processes
 from tests.storm.storm import Storm
 from tests.storm.supervisor import SPARK, Keeper
 from tests.storm.targets import executors_of, workers_of
+from tests.support import topics
 
 __all__ = ["MirrorStorm"]
 

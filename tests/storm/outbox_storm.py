@@ -21,13 +21,13 @@ from semel.testing.postgres import Postgres
 from semel.testing.records import read
 from semel.wire.api.describe_transactions import list_transactions
 from semel.wire.client import Client
-from tests import topics
-from tests.crash.support.outbox_program import orders
+from tests.database.support.outbox_program import orders
 from tests.storm.checks import open_transactions
 from tests.storm.faults import Striker, brokers, drivers, faults_on_the_wire
 from tests.storm.storm import Storm
 from tests.storm.supervisor import Keeper
 from tests.storm.wire import OF_TWO_PHASES
+from tests.support import topics
 
 __all__ = ["OutboxStorm"]
 
@@ -51,7 +51,7 @@ class OutboxStorm(Storm):
 
     def _keeper(self, topic: str, through: str) -> Keeper:
         home, order = self.outcome.directory, "naive" if self.plan.control else "outbox"
-        program = [sys.executable, "-m", "tests.crash.support.outbox_program"]
+        program = [sys.executable, "-m", "tests.database.support.outbox_program"]
         argv = [*program, through, topic, self._postgres.url, _ENDLESS, order, str(home / "stop")]
         steps, taken = home / f"{topic}-steps", OutboxStep.OWNER_RAISED
         return Keeper(topic, argv, steps, replaceable=not self.plan.control, stop=home / "stop", taken=taken)

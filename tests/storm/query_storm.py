@@ -10,7 +10,6 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from semel.testing.spark import fork_server
-from tests import topics
 from tests.spark.support.topics_and_drivers import source_ends
 from tests.storm.checks import verdict
 from tests.storm.faults import Striker, brokers, drivers, faults_on_the_wire, processes
@@ -18,6 +17,7 @@ from tests.storm.job import KINDS, STATELESS, USERS, Job, row
 from tests.storm.storm import Plan, Storm, patient_producer
 from tests.storm.supervisor import SPARK, Keeper
 from tests.storm.targets import executors_of, workers_of
+from tests.support import topics
 
 __all__ = ["SOURCE", "QueryKeeper", "QueryStorm"]
 

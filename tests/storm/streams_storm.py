@@ -17,15 +17,15 @@ from semel.steps import StreamsStep
 from semel.testing.crash import CrashPoint
 from semel.testing.step_log import step_name
 from semel.wire.client import Client
-from tests import topics
-from tests.crash.support.streams_checks import differences, send
-from tests.crash.support.streams_worker import PARTITIONS, ControlStep, StreamsJob, done
 from tests.storm.checks import open_transactions
 from tests.storm.faults import Striker, brokers, drivers, faults_on_the_wire
 from tests.storm.storm import Storm, patient_producer
 from tests.storm.supervisor import Keeper
 from tests.storm.targets import SEMEL, kill
 from tests.storm.wire import OF_A_GROUP
+from tests.streams.support.streams_checks import differences, send
+from tests.streams.support.streams_worker import PARTITIONS, ControlStep, StreamsJob, done
+from tests.support import topics
 
 __all__ = ["StreamsStorm"]
 
@@ -35,7 +35,7 @@ _LOT = 20
 _TIMEOUT_MS = 6_000
 _LONG_MS = 60_000
 _APP = """
-from tests.crash.support.streams_worker import StreamsJob, store_early
+from tests.streams.support.streams_worker import StreamsJob, store_early
 app = StreamsJob(**{job!r}).app()
 if {early}:
     store_early()

@@ -1,15 +1,11 @@
-"""The topics that a task writes to, and which partition each of its records goes to."""
+"""The topics that a task writes to."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
-from semel.connect.api import Offset, Partition
 from semel.connect.stores.own_offsets import Offsets
 from semel.connect.tasks.rows import Rows
 from semel.connect.topic_creation import TopicCreation
@@ -17,59 +13,33 @@ from semel.errors import ConfigError
 from semel.records.codecs import Codec
 from semel.records.encode import check_rows
 from semel.transaction.output_topics import OutputTopics
-from semel.transaction.routing import targets, with_partitions
 from semel.transaction.ticket import TicketTopic
 from semel.wire.client import Client
 
-__all__ = ["Outputs", "Part", "offset_part"]
+__all__ = ["Outputs"]
 
 #: For how long what was asked of topics is sure enough to leave a record out, in seconds.
 _RECENT_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Rows of one topic, each with its partition; ``indexes`` are all of these."""
-
-    topic: str
-    table: pa.Table
-    indexes: list[int]
-
-
-def offset_part(store: Offsets, offsets: Mapping[str, tuple[Partition, Offset]]) -> Part:
-    """Return the records of these offsets."""
-    table = store.rows(offsets)
-    return Part(store.topic, table, sorted(set(table.column("partition").to_pylist())))
-
-
 class Outputs:
-    """The topics that a task writes to, and which partition each of its records goes to."""
+    """The topics that a task writes to."""
 
     def __init__(self, client: Client, store: Offsets, creation: TopicCreation | None = None) -> None:
         self._client, self._store, self._creation = client, store, creation
         self.topics: Mapping[str, TicketTopic] = {}
         self._known = OutputTopics(client)
-        #: While a transaction is open: it has its tickets for the partitions that topics had.
+        #: While a transaction is open: it has its ticket for the partitions that topics had.
         self.fixed = False
         self._codec = Codec.parse(client.config.compression_type)
-        # records without a key go to one partition for each poll, and to the next one with the next poll
-        self._sticky = random.randrange(1 << 16)
 
-    def place(self, rows: Rows) -> list[Part]:
-        """One part for each topic."""
+    def by_topic(self, rows: Rows) -> dict[str, pa.Table]:
+        """Return one table for each topic, and have the facts about these topics."""
         self._describe({topic for topic, _ in rows.tables})
-        self._sticky += 1
         tables: dict[str, list[pa.Table]] = {}
-        indexes: dict[str, set[int]] = {}
         for topic, table in rows.tables:
-            count = self.topics[topic].partitions
-            placed = targets(topic, table, count, self._sticky % count)
-            indexes.setdefault(topic, set()).update(np.unique(placed).tolist())
-            tables.setdefault(topic, []).append(with_partitions(table, placed))
-        return [
-            Part(topic, pa.concat_tables(some, promote_options="default"), sorted(indexes[topic]))
-            for topic, some in tables.items()
-        ]
+            tables.setdefault(topic, []).append(table)
+        return {topic: pa.concat_tables(some, promote_options="default") for topic, some in tables.items()}
 
     def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
         """Why this topic would not take one of the rows, such as one that is too large; None where it takes them."""

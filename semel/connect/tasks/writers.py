@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from semel.connect.api import Offset, Partition
 from semel.connect.stores.own_offsets import Offsets
-from semel.connect.tasks.outputs import Outputs, Part, offset_part
+from semel.connect.tasks.outputs import Outputs
 from semel.connect.tasks.rows import Rows
 from semel.connect.topic_creation import TopicCreation
 from semel.errors import ConfigError
-from semel.records.arrays import array, numbers
 from semel.steps import ConnectStep, reached
-from semel.transaction.output_topics import non_transactional_tickets
-from semel.transaction.participant import Participant
+from semel.transaction.local_writer import LocalWriter
 from semel.transaction.producer import Producer
-from semel.transaction.ticket import TicketTopic
+from semel.transaction.ticket import NO_TRANSACTION, Tickets
 from semel.transaction.transaction import Transaction
 from semel.wire.client import Client
 
@@ -61,18 +57,19 @@ class Writer(Protocol):
 class ExactlyOnce:
     """Transactions on an id of the task: each has records, their offsets, and one commit.
 
-    One begins with the first records behind the last commit.
+    One begins with the first records after the last commit.
     """
 
     def __init__(
         self, client: Client, transactional_id: str, store: Offsets, creation: TopicCreation | None = None
     ) -> None:
         self._outputs, self._store = Outputs(client, store, creation), store
-        # the offsets topic is the truth: an id that Kafka Connect has used before has no progress of ours
+        # The offsets topic is the truth. No task reads the progress record: it is the witness for a marker that brokers
+        # lost (PROTOCOL 5), which names each partition and says how the transaction ended. An id that was Kafka
+        # Connect's has none.
         self._producer = Producer(client, transactional_id, scope="connect", may_have_lost_progress=True)
-        self._client = client
         self._due: dict[str, tuple[Partition, Offset]] = {}
-        self._open: _Open | None = None
+        self._transaction: Transaction | None = None
 
     def start(self) -> None:
         """Take the id over: who had it is fenced, and what it left open is aborted."""
@@ -85,43 +82,42 @@ class ExactlyOnce:
 
     def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
         """Why the topic would not take one of these rows."""
-        self._outputs.fixed = self._open is not None
+        self._outputs.fixed = self._transaction is not None
         return self._outputs.refusal(topic, table)
 
     def write(self, rows: Rows) -> None:
         """Write, and do not wait: the last records go out with the next ones, or with the offsets. Raises what a
         transaction raises; the task starts again after that.
         """
-        self._outputs.fixed = self._open is not None
-        parts, places = self._outputs.place(rows), self._store.places(rows.offsets)
-        if parts:
-            if self._open is None:
-                self._open = _Open(self._client, self._producer.transaction())
-            with self._aborting():
-                self._open.write(parts, self._outputs.topics, soon=[(self._store.topic, places)], more=True)
+        self._outputs.fixed = self._transaction is not None
+        tables, soon = (
+            self._outputs.by_topic(rows),
+            [(self._store.topic, to) for to in self._store.places(rows.offsets)],
+        )
+        if tables:
+            with self._begun() as transaction:
+                transaction.write(tables, self._outputs.topics, soon=soon, wait=False, more=True)
         self._due.update(rows.offsets)
 
     def commit(self) -> None:
         """Write the offsets that are due, and commit. With nothing due, nothing is sent."""
         if not self._due:
             return
-        if self._open is None:  # offsets alone: their records were left out, or aborted
-            self._open = _Open(self._client, self._producer.transaction())
-        reached(ConnectStep.RECORDS_WRITTEN, self._producer.transactional_id)
-        with self._aborting():
-            self._open.write([offset_part(self._store, self._due)], self._outputs.topics)
+        with self._begun() as transaction:  # begun now if records were left out, or aborted: offsets alone
+            reached(ConnectStep.RECORDS_WRITTEN, self._producer.transactional_id)
+            transaction.write({self._store.topic: self._store.rows(self._due)}, self._outputs.topics, wait=False)
             reached(ConnectStep.OFFSETS_SENT, self._producer.transactional_id)
-            self._open.commit()
-        self._open = None
+            transaction.commit()
+        self._transaction = None
         self._store.committed(self._due)
         self._due.clear()
         reached(ConnectStep.COMMITTED, self._producer.transactional_id)
 
     def abort(self) -> None:
         """Abort what is open, and commit its offsets."""
-        if self._open is not None:
-            self._open.transaction.abort()
-            self._open = None
+        if self._transaction is not None:
+            self._transaction.abort()
+            self._transaction = None
         self.commit()
 
     def idle(self) -> None:
@@ -132,72 +128,17 @@ class ExactlyOnce:
         self._producer.close()
 
     @contextmanager
-    def _aborting(self) -> Iterator[None]:
-        """Abort where anything is raised: what the transaction says of that is what its user must know."""
-        assert self._open is not None
-        transaction = self._open.transaction
+    def _begun(self) -> Iterator[Transaction]:
+        """Give the open transaction, or a new one. It is aborted where anything is raised: what the transaction says of
+        that is what its user must know.
+        """
+        transaction = self._transaction = self._transaction or self._producer.transaction()
         try:
-            yield
+            yield transaction
         except BaseException as error:
-            self._open = None
+            self._transaction = None
             transaction.__exit__(type(error), error, None)
             raise
-
-
-class _Open:
-    """A transaction that is open, and who writes which of its partitions."""
-
-    def __init__(self, client: Client, transaction: Transaction) -> None:
-        self._client, self.transaction = client, transaction
-        self._participants: list[Participant] = []
-        #: By topic, the partitions that each of them has a ticket for.
-        self._writers: dict[str, list[tuple[NDArray[np.int64], Participant]]] = {}
-
-    def write(
-        self,
-        parts: Sequence[Part],
-        topics: Mapping[str, TicketTopic],
-        *,
-        soon: Sequence[tuple[str, Sequence[int]]] = (),
-        more: bool = False,
-    ) -> None:
-        """Write rows. Partitions that it has not seen yet are added, in one request for all, and those that will be
-        written ``soon``: a small transaction is then a request shorter. With ``more``, the last rows wait for others.
-        """
-        wanted = [*((part.topic, part.indexes) for part in parts), *soon]
-        self._add({topic: set(indexes) - self._seen(topic) for topic, indexes in wanted}, topics)
-        for part in parts:
-            writers = self._writers[part.topic]
-            for indexes, writer in writers:
-                if len(writers) == 1:
-                    writer.write(part.topic, part.table, more=more)
-                    continue
-                targets = numbers(part.table.column("partition").combine_chunks().cast(pa.int64()))
-                mine = np.flatnonzero(np.isin(targets, indexes))
-                if len(mine):
-                    writer.write(part.topic, part.table.take(array(mine, pa.int64())), more=more)
-
-    def commit(self) -> None:
-        """Wait until all is acknowledged, and commit."""
-        self.transaction.accept([participant.receipt for participant in self._participants])
-        self.transaction.commit()
-
-    def _add(self, new: Mapping[str, set[int]], topics: Mapping[str, TicketTopic]) -> None:
-        """Add partitions, with one ticket for all of them. Two writers at once would be in each other's way: a broker
-        asks the coordinator about one request of a transaction at a time, and has the other one repeated.
-        """
-        share = [(topic, index) for topic, indexes in new.items() for index in indexes]
-        if not share:
-            return
-        (ticket,) = self.transaction.tickets([share], topics=topics)
-        participant = Participant(self._client, ticket)
-        self._participants.append(participant)
-        for topic, indexes in new.items():
-            if indexes:
-                self._writers.setdefault(topic, []).append((np.array(sorted(indexes), np.int64), participant))
-
-    def _seen(self, topic: str) -> set[int]:
-        return {int(index) for indexes, _ in self._writers.get(topic, ()) for index in indexes}
 
 
 class AtLeastOnce:
@@ -207,6 +148,8 @@ class AtLeastOnce:
         self._client, self._store = client, store
         self._outputs = Outputs(client, store, creation)
         self._interval_s = interval_ms / 1000
+        # records without a key go to one partition for each poll, and to the next one with the next poll
+        self._polls = 0
         self._due: dict[str, tuple[Partition, Offset]] = {}
         self._flushed = time.monotonic()
 
@@ -223,8 +166,7 @@ class AtLeastOnce:
 
     def write(self, rows: Rows) -> None:
         """Write the records; they are acknowledged, and visible, when it returns."""
-        for part in self._outputs.place(rows):
-            self._append(part)
+        self._append(self._outputs.by_topic(rows))
         reached(ConnectStep.RECORDS_WRITTEN, self._store.topic)
         self._due.update(rows.offsets)
 
@@ -246,14 +188,15 @@ class AtLeastOnce:
             self._flush()
 
     def _flush(self) -> None:
-        self._append(offset_part(self._store, self._due))
+        self._append({self._store.topic: self._store.rows(self._due)})
         self._store.committed(self._due)
         self._due.clear()
         self._flushed = time.monotonic()
         reached(ConnectStep.OFFSETS_SENT, self._store.topic)
 
-    def _append(self, part: Part) -> None:
-        shares = [[(part.topic, index) for index in part.indexes]]
-        (ticket,) = non_transactional_tickets(shares, self._outputs.topics)
-        with Participant(self._client, ticket) as writer:
-            writer.send(part.topic, part.table)
+    def _append(self, tables: Mapping[str, pa.Table]) -> None:
+        self._polls += 1
+        writer = LocalWriter(
+            self._client, Tickets(), identity=lambda: NO_TRANSACTION, add=lambda _: None, first=self._polls
+        )
+        writer.send(tables, self._outputs.topics)

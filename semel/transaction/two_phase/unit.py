@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
 
 import pyarrow as pa
@@ -65,9 +64,7 @@ class Unit:
         self._deadline = deadline
         self._on_end = on_end
         self._topics: dict[str, TicketTopic] = {}
-        self._writer = LocalWriter(
-            client, add=self._add, issue=partial(Tickets().issue, identity), first=identity.epoch
-        )
+        self._writer = LocalWriter(client, Tickets(), identity=lambda: identity, add=self._add, first=identity.epoch)
         self._added: set[TopicPartition] = set()
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         #: By topic the time that its oldest rows carry, in milliseconds: retention counts from there.
@@ -107,7 +104,7 @@ class Unit:
             return
         if topic not in self._topics:
             self._topics[topic] = self._known.describe({topic}, self._deadline())[topic]
-        self._writer.send(topic, self._topics[topic], rows)
+        self._writer.send({topic: rows}, self._topics)
         self._times[topic] = min(_newest_ms(rows), self._times.get(topic, 1 << 62))
         reached(TwoPhaseStep.SENT, topic)
 

@@ -1,4 +1,4 @@
 """Kafka Connect's own converters and transformations, asked about a few records: ``make oracle-connect``.
 
-``answers.json`` holds the cases with what they answered. ``tests/unit/connect/test_kafka_answers.py`` compares semel.
+``answers.json`` holds the cases with what they answered. ``tests/connect/unit/test_kafka_answers.py`` compares semel.
 """

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 from semel.sandbox import chosen_version, find_java, ivy
 from semel.sandbox.jars import cache_directory
 from semel.sandbox.ports import Ports
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 _PARTS = ("connect-runtime", "connect-file")
 

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from semel.records.partitioner import murmur2
 from semel.testing.records import arrived, read
-from tests import topics
+from tests.support import topics
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 SEMEL = [sys.executable, "-c", "from semel.cli import main; main()"]

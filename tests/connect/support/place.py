@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from semel.records.partitioner import murmur2
 from semel.testing.records import arrived, read
-from tests import topics
 from tests.connect.support.lines import STRING
 from tests.connect.support.running import Running
-from tests.waiting import wait_for
+from tests.support import topics
+from tests.support.waiting import wait_for
 
 NUMBERS = "tests.connect.support.numbers.Numbers"
 PARTITIONS = 5

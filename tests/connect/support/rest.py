@@ -14,9 +14,9 @@ from urllib.request import Request, urlopen
 from pyspark.sql import SparkSession
 
 from semel.testing.records import read
-from tests import topics
 from tests.connect.support.running import Running
-from tests.waiting import wait_for
+from tests.support import topics
+from tests.support.waiting import wait_for
 
 FILE_SOURCE = "FileStreamSource"
 _numbers = count(1)

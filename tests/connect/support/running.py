@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from semel.connect.worker import Worker
 from semel.processes.launcher import Launcher
 from semel.processes.supervisor import State, Status
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 
 class Running:

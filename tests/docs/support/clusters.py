@@ -21,7 +21,7 @@ from semel.sandbox import find_java, ivy
 from semel.sandbox.jars import cache_directory
 from semel.sandbox.ports import Ports
 from tests.docs.support.shell import BRIEF, outside
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 _ME = "127.0.0.1"
 _SPARK = Path(pyspark.__file__).parent

@@ -29,8 +29,8 @@ from semel.sandbox import Sandbox
 from semel.sandbox.ports import Ports
 from semel.spark import error
 from semel.testing.records import read
-from tests import topics
 from tests.docs.support.shell import Shell, session, squeezed, steps
+from tests.support import topics
 
 SERVERS, FOLDER = "localhost:9092", "/data/"
 SHELL = ("bash", "console", "dockerfile")

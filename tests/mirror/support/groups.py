@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from semel import cli
 from semel.sandbox import Sandbox
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 
 def consume(sandbox: Sandbox, group: str, topic: str, count: int) -> list[bytes]:

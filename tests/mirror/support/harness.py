@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from semel.mirror.config.properties import read_properties
 from semel.mirror.flow import Flow, run_flows
 from semel.sandbox import Sandbox
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 #: Key, value, headers and milliseconds of a record.
 Record = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int]

@@ -6,9 +6,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from semel.sandbox import Sandbox
-from tests import topics
 from tests.mirror.support.harness import partitions, produce
-from tests.waiting import wait_for
+from tests.support import topics
+from tests.support.waiting import wait_for
 
 
 def delete(sandbox: Sandbox, topic: str) -> None:

@@ -63,7 +63,7 @@ from semel.testing.spark.fork_client import STARTED_AS
 from semel.transaction.ticket import Receipt
 from tests.spark.support.json_argument import Argument
 from tests.spark.support.spark_books import FORGETFUL, many_jobs, many_stages
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _SCHEMA = "value string, way int"

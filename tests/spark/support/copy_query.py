@@ -22,7 +22,7 @@ from semel.sandbox import Sandbox
 from semel.spark import KafkaSink, error
 from semel.testing.history import assert_exactly_once
 from tests.spark.support.topics_and_drivers import create, unique
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 Callback = Callable[[DataFrame, int], None]
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from semel.spark.jvm import status_store
 from tests.spark.support.session import KEPT_STAGES
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 _SHUFFLES = 41
 #: So many jobs of :func:`many_stages`.

@@ -26,9 +26,9 @@ from semel.testing.history import History, assert_exactly_once, check
 from semel.testing.program import Program
 from semel.testing.records import read
 from semel.testing.spark.spark_cluster import LOCAL, SparkCluster
-from tests import topics
 from tests.spark.support.json_argument import Argument
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support import topics
+from tests.support.waiting import PATIENCE_S, wait_for
 
 PROGRESS = "semel-progress"
 _numbers = count(1)

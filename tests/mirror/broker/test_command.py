@@ -1,0 +1,62 @@
+"""``semel mirror``: the command line, without Spark where it does not copy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from semel import cli
+from semel.errors import Unsupported
+from semel.sandbox import Sandbox
+from tests.mirror.support.harness import alias_of, mm2, topics_of, unique
+from tests.support import topics
+
+
+def test_check_shows_what_would_be_done_and_does_nothing(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:
+    first, second = (topics.create(a.bootstrap_servers, unique("check"), 3) for _ in range(2))
+    file = mm2(tmp_path, a, b, "check.*, B.check", emit__heartbeats__enabled="false")
+    topics.create(a.bootstrap_servers, "B.check", 1)
+    topics.create(b.bootstrap_servers, f"{alias_of(file)}.{second}", 2)
+    before = topics_of(b)
+    shown = CliRunner().invoke(cli.app, ["mirror", "check", str(file)])
+    lines = [" ".join(line.split()) for line in shown.output.splitlines()]
+    assert lines == [
+        f"{alias_of(file)}->B, exactly once, from the earliest offset on",
+        f"{alias_of(file)} partitions B",
+        "B.check 1 - not mirrored: it has come from B",
+        f"{first} 3 {alias_of(file)}.{first} is made",
+        f"{second} 3 {alias_of(file)}.{second} grows from 2 partitions",
+        "tasks.max: changes nothing here",
+        "not done by this version: access rights are not copied",
+        "not done by this version: MirrorMaker 2's own offset syncs are not written",
+        "not done by this version: heartbeats are not copied",
+    ]
+    assert topics_of(b) == before
+
+
+@pytest.mark.parametrize("command", ["adopt"])
+def test_what_is_not_there_yet_says_so(command: str) -> None:
+    arguments = ["mirror", command, "mm2.properties", "--source", "A"]
+    refused = CliRunner().invoke(cli.app, arguments).exception
+    assert isinstance(refused, Unsupported)
+    assert refused.tag == "NOT_YET"
+    assert f"semel mirror {command}" in refused.message
+
+
+def test_the_help_names_all_of_it() -> None:
+    shown = CliRunner().invoke(cli.app, ["mirror", "--help"])
+    assert shown.exit_code == 0
+    for name in ("run", "check", "status", "translate", "adopt", "resolve"):
+        assert name in shown.output
+    assert "--once" in CliRunner().invoke(cli.app, ["mirror", "run", "--help"]).output
+
+
+def test_the_file_is_looked_at_before_spark_is_started(tmp_path: Path) -> None:
+    for arguments in ([str(tmp_path / "none.properties")], ["--once", str(tmp_path / "none.properties")]):
+        refused = CliRunner().invoke(cli.app, ["mirror", *arguments]).exception
+        assert getattr(refused, "tag", None) == "MIRROR_FILE"
+    shown = CliRunner().invoke(cli.app, ["mirror", "some.properties", "--conf", "spark.x"])
+    assert shown.exit_code == 2
+    assert "NAME=VALUE" in shown.output

@@ -1,0 +1,496 @@
+"""Prepared transactions on a real broker: ended from anywhere, as often as needed, and never twice in two ways."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient
+from prometheus_client import CollectorRegistry
+
+import semel
+from semel.sandbox import Sandbox
+from semel.sandbox.settings import TWO_PHASE_COMMIT
+from semel.testing.records import read
+from semel.transaction.two_phase import producer as two_phase_producer
+from semel.transaction.two_phase.metrics import METRICS
+from semel.transaction.two_phase.prepared import Prepared
+from semel.transaction.two_phase.producer import TwoPhaseProducer
+from semel.wire.api.describe_transactions import TransactionDescription, describe, list_transactions
+from semel.wire.api.offsets import LATEST, list_offsets
+from tests.support.coordinator import wait_until_ended
+from tests.support.other_client import delete, delete_records
+from tests.support.topics import create
+from tests.support.truncate_log import cut_log
+from tests.support.waiting import wait_for
+
+_numbers = count(1)
+ROWS = pa.table({"value": ["a", "b", "c"], "key": ["1", "2", "3"]})
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Sandbox]:
+    soon = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    with Sandbox.start(settings={**TWO_PHASE_COMMIT, **soon}) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def cluster(brokers: Sandbox) -> Iterator[semel.Cluster]:
+    with semel.Cluster({"bootstrap.servers": brokers.bootstrap_servers}) as opened:
+        yield opened
+
+
+@pytest.fixture
+def topic(brokers: Sandbox) -> str:
+    return create(brokers.bootstrap_servers, f"two-phase-{next(_numbers)}", 2)
+
+
+def prepare(cluster: semel.Cluster, topic: str, rows: pa.Table = ROWS) -> Prepared:
+    with cluster.producer(topic, two_phase=True) as producer, producer.transaction() as txn:
+        txn.send(topic, rows)
+        return txn.prepare()
+
+
+def ongoing(cluster: semel.Cluster, prefix: str) -> list[str]:
+    return [known for known in list_transactions(cluster._client, ["Ongoing"]) if known.startswith(f"{prefix}.unit.")]
+
+
+def values(brokers: Sandbox, topic: str) -> list[str]:
+    return sorted(str(v) for v in read(brokers.bootstrap_servers, [topic], {"value": "value"})["value"].to_pylist())
+
+
+def test_it_is_committed_from_another_process_by_its_text(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    prepared = prepare(cluster, topic)
+    assert prepared.until_ms is None
+    assert sum(rows for _, rows in prepared.rows.values()) == 3
+    with semel.Cluster({"bootstrap.servers": brokers.bootstrap_servers}) as other:
+        read_again = semel.Prepared.parse(str(prepared))
+        assert read_again == prepared
+        assert (read_again.rows, read_again.topics) == (prepared.rows, prepared.topics)
+        for _ in range(3):
+            other.commit(read_again)
+        with pytest.raises(semel.ConfigError, match=r"COMMITTED_BEFORE.*visible"):
+            other.abort(read_again)
+    assert values(brokers, topic) == ["a", "b", "c"]
+
+
+def test_aborted_it_cannot_be_committed(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    prepared = prepare(cluster, topic)
+    for _ in range(3):
+        cluster.abort(prepared)
+    with pytest.raises(semel.DataLoss, match=r"PREPARED_LOST.*3 rows"):
+        cluster.commit(prepared)
+    assert values(brokers, topic) == []
+
+
+def test_with_nothing_in_it_both_ends_do_nothing(cluster: semel.Cluster, topic: str) -> None:
+    with cluster.producer(topic, two_phase=True) as producer, producer.transaction() as txn:
+        prepared = txn.prepare()
+    cluster.commit(prepared)
+    cluster.abort(prepared)
+
+
+def test_how_it_ended_is_told_by_the_log_once_its_id_was_used_again(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    """One id serves one transaction after the other; an old text still ends nothing but its own."""
+    with cluster.producer(topic, two_phase=True) as producer:
+        ends: list[Prepared] = []
+        for commit in (True, False, True):
+            with producer.transaction() as txn:
+                txn.send(topic, ROWS)
+                ends.append(txn.prepare())
+            (cluster.commit if commit else cluster.abort)(ends[-1])
+            wait_until_ended(brokers.bootstrap_servers, ends[-1].transactional_id)  # before that, another id is taken
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            last = txn.prepare()
+    assert {one.transactional_id for one in ends} == {last.transactional_id}, "used again once it has ended"
+    cluster.commit(ends[0])
+    cluster.abort(ends[1])
+    with pytest.raises(semel.DataLoss, match="PREPARED_LOST"):
+        cluster.commit(ends[1])
+    with pytest.raises(semel.ConfigError, match="COMMITTED_BEFORE"):
+        cluster.abort(ends[2])
+    cluster.commit(last)
+    assert len(values(brokers, topic)) == 9
+
+
+def test_an_id_goes_on_with_what_the_end_has_answered(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    """No InitProducerId in between: each epoch is one above the last, and a text that is old ends nothing else."""
+    with cluster.producer(topic, two_phase=True) as producer:
+        ends: list[Prepared] = []
+        for commit in (True, False, True):
+            with producer.transaction() as txn:
+                txn.send(topic, ROWS)
+                ends.append(txn.prepare())
+            (producer.commit if commit else producer.abort)(ends[-1])
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            last = txn.prepare()
+    assert [one.epoch - ends[0].epoch for one in (*ends, last)] == [0, 1, 2, 3]
+    assert {(one.transactional_id, one.producer_id) for one in ends} == {(last.transactional_id, last.producer_id)}
+    cluster.commit(ends[0])
+    cluster.abort(ends[1])
+    with pytest.raises(semel.DataLoss, match="PREPARED_LOST"):
+        producer.commit(ends[1])
+    with pytest.raises(semel.ConfigError, match="COMMITTED_BEFORE"):
+        producer.abort(ends[2])
+    assert ongoing(cluster, topic) == [last.transactional_id], "the old texts have not touched it"
+    producer.commit(last)
+    assert len(values(brokers, topic)) == 9
+
+
+def test_that_retention_can_reach_it_is_said(
+    brokers: Sandbox, cluster: semel.Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By what the topic keeps, and by the time that the rows carry."""
+    week, hour = 7 * 24 * 3_600_000, 3_600_000
+    old = pa.array([datetime.now(UTC) - timedelta(days=6.5)] * 3, pa.timestamp("us", "UTC"))
+    for retention, rows, said in (
+        (week, ROWS, []),
+        (hour, ROWS, ["keeps rows for 1.0 hours"]),
+        (week, ROWS.append_column("timestamp", old), ["may be deleted in 12.0 hours"]),
+    ):
+        caplog.clear()
+        name = f"two-phase-kept-{next(_numbers)}"
+        cluster.commit(prepare(cluster, create(brokers.bootstrap_servers, name, retention_ms=str(retention)), rows))
+        warned = [record.getMessage() for record in caplog.records]
+        assert len(warned) == len(said), warned
+        assert all(text in one for text, one in zip(said, warned, strict=True)), warned
+
+
+def test_what_waits_for_its_end_is_counted_and_warned_of(
+    brokers: Sandbox,
+    cluster: semel.Cluster,
+    topic: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry = CollectorRegistry()
+    registry.register(cluster.prepared_metrics(topic))
+
+    def metrics() -> tuple[float | None, float | None]:
+        count, oldest = (registry.get_sample_value(metric.name, {"prefix": topic}) for metric in METRICS)
+        return count, oldest
+
+    assert metrics() == (0, 0)
+    with cluster.producer(topic, two_phase=True) as producer:
+        for ended in (False, True):
+            with producer.transaction() as txn:
+                txn.send(topic, ROWS)
+                prepared = txn.prepare()
+            if ended:
+                cluster.commit(prepared)
+        count, oldest = metrics()
+        assert count == 1
+        assert oldest is not None
+        assert 0 < oldest < 120
+        monkeypatch.setattr(two_phase_producer, "_LONG_PREPARED_S", 0.0)
+        caplog.clear()
+        for _ in range(2):  # it is warned of once, and not of the one that was committed
+            producer.transaction().abort()
+        (warning,) = [one.getMessage() for one in caplog.records if "still open" in one.getMessage()]
+        assert f"Readers of {topic}-" in warning
+    cluster.recover(topic, lambda found: [])
+    assert metrics() == (0, 0)
+
+
+def test_metrics_of_brokers_that_do_not_answer_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    with semel.Cluster({"bootstrap.servers": "127.0.0.1:1"}) as nowhere:
+        registry = CollectorRegistry()
+        registry.register(nowhere.prepared_metrics("orders"))
+        assert registry.get_sample_value(METRICS[0].name, {"prefix": "orders"}) is None
+    assert "could not be asked" in caplog.text
+
+
+def test_the_id_stays_with_the_process_that_began_it(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    """A forked child may commit by the text, and goes on with an id of its own."""
+    with cluster.producer(topic, two_phase=True) as producer:
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            prepared = txn.prepare()
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                producer.commit(prepared)
+                with producer.transaction() as own:
+                    own.send(topic, ROWS)
+                    mine = own.prepare()
+                producer.commit(mine)
+                status = 0 if mine.transactional_id != prepared.transactional_id else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        producer.commit(prepared)
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            producer.commit(txn.prepare())
+    assert len(values(brokers, topic)) == 9
+
+
+def test_a_topic_that_was_created_again_is_seen_by_the_next_transaction(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    with cluster.producer(topic, two_phase=True) as producer:
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            producer.commit(txn.prepare())
+        delete(brokers.bootstrap_servers, topic)
+        create(brokers.bootstrap_servers, topic, 3)
+        with pytest.raises(semel.AbortAndRetry, match="TOPIC_CREATED_AGAIN"), producer.transaction() as txn:
+            txn.send(topic, ROWS)
+        assert ongoing(cluster, topic) == []
+        with producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            producer.commit(txn.prepare())
+    assert values(brokers, topic) == ["a", "b", "c"]
+
+
+def test_prepared_it_outlives_a_restart_of_the_broker(cluster: semel.Cluster, brokers: Sandbox, topic: str) -> None:
+    prepared = prepare(cluster, topic)
+    (node,) = brokers.nodes
+    node.kill()
+    node.start()
+    node.wait_ready(60, nodes=1)
+    cluster.commit(prepared)
+    assert values(brokers, topic) == ["a", "b", "c"]
+
+
+def test_bounded_it_expires_and_that_is_loud(brokers: Sandbox, topic: str) -> None:
+    short = {"bootstrap.servers": brokers.bootstrap_servers, "transaction.timeout.ms": "1000"}
+    with semel.Cluster(short) as cluster:
+        with cluster.producer(topic, two_phase="bounded") as producer, producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            prepared = txn.prepare()
+        assert prepared.until_ms is not None
+
+        def expired() -> bool:
+            told = describe(cluster._client, prepared.transactional_id)
+            return told is not None and told.state == "CompleteAbort"
+
+        wait_for(expired, "the brokers have aborted it")
+        with pytest.raises(semel.DataLoss, match=r"PREPARED_LOST.*it expired \(bounded\)"):
+            cluster.commit(prepared)
+        cluster.abort(prepared)
+    assert values(brokers, topic) == []
+
+
+def test_two_phase_it_is_not_aborted_by_any_timeout(brokers: Sandbox, topic: str) -> None:
+    short = {"bootstrap.servers": brokers.bootstrap_servers, "transaction.timeout.ms": "1000"}
+    with semel.Cluster(short) as cluster:
+        kept = prepare(cluster, topic)
+        with cluster.producer(f"{topic}-b", two_phase="bounded") as producer, producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            control = txn.prepare()
+
+        def expired() -> bool:
+            told = describe(cluster._client, control.transactional_id)
+            return told is not None and told.state == "CompleteAbort"
+
+        wait_for(expired, "the control has expired")
+        cluster.commit(kept)
+    assert values(brokers, topic) == ["a", "b", "c"]
+
+
+def test_recovery_commits_what_was_decided_and_aborts_the_rest(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    decided, undecided, other = prepare(cluster, topic), prepare(cluster, topic), prepare(cluster, f"{topic}")
+    elsewhere = create(brokers.bootstrap_servers, f"{topic}-eu", 1)
+    theirs = prepare(cluster, elsewhere)
+    found: list[TransactionDescription] = []
+
+    def decide(listed: list[TransactionDescription] | object) -> list[Prepared]:
+        assert isinstance(listed, list)
+        found.extend(listed)
+        return [decided, other]
+
+    recovered = cluster.recover(topic, decide)
+    assert {one.transactional_id for one in found} == {p.transactional_id for p in (decided, undecided, other)}
+    assert (recovered.committed, recovered.aborted) == ([decided, other], [undecided.transactional_id])
+    assert len(values(brokers, topic)) == 6
+    assert theirs.transactional_id in list_transactions(cluster._client, ["Ongoing"]), "a prefix that begins alike"
+    cluster.abort(theirs)
+    with pytest.raises(semel.ConfigError, match="OTHER_PREFIX"):
+        cluster.recover(topic, lambda found: [theirs])
+
+
+def test_recovery_goes_on_behind_one_that_is_lost(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    """A decided one that was aborted is told at the end: the other is committed, the undecided one aborted."""
+    lost, decided, undecided = prepare(cluster, topic), prepare(cluster, topic), prepare(cluster, topic)
+    cluster.abort(lost)
+    with pytest.raises(semel.DataLoss, match="PREPARED_LOST"):
+        cluster.recover(topic, lambda found: [lost, decided])
+    assert len(values(brokers, topic)) == 3
+    assert undecided.transactional_id not in list_transactions(cluster._client, ["Ongoing"])
+
+
+def test_a_block_that_is_left_without_prepare_is_aborted(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    with cluster.producer(topic, two_phase=True) as producer:
+        with pytest.raises(semel.ConfigError, match=r"NOT_PREPARED.*aborted"), producer.transaction() as txn:
+            txn.send(topic, ROWS)
+        with pytest.raises(semel.ConfigError, match="EXTRA_COLUMN"), producer.transaction() as txn:
+            txn.send(topic, ROWS.append_column("other", ROWS["key"]))
+        with producer.transaction() as txn:
+            prepared = txn.prepare()
+            with pytest.raises(semel.ConfigError, match="is prepared already"):
+                txn.send(topic, ROWS)
+            with pytest.raises(semel.ConfigError, match="is prepared already"):
+                txn.abort()
+        cluster.commit(prepared)
+    assert values(brokers, topic) == []
+    assert ongoing(cluster, topic) == []
+
+
+def test_rows_that_are_deleted_before_the_commit_are_missed(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    prepared = prepare(cluster, topic)
+    other = replace(prepared, topics=dict.fromkeys(prepared.topics, "A" * 22))
+    with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*nothing of it is visible"):
+        cluster.commit(other)
+    cluster.abort(prepared)
+
+
+def test_what_is_refused(kafka: Sandbox, brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    prepared = prepare(cluster, topic)
+    create(kafka.bootstrap_servers, topic, 1)
+    with semel.Cluster({"bootstrap.servers": kafka.bootstrap_servers}) as plain:
+        with pytest.raises(semel.Unsupported, match=r"TWO_PHASE_OFF.*unstable\.api\.versions\.enable.*bounded"):
+            plain.producer(topic, two_phase=True).transaction()
+        with pytest.raises(semel.ConfigError, match="OTHER_CLUSTER"):
+            plain.commit(prepared)
+        with plain.producer(topic, two_phase="bounded") as producer, producer.transaction() as txn:
+            txn.send(topic, ROWS)
+            bounded = txn.prepare()
+        plain.commit(bounded)
+        assert values(kafka, topic) == ["a", "b", "c"]
+    long = {"bootstrap.servers": kafka.bootstrap_servers, "transaction.timeout.ms": "90000000"}
+    with semel.Cluster(long) as cluster_long, pytest.raises(semel.ConfigError, match="TIMEOUT_TOO_LONG"):
+        cluster_long.producer(topic, two_phase="bounded").transaction()
+    with pytest.raises(semel.ConfigError, match="TWO_PHASE_MODE"):
+        cluster.producer(topic, two_phase="both")  # type: ignore[call-overload]
+    for text in ("", "{}", "orders", '{"v":2}', str(prepared)[:-1]):
+        with pytest.raises(semel.ConfigError, match="NO_PREPARED"):
+            semel.Prepared.parse(text)
+    cluster.abort(prepared)
+
+
+def test_a_forked_child_that_leaves_the_block_ends_nothing(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    with cluster.producer(topic, two_phase=True) as producer, producer.transaction() as txn:
+        txn.send(topic, ROWS)
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                txn.__exit__(None, None, None)
+                try:
+                    txn.send(topic, ROWS)
+                except semel.ConfigError as error:
+                    status = 0 if error.tag == "FORKED" else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        prepared = txn.prepare()
+    cluster.commit(prepared)
+    assert values(brokers, topic) == ["a", "b", "c"]
+
+
+def test_what_the_brokers_have_aborted_is_not_prepared(brokers: Sandbox, topic: str) -> None:
+    """Its rows are in the log still: no check of the rows alone would find it."""
+    short = {"bootstrap.servers": brokers.bootstrap_servers, "transaction.timeout.ms": "1000"}
+    with semel.Cluster(short) as cluster, cluster.producer(topic, two_phase="bounded") as producer:
+        txn = producer.transaction()
+        txn.send(topic, ROWS)
+        wait_for(lambda: ongoing(cluster, topic) == [], "the brokers have aborted it")
+        with pytest.raises(semel.AbortAndRetry, match=r"EXPIRED.*Nothing of it is visible"):
+            txn.prepare()
+    assert values(brokers, topic) == []
+
+
+def test_a_log_that_was_cut_before_the_commit_is_missed(brokers: Sandbox, cluster: semel.Cluster) -> None:
+    """Its first offset is what it was: only the transaction as the new leader knows it shows what is gone."""
+    topic = create(brokers.bootstrap_servers, f"two-phase-cut-{next(_numbers)}", 1)
+    with cluster.producer(topic, two_phase=True) as producer, producer.transaction() as txn:
+        for _ in range(3):
+            txn.send(topic, ROWS)
+        prepared = txn.prepare()
+    cut_log(brokers, (topic, 0), batches=1)
+    with pytest.raises(semel.DataLoss, match=r"ROWS_GONE.*lost acknowledged rows.*still prepared"):
+        cluster.commit(prepared)
+    assert values_to_stable(brokers, topic) == []
+    cluster.abort(prepared)
+
+
+def values_to_stable(brokers: Sandbox, topic: str) -> list[str]:
+    found = read(brokers.bootstrap_servers, [topic], {"value": "value"}, wait_for_open=False)["value"].to_pylist()
+    return [str(value) for value in found]
+
+
+def test_a_topic_that_was_created_again_is_not_prepared(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    with cluster.producer(topic, two_phase=True) as producer:
+        txn = producer.transaction()
+        txn.send(topic, ROWS)
+        admin = AdminClient({"bootstrap.servers": brokers.bootstrap_servers})
+        admin.delete_topics([topic])[topic].result(60)
+        wait_for(lambda: topic not in cluster._client.existing({topic}), "the topic is gone")
+        create(brokers.bootstrap_servers, topic, 2)
+        with pytest.raises(semel.DataLoss, match="ROWS_GONE"):
+            txn.prepare()
+        txn.abort()
+
+
+def test_rows_and_markers_that_are_gone_are_no_reason_to_wait(
+    brokers: Sandbox, cluster: semel.Cluster, topic: str
+) -> None:
+    """The coordinator knows a later transaction of that id, and the log nothing: calling again would not help."""
+    with cluster.producer(topic, two_phase=True) as producer:
+        old = prepare_with(producer, cluster, topic)
+        wait_until_ended(brokers.bootstrap_servers, old.transactional_id)  # before that, another id is taken
+        new = prepare_with(producer, cluster, topic)
+    assert old.transactional_id == new.transactional_id
+    ends = list_offsets(cluster._client, dict.fromkeys(old.rows, LATEST), read_committed=True)
+    for (name, index), end in ends.items():
+        delete_records(brokers.bootstrap_servers, name, index, end.offset)
+    for ending in (cluster.commit, cluster.abort):
+        with pytest.raises(semel.DataLoss, match=r"OUTCOME_UNKNOWN.*remove its text"):
+            ending(old)
+
+
+def prepare_with(producer: TwoPhaseProducer, cluster: semel.Cluster, topic: str) -> Prepared:
+    with producer.transaction() as txn:
+        txn.send(topic, ROWS)
+        prepared = txn.prepare()
+    cluster.commit(prepared)
+    return prepared
+
+
+def test_recovery_names_only_what_it_has_aborted(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
+    """A predecessor that is still at work ends its own between the list and the abort."""
+    theirs, undecided = prepare(cluster, topic), prepare(cluster, topic)
+
+    def decide(found: object) -> list[Prepared]:
+        cluster.commit(theirs)
+        return []
+
+    recovered = cluster.recover(topic, decide)
+    assert recovered.aborted == [undecided.transactional_id]
+    assert sorted(values_to_stable(brokers, topic)) == list("abc"), "readers are past what was aborted"
+
+
+def test_a_text_of_another_cluster_is_refused_before_any_is_ended(cluster: semel.Cluster, topic: str) -> None:
+    decided, undecided = prepare(cluster, topic), prepare(cluster, topic)
+    with pytest.raises(semel.ConfigError, match="OTHER_CLUSTER"):
+        cluster.recover(topic, lambda found: [decided, replace(decided, cluster="another")])
+    assert sorted(ongoing(cluster, topic)) == sorted([decided.transactional_id, undecided.transactional_id])
+    cluster.recover(topic, lambda found: [])
