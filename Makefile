@@ -105,19 +105,19 @@ demo: kafka  ## see it: kills of driver and executors, and not one record lost o
 	@$(BIN)/semel demo $(ARGS)
 
 connect-demo: kafka  ## see Connect: a file and a database into topics, killed at every turn, and not one record lost or doubled
-	@$(BIN)/python -m semel.demo.connect
+	@$(BIN)/python -m examples.demos.connect
 
 streams-demo: kafka  ## see streams: a windowed count while its workers are killed, added and removed, beside a naive one that is wrong
-	@$(BIN)/python -m semel.demo.streams $(ARGS)
+	@$(BIN)/python -m examples.demos.streams $(ARGS)
 
 twophase-demo: kafka  ## see it with PostgreSQL: a table and a topic under SIGKILL, beside a naive dual write that tears
-	@$(BIN)/python -m semel.demo.two_phase $(ARGS)
+	@$(BIN)/python -m examples.demos.two_phase $(ARGS)
 
 oracle-connect: setup  ## ask Kafka Connect's own converters and transformations again, for tests/connect/oracle/answers.json
 	@$(BIN)/python -m tests.connect.oracle
 
 mirror-demo: kafka  ## see the mirror: two clusters, driver and executors killed under load, and not one record lost or doubled
-	@$(BIN)/python -m semel.demo.mirror
+	@$(BIN)/python -m examples.demos.mirror
 
 model: setup  ## check the protocol itself: every order of events, and deliberate breaks that must be found (ARGS are for the model)
 	@$(BIN)/python -m model $(ARGS)

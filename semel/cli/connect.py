@@ -17,10 +17,12 @@ from semel.cli.help import application, examples
 from semel.cli.processes import (
     Conf,
     Master,
+    MetricsPort,
     PyFiles,
     ShownProcesses,
     in_background,
     python_files,
+    serving_metrics,
     spark_settings,
     until_asked_to_end,
 )
@@ -30,7 +32,7 @@ from semel.settings.properties_file import read_properties
 
 if TYPE_CHECKING:
     from semel.connect.worker import Worker
-    from semel.runtime.launcher import Launcher
+    from semel.processes.launcher import Launcher
 
 app = application()
 
@@ -57,6 +59,7 @@ def connect(
     master: Master = None,
     conf: Conf = None,
     py_files: PyFiles = None,
+    metrics_port: MetricsPort = None,
     warm: Annotated[
         bool, typer.Option("--warm", help="Start Spark now, although another worker of the group leads.")
     ] = False,
@@ -70,8 +73,9 @@ def connect(
     its own Kafka, and kills the tasks at each step. The status is 1 unless each record arrived once.
     """
     with needs_extras("semel connect", "spark,connect"):
+        from semel.connect.metrics import ConnectCollector
         from semel.connect.worker import Worker
-        from semel.runtime.launcher import Launcher, spark_session
+        from semel.processes.launcher import Launcher, session_of_processes
 
     console = Console(soft_wrap=True)
     settings = spark_settings(conf)
@@ -80,8 +84,11 @@ def connect(
         _test(console, [str(one) for one in connectors or ()], places)
         return
     made = Worker(read_properties(worker), [read_properties(path) for path in connectors or ()])
-    made.prepare()
-    _work(console, made, lambda: Launcher(spark_session("semel connect", master, settings, files)), warm=warm)
+    with serving_metrics(metrics_port, lambda: ConnectCollector(made)):
+        made.prepare()
+        _work(
+            console, made, lambda: Launcher(session_of_processes("semel connect", master, settings, files)), warm=warm
+        )
 
 
 def _work(console: Console, worker: Worker, start_spark: Callable[[], Launcher], *, warm: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,7 +17,7 @@ from semel.cli.mirror_resolve import resolve
 from semel.cli.mirror_status import status
 from semel.cli.mirror_translate import translate
 from semel.cli.options import print_table
-from semel.cli.processes import Conf, spark_settings, until_asked_to_end
+from semel.cli.processes import Conf, MetricsPort, serving_metrics, spark_settings, until_asked_to_end
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
 from semel.extras import needs_extras
@@ -31,10 +31,8 @@ from semel.mirror.status import shown_positions
 from semel.mirror.topics import preview
 from semel.settings import split_list
 from semel.settings.unused import warn_of_unused
+from semel.spark_session import spark_session
 from semel.wire.client import Client
-
-if TYPE_CHECKING:
-    from semel.spark.metrics.prometheus import MetricsServer
 
 __all__ = ["app"]
 
@@ -72,9 +70,7 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Copy the records that exist now, then end.")] = False,
     master: Annotated[str, typer.Option(help="Spark's master, as for spark-submit.")] = "",
     conf: Conf = None,
-    metrics_port: Annotated[
-        int | None, typer.Option(help="Serve metrics for Prometheus on this port of this machine.", min=0, max=65535)
-    ] = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Run the enabled flows until SIGTERM or Ctrl-C.
 
@@ -89,28 +85,14 @@ def run(
     config = read_properties(file, split_list(clusters))
     _say(config)
     with needs_extras("the mirror", "spark", "Nothing was copied."):
-        from semel.mirror.flow import run_flows, spark_session
+        from semel.mirror.flow import run_flows
     with live():
-        spark = spark_session(master, settings)
-        server = None if metrics_port is None else _serve(metrics_port)
+        spark = spark_session("semel mirror", master, settings)
         try:
-            run_flows(spark, config.flows, until_asked_to_end(note="the round is ended, then it stops"), once=once)
+            with serving_metrics(metrics_port, MirrorCollector):
+                run_flows(spark, config.flows, until_asked_to_end(note="the round is ended, then it stops"), once=once)
         finally:
             spark.stop()
-            if server is not None:
-                server.close()
-
-
-def _serve(port: int) -> MetricsServer:
-    from semel.spark.metrics.prometheus import serve_metrics
-
-    with needs_extras("a server of metrics", "metrics"):
-        from prometheus_client import CollectorRegistry
-    registry = CollectorRegistry()
-    registry.register(MirrorCollector())
-    server = serve_metrics(port, registry=registry)
-    log.info("metrics: http://127.0.0.1:%d/metrics", server.port)
-    return server
 
 
 @app.command(epilog=examples("semel mirror check mm2.properties"))

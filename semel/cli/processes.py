@@ -6,8 +6,9 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, TypeVar
@@ -16,14 +17,19 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from semel.metrics.families import Collector
+from semel.metrics.server import serve
+
 __all__ = [
     "Conf",
     "Master",
+    "MetricsPort",
     "PyFiles",
     "ShownProcesses",
     "in_background",
     "on_stop_signal",
     "python_files",
+    "serving_metrics",
     "spark_settings",
     "until_asked_to_end",
 ]
@@ -42,6 +48,22 @@ Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark, as for spark-submit.")
 ]
 PyFiles = Annotated[str | None, typer.Option("--py-files", help="Files that executors need, separated by commas.")]
+
+MetricsPort = Annotated[
+    int | None,
+    typer.Option("--metrics-port", help="Serve metrics for Prometheus on this port of this machine.", min=0, max=65535),
+]
+
+
+@contextmanager
+def serving_metrics(port: int | None, collector: Callable[[], Collector]) -> Iterator[None]:
+    """Serve the metrics of one collector on this port, if there is one."""
+    if port is None:
+        yield
+        return
+    with serve([collector()], port) as server:
+        log.info("metrics: http://127.0.0.1:%d/metrics", server.port)
+        yield
 
 
 def spark_settings(given: list[str] | None) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,14 +16,17 @@ from semel.cli.options import AsJson, confirm, print_json
 from semel.cli.processes import (
     Conf,
     Master,
+    MetricsPort,
     PyFiles,
     ShownProcesses,
     on_stop_signal,
     python_files,
+    serving_metrics,
     spark_settings,
     until_asked_to_end,
 )
 from semel.extras import needs_extras
+from semel.streams.metrics import StreamsCollector
 from semel.wire.client import Client
 
 __all__ = ["app"]
@@ -45,6 +49,7 @@ def run(
     master: Master = None,
     conf: Conf = None,
     py_files: PyFiles = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Run one worker of the application until SIGTERM or Ctrl-C.
 
@@ -53,6 +58,8 @@ def run(
 
     The status is 0 if you stopped it, and 1 after an error.
     """
+    if tasks is not None and metrics_port is not None:
+        raise typer.BadParameter("it is for one worker: leave out --tasks", param_hint="--metrics-port")
     if tasks is not None:
         _run_on_executors(file, tasks, master, spark_settings(conf), py_files)
         return
@@ -63,7 +70,9 @@ def run(
     found = _load(file)
     on_stop_signal(found.stop, "what is done is committed, then it stops")
     log.info("application %r runs", found.application_id)
-    found.run()
+    collector = partial(StreamsCollector, found.application_id, found.counts, lambda: found.dropped_records)
+    with serving_metrics(metrics_port, collector):
+        found.run()
 
 
 def _run_on_executors(
@@ -72,7 +81,7 @@ def _run_on_executors(
     from semel.streams.app_file import AppFile
 
     with needs_extras("--tasks", "spark,connect,streams"):
-        from semel.runtime.launcher import Launcher, spark_session
+        from semel.processes.launcher import Launcher, session_of_processes
         from semel.streams.executors import Executors, check
     console = Console(soft_wrap=True)
     files, _ = python_files(py_files)
@@ -80,7 +89,7 @@ def _run_on_executors(
     found = read.load()
     check(found)
     console.print(f"application {found.application_id}: {tasks} workers; starting Spark")
-    launcher = Launcher(spark_session(f"semel streams {found.application_id}", master, settings, files))
+    launcher = Launcher(session_of_processes(f"semel streams {found.application_id}", master, settings, files))
     asked_to_end = until_asked_to_end()
     executors = Executors(launcher, read, found, tasks, ShownProcesses(console).change)
     while executors.running and not asked_to_end.wait(_POLL_S):

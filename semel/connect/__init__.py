@@ -17,6 +17,7 @@ far it got, in one Kafka transaction.
 ``lifecycle``         what runs, made equal to what is stored; ``fencing`` comes before a new generation
 ``rest``              Kafka Connect's REST interface, and the page for browsers, whose files are in ``web``
 ``throughput``        how many records the tasks read, for the page
+``metrics``           the same for Prometheus
 ``stores``            its three topics, in its own formats
 ``tasks``             the side on the executor: from a poll to a transaction
 ``jackson``           JSON as Kafka Connect's library writes it

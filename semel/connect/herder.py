@@ -29,7 +29,7 @@ from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.offset_format import canonical
 from semel.connect.stores.own_offsets import Committed, Offsets, OwnOffsets, ensure_offsets_topic, opened_offsets
 from semel.connect.stores.statuses import StatusStore, TaskState
-from semel.connect.throughput import Throughput
+from semel.connect.throughput import TaskCounts, Throughput
 from semel.errors import ConfigError, Retriable, SemelError
 from semel.steps import HerderStep, reached
 from semel.transaction.producer import Producer
@@ -98,6 +98,22 @@ class Herder:
     def measured(self) -> dict[str, dict[int, dict[str, float]]]:
         """Return the records of each task, in total and per second, by connector and task."""
         return self.throughput.shown(self._store.now.connectors)
+
+    @property
+    def counts(self) -> dict[str, dict[int, TaskCounts]]:
+        """The newest report of each task, by connector."""
+        return self.throughput.counts(self._store.now.connectors)
+
+    @property
+    def states(self) -> dict[str, dict[int, str]]:
+        """The state of each task, by connector."""
+        return {
+            name: {
+                task: state.state
+                for task, state in {**self._unassigned(name), **self.statuses.tasks.get(name, {})}.items()
+            }
+            for name in self.names
+        }
 
     # ---- changing
 

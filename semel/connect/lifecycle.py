@@ -30,7 +30,7 @@ from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.own_offsets import ensure_offsets_topic
 from semel.connect.stores.statuses import StatusStore, TaskState
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
-from semel.runtime.supervisor import State, Status
+from semel.processes.supervisor import State, Status
 from semel.settings import as_text
 from semel.steps import HerderStep, reached
 
@@ -49,7 +49,7 @@ _STATES = {State.UNASSIGNED: "UNASSIGNED", State.RESTARTING: "RESTARTING", State
 
 
 class Processes(Protocol):
-    """The start and stop of processes: a :class:`~semel.runtime.supervisor.Supervisor`."""
+    """The start and stop of processes: a :class:`~semel.processes.supervisor.Supervisor`."""
 
     def start(self, name: str, entry: str, settings: Mapping[str, Any]) -> None:
         """Keep a process running."""

@@ -19,8 +19,8 @@ from semel.connect.stores.config_format import connector_record
 from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.statuses import StatusStore
 from semel.errors import SemelError
-from semel.runtime.launcher import Launcher
-from semel.runtime.supervisor import Status, Supervisor
+from semel.processes.launcher import Launcher
+from semel.processes.supervisor import Status, Supervisor
 from semel.wire.client import Client
 
 __all__ = ["Term"]

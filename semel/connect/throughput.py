@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Throughput"]
+__all__ = ["TaskCounts", "Throughput"]
 
 #: The window of a rate in seconds. A task without a report in this time has no rate.
 _WINDOW_S = 5.0
@@ -21,6 +21,20 @@ class _Told(NamedTuple):
     at: float
     records: int
     open_ms: float | None = None
+    polled: int = 0
+    commits: int = 0
+
+
+class TaskCounts(NamedTuple):
+    """The counts of a task since its process started: records polled and written, and transactions ended.
+
+    ``open_seconds`` is the age of its open transaction, or 0.
+    """
+
+    polled: int
+    records: int
+    commits: int
+    open_seconds: float
 
 
 class Throughput:
@@ -33,11 +47,12 @@ class Throughput:
         self._told: dict[str, dict[int, deque[_Told]]] = {}
 
     def heard(self, process: str, message: Mapping[str, Any]) -> None:
-        """Take what a task tells: ``records``, counted from the start of its process, and ``open_ms``, the age of its
-        transaction, if one is open.
+        """Take what a task tells: ``records``, ``polled`` and ``commits``, counted from the start of its process, and
+        ``open_ms``, the age of its transaction, if one is open.
         """
         name, _, task = process.rpartition("-")
-        now = _Told(self._clock(), int(message.get("records", 0)), message.get("open_ms"))
+        counts = (int(message.get(name, 0)) for name in ("polled", "commits"))
+        now = _Told(self._clock(), int(message.get("records", 0)), message.get("open_ms"), *counts)
         with self._lock:
             told = self._told.setdefault(name, {}).setdefault(int(task), deque())
             if told and told[-1].records > now.records:  # another process, which counts from 0
@@ -45,6 +60,16 @@ class Throughput:
             told.append(now)
             while len(told) > 2 and told[1].at <= now.at - _WINDOW_S:
                 told.popleft()
+
+    def counts(self, names: Mapping[str, Any]) -> dict[str, dict[int, TaskCounts]]:
+        """Return the newest report of each task of these connectors."""
+        now = self._clock()
+        with self._lock:
+            return {
+                name: {task: _counts(told[-1], now) for task, told in tasks.items()}
+                for name, tasks in self._told.items()
+                if name in names
+            }
 
     def shown(self, names: Mapping[str, Any]) -> dict[str, dict[int, dict[str, float]]]:
         """Return ``records``, ``records_per_second`` and ``open_seconds`` (0 without an open transaction) of each task.
@@ -60,6 +85,17 @@ class Throughput:
             }
 
 
+def _counts(last: _Told, now: float) -> TaskCounts:
+    return TaskCounts(last.polled, last.records, last.commits, _open_seconds(last, now))
+
+
+def _open_seconds(last: _Told, now: float) -> float:
+    """Return the age of a transaction: a task that waits in its connector tells nothing, and its transaction grows
+    old.
+    """
+    return 0.0 if last.open_ms is None else last.open_ms / 1000 + now - last.at
+
+
 def _measured(told: deque[_Told], now: float) -> dict[str, float]:
     first, last = told[0], told[-1]
     passed = last.at - first.at
@@ -67,6 +103,5 @@ def _measured(told: deque[_Told], now: float) -> dict[str, float]:
     return {
         "records": last.records,
         "records_per_second": 0.0 if quiet else (last.records - first.records) / passed,
-        # a task that waits in its connector tells nothing, and its transaction grows old
-        "open_seconds": 0.0 if last.open_ms is None else last.open_ms / 1000 + now - last.at,
+        "open_seconds": _open_seconds(last, now),
     }

@@ -26,9 +26,10 @@ from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.internal_topics import ensure_internal_topic
 from semel.connect.stores.statuses import StatusStore
 from semel.connect.term import Term
+from semel.connect.throughput import TaskCounts
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
-from semel.runtime.launcher import Launcher
-from semel.runtime.supervisor import Status
+from semel.processes.launcher import Launcher
+from semel.processes.supervisor import Status
 from semel.wire.client import Client
 
 __all__ = ["LEADER_CHECK_S", "Worker"]
@@ -123,7 +124,7 @@ class Worker:
         on_message: Callable[[str, Mapping[str, Any]], None] = lambda _name, _message: None,
     ) -> None:
         """Start all tasks as the leader, and answer for them. The callbacks are those of
-        :class:`~semel.runtime.supervisor.Supervisor`.
+        :class:`~semel.processes.supervisor.Supervisor`.
 
         Raises :class:`Fenced` where another worker has come in between, and :class:`Retriable` where the topics cannot
         be read or written now: this one joins again then, so that another may lead.
@@ -194,6 +195,18 @@ class Worker:
     def ready(self) -> bool:
         """True if this worker answers for connectors itself."""
         return self._term is not None and self._term.started
+
+    @property
+    def states(self) -> dict[str, dict[int, str]]:
+        """The state of each task by connector; nothing unless this worker leads."""
+        term = self._term
+        return term.herder.states if term is not None and term.started else {}
+
+    @property
+    def counts(self) -> dict[str, dict[int, TaskCounts]]:
+        """The newest report of each task by connector; nothing unless this worker leads."""
+        term = self._term
+        return term.herder.counts if term is not None and term.started else {}
 
     @property
     def cluster_id(self) -> str:

@@ -66,6 +66,11 @@ class Outbox:
         #: The thread that holds it.
         self._thread: int | None = None
 
+    @property
+    def prefix(self) -> str:
+        """The prefix that it owns."""
+        return self._prefix
+
     def recover(self, *, older_database: bool = False) -> Recovered:
         """End a predecessor's units: commit those that the database has, abort the rest. The first unit does it too.
 

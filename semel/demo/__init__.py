@@ -4,7 +4,5 @@ independent client.
 ``orders`` writes the input, ``pipeline`` is the program that is killed (fifteen lines that a user would write),
 ``show`` runs and kills it, ``report`` prints what a read_committed reader sees.
 
-``connect`` is ``make connect-demo``: a file and a database into topics. ``streams`` is ``make streams-demo``: a
-windowed count, by the programs of ``views``. ``two_phase`` is ``make twophase-demo``: a database and a topic, written
-by ``shop``. ``mirror`` is ``make mirror-demo``: a topic of one cluster on another.
+The other demos, one for each product, are in ``examples/demos``.
 """

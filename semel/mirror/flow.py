@@ -8,21 +8,20 @@ waited for. A doubt about what is there, or should be, ends the flow.
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from semel.errors import AbortAndRetry, ConfigError, Retriable
+from semel.errors import AbortAndRetry, Retriable
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.metrics import FlowMeter
 from semel.mirror.positions import flow_id
 from semel.mirror.session import Session
 from semel.mirror.tries import Tries
+from semel.spark_session import check_no_speculation
 
-__all__ = ["Flow", "run_flows", "spark_session"]
+__all__ = ["Flow", "run_flows"]
 
 log = logging.getLogger("semel.mirror")
 
@@ -53,7 +52,7 @@ class Flow:
             self._meter.running = False
 
     def _run(self, *, once: bool) -> None:
-        _check_speculation_off(self._spark)
+        check_no_speculation(self._spark.sparkContext, "Nothing was copied.")
         tries = Tries(self._meter, self._stop, most=_TRIES if once else None)
         while not self._stop.is_set():
             try:
@@ -88,29 +87,3 @@ def run_flows(spark: SparkSession, flows: Sequence[FlowConfig], stop: threading.
         thread.join()
     if failed:
         raise failed[0]
-
-
-def spark_session(master: str, settings: Mapping[str, str]) -> SparkSession:
-    """Return the session that jobs run in: that of spark-submit, where it has started this program.
-
-    With a local master, Python workers use this program's Python, unless PYSPARK_PYTHON or a setting names another: the
-    one on the PATH may lack semel.
-    """
-    here = master.startswith("local") or not (master or "PYSPARK_SUBMIT_ARGS" in os.environ)
-    if here and "spark.pyspark.python" not in settings:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("semel mirror").config("spark.ui.showConsoleProgress", "false")
-    if master:
-        builder = builder.master(master)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
-
-
-def _check_speculation_off(spark: SparkSession) -> None:
-    if (spark.sparkContext.getConf().get("spark.speculation") or "false").strip().lower() == "true":
-        raise ConfigError(
-            "spark.speculation is on: it runs two attempts of a task at once, and both would write into one"
-            " transaction. Nothing was copied. Set spark.speculation=false.",
-            tag="SPECULATION",
-        )

@@ -8,39 +8,56 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from semel.metrics.families import Collector, Metric, MetricKind, Samples
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.copy import Times
 from semel.mirror.stops import WHOLE_TOPIC, Stop
 from semel.wire.metadata import TopicPartition
 
-if TYPE_CHECKING:
-    from prometheus_client.core import GaugeMetricFamily, Metric
-
-__all__ = ["NAMES", "FlowMeter", "MirrorCollector", "meters"]
+__all__ = ["METRICS", "FlowMeter", "MirrorCollector", "meters"]
 
 _MM2 = "kafka_connect_mirror_mirrorsourceconnector"
-_RECORDS, _BYTES = f"{_MM2}_record_count", f"{_MM2}_byte_count"
-_LATENCY_MIN, _LATENCY_MAX, _LATENCY_AVG = (f"{_MM2}_replication_latency_ms_{of}" for of in ("min", "max", "avg"))
-_LAG, _RUNNING, _SKIPPED = "semel_mirror_lag_records", "semel_mirror_running", "semel_mirror_skipped_records"
-_STOPPED = "semel_mirror_stopped"
 #: So many seconds the latencies are of, as in MirrorMaker 2.
 _WINDOW_S = 60.0
-#: All that is exported, with what it says. The first five have the labels that MirrorMaker 2's have.
-NAMES: Mapping[str, str] = {
-    _RECORDS: "Records that were copied, by target topic and partition.",
-    _BYTES: "Bytes of the record batches that were copied, as they were written.",
-    _LATENCY_MIN: "The shortest time from a record's timestamp to the commit of its copy, in the last 60 seconds.",
-    _LATENCY_MAX: "The longest time from a record's timestamp to the commit of its copy, in the last 60 seconds.",
-    _LATENCY_AVG: "The mean time from a record's timestamp to the commit of its copy, in the last 60 seconds.",
-    _LAG: "Offsets of a source partition that are readable and not copied yet.",
-    _RUNNING: "1 while a flow runs, 0 when it has stopped.",
-    _STOPPED: "1 for each partition that is stopped, and for each topic (without a partition), with the error's tag.",
-    _SKIPPED: "Offsets that were passed over because of on.data.loss=skip.",
-}
+_FLOW, _PARTITION = ("source", "target"), ("source", "target", "topic", "partition")
+_COPIED_AT = "time from a record's timestamp to the commit of its copy, in the last 60 seconds."
+
+
+def _gauge(name: str, labels: tuple[str, ...], help: str) -> Metric:
+    return Metric(name, MetricKind.GAUGE, labels, help)
+
+
+_RECORDS = _gauge(f"{_MM2}_record_count", _PARTITION, "Records that were copied, by target topic and partition.")
+_BYTES = _gauge(f"{_MM2}_byte_count", _PARTITION, "Bytes of the record batches that were copied, as they were written.")
+_LATENCY_MIN, _LATENCY_MAX, _LATENCY_AVG = (
+    _gauge(f"{_MM2}_replication_latency_ms_{of}", _PARTITION, f"The {which} {_COPIED_AT}")
+    for of, which in (("min", "shortest"), ("max", "longest"), ("avg", "mean"))
+)
+_LAG = _gauge(
+    "semel_mirror_lag_records", _PARTITION, "Offsets of a source partition that are readable and not copied yet."
+)
+_RUNNING = _gauge("semel_mirror_running", _FLOW, "1 while a flow runs, 0 when it has stopped.")
+_STOPPED = _gauge(
+    "semel_mirror_stopped",
+    (*_PARTITION, "reason"),
+    "1 for each partition that is stopped, and for each topic (without a partition), with the error's tag.",
+)
+_SKIPPED = _gauge("semel_mirror_skipped_records", _FLOW, "Offsets that were passed over because of on.data.loss=skip.")
+#: All that is exported. The first five have the labels that MirrorMaker 2's have.
+METRICS = (
+    _RECORDS,
+    _BYTES,
+    _LATENCY_MIN,
+    _LATENCY_MAX,
+    _LATENCY_AVG,
+    _LAG,
+    _RUNNING,
+    _STOPPED,
+    _SKIPPED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,44 +155,25 @@ def _latency(seen: Iterable[tuple[float, int, Times]]) -> Latency:
     return Latency(max(min(least), 0), max(*most, 0), max(sum(total) / sum(count), 0))
 
 
-class MirrorCollector:
-    """A collector for a registry of ``prometheus_client``."""
+class MirrorCollector(Collector):
+    """A collector of the flows in this process for a registry of ``prometheus_client``."""
 
-    def describe(self) -> Iterator[Metric]:
-        """Yield the metrics without their values."""
-        return iter(self._families().values())
+    metrics = METRICS
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics with their values."""
-        families = self._families()
+    def fill(self, samples: Samples) -> None:
+        """Give the values of this moment."""
         for meter in meters():
-            flow = [meter.source, meter.target]
-            for (topic, index), (records, size) in sorted(meter.copied.items()):
-                families[_RECORDS].add_metric([*flow, topic, str(index)], records)
-                families[_BYTES].add_metric([*flow, topic, str(index)], size)
-            for (topic, index), latency in sorted(meter.latencies.items()):
-                for name, value in (
-                    (_LATENCY_MIN, latency.least),
-                    (_LATENCY_MAX, latency.most),
-                    (_LATENCY_AVG, latency.mean),
-                ):
-                    families[name].add_metric([*flow, topic, str(index)], value)
-            for (topic, index), lag in sorted(meter.lag.items()):
-                families[_LAG].add_metric([*flow, topic, str(index)], lag)
-            for (topic, index), stop in sorted(meter.stopped.items()):
-                partition = "" if index == WHOLE_TOPIC else str(index)
-                families[_STOPPED].add_metric([*flow, topic, partition, stop.tag], 1)
-            families[_RUNNING].add_metric(flow, int(meter.running))
-            families[_SKIPPED].add_metric(flow, meter.skipped)
-        return iter(families.values())
-
-    def _families(self) -> dict[str, GaugeMetricFamily]:
-        # as gauges, since a counter of this library has "_total" behind its name, and MirrorMaker 2's have not
-        from prometheus_client.core import GaugeMetricFamily
-
-        flow, partition = ["source", "target"], ["topic", "partition"]
-        labels = {_RUNNING: flow, _SKIPPED: flow, _STOPPED: [*flow, *partition, "reason"]}
-        return {
-            name: GaugeMetricFamily(name, help, labels=labels.get(name, [*flow, *partition]))
-            for name, help in NAMES.items()
-        }
+            flow = (meter.source, meter.target)
+            for (topic, index), (records, size) in meter.copied.items():
+                samples.add(_RECORDS, records, *flow, topic, str(index))
+                samples.add(_BYTES, size, *flow, topic, str(index))
+            for (topic, index), latency in meter.latencies.items():
+                samples.add(_LATENCY_MIN, latency.least, *flow, topic, str(index))
+                samples.add(_LATENCY_MAX, latency.most, *flow, topic, str(index))
+                samples.add(_LATENCY_AVG, latency.mean, *flow, topic, str(index))
+            for (topic, index), lag in meter.lag.items():
+                samples.add(_LAG, lag, *flow, topic, str(index))
+            for (topic, index), stop in meter.stopped.items():
+                samples.add(_STOPPED, 1, *flow, topic, "" if index == WHOLE_TOPIC else str(index), stop.tag)
+            samples.add(_RUNNING, int(meter.running), *flow)
+            samples.add(_SKIPPED, meter.skipped, *flow)

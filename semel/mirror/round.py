@@ -29,8 +29,8 @@ from semel.mirror.topics import MirroredTopic
 from semel.read.data_loss import loss_error
 from semel.read.ranges import Range
 from semel.read.reader import Reader
-from semel.spark.sink.job_timeout import cancel_jobs_after
-from semel.spark.sink.stage_retries import prove_tasks
+from semel.spark.job.proof import prove_tasks
+from semel.spark.job.run import cancel_jobs_after
 from semel.steps import MirrorStep, reached
 from semel.transaction.output_topics import non_transactional_tickets
 from semel.transaction.producer import Producer

@@ -4,7 +4,7 @@ The job has one stage and reads nothing of Spark's. A task reads source batches 
 order of each partition, while the next answer is on its way. It ends where the round was planned to end, or after
 :data:`LONGEST_S`, so that one partition that is far behind does not hold the others up, and says how far it came.
 
-As a task of the sink does, it answers where others raise: a second attempt may not write (DESIGN rule 2).
+The job is one of tickets (:mod:`semel.spark.job`): a task answers where others raise.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext, TaskContext
+from pyspark import SparkContext
 
 from semel.config import ClientConfig
-from semel.errors import AbortAndRetry, DataLoss, SemelError
+from semel.errors import DataLoss, SemelError
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.copy import Piece, Times, batches
 from semel.mirror.losses import advice
@@ -34,8 +33,8 @@ from semel.read.cursor import Taken
 from semel.read.ranges import Range
 from semel.read.reader import Reader
 from semel.records.arrays import joined
-from semel.spark.errors import error
-from semel.spark.sink.write_stage import receipts_of, task_broke
+from semel.spark.job.run import receipts_of, spark_errors
+from semel.spark.job.task import participant_of, result_of, this_task
 from semel.spark.task_result import COLUMN, decode_result, encode_result
 from semel.spark.version_guard import SealedWriting, pack
 from semel.spark.worker_client import client
@@ -95,17 +94,8 @@ def copy(
         ways_out=advice(config.policy),
     )
     job = context.parallelize(range(len(shares)), len(shares)).mapPartitions(SealedWriting(*pack(task)))
-    try:
+    with spark_errors(runs_users_code=False):
         answers: list[pa.RecordBatch] = job.collect()
-    except Py4JJavaError as raised:
-        found = error(raised)
-        if found is not None:
-            raise found from raised
-        raise AbortAndRetry(
-            f"Spark gave the job up: {_first_line(raised)}. Nothing of the round is visible where it was a"
-            " transaction. It is run again.",
-            tag="JOB_LOST",
-        ) from raised
     copied = Copied(receipts_of(_results(answers)), {}, {}, {})
     for answer in answers:
         if answer.schema.names == [_ENDS]:
@@ -125,10 +115,6 @@ def _results(answers: Iterable[pa.RecordBatch]) -> list[Receipt | SemelError]:
     return results
 
 
-def _first_line(raised: Py4JJavaError) -> str:
-    return (str(raised.java_exception.getMessage()).splitlines() or ["it does not say why"])[0][:300]
-
-
 # ---- in the task
 
 
@@ -140,30 +126,26 @@ def _task(
     target: Mapping[str, str],
     ways_out: str,
 ) -> Iterator[pa.RecordBatch]:
-    context = TaskContext.get()
-    assert context is not None, "runs in a Spark task only"
-    number, attempt, stage = context.partitionId(), context.attemptNumber(), context.stageId()
-    try:
-        writer = client(ClientConfig.parse(target))
-        participant = Participant(writer, tickets[number], attempt=attempt, stage=stage, task=number)
+    came: list[pa.RecordBatch] = []
+
+    def copy_share(_: Iterator[pa.RecordBatch]) -> Receipt:
+        number = this_task().partitionId()
+        participant = participant_of(tickets, target)
         reader = _reader(source, shares[number], ways_out)
-        share = _Share(
-            participant, {part.range.topic_partition: part.target for part in shares[number]}, tickets[number]
-        )
+        targets = {part.range.topic_partition: part.target for part in shares[number]}
+        share = _Share(participant, targets, tickets[number])
         share.copy(reader)
         receipt = share.receipt
         reached(MirrorStep.WRITTEN, str(number))
-        came = share.ends()
-    except SemelError as refused:
-        yield encode_result(refused)
-        if refused.partition is not None:
-            yield _row(_AT_FAULT, list(refused.partition))
-        return
-    except Exception as broken:
-        yield encode_result(task_broke(broken))
-        return
-    yield encode_result(receipt)
-    yield came
+        came.append(share.ends())
+        return receipt
+
+    said = result_of(copy_share, iter(()))
+    yield encode_result(said)
+    if isinstance(said, Receipt):
+        yield from came
+    elif said.partition is not None:
+        yield _row(_AT_FAULT, list(said.partition))
 
 
 def _reader(source: Mapping[str, str], share: Sequence[Assignment], ways_out: str) -> Reader:

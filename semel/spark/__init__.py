@@ -6,6 +6,7 @@ Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`; for metrics :cl
 =================  ===================================================================================================
 ``source``         ``format("semel")``: plans a range of offsets for each batch, reads it in tasks
 ``sink``           ``KafkaSink``: writes each batch in one transaction
+``job``            a Spark job of tickets: tasks that write into one transaction, and the proof that each wrote once
 ``database``       ``sink(outbox, …)``: each batch in a database and in Kafka, both or neither
 ``jvm``            every use of what Spark does not promise, pinned by one test
 ``metrics``        what happened to the batches, in numbers
@@ -29,8 +30,8 @@ from semel.spark import interpreter
 
 if TYPE_CHECKING:
     from semel.spark.errors import error
+    from semel.spark.metrics.collector import MetricsCollector, serve_metrics
     from semel.spark.metrics.listener import MetricsListener
-    from semel.spark.metrics.prometheus import MetricsCollector, serve_metrics
     from semel.spark.restarts import keep_running
     from semel.spark.sink.kafka_sink import KafkaSink
 
@@ -38,11 +39,11 @@ __all__ = ["KafkaSink", "MetricsCollector", "MetricsListener", "error", "keep_ru
 
 _HOME = {
     "KafkaSink": "semel.spark.sink.kafka_sink",
-    "MetricsCollector": "semel.spark.metrics.prometheus",
+    "MetricsCollector": "semel.spark.metrics.collector",
     "MetricsListener": "semel.spark.metrics.listener",
     "error": "semel.spark.errors",
     "keep_running": "semel.spark.restarts",
-    "serve_metrics": "semel.spark.metrics.prometheus",
+    "serve_metrics": "semel.spark.metrics.collector",
 }
 
 

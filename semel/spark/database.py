@@ -11,8 +11,6 @@ this is for batches of thousands of rows, not of millions.
 
 from __future__ import annotations
 
-import logging
-
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from sqlalchemy import MetaData, Table
@@ -20,18 +18,14 @@ from sqlalchemy.exc import NoSuchTableError
 
 from semel.database import Outbox, OutboxUnit
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, SemelError
-from semel.spark.errors import QueryStopped
-from semel.spark.jvm import streaming_query
-from semel.spark.sink.micro_batch import MicroBatch, Query, observe
+from semel.spark.metrics.meter import BatchMetrics
+from semel.spark.sink.foreach_batch import ForeachBatch, retried
+from semel.spark.sink.micro_batch import MicroBatch
 from semel.spark.sink.progress_mismatch import Mismatch
-from semel.spark.sink.query_checks import check_query
-from semel.spark.sink.rebuild import rebuild_state
-from semel.spark.sink.reconcile import Rebuild, Run, Skip, reconcile
+from semel.spark.sink.reconcile import Rebuild, Run, Skip
 from semel.transaction.progress.record import Progress
 
 __all__ = ["DatabaseSink", "sink"]
-
-log = logging.getLogger("semel.spark")
 
 _RECORD = ("key", "value", "partition", "timestamp", "headers")
 _RETRIES = 3
@@ -49,77 +43,46 @@ def sink(
     return DatabaseSink(outbox, table, topic, on_progress_mismatch)
 
 
-class DatabaseSink:
+class DatabaseSink(ForeachBatch):
     """See :func:`sink`."""
 
     def __init__(self, outbox: Outbox, table: str, topic: str | None, override: str | None) -> None:
-        self._outbox, self._table, self._topic, self._override = outbox, table, topic, override
-        self._query: Query | None = None
-        self._last: int | None = None
+        super().__init__(outbox.prefix, override)
+        self._outbox, self._table, self._topic = outbox, table, topic
 
-    def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch. Raises what stops the query."""
-        batch = observe(df, self._query)
-        query = batch.query
-        try:
-            self._enter(query, batch)
-            self._micro_batch(df, batch)
-        except BaseException as raised:
-            if not isinstance(raised, SemelError) and streaming_query.stopping(query.execution):
-                raise QueryStopped from None
-            raise
+    def _start(self, batch: MicroBatch) -> None:
+        """Leave it to the first unit of the run, which takes over by itself."""
 
-    def _enter(self, query: Query, batch: MicroBatch) -> None:
-        if self._query is None or self._query.run != query.run:
-            check_query(query)
-            self._query, self._last = query, None
-        if batch.number == self._last:
-            raise ConfigError(
-                f"the sink was called twice for batch {batch.number}. Nothing of the second call was written. Write"
-                " several tables by outbox.unit() in a function of your own.",
-                tag="SECOND_CALL",
-            )
-        self._last = batch.number
-
-    def _micro_batch(self, df: DataFrame, batch: MicroBatch) -> None:
-        query = batch.query
+    def _write_batch(self, df: DataFrame, batch: MicroBatch, measured: BatchMetrics) -> Run | Skip | Rebuild:
         rows: pa.Table | None = None
-        for attempt in range(_RETRIES + 1):
-            try:
-                with self._outbox.unit() as unit:
-                    decision = self._decide(batch, unit.progress)
-                    if isinstance(decision, Run):
-                        # collected once: what is written again are the same rows
-                        rows = df.toArrow() if rows is None else rows
-                        self._write(unit, rows)
-                        made = Progress(query=query.id, run=query.run, batch=batch.number, sources=batch.planned.ends)
-                        unit.progress = made.encode().decode()
-                break
-            except AbortAndRetry as aborted:
-                if attempt == _RETRIES:
-                    raise
-                log.warning("batch %d is written again: %s", batch.number, aborted)
-        if isinstance(decision, Skip):
-            log.info("batch %d is committed already: skipped", batch.number)
-        elif isinstance(decision, Rebuild):
-            rebuild_state(df, query, batch.number)
 
-    def _decide(self, batch: MicroBatch, kept: str | None) -> Run | Skip | Rebuild:
-        progress = Progress.decode(kept.encode(), "semel_outbox_owner") if kept is not None else None
-        number = progress.batch if progress is not None else None
-        decision = reconcile(
-            batch.planned,
-            progress,
-            logged=batch.positions(number) if number is not None else None,
-            override=self._override,
+        def write() -> Run | Skip | Rebuild:
+            nonlocal rows
+            with self._outbox.unit() as unit:
+                kept = unit.progress
+                before = Progress.decode(kept.encode(), "semel_outbox_owner") if kept is not None else None
+                decision = self._decide(batch, before)
+                if isinstance(decision, Run):
+                    # collected once: what is written again are the same rows
+                    rows = df.toArrow() if rows is None else rows
+                    self._write(unit, rows)
+                    query = batch.query
+                    made = Progress(query=query.id, run=query.run, batch=batch.number, sources=batch.planned.ends)
+                    unit.progress = made.encode().decode()
+            return decision
+
+        title = f"batch {batch.number} of {self._name!r}"
+        return retried(write, _RETRIES, title, lambda failed: isinstance(failed, AbortAndRetry))[0]
+
+    def _second_call(self) -> str:
+        return ". Write several tables by outbox.unit() in a function of your own."
+
+    def _refused(self, mismatch: Mismatch) -> SemelError:
+        return DataLoss(
+            f"{mismatch.reason} Nothing was written. (1) Restore the checkpoint that belongs to this database. (2) Run"
+            f" this batch as it is, once: on_progress_mismatch='checkpoint:{mismatch.token}'.",
+            tag=mismatch.tag,
         )
-        if isinstance(decision, Mismatch):
-            raise DataLoss(
-                f"{decision.reason} Nothing was written. (1) Restore the checkpoint that belongs to this database. (2)"
-                f" Run this batch as it is, once: on_progress_mismatch='checkpoint:{decision.token}'.",
-                tag=decision.tag,
-            )
-        return decision
 
     def _write(self, unit: OutboxUnit, rows: pa.Table) -> None:
         connection = unit.session.connection()

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.errors import AbortAndRetry, Retriable
 from semel.spark.errors import error
-from semel.spark.sink import prefix_registry
+from semel.spark.sink import foreach_batch
 from semel.wire.backoff import Backoff
 
 __all__ = ["keep_running"]
@@ -70,7 +70,7 @@ def keep_running(start: Callable[[], StreamingQuery], *, stop: threading.Event |
             except Py4JError as broken:
                 if not stop.is_set() or isinstance(broken, Py4JJavaError):
                     raise
-                prefix_registry.abort_open()  # Spark has ended too, and its tasks with it
+                foreach_batch.abort_open()  # Spark has ended too, and its tasks with it
                 log.info("Spark has ended; what was open is aborted")
                 return
             else:
@@ -105,7 +105,7 @@ def _passing(query: StreamingQuery, raised: StreamingQueryException) -> object:
             return found
         raise found from raised
     text = str(raised)
-    if _TWO_DRIVERS in text and prefix_registry.check_owners(str(query.runId)):
+    if _TWO_DRIVERS in text and foreach_batch.check_owners(str(query.runId)):
         return "another driver has written to its checkpoint, and this one has taken over its prefix"
     for known in _PASSES:
         if known in text:

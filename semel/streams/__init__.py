@@ -4,7 +4,8 @@
 - ``windows``, ``serdes``, ``rows``: windows of time, serialisation, and rows on their way.
 - ``processor``, ``stores``: classes of one's own that work on single records, and the stores that they are given.
 - ``topology``: nodes, their names, and the sub-topologies that they form; ``repartition``: topics between those;
-  ``drawing``: a picture of them; ``nodes``: what they do; ``dropped``: what they drop, counted.
+  ``drawing``: a picture of them; ``nodes``: what they do; ``dropped``: what they drop, counted;
+  ``metrics``: what a worker has done, for Prometheus.
 - ``task``: a sub-topology for one partition; ``state``: what it keeps; ``topics``: those that belong to an application.
 - ``worker``: a member of the group, with its tasks and one transaction; ``task_assignor``: which member gets which
   tasks; ``pace``: how many rows it takes at a time.

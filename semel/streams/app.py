@@ -6,6 +6,7 @@ import threading
 from typing import Any, NoReturn
 
 from semel.errors import ConfigError, Unsupported
+from semel.streams.metrics import WorkerCounts
 from semel.streams.nodes.stateful import TableSource, value_reader
 from semel.streams.serdes import Serde, check_serde
 from semel.streams.settings import Settings
@@ -32,6 +33,8 @@ class App:
         self.application_id = application_id
         self.topology = Topology(application_id)
         self.properties = dict(properties)
+        #: What its worker has done in this process.
+        self.counts = WorkerCounts()
         self._stop = threading.Event()
 
     @property

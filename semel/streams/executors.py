@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from semel.errors import ConfigError, Retriable
-from semel.runtime.launcher import Launcher
-from semel.runtime.process import Process
-from semel.runtime.supervisor import State, Status, Supervisor
+from semel.processes.launcher import Launcher
+from semel.processes.process import Process
+from semel.processes.supervisor import State, Status, Supervisor
 from semel.streams.app import App
 from semel.streams.app_file import AppFile
 from semel.streams.topics import prepare

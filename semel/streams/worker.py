@@ -23,6 +23,7 @@ import pyarrow as pa
 from semel.errors import Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
+from semel.streams.metrics import WorkerCounts
 from semel.streams.pace import Pace, pace_of
 from semel.streams.settings import Settings
 from semel.streams.state.changelog import restore
@@ -59,6 +60,10 @@ class Application(Protocol):
     def settings(self) -> Settings:
         """Its properties, checked."""
 
+    @property
+    def counts(self) -> WorkerCounts:
+        """What its worker has done in this process."""
+
 
 class Worker:
     """One thread uses it. A context manager, which aborts at its end what was not committed."""
@@ -66,6 +71,7 @@ class Worker:
     def __init__(self, app: Application, stop: threading.Event | None = None) -> None:
         self._stop = stop or threading.Event()
         self._topology = app.topology
+        self._counts = app.counts
         self._settings = app.settings
         self._client = Client(_polling_often(self._settings))
         self._tasks: dict[TopicPartition, Task] = {}
@@ -160,6 +166,7 @@ class Worker:
             self._throw_away(error)
             return
         self._pace(topic).took(rows.num_rows, time.monotonic() - began)
+        self._counts.processed[self._tasks[topic, index].id] += rows.num_rows
         reached(StreamsStep.PROCESSED, self._tasks[topic, index].id)
         if self._rows >= _OUTPUT_ROWS:
             self._send_output()
@@ -180,6 +187,7 @@ class Worker:
         self._processed = False
         if not self._session.commit():
             return False
+        self._counts.commits += 1
         reached(StreamsStep.COMMITTED, self._topology.application_id)
         try:
             self._store(changed)
@@ -258,6 +266,7 @@ class Worker:
         self._output.clear()
         self._rows, self._processed = 0, False
         tasks, self._tasks = self.tasks, {}
+        self._counts.closed += len(tasks)
         for task in tasks:
             task.close()
 
@@ -286,7 +295,10 @@ class Worker:
         }
         read = {self._tasks[partition].id for partition, at in self._session.committed.items() if at}
         changelogs = ((self._topology.changelog(name), one) for one in self.tasks for name in one.stores)
-        restore(self._client, stores, {(topic, one.partition) for topic, one in changelogs if one.id in read})
+        self._counts.created += len(opened)
+        self._counts.restored += restore(
+            self._client, stores, {(topic, one.partition) for topic, one in changelogs if one.id in read}
+        )
 
     def _new_task(self, part: SubTopology, index: int) -> Task:
         stores = {spec.name: self._open_store(spec, part, index) for spec in part.stores}

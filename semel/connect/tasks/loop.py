@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from semel.config import ClientConfig
-from semel.connect.api import Offset, Partition, SourceTask, TaskContext
+from semel.connect.api import Offset, Partition, SourceBatch, SourceTask, TaskContext
 from semel.connect.fencing import transactional_id
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
@@ -21,7 +21,7 @@ from semel.connect.tasks.boundaries import Boundary, boundary_of
 from semel.connect.tasks.rows import rows_of
 from semel.connect.tasks.writers import AtLeastOnce, ExactlyOnce, Writer
 from semel.errors import ConfigError, Fenced, Retriable, SemelError
-from semel.runtime.process import Process
+from semel.processes.process import Process
 from semel.steps import ConnectStep, reached
 from semel.wire.client import Client
 
@@ -97,7 +97,7 @@ class _Loop:
 
     def __init__(self, process: Process, config: ConnectorConfig, number: int, writer: Writer) -> None:
         self._process, self._config, self._number, self._writer = process, config, number, writer
-        self._records = self._polls = 0
+        self._records = self._polled = self._polls = 0
         self._told = 0.0
         self._topics: set[str] = set()
         self._told_topics: set[str] = set()
@@ -137,6 +137,7 @@ class _Loop:
         reached(ConnectStep.POLLED, f"{self._config.name}-{self._number}")
         for part, kept in self._boundary.divided(polled):
             rows = rows_of(part, self._config, self._number, self._writer.refusal)
+            self._polled += part.table.num_rows if isinstance(part, SourceBatch) else len(part)
             if rows is not None:
                 self._boundary.write(rows, part)
                 self._records += rows.count
@@ -149,4 +150,6 @@ class _Loop:
         if now or self._topics - self._told_topics or time.monotonic() - self._told >= _TELL_S:
             self._told, self._told_topics = time.monotonic(), set(self._topics)
             told = {"records": self._records, "polls": self._polls, "commits": self._boundary.commits}
-            self._process.tell({**told, "open_ms": self._writer.open_ms, "topics": sorted(self._topics)})
+            self._process.tell(
+                {**told, "polled": self._polled, "open_ms": self._writer.open_ms, "topics": sorted(self._topics)}
+            )

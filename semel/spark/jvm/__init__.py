@@ -4,9 +4,7 @@
 ``streaming_query``  the query behind a callback: its plan, its offset log, its settings
 ``status_store``     jobs and stages, as Spark's status store keeps them
 ``context``          the SparkContext of this process, and its Java
-``lineage``          the RDDs that a DataFrame is made of: checkpointed, persisted, in how many partitions
-``passed_on``        columns that leave a query as its source has them
-``plan_nodes``       the operators of a plan, as a list
+``lineage``          the RDDs and columns that a DataFrame is made of
 ``values``           what they return, as plain values
 ===================  =================================================================================================
 """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["active_context", "is_stopped", "java_runs"]
+__all__ = ["active_context", "java_runs"]
 
 
 def _contexts() -> Any:
@@ -30,11 +30,3 @@ def active_context() -> SparkContext | None:
 def java_runs() -> bool:
     """Return True if Spark's Java has been started: it does not see later changes of the environment."""
     return "PYSPARK_GATEWAY_PORT" in os.environ or getattr(_contexts(), "_gateway", None) is not None
-
-
-def is_stopped(context: SparkContext) -> bool:
-    """Return True if the context was stopped, or its Java does not answer."""
-    try:
-        return bool(context._jsc.sc().isStopped())
-    except Exception:  # any error of the gateway means that it does not answer
-        return True

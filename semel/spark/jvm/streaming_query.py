@@ -21,7 +21,6 @@ from pyspark.errors import SparkNoSuchElementException
 from pyspark.sql import DataFrame
 
 from semel.errors import Unsupported
-from semel.spark.jvm.plan_nodes import class_name, items, nodes, simple_name
 from semel.spark.jvm.values import (
     Callback,
     Execution,
@@ -38,10 +37,13 @@ __all__ = [
     "executor_lost",
     "find_query",
     "is_connect",
+    "items",
     "judge_plan",
+    "nodes",
     "offset_log_entry",
     "pinned",
     "settings",
+    "simple_name",
     "sources",
     "stopping",
 ]
@@ -233,7 +235,7 @@ def judge_plan(df: DataFrame, execution: Execution, batch: int) -> Plan:
             simple_name(n) for n in planned if _keeps_state(n)
         ]
         foreign = [
-            name for name in map(class_name, [*physical, *planned]) if not name.startswith("org.apache.spark.sql.")
+            name for name in map(_class_name, [*physical, *planned]) if not name.startswith("org.apache.spark.sql.")
         ]
         keeping = Statefulness.STATEFUL if keep else Statefulness.UNKNOWN if foreign else Statefulness.STATELESS
         return Plan(
@@ -293,7 +295,6 @@ def settings(df: DataFrame) -> Settings:
         return Settings(
             state_format=int(str(conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion"))),
             commit_validation=_true(conf.get("spark.sql.streaming.stateStore.commitValidation.enabled")),
-            speculation=_true(core.get("spark.speculation")),
             pipelined=_true(core.get("spark.python.udf.pipelined.enabled")),
             retained_stages=int(str(core.get("spark.ui.retainedStages", "1000"))),
             retained_jobs=int(str(core.get("spark.ui.retainedJobs", "1000"))),
@@ -323,3 +324,36 @@ def executor_lost(error: BaseException) -> bool:
 
 def _jvm(df: DataFrame) -> Any:
     return df.sparkSession._jvm
+
+
+# ---- Spark's plans and sequences as Python's
+
+
+def nodes(root: Any) -> list[Any]:
+    """Return a plan's operators, each before its children.
+
+    An adaptive plan (only ever of a stateless query) shows its input, not its children.
+    """
+    found, waiting = [], [root]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        if simple_name(node) == "AdaptiveSparkPlanExec":
+            waiting.append(node.inputPlan())
+        waiting.extend(reversed(items(node.children())))
+    return found
+
+
+def items(sequence: Any) -> list[Any]:
+    """Return the elements of a Scala sequence."""
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def _class_name(node: Any) -> str:
+    """With its package."""
+    return str(node.getClass().getName())
+
+
+def simple_name(node: Any) -> str:
+    """Without its package."""
+    return _class_name(node).rpartition(".")[2]

@@ -162,7 +162,6 @@ class Settings:
 
     state_format: int
     commit_validation: bool
-    speculation: bool
     pipelined: bool
     retained_stages: int
     retained_jobs: int

@@ -1,6 +1,12 @@
-"""One DataFrame in one transaction: placed, written by tasks with tickets, proven, committed.
+"""One DataFrame in one transaction: its columns, the task for each output partition, the job, the proof, the commit.
 
-The path of every row that leaves Spark (PROTOCOL 3).
+The path of every row that leaves Spark (PROTOCOL 3; DESIGN section 7). Rows with a key or a partition are encoded where
+they are (:mod:`semel.spark.sink.encode_stage`), and their record batches are shuffled once, by ``repartitionById``, to
+the one task that holds the ticket of their partition: it gives exactly the tasks that were asked for, whatever adaptive
+execution does (``rebalance`` and ``repartition(column)`` do not). Rows that may go anywhere are not shuffled: each task
+writes to partitions of its own, which change from batch to batch. These are rows without a key, and, where each core
+has a partition to write, rows whose key the plan itself makes null. Nor are those that one task has computed: it holds
+one ticket, for all partitions.
 """
 
 from __future__ import annotations
@@ -9,35 +15,54 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from itertools import accumulate
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
-from semel.errors import AbortAndRetry, Retriable
+from semel.errors import ConfigError
 from semel.records.codecs import Codec
+from semel.settings import nearest
+from semel.spark.job.proof import FORGOTTEN, STALE, Proof
+from semel.spark.job.run import cancel_jobs_after
 from semel.spark.jvm import lineage
-from semel.spark.metrics.meter import Meter, TopicTotals
+from semel.spark.metrics.meter import TopicTotals
 from semel.spark.sink import write_stage
-from semel.spark.sink.job_timeout import cancel_jobs_after
+from semel.spark.sink.encode_stage import COLUMNS, Encoder
 from semel.spark.sink.options import SinkOptions
-from semel.spark.sink.output_ids import OutputCheck, output_ids
-from semel.spark.sink.placement import Placement, place
-from semel.spark.sink.schema import check_columns
-from semel.spark.sink.stage_retries import FORGOTTEN, STALE, Proof
+from semel.spark.sink.progress_mismatch import OutputCheck, output_ids
+from semel.spark.sink.write_stage import WriteSettings
+from semel.spark.version_guard import SealedStage, pack
 from semel.steps import SinkStep, reached
 from semel.transaction.output_topics import describe_output_topics, non_transactional_tickets
 from semel.transaction.producer import Producer
 from semel.transaction.progress.record import Progress
-from semel.transaction.ticket import Receipt
+from semel.transaction.ticket import Receipt, TicketTopic
 from semel.transaction.transaction import Transaction
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["BatchResult", "Work", "write_plain", "write_with_retries"]
+__all__ = ["NOT_AGAIN", "BatchResult", "Work", "write_once", "write_plain"]
 
 log = logging.getLogger("semel.spark")
 
-#: The outcome of the transaction is unknown; or a retry would read the same torn rows.
-_NOT_AGAIN = ("OUTCOME_UNKNOWN", STALE, FORGOTTEN)
+#: Tags after which no retry in the same call helps: the outcome of the transaction is unknown, or a retry would read
+#: the same torn rows.
+NOT_AGAIN = ("OUTCOME_UNKNOWN", STALE, FORGOTTEN)
+#: The columns that are written, and their types. Those of the source that are dropped, so that what was read can be
+#: written; any other column is refused, since it would silently be lost.
+_HEADERS = t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
+_TAKES: dict[str, tuple[type[t.DataType], ...]] = {
+    "key": (t.StringType, t.BinaryType),
+    "value": (t.StringType, t.BinaryType),
+    "topic": (t.StringType,),
+    "partition": (t.IntegerType,),
+    "timestamp": (t.TimestampType,),
+    "headers": (t.ArrayType,),
+}
+_DROPPED = ("offset", "timestampType")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,44 +103,9 @@ class Work:
     check: OutputCheck | None = None
 
 
-def write_with_retries(
-    client: Client, producer: Producer, options: SinkOptions, work: Work, meter: Meter
-) -> BatchResult:
-    """Write the batch exactly once. Run it again up to ``maxBatchRetries`` times, if that is allowed. Count and log
-    each retry.
-
-    Raises :class:`AbortAndRetry` or :class:`Retriable` if that did not help. Raises it at once if a retry cannot help:
-    a batch with state, because the state of an aborted run would stay (DESIGN rule 2); an unknown outcome
-    (OUTCOME_UNKNOWN); a torn shuffle that Spark keeps (STALE_SHUFFLE); or jobs that Spark has forgotten
-    (BOOKS_FORGOTTEN).
-    """
-    retries = 0
-    proof = Proof(work.df, options.prefix, run=work.progress.run)
-    while True:
-        began = time.monotonic()
-        try:
-            wrote = _write_once(client, producer, options, work, proof)
-        except (AbortAndRetry, Retriable) as error:
-            if not work.again or retries >= options.retries or error.tag in _NOT_AGAIN:
-                raise
-            retries += 1
-            proof.next_attempt()
-            meter.again()
-            log.warning(
-                "batch %d of %r is run again (%d of %d): %s",
-                work.number,
-                options.prefix,
-                retries,
-                options.retries,
-                error,
-            )
-            continue
-        return BatchResult(wrote, (time.monotonic() - began) * 1000, retries)
-
-
-def _write_once(
-    client: Client, producer: Producer, options: SinkOptions, work: Work, proof: Proof
-) -> dict[str, TopicTotals]:
+def write_once(client: Client, producer: Producer, options: SinkOptions, work: Work, proof: Proof) -> BatchResult:
+    """Write the batch in one transaction and commit it, or raise with nothing of it visible."""
+    began = time.monotonic()
     placement = _placed(client, options, work)
     ids = output_ids(placement.topics)
     if work.check is not None:
@@ -124,7 +114,7 @@ def _write_once(
     with producer.transaction() as txn:
         tickets = txn.tickets(placement.shares, placement.topics, one_writer=len(placement.shares) == 1)
         with cancel_jobs_after(work.df.sparkSession, producer.timeout_ms - txn.age_ms, proof.tag):
-            receipts = write_stage.write(placement, tickets, options.properties)
+            receipts = write_stage.write(placement.df, placement.writing, tickets, options.properties)
         reached(SinkStep.JOB_DONE, str(work.number))
         proof.prove(receipts)
         if receipts:
@@ -137,7 +127,7 @@ def _write_once(
             txn.abort()
     if not receipts:
         _commit_progress(producer, work)
-    return _sums(receipts)
+    return BatchResult(_sums(receipts), (time.monotonic() - began) * 1000)
 
 
 def _commit_progress(producer: Producer, work: Work) -> None:
@@ -158,30 +148,10 @@ def write_plain(client: Client, options: SinkOptions, work: Work) -> BatchResult
     """
     began = time.monotonic()
     placement = _placed(client, options, work)
-    receipts = write_stage.write(
-        placement, non_transactional_tickets(placement.shares, placement.topics), options.properties
-    )
+    tickets = non_transactional_tickets(placement.shares, placement.topics)
+    receipts = write_stage.write(placement.df, placement.writing, tickets, options.properties)
     reached(SinkStep.JOB_DONE, str(work.number))
     return BatchResult(_sums(receipts), (time.monotonic() - began) * 1000)
-
-
-def _placed(client: Client, options: SinkOptions, work: Work) -> Placement:
-    df = check_columns(work.df, options.topic, options.topics)
-    topics = describe_output_topics(client, options.outputs, client.deadline())
-    codec = Codec.parse(client.config.compression_type)
-    most = client.config.max_request_size
-    placement = place(
-        df,
-        topics,
-        topic=options.topic,
-        any_partition=options.any_partition,
-        codec=codec,
-        max_record=most,
-        batch=work.number,
-        one_task=work.progress.run is not None and lineage.is_one_partition(work.df),
-    )
-    log.debug("batch %d: %s", work.number, placement.words)
-    return placement
 
 
 def _sums(receipts: list[Receipt]) -> dict[str, TopicTotals]:
@@ -191,3 +161,136 @@ def _sums(receipts: list[Receipt]) -> dict[str, TopicTotals]:
         for (topic, _), wrote in receipt.wrote.items():
             sums[topic] = sums.get(topic, TopicTotals()) + TopicTotals(wrote.records, wrote.size)
     return sums
+
+
+# ---- which task writes which output partition
+
+
+@dataclass(frozen=True, slots=True)
+class _Placement:
+    """A DataFrame whose Spark partition ``i`` holds only what goes to the partitions in ``shares[i]``, of ``topics`` as
+    they were looked at.
+    """
+
+    df: DataFrame
+    shares: list[list[TopicPartition]]
+    topics: Mapping[str, TicketTopic]
+    writing: WriteSettings
+
+
+def _placed(client: Client, options: SinkOptions, work: Work) -> _Placement:
+    df = _checked_columns(work.df, options.topic, options.topics)
+    topics = describe_output_topics(client, options.outputs, client.deadline())
+    one_task = work.progress.run is not None and lineage.is_one_partition(work.df)
+    placement = _place(df, client, topics, options, turn=work.number, one_task=one_task)
+    log.debug(
+        "batch %d: %s at most %d tasks",
+        work.number,
+        "shuffled to" if placement.writing.encoded else "not shuffled,",
+        len(placement.shares),
+    )
+    return placement
+
+
+def _place(
+    df: DataFrame,
+    client: Client,
+    topics: Mapping[str, TicketTopic],
+    options: SinkOptions,
+    *,
+    turn: int,
+    one_task: bool,
+) -> _Placement:
+    """Place the rows of ``df`` on tasks.
+
+    ``topics`` are all that may be written; ``turn`` turns the tickets of free rows. ``one_task`` says that ``df`` has
+    one partition.
+    """
+    topic, any_partition, names = options.topic, options.any_partition, sorted(topics)
+    free = WriteSettings(topic, tuple(topics), turn=turn)
+    every = [(name, index) for name in names for index in range(topics[name].partitions)]
+    if one_task:
+        return _Placement(df, [every], topics, replace(free, keys=not any_partition))
+    cores = df.sparkSession.sparkContext.defaultParallelism
+    tasks = max(1, min(len(every), cores))
+    shares = [every[task::tasks] for task in range(tasks)]
+    if topic is not None and "partition" not in df.columns:
+        # with fewer tasks than cores, what is computed before would lose some of them
+        if tasks == cores and not any_partition and "key" in df.columns and lineage.is_null_column(df, "key"):
+            df = df.drop("key")
+        if any_partition or "key" not in df.columns:
+            turned = shares[turn % tasks :] + shares[: turn % tasks]
+            return _Placement(df.coalesce(tasks), turned, topics, replace(free, turn=0))
+    first = dict(zip(names, accumulate((topics[name].partitions for name in names), initial=0), strict=False))
+    codec, most = Codec.parse(client.config.compression_type), client.config.max_request_size
+    encoder = Encoder(topic, topics, first, tasks, not any_partition, codec, most)
+    shuffled = df.mapInArrow(SealedStage(*pack(encoder)), COLUMNS).repartitionById(tasks, f.col("slot"))
+    return _Placement(shuffled, shares, topics, WriteSettings(None, tuple(topics), encoded=True))
+
+
+# ---- the columns, by Spark's own Kafka sink
+
+
+def _checked_columns(df: DataFrame, topic: str | None, topics: tuple[str, ...]) -> DataFrame:
+    """Return a DataFrame with only the columns that are written.
+
+    Raises :class:`ConfigError` before anything is read or written.
+    """
+    schema = df.schema
+    extra = [column.name for column in schema if column.name not in (*_TAKES, *_DROPPED)]
+    if "value" not in schema.names:
+        (near,) = get_close_matches("value", extra, n=1) or ("",)
+        hint = f"; rename {near!r}, if that is it" if near else ""
+        raise ConfigError(
+            f"there is no column value among {', '.join(schema.names)}. Nothing was written. Give one that name, such"
+            f" as to_json(struct(*)){hint}.",
+            tag="VALUE_MISSING",
+        )
+    if extra:
+        hint = nearest(extra[0], [name for name in _TAKES if name not in schema.names])
+        raise ConfigError(
+            f"column {', '.join(extra)} would be lost{hint.rstrip('?')}: a Kafka record has key, value, topic,"
+            " partition, timestamp and headers. Nothing was written. Put it into value (to_json(struct(*))), or drop"
+            " it.",
+            tag="EXTRA_COLUMN",
+        )
+    for column in schema:
+        if column.name in _TAKES:
+            _check_type(column)
+    written = [name for name in _TAKES if name in schema.names and not (name == "topic" and topic is not None)]
+    if topic is None and "topic" not in written:
+        raise ConfigError(
+            "there is neither an option topic nor a column topic. Nothing was written. Say where the rows go.",
+            tag="TOPIC_MISSING",
+        )
+    if topic is None and not topics:
+        raise ConfigError(
+            "rows name their topic in a column, and the option topics is missing. Nothing was written. List all"
+            " topics that the column may name"
+            ' (topics="a,b"): their partitions are added to the transaction before the first row is seen.',
+            tag="TOPICS_MISSING",
+        )
+    if sorted(written) == sorted(schema.names):
+        return df  # each plan that Spark makes costs a batch some milliseconds
+    return df.select(*written)
+
+
+def _check_type(column: t.StructField) -> None:
+    fits = isinstance(column.dataType, _TAKES[column.name])
+    if column.name == "headers" and fits:
+        fits = _plain(column.dataType) == _plain(_HEADERS)
+    if not fits:
+        takes = (
+            "array<struct<key:string,value:binary>>"
+            if column.name == "headers"
+            else " or ".join(c.typeName() for c in _TAKES[column.name])
+        )
+        raise ConfigError(
+            f"column {column.name} is {column.dataType.simpleString()}, and a Kafka record takes {takes}. Nothing was"
+            " written. Cast it.",
+            tag="COLUMN_TYPE",
+        )
+
+
+def _plain(headers: t.DataType) -> str:
+    return headers.simpleString()

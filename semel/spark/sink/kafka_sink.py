@@ -5,37 +5,34 @@
     sink = KafkaSink(topic="out", transactionalIdPrefix="orders-out", **{"kafka.bootstrap.servers": "localhost:9092"})
     query = orders.writeStream.foreachBatch(sink).option("checkpointLocation", path).start()
 
-A call takes over the prefix once a run, decides by checkpoint and progress whether the batch is to be run
-(:mod:`semel.spark.sink.reconcile`), and has it written (:mod:`semel.spark.sink.batch_writer`). Not promised: anything
-about side effects of the user's own functions, which Spark may run any number of times.
+The life cycle of a call is in :mod:`semel.spark.sink.foreach_batch`, the way of its rows in
+:mod:`semel.spark.sink.batch_writer`. The prefix is taken over once a run. Not promised: anything about side effects of
+the user's own functions, which Spark may run any number of times.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from pyspark.sql import DataFrame
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError, Fenced, SemelError, Unsupported
-from semel.spark.errors import QueryStopped, error, first_sentence
+from semel.spark.job.proof import Proof, sink_made
+from semel.spark.job.run import HOW_IT_FITS
 from semel.spark.jvm import streaming_query
 from semel.spark.metrics.meter import BatchMetrics, BatchOutcome, meter
-from semel.spark.sink import prefix_registry
-from semel.spark.sink.batch_writer import BatchResult, Work, write_plain, write_with_retries
-from semel.spark.sink.job_timeout import HOW_IT_FITS
-from semel.spark.sink.micro_batch import MicroBatch, Query, observe
+from semel.spark.sink import foreach_batch
+from semel.spark.sink.batch_writer import NOT_AGAIN, BatchResult, Work, write_once, write_plain
+from semel.spark.sink.foreach_batch import ForeachBatch, retried
+from semel.spark.sink.micro_batch import MicroBatch, Query
 from semel.spark.sink.options import SinkOptions
-from semel.spark.sink.output_ids import OutputCheck, check_job_outputs, output_ids
-from semel.spark.sink.progress_mismatch import Mismatch
-from semel.spark.sink.query_checks import check_query, check_settings, note_slow_sockets, warn_of_source_columns
-from semel.spark.sink.rebuild import rebuild_state
-from semel.spark.sink.reconcile import Rebuild, Run, Skip, reconcile
-from semel.spark.sink.stage_retries import sink_made
-from semel.steps import SinkStep, reached
+from semel.spark.sink.progress_mismatch import OutputCheck, check_job_outputs, output_ids
+from semel.spark.sink.reconcile import Rebuild, Run, Skip
 from semel.transaction.group_offsets import group_view
 from semel.transaction.producer import Producer
 from semel.transaction.progress.record import Progress
@@ -46,21 +43,7 @@ __all__ = ["KafkaSink"]
 log = logging.getLogger("semel.spark")
 
 
-@dataclass(slots=True)
-class _Run:
-    """The sink's state for one run of a query: the prefix is taken over once, and each batch may come once.
-
-    ``last`` is the newest one, ``failed`` the one whose call raised, ``writing`` the one whose transaction is open.
-    """
-
-    query: Query
-    producer: Producer | None
-    last: int | None = None
-    failed: int | None = None
-    writing: int | None = None
-
-
-class KafkaSink:
+class KafkaSink(ForeachBatch):
     """Writes DataFrames to Kafka, exactly once.
 
     Options are those of Spark's Kafka sink, and: ``transactionalIdPrefix`` (the query's name for ever; required),
@@ -79,10 +62,12 @@ class KafkaSink:
                 tag="UNNAMED_OPTIONS",
             )
         self._options = SinkOptions.parse(options)
+        whose = self._options.prefix or self._options.topic or ", ".join(self._options.topics)
+        super().__init__(whose, self._options.override, exactly_once=self._options.exactly_once)
         self._client = Client(ClientConfig.parse(self._options.properties))
         self._meter = meter(self._client.config, self._options.prefix, self._options.outputs)
-        self._lock = threading.Lock()
-        self._run: _Run | None = None
+        #: The owner of the prefix in the run of the query; None before the first one, and with at_least_once.
+        self._producer: Producer | None = None
         self._expired = 0
         if self._options.exactly_once:
             sink_made(self._options.prefix)
@@ -104,84 +89,71 @@ class KafkaSink:
 
     # ---- streaming
 
-    def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """One micro-batch; what ``foreachBatch`` calls. Raises what stops the query (see ``docs/guarantees.md``)."""
-        with self._meter.measure(batch_id) as measured:
-            known = self._run.query if self._run else None
-            batch = observe(df, known)
-            query = batch.query
-            measured.number, measured.query, measured.run = batch.number, query.id, query.run
-            reached(SinkStep.CALLED, str(batch.number))
-            try:
-                self._micro_batch(df, batch, measured)
-            except BaseException as raised:
-                if not isinstance(raised, SemelError) and streaming_query.stopping(query.execution):
-                    measured.outcome = BatchOutcome.STOPPED
-                    # the transaction is aborted by now; what Spark must not see is its own error in ours (reference:
-                    # the text of a stop)
-                    raise QueryStopped from None
-                found = error(raised) if isinstance(raised, Exception) else None
-                self._note_failed(batch.number, found or raised)
-                if found is not None and found is not raised:
-                    raise found from raised
-                raise
-            reached(SinkStep.RETURNING, str(batch.number))
+    def _measure(self, number: int) -> AbstractContextManager[BatchMetrics]:
+        return self._meter.measure(number)
 
-    def _note_failed(self, number: int, raised: BaseException) -> None:
-        """Log it here: a function that swallows what the sink raises makes a query that runs and writes nothing."""
-        again = isinstance(raised, SemelError) and raised.tag == "SECOND_CALL"
-        if self._run is not None and self._run.last == number and not again:
-            self._run.failed = number
-        whose, why = self._options.prefix or self._options.topic, first_sentence(raised)
-        writing = self._run is not None and self._run.writing == number
-        if isinstance(raised, SemelError) or not isinstance(raised, Exception) or not writing:
-            log.error("batch %d of %r ended with an error: %s", number, whose, why)
-        else:  # Spark's, or of the user's code: before the commit, which alone makes rows visible
-            log.error("batch %d of %r was aborted: %s. Nothing of it is visible.", number, whose, why)
-
-    def _micro_batch(self, df: DataFrame, batch: MicroBatch, measured: BatchMetrics) -> None:
-        run, query = self._enter(df, batch), batch.query
-        work = self._work(df, batch, run.producer.progress if run.producer is not None else None)
-        if run.producer is None:
-            self._note(measured, write_plain(self._client, self._options, work))
+    def _start(self, batch: MicroBatch) -> None:
+        if not self._options.exactly_once:
             return
-        decision = self._decide(batch, run.producer)
-        reached(SinkStep.DECIDED, f"{batch.number} {type(decision).__name__}")
-        if work.check is not None and not isinstance(decision, Run):  # a run compares what it looks at anyway
+        query = batch.query
+        cluster = self._cluster()
+        foreach_batch.register(cluster, self._options.prefix, self, query)
+        if circle := batch.reads(cluster) & set(self._options.outputs):
+            log.warning(
+                "the query reads the topic it writes (%s): it will process its own output for ever",
+                ", ".join(sorted(circle)),
+            )
+        producer = self._new_producer("query")
+        producer.take_over(self._options.outputs, self._group(query))
+        self._producer = producer
+
+    def _write_batch(self, df: DataFrame, batch: MicroBatch, measured: BatchMetrics) -> Run | Skip | Rebuild:
+        producer = self._producer
+        work = self._work(df, batch, producer.progress if producer is not None else None)
+        if producer is None:
+            self._note(measured, write_plain(self._client, self._options, work))
+            return Run()
+        decision = self._decide(batch, producer.progress)
+        if isinstance(decision, Run):
+            self._write_in_transaction(producer, work, batch.query, measured)
+        elif work.check is not None:  # a run compares what it looks at anyway
             work.check.check(output_ids(self._client.existing(self._options.outputs)))
-        if isinstance(decision, Skip):
-            log.info("batch %d of %r is committed already: skipped", batch.number, self._options.prefix)
-            measured.outcome = BatchOutcome.SKIPPED
-        elif isinstance(decision, Rebuild):
-            rebuild_state(df, query, batch.number)
-            measured.outcome = BatchOutcome.REBUILT
-        else:
-            if decision.overridden is not None:
-                log.warning(
-                    "batch %d is run because onProgressMismatch says so, in spite of: %s",
-                    batch.number,
-                    decision.overridden.reason,
-                )
-            run.writing = batch.number
-            try:
-                totals = self._write(run.producer, work)
-            except Fenced as fenced:
-                if query.stateful and query.settings.state_format == 1:
-                    raise _with_its_state(fenced) from fenced
-                raise
-            run.writing = None
-            self._note(measured, totals)
-            if query.ends_by_itself:
-                run.producer.wait_visible()
+        return decision
+
+    def _write_in_transaction(self, producer: Producer, work: Work, query: Query, measured: BatchMetrics) -> None:
+        assert self._run is not None
+        self._run.writing = work.number
+        try:
+            written = self._write(producer, work)
+        except Fenced as fenced:
+            if query.stateful and query.settings.state_format == 1:
+                raise _with_its_state(fenced) from fenced
+            raise
+        self._run.writing = None
+        self._note(measured, written)
+        if query.ends_by_itself:
+            producer.wait_visible()
 
     def _write(self, producer: Producer, work: Work) -> BatchResult:
-        """Write the batch.
+        """Write the batch exactly once. Run it again up to ``maxBatchRetries`` times, if that can help.
 
-        One that does not fit into the timeout ends in an error, over all runs of the query, not in endless aborts
-        (DESIGN rule 10).
+        It cannot for a batch with state, because the state of an aborted run would stay (DESIGN rule 2), nor for what
+        :data:`NOT_AGAIN` names. A batch that does not fit into the timeout ends in an error, over all runs of the
+        query, not in endless aborts (DESIGN rule 10).
         """
+        proof = Proof(work.df, self._options.prefix, run=work.progress.run)
+
+        def again(failed: SemelError) -> bool:
+            if not work.again or failed.tag in NOT_AGAIN:
+                return False
+            proof.next_attempt()
+            self._meter.again()
+            return True
+
+        write = partial(write_once, self._client, producer, self._options, work, proof)
+        title = f"batch {work.number} of {self._options.prefix!r}"
         try:
-            totals = write_with_retries(self._client, producer, self._options, work, self._meter)
+            written, retries = retried(write, self._options.retries, title, again)
         except AbortAndRetry as aborted:
             self._expired += aborted.tag == "EXPIRED"
             if aborted.tag == "EXPIRED" and (work.again or self._expired > self._options.retries):
@@ -192,56 +164,18 @@ class KafkaSink:
                 ) from None
             raise
         self._expired = 0
-        return totals
+        return replace(written, retries=retries)
 
-    def _enter(self, df: DataFrame, batch: MicroBatch) -> _Run:
-        """Return the state of this run. A new run takes over. A second call for a batch is refused (DESIGN rule 2)."""
-        with self._lock:
-            run = self._run
-            if run is None or run.query.run != batch.query.run:
-                run = self._run = self._start(df, batch)
-            if batch.number == run.last == run.failed:
-                raise ConfigError(
-                    f"the sink was called again for batch {batch.number} after its first call failed. Nothing of this"
-                    " call was written; the first error says what became of the batch. Let that error leave your"
-                    " function: the query then ends, and its next start runs the batch again.",
-                    tag="SECOND_CALL",
-                )
-            if batch.number == run.last and run.producer is None:
-                raise ConfigError(
-                    f"the sink was called twice for batch {batch.number}. Nothing of the second call was written. With"
-                    " delivery=at_least_once a restart writes the rows of the first call again. Write several outputs"
-                    " as one DataFrame with a topic column, or with one sink each.",
-                    tag="SECOND_CALL",
-                )
-            if batch.number == run.last:
-                raise ConfigError(
-                    f"the sink was called twice for batch {batch.number}. Nothing of the second call was written, and"
-                    f" {prefix_registry.PARTIAL_BATCH_HINT} Write several outputs as one DataFrame with a topic"
-                    " column, or with one sink and prefix each.",
-                    tag="SECOND_CALL",
-                )
-            run.last = batch.number
-            return run
-
-    def _start(self, df: DataFrame, batch: MicroBatch) -> _Run:
-        query = batch.query
-        warn_of_source_columns(df, query)
-        note_slow_sockets(query.settings)
-        if not self._options.exactly_once:
-            return _Run(query, None)
-        check_query(query)
-        check_settings(query.settings)
-        cluster = self._cluster()
-        prefix_registry.register(cluster, self._options.prefix, self, query)
-        if circle := batch.reads(cluster) & set(self._options.outputs):
-            log.warning(
-                "the query reads the topic it writes (%s): it will process its own output for ever",
-                ", ".join(sorted(circle)),
+    def _second_call(self) -> str:
+        if self._producer is None:
+            return (
+                ". With delivery=at_least_once a restart writes the rows of the first call again. Write several outputs"
+                " as one DataFrame with a topic column, or with one sink each."
             )
-        producer = self._producer("query")
-        producer.take_over(self._options.outputs, self._group(query))
-        return _Run(query, producer)
+        return (
+            f", and {foreach_batch.PARTIAL_BATCH_HINT} Write several outputs as one DataFrame with a topic column, or"
+            " with one sink and prefix each."
+        )
 
     def _group(self, query: Query) -> str | None:
         """Return the group that shows the progress: the sink's option, or that of the sources. Users set it once."""
@@ -258,7 +192,7 @@ class KafkaSink:
         self._client.versions()  # the sink's first request: if no broker answers, the error says that
         return self._client.cluster
 
-    def _producer(self, scope: str) -> Producer:
+    def _new_producer(self, scope: str) -> Producer:
         producer = Producer(
             self._client,
             self._options.prefix,
@@ -268,16 +202,6 @@ class KafkaSink:
         )
         self._meter.producer = producer
         return producer
-
-    def _decide(self, batch: MicroBatch, producer: Producer) -> Run | Skip | Rebuild:
-        progress = producer.progress
-        logged = batch.positions(progress.batch) if progress is not None and progress.batch is not None else None
-        decision = reconcile(
-            batch.planned, progress, logged=logged, override=self._options.override, prefix=self._options.prefix
-        )
-        if isinstance(decision, Mismatch):
-            raise decision.error()
-        return decision
 
     def _work(self, df: DataFrame, batch: MicroBatch, before: Progress | None) -> Work:
         query = batch.query
@@ -291,14 +215,13 @@ class KafkaSink:
 
     def check_owner(self) -> None:
         """Raise :class:`Fenced` where another driver has taken over the prefix since."""
-        if self._run is not None and self._run.producer is not None:
-            self._run.producer.check_owner()
+        if self._producer is not None:
+            self._producer.check_owner()
 
     def abort_open(self) -> None:
         """Abort what the query's sink has open: when the program ends in the middle of a batch."""
-        producer = self._run.producer if self._run is not None else None
-        if producer is not None and producer.age_ms is not None:
-            producer.close()
+        if self._producer is not None and self._producer.age_ms is not None:
+            self._producer.close()
 
     # ---- batch jobs
 
@@ -344,9 +267,9 @@ class KafkaSink:
             return self._note(
                 measured, write_plain(self._client, self._options, Work(df, version or 0, Progress(), again=False))
             )
-        check_settings(streaming_query.settings(df))
-        prefix_registry.check_free(self._cluster(), self._options.prefix, self, None)
-        with self._producer("batch") as producer:
+        foreach_batch.check_settings(df.sparkSession, streaming_query.settings(df))
+        foreach_batch.check_free(self._cluster(), self._options.prefix, self, None)
+        with self._new_producer("batch") as producer:
             before = producer.take_over(self._options.outputs)
             done = before.batch if before is not None else None
             if version is None:
@@ -375,11 +298,10 @@ class KafkaSink:
 
     def _note(self, measured: BatchMetrics, totals: BatchResult) -> BatchResult:
         """Log what was written, and whose it is, and count it."""
-        whose = self._options.prefix or self._options.topic or ", ".join(self._options.topics)
         log.info(
             "batch %d of %r: %d rows, %d bytes, %.0f ms",
             measured.number or 0,
-            whose,
+            self._name,
             totals.rows,
             totals.size,
             totals.milliseconds,

@@ -15,11 +15,10 @@ from pyspark.sql import DataFrame
 from semel.errors import DataLoss, Unsupported
 from semel.spark.jvm import streaming_query
 from semel.spark.jvm.values import Execution, OffsetLogEntry, Plan, Settings, SourceInfo, Statefulness, Trigger
-from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
 from semel.spark.source_offset import SourceOffset, parse
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Source, TopicEnd
 
-__all__ = ["MicroBatch", "Query", "observe", "source_batch"]
+__all__ = ["MicroBatch", "PlannedBatch", "Query", "SourceBatch", "observe", "source_batch"]
 
 #: What Spark itself writes into its offset log for a source that has no offset yet.
 NO_OFFSET = "-"
@@ -73,6 +72,41 @@ class Query:
     def stateful(self) -> bool:
         """Return whether batches build on state. A plan that is not known to be stateless counts as stateful."""
         return self.plan.statefulness is not Statefulness.STATELESS
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """One source of the batch at hand.
+
+    ``start`` is the end of the batch before, and ``began`` for what that end lacks; None for a new source that is not
+    semel's. ``end`` is this batch's; None for a named source that this batch knows nothing of yet. ``began`` is None
+    for sources that are not semel's.
+    """
+
+    name: str | None
+    start: Source | None
+    end: Source | None
+    began: KafkaSource | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """The micro-batch that Spark has planned: N of a query, with its sources in the order of the query."""
+
+    query: str
+    batch: int
+    stateful: bool
+    sources: tuple[SourceBatch, ...]
+
+    @property
+    def starts(self) -> tuple[Source, ...]:
+        """The start of each source in this batch, as far as it is known."""
+        return tuple(source.start for source in self.sources if source.start is not None)
+
+    @property
+    def ends(self) -> tuple[Source, ...]:
+        """The end of each source in this batch: the ``sources`` of its progress record."""
+        return tuple(source.end for source in self.sources if source.end is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +175,17 @@ def observe(df: DataFrame, known: Query | None = None) -> MicroBatch:
         execution = streaming_query.find_query(df, called.query)
         judged = streaming_query.judge_plan(df, execution, called.batch)
         known = Query(execution, judged, streaming_query.sources(execution), streaming_query.settings(df))
-    return _batch(known, called.batch)
+    number = called.batch
+    end = streaming_query.offset_log_entry(known.execution, number)
+    before = streaming_query.offset_log_entry(known.execution, number - 1) if number > 0 else None
+    return _batch(known, number, before, end)
 
 
-def _batch(query: Query, number: int) -> MicroBatch:
-    end = _entry(query, number)
-    before = _entry(query, number - 1) if number > 0 else None
+def _batch(query: Query, number: int, before: OffsetLogEntry | None, end: OffsetLogEntry | None) -> MicroBatch:
+    if end is None:
+        raise _not_logged(query, number)
+    if before is None and number > 0:
+        raise _not_logged(query, number - 1)
     ends = _texts(end, query.sources)
     starts = _texts(before, query.sources) if before is not None else tuple(None for _ in query.sources)
     sources = tuple(
@@ -155,16 +194,13 @@ def _batch(query: Query, number: int) -> MicroBatch:
     return MicroBatch(query, number, sources, starts, ends)
 
 
-def _entry(query: Query, batch: int) -> OffsetLogEntry:
-    found = streaming_query.offset_log_entry(query.execution, batch)
-    if found is None:
-        raise DataLoss(
-            f"the checkpoint {query.checkpoint} has no offsets/{batch}, so where a batch starts or ends is not known."
-            " Nothing was written. Restore the checkpoint from a backup, or start with a new one and"
-            " startingOffsets=committed.",
-            tag="CHECKPOINT_DAMAGED",
-        )
-    return found
+def _not_logged(query: Query, batch: int) -> DataLoss:
+    return DataLoss(
+        f"the checkpoint {query.checkpoint} has no offsets/{batch}, so where a batch starts or ends is not known."
+        " Nothing was written. Restore the checkpoint from a backup, or start with a new one and"
+        " startingOffsets=committed.",
+        tag="CHECKPOINT_DAMAGED",
+    )
 
 
 def _texts(entry: OffsetLogEntry, sources: tuple[SourceInfo, ...]) -> tuple[str | None, ...]:

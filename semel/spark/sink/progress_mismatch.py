@@ -1,25 +1,37 @@
-"""The message of a refused batch (PROTOCOL 6): what differs, which rows would be repeated or missed, the ways out.
+"""A batch that is refused (PROTOCOL 6): what differs, which rows would be repeated or missed, the ways out.
 
 The message is a block of lines, indented as :func:`semel.errors.from_text` reads them back from Spark's text. The token
 of the way out is a digest of the progress and of this batch, so it is spent as soon as either moves. Not promised:
 ranges where offsets cannot be compared (another cluster, a topic that was created again, sources that are not
 semel's). The text says so.
+
+A batch is also refused where an output topic was deleted and created again since the batch before: those rows are gone,
+and the checkpoint says that they are written. The progress record has the id of each output topic of its batch. A topic
+that is new, that the options leave out, or that the record does not name is not compared.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
 
 from semel.errors import DataLoss
+from semel.read.ranges import id_text
 from semel.spark.sink.differences import NAMED, Difference, Rows, ranges_text, source_label
-from semel.spark.sink.planned_batch import PlannedBatch
+from semel.spark.sink.micro_batch import PlannedBatch
 from semel.strict_json import write_object
 from semel.transaction.progress.record import KafkaSource, Progress, Source
 
-__all__ = ["Mismatch", "is_given"]
+__all__ = ["Mismatch", "OutputCheck", "check_job_outputs", "is_given", "output_ids"]
+
+log = logging.getLogger("semel.spark")
+
+_RECREATED = "OUTPUT_RECREATED"
 
 #: The start of each line after the first.
 _LINE = "\n    "
@@ -276,3 +288,83 @@ def _offsets(source: KafkaSource) -> str:
 
 def _topics(sources: Iterable[Source | None]) -> set[str]:
     return {topic for source in sources if isinstance(source, KafkaSource) for topic in source.topics}
+
+
+# ---- output topics that were created again
+
+
+class _Topic(Protocol):
+    @property
+    def id(self) -> UUID: ...
+
+
+def output_ids(topics: Mapping[str, _Topic]) -> dict[str, str]:
+    """Return the ids as the progress record keeps them."""
+    return {name: id_text(topic.id) for name, topic in sorted(topics.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class OutputCheck:
+    """Compare the output topics of a query with those that its progress names.
+
+    ``override`` is what the user gave as tokens, if any; ``progress_topic`` is for the words.
+    """
+
+    progress: Progress | None
+    prefix: str
+    progress_topic: str
+    override: str | None
+
+    def check(self, ids: Mapping[str, str]) -> None:
+        """Raise :class:`DataLoss` for a topic that was created again, unless a token says to go on.
+
+        ``ids`` are the topics' own, as :func:`output_ids` gives them.
+        """
+        again = _created_again(self.progress, ids)
+        if not again:
+            return
+        token = self.token(again)
+        if is_given(token, self.override):
+            log.warning("%s. The query resumes without those rows, as onProgressMismatch says.", _named(again))
+            return
+        both = f"{token},{self.override}" if self.override is not None else token
+        reset = f"semel progress reset {shlex.quote(self.prefix)} --scope query"
+        raise DataLoss(
+            f"{_named(again)} since the last batch of {self.prefix!r}: what it had written there is gone. Nothing was"
+            f" written. (1) To go on without those rows: onProgressMismatch=checkpoint:{both}. (2) To write everything"
+            f" again, to all its topics: `{reset} --progress-topic {shlex.quote(self.progress_topic)}`, then an empty"
+            " checkpoint and startingOffsets=earliest.",
+            tag=_RECREATED,
+        )
+
+    def token(self, again: Mapping[str, tuple[str, str]]) -> str:
+        """Return what ``onProgressMismatch=checkpoint:<token>`` must say. It fits these topics until the next commit.
+
+        The batch is not in it: one that is skipped writes no progress, and the next one is asked about the same topics.
+        """
+        record = self.progress.encode() if self.progress is not None else b"none"
+        ids = write_object({name: list(pair) for name, pair in again.items()})
+        return hashlib.sha256(b"\n".join([record, ids])).hexdigest()[:16]
+
+
+def check_job_outputs(progress: Progress | None, ids: Mapping[str, str], prefix: str, version: int) -> None:
+    """Raise :class:`DataLoss` where a batch job is about to be skipped, and the topic that has its rows is gone."""
+    again = _created_again(progress, ids)
+    if again:
+        raise DataLoss(
+            f"version {version} of {prefix!r} is committed, but {_named(again)} since: its rows are gone. Nothing was"
+            f" written. (1) To write them again: `semel progress reset {shlex.quote(prefix)} --scope batch`, then run"
+            " the job. (2) To leave them out: go on with the next version.",
+            tag=_RECREATED,
+        )
+
+
+def _created_again(progress: Progress | None, now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the former and the present id of each topic that has another one."""
+    known = progress.outputs if progress is not None else {}
+    return {name: (id, now[name]) for name, id in sorted(known.items()) if name in now and now[name] != id}
+
+
+def _named(again: Mapping[str, tuple[str, str]]) -> str:
+    ids = ", ".join(f"{name!r} (id {before}, now {now})" for name, (before, now) in again.items())
+    return f"output topic {ids} was deleted and created again"

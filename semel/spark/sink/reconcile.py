@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from semel.spark.sink import differences
 from semel.spark.sink.differences import Difference, Rows
-from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
+from semel.spark.sink.micro_batch import PlannedBatch, SourceBatch
 from semel.spark.sink.progress_mismatch import Mismatch, is_given
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, Source
 

@@ -16,7 +16,6 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["pyspark.worker"]:
         for name in (
             "pyspark.worker",
-            "semel.spark.sink.placement",
             "semel.spark.source.datasource",
             "semel.spark.sink.write_stage",
         ):

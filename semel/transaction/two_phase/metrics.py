@@ -1,62 +1,56 @@
 """Prometheus metrics of transactions that wait for a decision, read from the cluster at each scrape, without background
 work.
-
-Needs the package ``prometheus-client`` (the extra ``metrics``), which is imported when it is used.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from semel.config import ClientConfig
 from semel.errors import SemelError
+from semel.metrics.families import Collector, Metric, MetricKind, Samples
 from semel.transaction.two_phase.recovery import open_units
 from semel.wire.client import Client
 
-if TYPE_CHECKING:
-    from prometheus_client.core import GaugeMetricFamily, Metric
-
-__all__ = ["NAMES", "PreparedCollector"]
+__all__ = ["METRICS", "PreparedCollector"]
 
 log = logging.getLogger("semel.transaction")
 
-_COUNT, _OLDEST = "semel_prepared_transactions", "semel_prepared_oldest_seconds"
-#: All that is exported, with what it says.
-NAMES = {
-    _COUNT: "Transactions that are open under a prefix: prepared, or still being written.",
-    _OLDEST: "How long the oldest of them has been open; 0 while none is.",
-}
+_COUNT = Metric(
+    "semel_prepared_transactions",
+    MetricKind.GAUGE,
+    ("prefix",),
+    "Transactions that are open under a prefix: prepared, or still being written.",
+)
+_OLDEST = Metric(
+    "semel_prepared_oldest_seconds",
+    MetricKind.GAUGE,
+    ("prefix",),
+    "How long the oldest of them has been open; 0 while none is.",
+)
+#: All that is exported.
+METRICS = (_COUNT, _OLDEST)
 
 
-class PreparedCollector:
+class PreparedCollector(Collector):
     """A collector for a registry of ``prometheus_client``. One that cannot ask leaves its numbers out."""
 
+    metrics = METRICS
+
     def __init__(self, config: ClientConfig, prefix: str, *, within_ms: int = 2_000) -> None:
+        super().__init__()
         self._config = config.for_metrics(within_ms)
         self._prefix = prefix
 
-    def describe(self) -> Iterator[Metric]:
-        """Yield the metrics without their values."""
-        return iter(self._families().values())
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics with their values. It opens and closes its own connection."""
-        families = self._families()
+    def fill(self, samples: Samples) -> None:
+        """Ask the cluster. It opens and closes its own connection."""
         try:
             with Client(self._config) as client:
-                started = [told.started_ms for told in open_units(client, self._prefix)]
+                started = [unit.started_ms for unit in open_units(client, self._prefix)]
         except SemelError as error:
             log.warning("how much is prepared under %r could not be asked: %s", self._prefix, error)
-            return iter(families.values())
+            return
         oldest = time.time() - min(started) / 1000 if started else 0.0
-        families[_COUNT].add_metric([self._prefix], len(started))
-        families[_OLDEST].add_metric([self._prefix], max(0.0, oldest))
-        return iter(families.values())
-
-    def _families(self) -> dict[str, GaugeMetricFamily]:
-        from prometheus_client.core import GaugeMetricFamily
-
-        return {name: GaugeMetricFamily(name, help, labels=["prefix"]) for name, help in NAMES.items()}
+        samples.add(_COUNT, len(started), self._prefix)
+        samples.add(_OLDEST, max(0.0, oldest), self._prefix)

@@ -18,8 +18,8 @@ from semel.connect.stores.config_format import STARTED, commit_record
 from semel.connect.stores.statuses import TaskState
 from semel.connect.worker import Worker
 from semel.errors import ConfigError, Fenced, Retriable
-from semel.runtime.launcher import Launcher
-from semel.runtime.supervisor import State
+from semel.processes.launcher import Launcher
+from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
 from semel.strict_json import read_object
 from semel.wire.api import membership

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from semel.connect.stores.config_format import STOPPED
-from semel.runtime.supervisor import State
+from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
 from semel.testing.records import arrived, read
 from tests.connect.support.place import Place

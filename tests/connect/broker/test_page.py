@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from pyspark.sql import SparkSession
 
-from semel.runtime.supervisor import State
+from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
 from tests.connect.support.chromium import chromium
 from tests.connect.support.place import Place

@@ -16,9 +16,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from semel.errors import ConfigError
-from semel.runtime.channel import Channel, Launch
-from semel.runtime.launcher import Launcher
-from semel.runtime.supervisor import State, Status, Supervisor
+from semel.processes.channel import Channel, Launch
+from semel.processes.launcher import Launcher
+from semel.processes.supervisor import State, Status, Supervisor
 from semel.sandbox.processes import alive
 from tests.connect.support.beating import pids
 from tests.support.waiting import wait_for

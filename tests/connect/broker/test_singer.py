@@ -20,7 +20,7 @@ from semel.connect.connectors.singer import SingerSource, SingerSourceTask
 from semel.connect.settings.connector_config import ConnectorConfigParser
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.errors import ConfigError, Retriable
-from semel.runtime.supervisor import State
+from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
 from semel.testing.connector import check_connector
 from semel.testing.records import arrived, read

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from semel.runtime.supervisor import State
+from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
 from semel.testing.postgres import Postgres
 from semel.testing.records import arrived, read

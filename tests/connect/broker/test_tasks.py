@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from semel.connect.stores.config_format import STARTED, STOPPED
 from semel.connect.worker import Worker
 from semel.errors import ConfigError, Retriable
-from semel.runtime.supervisor import State
+from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
 from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.testing.records import arrived, read

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from semel.connect.worker import Worker
 from semel.errors import ConfigError
+from semel.processes.supervisor import State
 from semel.records.partitioner import partition_for
-from semel.runtime.supervisor import State
 from semel.sandbox import Sandbox
 from semel.sandbox.processes import alive
 from semel.testing.records import arrived, read

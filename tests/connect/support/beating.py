@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from semel.errors import Retriable
-from semel.runtime.process import Process
+from semel.processes.process import Process
 
 
 def beat(process: Process) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from semel.connect.worker import Worker
-from semel.runtime.launcher import Launcher
-from semel.runtime.supervisor import State, Status
+from semel.processes.launcher import Launcher
+from semel.processes.supervisor import State, Status
 from tests.support.waiting import wait_for
 
 

@@ -17,7 +17,7 @@ from semel.errors import (
     from_text,
     named,
 )
-from semel.runtime.launcher import JobFailed
+from semel.processes.launcher import JobFailed
 
 CLASSES = [Retriable, AbortAndRetry, Fenced, ConfigError, DataLoss, Unsupported]
 TAGS = ["TIMEOUT", "ABORT_AND_RETRY", "FENCED", "CONFIG", "DATA_LOSS", "UNSUPPORTED"]

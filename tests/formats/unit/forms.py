@@ -22,7 +22,7 @@ from semel.mirror.offsets import segments
 from semel.mirror.positions import Positions
 from semel.sandbox import background
 from semel.spark import source_offset, task_result, version_guard
-from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
+from semel.spark.sink.micro_batch import PlannedBatch, SourceBatch
 from semel.spark.sink.progress_mismatch import Mismatch
 from semel.spark.sink.reconcile import reconcile
 from semel.spark.source_offset import SourceOffset, TopicOffset

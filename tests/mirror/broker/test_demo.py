@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from semel.demo.mirror import KILLS, show
+from examples.demos.mirror import KILLS, show
 from semel.demo.report import as_promised
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from semel import cli
-from semel.mirror.metrics import NAMES, MirrorCollector
+from semel.mirror.metrics import METRICS, MirrorCollector
 from semel.sandbox import Sandbox
 from tests.mirror.support.harness import alias_of, copy_once, mm2, produce, transactions, unique
 from tests.support import topics
@@ -81,7 +81,7 @@ def test_what_status_and_metrics_say(a: Sandbox, b: Sandbox, spark: SparkSession
     least, most, mean = map(float, latencies)
     assert 0 <= least <= mean <= most <= PATIENCE_S * 1000
     assert f'semel_mirror_running{{source="{alias_of(file)}",target="B"}} 0.0' in told
-    assert all(f"# HELP {name} " in told for name in NAMES)
+    assert all(f"# HELP {metric.name} " in told for metric in METRICS)
 
     admin, at = AdminClient({"bootstrap.servers": a.bootstrap_servers}), TopicPartition(topic, 0, 12)
     admin.delete_records([at])[at].result(30)

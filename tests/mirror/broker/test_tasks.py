@@ -9,7 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from semel.errors import AbortAndRetry
-from semel.spark.sink.stage_retries import prove_tasks
+from semel.spark.job.proof import prove_tasks
 from semel.transaction.ticket import Receipt
 from semel.wire.api.transactions import Identity
 from tests.mirror.support.harness import unique

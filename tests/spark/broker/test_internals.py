@@ -442,7 +442,6 @@ def test_settings_in_force(spark: SparkSession, setting: Callable[[str, str], No
     plain = Settings(
         state_format=1,
         commit_validation=True,
-        speculation=False,
         pipelined=False,
         retained_stages=KEPT_STAGES,
         retained_jobs=1000,

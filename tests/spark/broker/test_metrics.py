@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from semel.errors import ConfigError
+from semel.metrics.server import MetricsServer
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink, MetricsListener, serve_metrics
 from semel.spark.metrics import meter
-from semel.spark.metrics.prometheus import MetricsServer
 from tests.spark.support.copy_query import Callback, Line, cut, killing
 from tests.spark.support.topics_and_drivers import group_offsets, produce, source_ends, unique, values
 from tests.support.waiting import wait_for

@@ -21,8 +21,8 @@ from pyspark.sql import functions as f
 from semel.errors import AbortAndRetry
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
+from semel.spark.job.proof import FORGOTTEN, Proof, check_computed_once, sink_made
 from semel.spark.jvm import status_store
-from semel.spark.sink.stage_retries import FORGOTTEN, Proof, check_computed_once, sink_made
 from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import History, check
@@ -406,7 +406,7 @@ def test_what_the_proof_waits_for_may_be_among_what_was_dropped(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be late in every try: the first one says why."""
-    monkeypatch.setattr("semel.spark.sink.stage_retries._SECONDS", 1.0)
+    monkeypatch.setattr("semel.spark.job.proof._SECONDS", 1.0)
     written = [Receipt(0, Identity("late-0", 1, 0), {}, stage=1_000_000)]
     sink_made("late")
 

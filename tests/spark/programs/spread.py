@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from semel.spark import KafkaSink
-from semel.spark.sink.stage_retries import Proof
+from semel.spark.job.proof import Proof
 from tests.spark.support.json_argument import Argument
 
 

@@ -56,8 +56,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from semel.errors import AbortAndRetry
 from semel.sandbox.processes import children, parents
 from semel.spark import KafkaSink, keep_running
+from semel.spark.job import proof
 from semel.spark.jvm import lineage, status_store
-from semel.spark.sink import stage_retries as proof
 from semel.spark.sink import write_stage
 from semel.testing.spark.fork_client import STARTED_AS
 from semel.transaction.ticket import Receipt

@@ -16,7 +16,7 @@ from semel.spark.sink.encode_stage import Encoder
 from semel.spark.task_result import encode_result
 from semel.errors import ConfigError
 import semel.spark.sink.write_stage
-from semel.spark.sink.shuffled_batches import unshuffled
+from semel.spark.sink.encode_stage import unshuffled
 from semel.transaction.ticket import TicketTopic
 import numpy as np
 

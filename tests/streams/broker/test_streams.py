@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from semel import cli
@@ -24,6 +25,7 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss
 from semel.streams import App, windows
 from semel.streams.lookup import look_up
+from semel.streams.metrics import METRICS, StreamsCollector
 from semel.streams.state.rocks import Rocks
 from semel.streams.worker import Worker
 from semel.testing.records import read
@@ -94,6 +96,31 @@ def test_a_window_a_table_and_a_join_on_a_broker(servers: str, name: str, conf: 
     assert ("3", '[null,"home"]') in found
     assert ("1", "2") in values(servers, per_minute)
     assert ("1", "1") in values(servers, per_minute)[-3:]
+
+
+def test_a_running_worker_shows_its_counts(servers: str, name: str, conf: dict[str, object]) -> None:
+    source, out = (create(servers, f"{name}-{topic}", 1) for topic in ("source", "out"))
+    app = counting(name, conf, source, out)
+    registry = CollectorRegistry()
+    registry.register(StreamsCollector(name, app.counts, lambda: app.dropped_records))
+
+    def sample(metric: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"kafka_streams_stream_{metric}", {"application_id": name, **labels})
+
+    assert sample("thread_commit_total") == 0
+    fill(servers, source, ("1", "a", 0), ("2", "b", 0), (None, "a", 0))
+    work(app, lambda: values(servers, out))
+    assert sample("task_process_total", task_id="0_0") == 3
+    assert (sample("thread_commit_total") or 0) >= 1
+    opened = sample("thread_task_created_total")
+    assert opened == sample("thread_task_closed_total") == 2
+    assert sample("thread_restore_total") == 0
+    shutil.rmtree(str(conf["state.dir"]))
+    fill(servers, source, ("1", "a", 0))
+    work(app, lambda: ("a", "3") in values(servers, out))
+    assert (sample("thread_restore_total") or 0) >= 2
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    assert [metric.name for metric in METRICS if f"| `{metric.name}` | {metric.kind.value} |" not in page] == []
 
 
 def busy(seconds: float) -> str:

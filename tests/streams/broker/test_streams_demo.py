@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from semel.demo.streams import show
+from examples.demos.streams import show
 
 
 @pytest.mark.exhaustive

@@ -18,7 +18,7 @@ from semel.sandbox import Sandbox
 from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.testing.records import read
 from semel.transaction.two_phase import producer as two_phase_producer
-from semel.transaction.two_phase.metrics import NAMES
+from semel.transaction.two_phase.metrics import METRICS
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import TwoPhaseProducer
 from semel.wire.api.describe_transactions import TransactionDescription, describe, list_transactions
@@ -177,7 +177,7 @@ def test_what_waits_for_its_end_is_counted_and_warned_of(
     registry.register(cluster.prepared_metrics(topic))
 
     def metrics() -> tuple[float | None, float | None]:
-        count, oldest = (registry.get_sample_value(name, {"prefix": topic}) for name in NAMES)
+        count, oldest = (registry.get_sample_value(metric.name, {"prefix": topic}) for metric in METRICS)
         return count, oldest
 
     assert metrics() == (0, 0)
@@ -206,7 +206,7 @@ def test_metrics_of_brokers_that_do_not_answer_are_left_out(caplog: pytest.LogCa
     with semel.Cluster({"bootstrap.servers": "127.0.0.1:1"}) as nowhere:
         registry = CollectorRegistry()
         registry.register(nowhere.prepared_metrics("orders"))
-        assert registry.get_sample_value(next(iter(NAMES)), {"prefix": "orders"}) is None
+        assert registry.get_sample_value(METRICS[0].name, {"prefix": "orders"}) is None
     assert "could not be asked" in caplog.text
 
 

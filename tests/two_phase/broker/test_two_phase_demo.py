@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from semel.demo.two_phase import show
+from examples.demos.two_phase import show
 
 
 @pytest.mark.exhaustive

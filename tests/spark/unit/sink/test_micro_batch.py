@@ -8,8 +8,7 @@ import pytest
 
 from semel.errors import DataLoss
 from semel.spark.jvm.values import SourceInfo
-from semel.spark.sink.micro_batch import source_batch
-from semel.spark.sink.planned_batch import SourceBatch
+from semel.spark.sink.micro_batch import SourceBatch, source_batch
 from semel.spark.source_offset import SourceOffset, TopicOffset, dump
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, TopicEnd
 

@@ -9,7 +9,7 @@ import pytest
 
 from semel.errors import DataLoss
 from semel.spark.sink.differences import Rows
-from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
+from semel.spark.sink.micro_batch import PlannedBatch, SourceBatch
 from semel.spark.sink.progress_mismatch import Mismatch
 from semel.spark.sink.reconcile import Decision, Rebuild, Run, Skip, reconcile
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, Source, TopicEnd

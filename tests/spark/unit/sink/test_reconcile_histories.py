@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.spark.sink.planned_batch import PlannedBatch, SourceBatch
+from semel.spark.sink.micro_batch import PlannedBatch, SourceBatch
 from semel.spark.sink.progress_mismatch import Mismatch
 from semel.spark.sink.reconcile import Decision, Rebuild, Run, Skip, reconcile
 from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.records import Batch
-from semel.spark.sink.shuffled_batches import shuffled, unshuffled
+from semel.spark.sink.encode_stage import shuffled, unshuffled
 
 #: Bytes that shrink, and bytes that do not.
 _BODIES = st.one_of(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from semel.errors import AbortAndRetry
+from semel.spark.job.proof import STALE, JobWithStages, check_computed_once
 from semel.spark.jvm.values import Job, Stage
-from semel.spark.sink.stage_retries import STALE, JobWithStages, check_computed_once
 
 BASE, LEFT, RIGHT, LAST, OTHER = (2, 4, 6, 8, 40)
 TAG, TRY_BEFORE, OTHER_SINK = "semel-write-1-1", "semel-write-1-0", "semel-write-2-0"

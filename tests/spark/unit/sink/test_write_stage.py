@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from semel.errors import AbortAndRetry, ConfigError
-from semel.spark.sink.write_stage import _answer
+from semel.spark.job.task import result_of
 from semel.transaction.participant import SECOND_ATTEMPT
 from semel.transaction.ticket import Receipt
 
@@ -40,28 +40,28 @@ def taking_all(rows: Iterator[pa.RecordBatch]) -> Receipt:
 
 def test_what_nobody_has_thought_of_is_answered_with_its_cause() -> None:
     """Raised, it would start the task again, and the driver would be told of a second attempt alone."""
-    told = _answer(unknown, iter(ROWS))
+    told = result_of(unknown, iter(ROWS))
     assert isinstance(told, AbortAndRetry)
     assert told.tag == "TASK_BROKE"
     assert "OverflowError: too much (test_write_stage.py, line " in told.message
 
 
-def test_our_refusal_is_the_answer() -> None:
-    told = _answer(refused, iter(ROWS))
+def test_our_refusal_is_theanswer() -> None:
+    told = result_of(refused, iter(ROWS))
     assert isinstance(told, ConfigError)
     assert told.message == "not this row"
 
 
 def test_what_ends_the_rows_is_sparks_to_tell() -> None:
     with pytest.raises(OSError, match="the stream has ended"):
-        _answer(taking_all, cut_short())
+        result_of(taking_all, cut_short())
 
 
 def test_a_second_attempt_writes_nothing_and_yet_takes_its_rows() -> None:
     rows = iter(ROWS)
-    told = _answer(second, rows)
+    told = result_of(second, rows)
     assert isinstance(told, AbortAndRetry)
     assert told.tag == SECOND_ATTEMPT
     assert list(rows) == []
     with pytest.raises(OSError, match="the stream has ended"):
-        _answer(second, cut_short())
+        result_of(second, cut_short())

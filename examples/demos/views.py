@@ -1,6 +1,6 @@
 """The programs of ``make streams-demo``: views of pages, counted by page and minute.
 
-``python -m semel.demo.views WAY SERVERS FOLDER WORKER``, the way being ``streams`` or ``naive``: count, write the
+``python -m examples.demos.views WAY SERVERS FOLDER WORKER``, the way being ``streams`` or ``naive``: count, write the
 counts, then commit the offsets, each by itself, with confluent-kafka. Both end at SIGTERM.
 """
 

@@ -15,11 +15,11 @@ from functools import partial
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
-from semel.errors import ConfigError, Retriable, Unsupported
-from semel.runtime.process import run_in_task
-from semel.spark.jvm.context import is_stopped
+from semel.errors import Retriable
+from semel.processes.process import run_in_task
+from semel.spark_session import check_no_speculation, spark_session
 
-__all__ = ["DEFAULT_MASTER", "JobFailed", "Launcher", "SparkGone", "spark_session"]
+__all__ = ["DEFAULT_MASTER", "JobFailed", "Launcher", "SparkGone", "session_of_processes"]
 
 #: Slots for 64 processes that mostly wait. Four attempts of a task, as on a cluster; local mode has one by default.
 DEFAULT_MASTER = "local[64,4]"
@@ -37,35 +37,18 @@ class SparkGone(Retriable):
     default_tag = "SPARK_GONE"
 
 
-def spark_session(
+def session_of_processes(
     name: str, master: str | None, settings: Mapping[str, str], py_files: Sequence[str] = ()
 ) -> SparkSession:
-    """Return a classic session for processes.
+    """Return a session for processes: without ``master`` or spark-submit with :data:`DEFAULT_MASTER`.
 
-    Without ``master`` the environment decides, else :data:`DEFAULT_MASTER`. ``py_files`` are sent to executors, and can
-    be imported there. Raise :class:`Unsupported` for Spark Connect.
+    ``py_files`` are sent to executors, and can be imported there.
     """
-    if (master or "").startswith("sc://") or os.environ.get("SPARK_REMOTE"):
-        raise Unsupported(
-            "Spark Connect cannot hold long-running processes. Nothing was started. Give --master a classic Spark"
-            " cluster, and unset SPARK_REMOTE.",
-            tag="SPARK_CONNECT",
-        )
-    builder = SparkSession.builder.appName(name).config("spark.log.level", "OFF")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    submitted = "--master" in os.environ.get("PYSPARK_SUBMIT_ARGS", "") or "PYSPARK_GATEWAY_PORT" in os.environ
-    master = master or (None if submitted else DEFAULT_MASTER)
-    if master is not None:
-        builder = builder.master(master)
     # Spark starts "python3" by default, which is another Python if the virtual environment is not active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master is not None and master.startswith("local"):
-        # over TCP each task waits 40 ms for its Python; on a cluster the hosts must have short paths for it (0019)
-        builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     # a process that has ended leaves globals and threads behind: the next one begins in a new Python
-    session = builder.config("spark.python.worker.reuse", "false").getOrCreate()
+    own = {"spark.log.level": "OFF", **settings, "spark.python.worker.reuse": "false"}
+    session = spark_session(name, master, own, otherwise=DEFAULT_MASTER)
     for path in py_files:
         session.sparkContext.addPyFile(path)
     return session
@@ -76,12 +59,8 @@ class Launcher:
 
     def __init__(self, session: SparkSession) -> None:
         self._session, self._context = session, session.sparkContext
+        check_no_speculation(self._context, "Nothing was started.")
         conf = self._context.getConf()
-        if conf.get("spark.speculation", "false") == "true":
-            raise ConfigError(
-                "spark.speculation=true would run each process twice. Nothing was started. Set it to false.",
-                tag="SPECULATION",
-            )
         local = str(self._context.master).startswith("local")
         #: The address at which executors find the driver, and the one at which it listens.
         self.host = "127.0.0.1" if local else str(conf.get("spark.driver.host"))
@@ -131,4 +110,7 @@ class Launcher:
     @property
     def alive(self) -> bool:
         """True if Spark still runs."""
-        return not is_stopped(self._context)
+        try:
+            return self._context.defaultParallelism > 0  # Spark refuses the question once it is stopped
+        except Exception:  # any error of the gateway means that it does not answer
+            return False

@@ -31,7 +31,7 @@ from semel.errors import SemelError
 __all__ = ["Channel", "Ended", "Launch"]
 
 #: without this, a refused connection would be logged with a traceback
-_KNOCKS = logging.getLogger("semel.runtime.websockets")
+_KNOCKS = logging.getLogger("semel.processes.websockets")
 _KNOCKS.setLevel(logging.CRITICAL)
 _SCHEME = "Bearer "
 #: The settings of a process are one message.

@@ -20,8 +20,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from examples.demos.shop import orders_of
 from semel.config import ClientConfig
-from semel.demo.shop import orders_of
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
 from semel.sandbox.settings import TWO_PHASE_COMMIT
@@ -87,7 +87,7 @@ def show(console: Console, orders: int) -> list[Compared]:
 
 def _run(way: str, orders: int, kafka: Sandbox, postgres: Postgres, directory: Path) -> Compared:
     began, starts, plan = time.monotonic(), 0, CrashPlan(directory / way, *_KILLS[way])
-    argv = [sys.executable, "-m", "semel.demo.shop", kafka.bootstrap_servers, way, postgres.url, str(orders), way]
+    argv = [sys.executable, "-m", "examples.demos.shop", kafka.bootstrap_servers, way, postgres.url, str(orders), way]
     killed_postgres = False
     while True:
         starts += 1

@@ -24,8 +24,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from examples.demos.views import PARTITIONS, SOURCE, line, minute_of
 from semel.config import ClientConfig
-from semel.demo.views import PARTITIONS, SOURCE, line, minute_of
 from semel.errors import SemelError
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, Step, StreamsStep
@@ -100,7 +100,7 @@ class _Crew:
         """Start a worker, which dies at the next step of the list."""
         points = [CrashPoint(self.kills.pop(0), _STRIKES_AT)] if self.kills else []
         plan = self.plans[number] = CrashPlan(self.folder / f"{self.way}-{number}-{len(self.kills)}", *points)
-        argv = [sys.executable, "-m", "semel.demo.views", self.way, self.servers]
+        argv = [sys.executable, "-m", "examples.demos.views", self.way, self.servers]
         argv += [str(self.folder / f"{self.way}-state-{number}"), f"worker-{number}"]
         log = self.folder / f"{self.way}-{number}.log"
         self.programs[number] = Program(argv, {**os.environ, **plan.environment()}, log)

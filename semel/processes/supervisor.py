@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from semel.runtime.channel import Channel, Ended, Launch
-from semel.runtime.launcher import JobFailed, Launcher, SparkGone
+from semel.processes.channel import Channel, Ended, Launch
+from semel.processes.launcher import JobFailed, Launcher, SparkGone
 from semel.wire.backoff import Backoff
 
 __all__ = ["State", "Status", "Supervisor"]

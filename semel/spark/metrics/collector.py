@@ -6,55 +6,22 @@
     prometheus_client.REGISTRY.register(MetricsCollector())
 
 ``docs/metrics.md`` says what each of :data:`METRICS` means, and what to do when it moves; ``grafana.json`` beside this
-module is a dashboard of them. Needs the package ``prometheus-client``, which only the extra ``metrics`` brings: it is
-imported when it is used.
+module is a dashboard of them.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from semel.errors import ConfigError
-from semel.extras import needs_extras
+from semel.metrics.families import Collector, Metric, MetricKind, Samples
+from semel.metrics.server import MetricsServer, serve
 from semel.spark.metrics.cluster_poll import ClusterPoller
 from semel.spark.metrics.meter import BatchOutcome, Meter, TopicTotals, meters
 
 if TYPE_CHECKING:
-    from wsgiref.simple_server import WSGIServer
-
     from prometheus_client import CollectorRegistry
-    from prometheus_client.core import Metric as Family
 
-__all__ = ["METRICS", "Metric", "MetricKind", "MetricsCollector", "MetricsServer", "serve_metrics"]
-
-
-class MetricKind(Enum):
-    """Prometheus's kinds. A summary has the names ``_count`` and ``_sum``, and no quantiles."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    SUMMARY = "summary"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric: its whole name, and what its samples are labelled with."""
-
-    name: str
-    kind: MetricKind
-    labels: tuple[str, ...]
-    help: str
-
-    @property
-    def exported(self) -> tuple[str, ...]:
-        """The names of its series."""
-        return (f"{self.name}_count", f"{self.name}_sum") if self.kind is MetricKind.SUMMARY else (self.name,)
-
+__all__ = ["METRICS", "MetricsCollector", "serve_metrics"]
 
 COMMITS = Metric("semel_commits_total", MetricKind.COUNTER, ("prefix",), "Transactions that were committed.")
 ABORTS = Metric(
@@ -129,7 +96,7 @@ METRICS = (
 )
 
 
-class MetricsCollector:
+class MetricsCollector(Collector):
     """A collector for a registry of ``prometheus_client``. Registering it sends no request. Each scrape asks the
     cluster, within seconds.
 
@@ -137,54 +104,29 @@ class MetricsCollector:
     :class:`~semel.errors.ConfigError` where the package ``prometheus-client`` is missing.
     """
 
+    metrics = METRICS
+
     def __init__(self, *, every_seconds: float = 5.0, within_ms: int = 2_000) -> None:
-        self._families = _families()
-        self._lookout = ClusterPoller(every_seconds=every_seconds, within_ms=within_ms)
+        super().__init__()
+        self._poller = ClusterPoller(every_seconds=every_seconds, within_ms=within_ms)
 
-    def describe(self) -> Iterator[Family]:
-        """Yield the metrics without their values, for a registry."""
-        return (self._families[metric.kind](metric) for metric in METRICS)
-
-    def collect(self) -> Iterator[Family]:
-        """Yield the metrics with their values, for a scrape."""
-        samples = _Samples()
+    def fill(self, samples: Samples) -> None:
+        """Give the values of this moment."""
         for one in meters():
             _count(samples, one)
-        for seen in self._lookout.poll():
+        for seen in self._poller.poll():
             for topic, offsets in seen.lag.items():
                 samples.most(LAG, offsets, seen.prefix, topic)
             for topic, offsets in seen.held_back.items():
                 samples.most(HELD_BACK, offsets, seen.prefix, topic)
-        samples.add(UNANSWERED, self._lookout.failures)
-        for metric in METRICS:
-            family = self._families[metric.kind](metric)
-            for labels, (count, value) in sorted(samples.of[metric].items()):
-                family.add_metric(labels, *((count, value) if metric.kind is MetricKind.SUMMARY else (value,)))
-            yield family
+        samples.add(UNANSWERED, self._poller.failures)
 
     def close(self) -> None:
         """Close its connections to the clusters."""
-        self._lookout.close()
+        self._poller.close()
 
 
-class _Samples:
-    """Values by labels.
-
-    Two clusters may have one prefix: what is counted is added up, and of what is not the worst is shown.
-    """
-
-    def __init__(self) -> None:
-        self.of: dict[Metric, dict[tuple[str, ...], tuple[int, float]]] = defaultdict(dict)
-
-    def add(self, metric: Metric, value: float, *labels: str, count: int = 0) -> None:
-        counted, sum_ = self.of[metric].get(labels, (0, 0))
-        self.of[metric][labels] = counted + count, sum_ + value
-
-    def most(self, metric: Metric, value: float, *labels: str) -> None:
-        self.of[metric][labels] = 0, max(value, self.of[metric].get(labels, (0, value))[1])
-
-
-def _count(samples: _Samples, meter: Meter) -> None:
+def _count(samples: Samples, meter: Meter) -> None:
     """Show existing counters from zero on: a counter that begins with its first event hides that event from
     ``increase()``.
     """
@@ -206,32 +148,6 @@ def _count(samples: _Samples, meter: Meter) -> None:
         samples.most(COMMITTED_AT, totals.committed_at, prefix)
 
 
-class MetricsServer:
-    """An HTTP endpoint that serves metrics until it is closed, or the process ends."""
-
-    def __init__(
-        self, server: WSGIServer, thread: threading.Thread, registry: CollectorRegistry, collector: MetricsCollector
-    ) -> None:
-        self._server, self._thread = server, thread
-        self._registry, self._collector = registry, collector
-        #: Where it listens.
-        self.port: int = server.server_port
-
-    def __enter__(self) -> MetricsServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop listening, and take semel's metrics out of the registry."""
-        self._registry.unregister(self._collector)
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        self._collector.close()
-
-
 def serve_metrics(
     port: int, address: str = "127.0.0.1", *, registry: CollectorRegistry | None = None, every_seconds: float = 5.0
 ) -> MetricsServer:
@@ -243,34 +159,4 @@ def serve_metrics(
     package ``prometheus-client`` is missing or the port is not to be had, and what the registry raises if it has
     semel's metrics already.
     """
-    collector = MetricsCollector(every_seconds=every_seconds)
-    from prometheus_client import CollectorRegistry, start_http_server
-
-    served = registry if registry is not None else CollectorRegistry()
-    served.register(collector)
-    try:
-        server, thread = start_http_server(port, address, served)
-    except OSError as error:
-        served.unregister(collector)
-        raise ConfigError(
-            f"metrics cannot be served at {address}:{port}: {error.strerror or error}. Queries are not touched by it."
-            " Give another port.",
-            tag="METRICS_PORT",
-        ) from None
-    return MetricsServer(server, thread, served, collector)
-
-
-def _families() -> dict[MetricKind, Callable[[Metric], Any]]:
-    """Return how a family of each kind is made. The package may be missing."""
-    with needs_extras("a server of metrics", "metrics", "Nothing is served. Queries are not affected."):
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
-    made = {
-        MetricKind.COUNTER: CounterMetricFamily,
-        MetricKind.GAUGE: GaugeMetricFamily,
-        MetricKind.SUMMARY: SummaryMetricFamily,
-    }
-
-    def maker(make: Callable[..., Any]) -> Callable[[Metric], Any]:
-        return lambda metric: make(metric.name, metric.help, labels=metric.labels)
-
-    return {kind: maker(make) for kind, make in made.items()}
+    return serve([MetricsCollector(every_seconds=every_seconds)], port, address, registry)

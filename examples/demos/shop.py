@@ -1,6 +1,6 @@
 """The program of ``make twophase-demo``: each order goes into a table and a topic.
 
-``python -m semel.demo.shop SERVERS TOPIC URL ORDERS WAY``, the way being ``outbox`` or ``naive``: the database's
+``python -m examples.demos.shop SERVERS TOPIC URL ORDERS WAY``, the way being ``outbox`` or ``naive``: the database's
 transaction, then Kafka's.
 """
 
