@@ -84,7 +84,7 @@ class ClientConfig:
             raise missing(_SERVERS, remedy="Give it as host:port[,host:port].")
         for name, value in properties.items():
             if name in MEANINGLESS:
-                _check_forced(name, str(value))
+                _check_forced(name, str(value), prefix)
             elif not is_client_property(name):
                 raise _unknown(name, prefix, others)
             elif (java := only_in_java(name)) is not None:
@@ -94,7 +94,7 @@ class ClientConfig:
         config = cls(
             bootstrap_servers=parse_servers(str(properties[_SERVERS])),
             security=Security.parse(properties),
-            **read_fields(cls, given),
+            **read_fields(cls, given, prefix=prefix),
         )
         if config.delivery_timeout_ms < config.request_timeout_ms:
             raise ConfigError(
@@ -176,10 +176,10 @@ def _unknown(name: str, prefix: str, others: Iterable[str]) -> ConfigError:
     return unknown(f"{prefix}{name}", [f"{prefix}{known}" for known in (*known_properties(), *others)])
 
 
-def _check_forced(name: str, value: str) -> None:
+def _check_forced(name: str, value: str, prefix: str) -> None:
     allowed = FORCED.get(name)
     if allowed and value.lower() not in allowed:
         raise ConfigError(
-            f"{name}={value:.200} contradicts exactly-once. {NOTHING} Remove it, or set {name}={allowed[0]}.",
+            f"{prefix}{name}={value:.200} contradicts exactly-once. {NOTHING} Remove it, or set it to {allowed[0]}.",
             tag="WRONG_VALUE",
         )

@@ -17,17 +17,19 @@ NOTHING = "Nothing was read or written."
 _LONGEST_NAME = 100
 
 
-def read_settings(table: Mapping[str, Setting], given: Mapping[str, object], nothing: str = NOTHING) -> dict[str, Any]:
+def read_settings(
+    table: Mapping[str, Setting], given: Mapping[str, object], nothing: str = NOTHING, prefix: str = ""
+) -> dict[str, Any]:
     """Return the value of each setting of the table, or its default. Other names are passed over.
 
-    Raises :class:`ConfigError` for what is missing or wrong.
+    ``prefix`` is what the user writes before each name. Raises :class:`ConfigError` for what is missing or wrong.
     """
     found = {}
     for name, setting in table.items():
         value = given.get(name)
         if setting.default is REQUIRED and not str(value or "").strip():
-            raise missing(name, nothing)
-        found[name] = setting.default if value is None else read_value(name, str(value), setting, nothing)
+            raise missing(f"{prefix}{name}", nothing)
+        found[name] = setting.default if value is None else read_value(prefix + name, str(value), setting, nothing)
     return found
 
 

@@ -119,7 +119,7 @@ class WorkerConfig:
         yet.
         """
         providers, given = resolve(properties)
-        own = {name: given.pop(name).strip() for name in list(given) if name in _known()}
+        own = {name: given.pop(name).strip() for name in _known() & given.keys()}
         converters = {name: given.pop(name).strip() for name in list(given) if name.startswith(_CONVERTERS)}
         given = {name: value for name, value in given.items() if name not in _UNLESS_EMPTY or value.strip()}
         _refuse_later(given)

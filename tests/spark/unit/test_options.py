@@ -93,6 +93,12 @@ def test_names_of_kafka_without_their_prefix_or_misspelt(name: str, said: str) -
         assert said in refused.value.message
 
 
+@pytest.mark.parametrize("option", ["kafka.request.timeout.ms", "kafka.fetch.min.bytes", "kafka.isolation.level"])
+def test_a_wrong_value_of_kafkas_is_named_as_it_is_written(option: str) -> None:
+    with pytest.raises(ConfigError, match=rf"WRONG_VALUE. {option}=soon "):
+        _source({**SERVERS, option: "soon"})
+
+
 @pytest.mark.parametrize(
     "name", ["kafka.bootstrap.server", "kafka_bootstrap_servers", "bootstrap.servers", "bootstrap.server"]
 )
