@@ -19,7 +19,7 @@ from sqlalchemy.exc import NoSuchTableError
 from semel.database import Outbox, OutboxUnit
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, SemelError
 from semel.spark.metrics.meter import BatchMetrics
-from semel.spark.sink.foreach_batch import ForeachBatch, retried
+from semel.spark.sink.foreach_batch import ForeachBatch, RunState, retried
 from semel.spark.sink.micro_batch import MicroBatch
 from semel.spark.sink.progress_mismatch import Mismatch
 from semel.spark.sink.reconcile import Rebuild, Run, Skip
@@ -43,7 +43,7 @@ def sink(
     return DatabaseSink(outbox, table, topic, on_progress_mismatch)
 
 
-class DatabaseSink(ForeachBatch):
+class DatabaseSink(ForeachBatch[None]):
     """See :func:`sink`."""
 
     def __init__(self, outbox: Outbox, table: str, topic: str | None, override: str | None) -> None:
@@ -53,7 +53,9 @@ class DatabaseSink(ForeachBatch):
     def _start(self, batch: MicroBatch) -> None:
         """Leave it to the first unit of the run, which takes over by itself."""
 
-    def _write_batch(self, df: DataFrame, batch: MicroBatch, measured: BatchMetrics) -> Run | Skip | Rebuild:
+    def _write_batch(
+        self, df: DataFrame, batch: MicroBatch, run: RunState[None], measured: BatchMetrics
+    ) -> Run | Skip | Rebuild:
         rows: pa.Table | None = None
 
         def write() -> Run | Skip | Rebuild:

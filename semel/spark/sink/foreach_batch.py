@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -39,6 +39,7 @@ from semel.transaction.progress.record import Progress
 __all__ = [
     "PARTIAL_BATCH_HINT",
     "ForeachBatch",
+    "RunState",
     "Writer",
     "abort_open",
     "check_free",
@@ -52,6 +53,7 @@ __all__ = [
 log = logging.getLogger("semel.spark")
 
 Result = TypeVar("Result")
+Owner = TypeVar("Owner")
 
 #: A refusal does not take back what is committed.
 PARTIAL_BATCH_HINT = (
@@ -68,25 +70,28 @@ _EFFECTS = {
 
 
 @dataclass(slots=True)
-class _RunState:
+class RunState(Generic[Owner]):
     """A run of a query, of which each batch may come once.
+
+    ``owner`` is what the sink writes with: a call that has begun keeps it, whatever run comes next.
 
     ``last`` is the newest batch, ``failed`` the one whose call raised, ``writing`` the one whose transaction is open.
     """
 
     query: Query
+    owner: Owner
     last: int | None = None
     failed: int | None = None
     writing: int | None = None
 
 
-class ForeachBatch(ABC):
+class ForeachBatch(ABC, Generic[Owner]):
     """What ``foreachBatch`` calls. ``name`` is its prefix, ``override`` the token for a batch that was refused."""
 
     def __init__(self, name: str, override: str | None, *, exactly_once: bool = True) -> None:
         self._name, self._override, self._exactly_once = name, override, exactly_once
         self._lock = threading.Lock()
-        self._run: _RunState | None = None
+        self._run: RunState[Owner] | None = None
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write one micro-batch. Raises what stops the query (see ``docs/guarantees.md``)."""
@@ -96,8 +101,8 @@ class ForeachBatch(ABC):
             measured.number, measured.query, measured.run = batch.number, query.id, query.run
             reached(SinkStep.CALLED, str(batch.number))
             try:
-                self._enter(df, batch)
-                self._finish(self._write_batch(df, batch, measured), df, batch, measured)
+                run = self._enter(df, batch)
+                self._finish(self._write_batch(df, batch, run, measured), df, batch, measured)
             except BaseException as raised:
                 if not isinstance(raised, SemelError) and streaming_query.stopping(query.execution):
                     measured.outcome = BatchOutcome.STOPPED
@@ -114,11 +119,13 @@ class ForeachBatch(ABC):
     # ---- what a sink says
 
     @abstractmethod
-    def _start(self, batch: MicroBatch) -> None:
-        """Begin a run of a query: take over what the run before has left."""
+    def _start(self, batch: MicroBatch) -> Owner:
+        """Begin a run of a query: take over what the run before has left. Return what it is written with."""
 
     @abstractmethod
-    def _write_batch(self, df: DataFrame, batch: MicroBatch, measured: BatchMetrics) -> Run | Skip | Rebuild:
+    def _write_batch(
+        self, df: DataFrame, batch: MicroBatch, run: RunState[Owner], measured: BatchMetrics
+    ) -> Run | Skip | Rebuild:
         """Decide by :meth:`_decide`, and write the batch if it is to be run."""
 
     @abstractmethod
@@ -133,13 +140,12 @@ class ForeachBatch(ABC):
 
     # ---- one call
 
-    def _enter(self, df: DataFrame, batch: MicroBatch) -> None:
-        """Begin a run with its first batch. A second call for a batch is refused (DESIGN rule 2)."""
+    def _enter(self, df: DataFrame, batch: MicroBatch) -> RunState[Owner]:
+        """Return the run, which its first batch begins. A second call for a batch is refused (DESIGN rule 2)."""
         with self._lock:
             if self._run is None or self._run.query.run != batch.query.run:
                 _check_run(df, batch.query, exactly_once=self._exactly_once)
-                self._start(batch)
-                self._run = _RunState(batch.query)
+                self._run = RunState(batch.query, self._start(batch))
             run = self._run
             if batch.number == run.last == run.failed:
                 raise ConfigError(
@@ -155,6 +161,7 @@ class ForeachBatch(ABC):
                     tag="SECOND_CALL",
                 )
             run.last = batch.number
+            return run
 
     def _decide(self, batch: MicroBatch, progress: Progress | None) -> Run | Skip | Rebuild:
         """Compare the batch with the newest committed progress. Raises what :meth:`_refused` makes of a mismatch."""

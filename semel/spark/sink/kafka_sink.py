@@ -28,7 +28,7 @@ from semel.spark.jvm import streaming_query
 from semel.spark.metrics.meter import BatchMetrics, BatchOutcome, meter
 from semel.spark.sink import foreach_batch
 from semel.spark.sink.batch_writer import NOT_AGAIN, BatchResult, Work, write_once, write_plain
-from semel.spark.sink.foreach_batch import ForeachBatch, retried
+from semel.spark.sink.foreach_batch import ForeachBatch, RunState, retried
 from semel.spark.sink.micro_batch import MicroBatch, Query
 from semel.spark.sink.options import SinkOptions
 from semel.spark.sink.progress_mismatch import OutputCheck, check_job_outputs, output_ids
@@ -43,7 +43,7 @@ __all__ = ["KafkaSink"]
 log = logging.getLogger("semel.spark")
 
 
-class KafkaSink(ForeachBatch):
+class KafkaSink(ForeachBatch[Producer | None]):
     """Writes DataFrames to Kafka, exactly once.
 
     Options are those of Spark's Kafka sink, and: ``transactionalIdPrefix`` (the query's name for ever; required),
@@ -66,8 +66,6 @@ class KafkaSink(ForeachBatch):
         super().__init__(whose, self._options.override, exactly_once=self._options.exactly_once)
         self._client = Client(ClientConfig.parse(self._options.properties))
         self._meter = meter(self._client.config, self._options.prefix, self._options.outputs)
-        #: The owner of the prefix in the run of the query; None before the first one, and with at_least_once.
-        self._producer: Producer | None = None
         self._expired = 0
         if self._options.exactly_once:
             sink_made(self._options.prefix)
@@ -92,9 +90,9 @@ class KafkaSink(ForeachBatch):
     def _measure(self, number: int) -> AbstractContextManager[BatchMetrics]:
         return self._meter.measure(number)
 
-    def _start(self, batch: MicroBatch) -> None:
+    def _start(self, batch: MicroBatch) -> Producer | None:
         if not self._options.exactly_once:
-            return
+            return None
         query = batch.query
         cluster = self._cluster()
         foreach_batch.register(cluster, self._options.prefix, self, query)
@@ -105,34 +103,35 @@ class KafkaSink(ForeachBatch):
             )
         producer = self._new_producer("query")
         producer.take_over(self._options.outputs, self._group(query))
-        self._producer = producer
+        return producer
 
-    def _write_batch(self, df: DataFrame, batch: MicroBatch, measured: BatchMetrics) -> Run | Skip | Rebuild:
-        producer = self._producer
+    def _write_batch(
+        self, df: DataFrame, batch: MicroBatch, run: RunState[Producer | None], measured: BatchMetrics
+    ) -> Run | Skip | Rebuild:
+        producer = run.owner
         work = self._work(df, batch, producer.progress if producer is not None else None)
         if producer is None:
             self._note(measured, write_plain(self._client, self._options, work))
             return Run()
         decision = self._decide(batch, producer.progress)
         if isinstance(decision, Run):
-            self._write_in_transaction(producer, work, batch.query, measured)
+            run.writing = work.number
+            written = self._write_in_transaction(producer, work, batch.query)
+            run.writing = None
+            self._note(measured, written)
+            if batch.query.ends_by_itself:
+                producer.wait_visible()
         elif work.check is not None:  # a run compares what it looks at anyway
             work.check.check(output_ids(self._client.existing(self._options.outputs)))
         return decision
 
-    def _write_in_transaction(self, producer: Producer, work: Work, query: Query, measured: BatchMetrics) -> None:
-        assert self._run is not None
-        self._run.writing = work.number
+    def _write_in_transaction(self, producer: Producer, work: Work, query: Query) -> BatchResult:
         try:
-            written = self._write(producer, work)
+            return self._write(producer, work)
         except Fenced as fenced:
             if query.stateful and query.settings.state_format == 1:
                 raise _with_its_state(fenced) from fenced
             raise
-        self._run.writing = None
-        self._note(measured, written)
-        if query.ends_by_itself:
-            producer.wait_visible()
 
     def _write(self, producer: Producer, work: Work) -> BatchResult:
         """Write the batch exactly once. Run it again up to ``maxBatchRetries`` times, if that can help.
@@ -167,7 +166,7 @@ class KafkaSink(ForeachBatch):
         return replace(written, retries=retries)
 
     def _second_call(self) -> str:
-        if self._producer is None:
+        if not self._options.exactly_once:
             return (
                 ". With delivery=at_least_once a restart writes the rows of the first call again. Write several outputs"
                 " as one DataFrame with a topic column, or with one sink each."
@@ -215,13 +214,14 @@ class KafkaSink(ForeachBatch):
 
     def check_owner(self) -> None:
         """Raise :class:`Fenced` where another driver has taken over the prefix since."""
-        if self._producer is not None:
-            self._producer.check_owner()
+        if self._run is not None and self._run.owner is not None:
+            self._run.owner.check_owner()
 
     def abort_open(self) -> None:
         """Abort what the query's sink has open: when the program ends in the middle of a batch."""
-        if self._producer is not None and self._producer.age_ms is not None:
-            self._producer.close()
+        producer = self._run.owner if self._run is not None else None
+        if producer is not None and producer.age_ms is not None:
+            producer.close()
 
     # ---- batch jobs
 
