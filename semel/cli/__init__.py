@@ -1,10 +1,8 @@
 """The command line ``semel``: a file for each command, imported on demand.
 
 A command is a module with a typer application named ``app``: ``demo``, ``connect``, ``broker``, ``doctor``, ``mirror``,
-``progress``, ``streams``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``txn_heal``,
-``txn_prepared``, ``progress_import`` and ``progress_rename`` are parts of ``txn`` and ``progress``, and ``txn_show``
-prints for ``txn``. ``mirror_translate``, ``mirror_status``, ``mirror_resolve`` and ``mirror_live`` are parts of
-``mirror``.
+``progress``, ``streams``, ``txn`` and ``verify``. :data:`COMMANDS` lists them, in the order of the help. ``mirror``,
+``progress`` and ``txn`` are folders.
 
 ``help`` has the form of all help texts. ``options`` has the options of all commands that ask a cluster, and
 ``processes`` those of commands that run processes on Spark. ``local_checks`` checks this machine. What a command knows
@@ -31,10 +29,10 @@ COMMANDS = {
     "connect": "semel.cli.connect",
     "broker": "semel.cli.broker",
     "doctor": "semel.cli.doctor",
-    "mirror": "semel.cli.mirror",
-    "progress": "semel.cli.progress",
+    "mirror": "semel.cli.mirror.commands",
+    "progress": "semel.cli.progress.commands",
     "streams": "semel.cli.streams",
-    "txn": "semel.cli.txn",
+    "txn": "semel.cli.txn.commands",
     "verify": "semel.cli.verify",
 }
 

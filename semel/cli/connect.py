@@ -31,7 +31,7 @@ from semel.extras import needs_extras
 from semel.settings.properties_file import read_properties
 
 if TYPE_CHECKING:
-    from semel.connect.worker import Worker
+    from semel.connect.worker.worker import Worker
     from semel.processes.launcher import Launcher
 
 app = application()
@@ -74,7 +74,7 @@ def connect(
     """
     with needs_extras("semel connect", "spark,connect"):
         from semel.connect.metrics import ConnectCollector
-        from semel.connect.worker import Worker
+        from semel.connect.worker.worker import Worker
         from semel.processes.launcher import Launcher, session_of_processes
 
     console = Console(soft_wrap=True)

@@ -82,7 +82,7 @@ def _run_on_executors(
 
     with needs_extras("--tasks", "spark,connect,streams"):
         from semel.processes.launcher import Launcher, session_of_processes
-        from semel.streams.executors import Executors, check
+        from semel.streams.worker.executors import Executors, check
     console = Console(soft_wrap=True)
     files, _ = python_files(py_files)
     read = AppFile.read(file)
@@ -115,7 +115,7 @@ def describe(
     found = _load(file)
     typer.echo(found.describe())
     if svg is not None:
-        from semel.streams.drawing import draw
+        from semel.streams.topology.drawing import draw
 
         try:
             svg.write_text(draw(found.topology))

@@ -6,18 +6,11 @@ far it got, in one Kafka transaction.
 ====================  ================================================================================================
 ``api``               what the author of a connector imports
 ``settings``          a worker's file, and a connector's properties, each problem at its setting
-``topic_creation``    topics that are made where they are missing (KIP-158)
 ``plugins``           classes of connectors and converters, by Python's names and by Kafka Connect's
-``asking``            a connector's own code on the driver: it may block, and holds up nobody
 ``worker``            the driver: checks the cluster, joins the group, and leads it or stands by
-``group``             the workers of one ``group.id``: who should lead
-``term``              all that only a leader has: it puts the next four together
-``leader``            who may write what is stored of a group
-``herder``            what can be done with connectors: it decides and writes it down
-``lifecycle``         what runs, made equal to what is stored; ``fencing`` comes before a new generation
+``herder``            what can be done with connectors, and what runs of it
 ``rest``              Kafka Connect's REST interface, and the page for browsers, whose files are in ``web``
-``throughput``        how many records the tasks read, for the page
-``metrics``           the same for Prometheus
+``metrics``           what the tasks have done, for Prometheus
 ``stores``            its three topics, in its own formats
 ``tasks``             the side on the executor: from a poll to a transaction
 ``jackson``           JSON as Kafka Connect's library writes it

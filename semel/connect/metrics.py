@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from semel.connect.throughput import TaskCounts
+from semel.connect.herder.throughput import TaskCounts
 from semel.metrics.families import Collector, Metric, MetricKind, Samples
 
 __all__ = ["METRICS", "ConnectCollector", "Measured"]

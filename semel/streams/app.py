@@ -12,7 +12,7 @@ from semel.streams.serdes import Serde, check_serde
 from semel.streams.settings import Settings
 from semel.streams.state.store import StoreSpec
 from semel.streams.stream import Stream, Table
-from semel.streams.topology import Node, Source, Topology, check_topic
+from semel.streams.topology.topology import Node, Source, Topology, check_topic
 
 __all__ = ["App"]
 
@@ -84,7 +84,7 @@ class App:
         :class:`~semel.errors.DataLoss` for lost rows or state, and :class:`ConfigError` for what brokers refuse and for
         records at which a function fails.
         """
-        from semel.streams.worker import Worker
+        from semel.streams.worker.worker import Worker
 
         try:
             Worker.run(self, self._stop)

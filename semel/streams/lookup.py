@@ -16,7 +16,7 @@ from semel.records.partitioner import partition_of
 from semel.streams.nodes.folds import Entries
 from semel.streams.nodes.stateful import Aggregate, TableSource, value_reader
 from semel.streams.state.store import StoreSpec
-from semel.streams.topology import Topology
+from semel.streams.topology.topology import Topology
 from semel.wire.client import Client
 
 __all__ = ["look_up"]

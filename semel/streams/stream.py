@@ -18,12 +18,12 @@ from semel.streams.nodes import stateless
 from semel.streams.nodes.folds import Columns, Count, Entries, Fold, Python
 from semel.streams.nodes.stateful import Aggregate, Join
 from semel.streams.processor import Processing, Supplier
-from semel.streams.repartition import joined_through, through_topic
 from semel.streams.rows import Record
 from semel.streams.serdes import Serde, check_serde
 from semel.streams.state.store import StoreSpec
 from semel.streams.stores import StoreBuilder
-from semel.streams.topology import Node, Operator, Sink, Topology, check_topic
+from semel.streams.topology.repartition import joined_through, through_topic
+from semel.streams.topology.topology import Node, Operator, Sink, Topology, check_topic
 from semel.streams.windows import Windows
 
 __all__ = ["GroupedStream", "Stream", "Table", "WindowedStream"]

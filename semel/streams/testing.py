@@ -25,8 +25,8 @@ from semel.streams.app import App
 from semel.streams.rows import Record, timestamps
 from semel.streams.serdes import Serde, decode, encode, from_python, to_python
 from semel.streams.state.store import Memory, Store
-from semel.streams.task import Task
-from semel.streams.topology import Source
+from semel.streams.topology.topology import Source
+from semel.streams.worker.task import Task
 
 __all__ = ["Driver"]
 

@@ -11,7 +11,7 @@ from semel.errors import ConfigError, DataLoss
 from semel.read.internal_topic import COMPACTED, InternalTopic
 from semel.read.ranges import Range, id_text
 from semel.read.row_presence import hold_rows
-from semel.streams.topology import SubTopology, Topology
+from semel.streams.topology.topology import SubTopology, Topology
 from semel.wire.api import groups
 from semel.wire.api.offsets import EARLIEST, LATEST, committed, list_offsets
 from semel.wire.client import Client

@@ -14,7 +14,7 @@ from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import Response
 
-from semel.connect.herder import Herder
+from semel.connect.herder.herder import Herder
 from semel.connect.rest.forwarding import ask_leader
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.errors import SemelError

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.routing import Route
 
 from semel._version import __version__
-from semel.connect.asking import ask_connector, within
+from semel.connect.herder.connector_calls import ask_connector, within
 from semel.connect.plugins import connector_class, plugins
 from semel.connect.rest.calls import Answer, Call, endpoint, texts
 from semel.connect.settings.connector_config import ConnectorConfigParser, settings_of

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from semel.connect.api import SourceConnector
-from semel.connect.asking import ask_connector
 from semel.connect.converters import Converter
+from semel.connect.herder.connector_calls import ask_connector
 from semel.connect.plugins import check_header_converter, connector_class, converter, option_of, without_effect
 from semel.connect.settings.clients import ConnectorClients, read_clients
 from semel.connect.settings.connector_properties import ConnectorProperties, Problem
 from semel.connect.settings.definitions import COMMON, Definition
 from semel.connect.settings.preflight import check_boundary, check_support
 from semel.connect.settings.worker_config import WorkerConfig, converter_options
-from semel.connect.topic_creation import PREFIX, TopicCreation, read_topic_creation
+from semel.connect.tasks.topic_creation import PREFIX, TopicCreation, read_topic_creation
 from semel.connect.transforms import Chain, read_chain
 from semel.errors import SemelError
 from semel.settings import REQUIRED, Setting, nearest
@@ -67,7 +67,8 @@ class ConnectorConfig:
     def parse(cls, properties: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
         """Read a connector's properties. Raises the first problem, as :class:`ConfigError` or :class:`Unsupported`.
 
-        It calls the connector's own code: a driver does that :func:`~semel.connect.asking.within` a time.
+        It calls the connector's own code: a driver does that :func:`~semel.connect.herder.connector_calls.within` a
+        time.
         """
         parser = ConnectorConfigParser(properties, worker)
         if parser.config is None:

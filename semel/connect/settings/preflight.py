@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from semel.connect.api import SourceConnector
-from semel.connect.asking import ask_connector
+from semel.connect.herder.connector_calls import ask_connector
 from semel.connect.settings.connector_properties import ConnectorProperties
 from semel.errors import SemelError
 

@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from semel.connect.leader import IdTaken, Leader
 from semel.connect.stores import config_format
 from semel.connect.stores.config_format import Configs, Record
+from semel.connect.worker.leader import IdTaken, Leader
 from semel.errors import AbortAndRetry, Retriable
 from semel.read.claimed_log import read_settled
 from semel.wire.client import Client

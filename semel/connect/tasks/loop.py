@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from semel.config import ClientConfig
 from semel.connect.api import Offset, Partition, SourceBatch, SourceTask, TaskContext
-from semel.connect.fencing import transactional_id
+from semel.connect.herder.fencing import transactional_id
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.own_offsets import Offsets, opened_offsets

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from semel.connect.stores.own_offsets import Offsets
 from semel.connect.tasks.rows import Rows
-from semel.connect.topic_creation import TopicCreation
+from semel.connect.tasks.topic_creation import TopicCreation
 from semel.errors import ConfigError
 from semel.records.codecs import Codec
 from semel.records.encode import check_rows

@@ -13,7 +13,7 @@ from semel.connect.api import Offset, Partition
 from semel.connect.stores.own_offsets import Offsets
 from semel.connect.tasks.outputs import Outputs
 from semel.connect.tasks.rows import Rows
-from semel.connect.topic_creation import TopicCreation
+from semel.connect.tasks.topic_creation import TopicCreation
 from semel.errors import ConfigError
 from semel.steps import ConnectStep, reached
 from semel.transaction.local_writer import LocalWriter

@@ -19,7 +19,7 @@ from semel.streams.dropped import DroppedRecords
 from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, place, records, returned, timestamps
 from semel.streams.serdes import Serde, encode
 from semel.streams.state.store import Store
-from semel.streams.topology import Operator
+from semel.streams.topology.topology import Operator
 
 __all__ = [
     "branch_child",

@@ -29,7 +29,7 @@ STEPS = [
 #: Runs the program as often as it is told, each time in a process of its own, with its imports done before.
 PROGRAM = """
 import json, os, sys
-import semel.cli.progress
+import semel.cli.progress.commands
 from semel.cli import main
 for line in sys.stdin:
     order = json.loads(line)

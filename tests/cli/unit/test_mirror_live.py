@@ -18,7 +18,7 @@ from tests.support.waiting import PATIENCE_S
 PROGRAM = """
 import logging, subprocess, sys
 from pathlib import Path
-from semel.cli.mirror_live import live
+from semel.cli.mirror.live import live
 from semel.mirror.config.properties import read_properties
 from semel.mirror.metrics import FlowMeter
 logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -68,7 +68,7 @@ def test_elsewhere_there_is_the_log_alone(command: list[str]) -> None:
 
 def test_a_terminal_that_is_gone_holds_up_nobody() -> None:
     """More is written than a pipe takes. In the end, nobody has read it."""
-    program = "import subprocess, sys; from semel.cli.mirror_live import live\nwith live():\n"
+    program = "import subprocess, sys; from semel.cli.mirror.live import live\nwith live():\n"
     program += "    sys.stdin.readline(); subprocess.run(['sh', '-c', 'seq 100000 >&2'], check=True)\n"
     master, terminal = pty.openpty()
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=terminal) as process:

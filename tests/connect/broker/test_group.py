@@ -13,10 +13,10 @@ from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
-from semel.connect.group import Role, WorkerGroup
 from semel.connect.stores.config_format import STARTED, commit_record
 from semel.connect.stores.statuses import TaskState
-from semel.connect.worker import Worker
+from semel.connect.worker.group import Role, WorkerGroup
+from semel.connect.worker.worker import Worker
 from semel.errors import ConfigError, Fenced, Retriable
 from semel.processes.launcher import Launcher
 from semel.processes.supervisor import State
@@ -168,7 +168,7 @@ def test_a_leader_that_cannot_read_what_is_stored_stands_by_and_tries_again(plac
 MEMBER = """
 import sys, threading
 from semel.config import ClientConfig
-from semel.connect.group import WorkerGroup
+from semel.connect.worker.group import WorkerGroup
 config = ClientConfig.parse({"bootstrap.servers": sys.argv[1]})
 group = WorkerGroup(
     config,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from semel.connect.worker import Worker
+from semel.connect.worker.worker import Worker
 from semel.errors import ConfigError
 from semel.sandbox import Sandbox
 from semel.testing.records import arrived

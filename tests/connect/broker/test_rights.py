@@ -16,7 +16,7 @@ from semel.connect.stores.offsets import OffsetStore
 from semel.connect.stores.statuses import TaskState
 from semel.connect.tasks.rows import Rows
 from semel.connect.tasks.writers import ExactlyOnce
-from semel.connect.worker import Worker
+from semel.connect.worker.worker import Worker
 from semel.errors import ConfigError
 from semel.wire.client import Client
 from tests.connect.support.lines import STRING

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from pyspark.sql import SparkSession
 
 from semel.connect.stores.config_format import STARTED, STOPPED
-from semel.connect.worker import Worker
+from semel.connect.worker.worker import Worker
 from semel.errors import ConfigError, Retriable
 from semel.processes.supervisor import State
 from semel.sandbox import Sandbox

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from semel.connect.worker import Worker
+from semel.connect.worker.worker import Worker
 from semel.errors import ConfigError
 from semel.processes.supervisor import State
 from semel.records.partitioner import partition_for

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from semel.connect.worker import Worker
+from semel.connect.worker.worker import Worker
 from semel.processes.launcher import Launcher
 from semel.processes.supervisor import State, Status
 from tests.support.waiting import wait_for

@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from semel.connect.asking import ask_connector, within
+from semel.connect.herder.connector_calls import ask_connector, within
 from semel.errors import ConfigError, Unsupported
 
 

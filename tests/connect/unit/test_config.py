@@ -12,7 +12,7 @@ from semel.connect.api import Setting, SourceConnector, SourceTask
 from semel.connect.plugins import connector_class
 from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
 from semel.connect.settings.worker_config import WorkerConfig
-from semel.connect.worker import Worker
+from semel.connect.worker.worker import Worker
 from semel.errors import ConfigError, SemelError
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"

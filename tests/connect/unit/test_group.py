@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semel.config import ClientConfig
-from semel.connect.group import Role, WorkerProtocol
+from semel.connect.worker.group import Role, WorkerProtocol
 from semel.errors import ConfigError
 from semel.strict_json import write_object
 from semel.wire.api.membership import Joined, Member

@@ -1,6 +1,6 @@
 """Records a second, from what tasks tell."""
 
-from semel.connect.throughput import Throughput
+from semel.connect.herder.throughput import Throughput
 
 
 class _Clock:

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from semel import errors
-from semel.connect.leader import IdTaken
+from semel.connect.worker.leader import IdTaken
 from semel.errors import (
     AbortAndRetry,
     ConfigError,

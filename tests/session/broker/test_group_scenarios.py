@@ -19,7 +19,7 @@ from semel.config import ClientConfig
 from semel.errors import SemelError
 from semel.sandbox import Sandbox, chosen_version, find_java, jars
 from semel.streams import App
-from semel.streams.worker import Worker
+from semel.streams.worker.worker import Worker
 from semel.testing.records import arrived, read
 from semel.wire.api.describe_transactions import describe
 from semel.wire.client import Client

@@ -27,7 +27,7 @@ from semel.streams import App, windows
 from semel.streams.lookup import look_up
 from semel.streams.metrics import METRICS, StreamsCollector
 from semel.streams.state.rocks import Rocks
-from semel.streams.worker import Worker
+from semel.streams.worker.worker import Worker
 from semel.testing.records import read
 from semel.wire.api import groups
 from semel.wire.client import Client

@@ -15,7 +15,7 @@ from semel.read.data_loss import newest_ends
 from semel.steps import Step, reached
 from semel.streams import App, Processor, Record, stores, windows
 from semel.streams.state.store import Store
-from semel.streams.worker import Worker
+from semel.streams.worker.worker import Worker
 from semel.wire.api.offsets import committed
 from semel.wire.client import Client
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from semel import cli
 from semel.streams import App, windows
-from semel.streams.drawing import draw
-from semel.streams.topology import Topology
+from semel.streams.topology.drawing import draw
+from semel.streams.topology.topology import Topology
 
 SVG = "{http://www.w3.org/2000/svg}"
 

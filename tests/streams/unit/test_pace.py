@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from semel.streams import App, Processor
-from semel.streams.pace import BY_RECORD, WHOLE_BATCHES, Pace, pace_of, slice_s
 from semel.streams.stream import Stream
+from semel.streams.worker.pace import BY_RECORD, WHOLE_BATCHES, Pace, pace_of, slice_s
 
 CONF = {"bootstrap.servers": "localhost:1"}
 

@@ -8,7 +8,7 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.streams.task_assignor import share_out
+from semel.streams.worker.task_assignor import share_out
 
 TASKS = st.tuples(st.integers(0, 2), st.integers(0, 9))
 CLAIMS = st.tuples(st.lists(TASKS, max_size=12), st.lists(TASKS, max_size=12))

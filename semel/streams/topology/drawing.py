@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from xml.sax.saxutils import escape, quoteattr
 
-from semel.streams.topology import Node, Sink, Source, SubTopology, Topology
+from semel.streams.topology.topology import Node, Sink, Source, SubTopology, Topology
 
 __all__ = ["draw"]
 

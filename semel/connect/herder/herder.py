@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from semel.config import ClientConfig
 from semel.connect.api import Offset, Partition
-from semel.connect.asking import ask_connector, within
-from semel.connect.fencing import fence_generation, transactional_id
-from semel.connect.lifecycle import Lifecycle
+from semel.connect.herder.connector_calls import ask_connector, within
+from semel.connect.herder.fencing import fence_generation, transactional_id
+from semel.connect.herder.lifecycle import Lifecycle
+from semel.connect.herder.throughput import TaskCounts, Throughput
 from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.config_format import (
@@ -29,7 +30,6 @@ from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.offset_format import canonical
 from semel.connect.stores.own_offsets import Committed, Offsets, OwnOffsets, ensure_offsets_topic, opened_offsets
 from semel.connect.stores.statuses import StatusStore, TaskState
-from semel.connect.throughput import TaskCounts, Throughput
 from semel.errors import ConfigError, Retriable, SemelError
 from semel.steps import HerderStep, reached
 from semel.transaction.producer import Producer

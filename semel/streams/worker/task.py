@@ -12,7 +12,7 @@ from semel.streams.nodes.stateless import sunk
 from semel.streams.rows import first_wrong, misfit, place
 from semel.streams.serdes import decode
 from semel.streams.state.store import Store
-from semel.streams.topology import Node, Sink, Source, SubTopology, Topology
+from semel.streams.topology.topology import Node, Sink, Source, SubTopology, Topology
 
 __all__ = ["Task"]
 

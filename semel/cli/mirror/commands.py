@@ -12,10 +12,10 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from semel.cli.help import application, examples
-from semel.cli.mirror_live import live
-from semel.cli.mirror_resolve import resolve
-from semel.cli.mirror_status import status
-from semel.cli.mirror_translate import translate
+from semel.cli.mirror.live import live
+from semel.cli.mirror.resolve import resolve
+from semel.cli.mirror.status import status
+from semel.cli.mirror.translate import translate
 from semel.cli.options import print_table
 from semel.cli.processes import Conf, MetricsPort, serving_metrics, spark_settings, until_asked_to_end
 from semel.config import ClientConfig

@@ -24,15 +24,15 @@ from semel.errors import Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
 from semel.streams.metrics import WorkerCounts
-from semel.streams.pace import Pace, pace_of
 from semel.streams.settings import Settings
 from semel.streams.state.changelog import restore
 from semel.streams.state.rocks import Damaged, Rocks
 from semel.streams.state.store import Store, StoreSpec
-from semel.streams.task import Task
-from semel.streams.task_assignor import TaskAssignor
 from semel.streams.topics import check_partitions, prepare
-from semel.streams.topology import SubTopology, Topology
+from semel.streams.topology.topology import SubTopology, Topology
+from semel.streams.worker.pace import Pace, pace_of
+from semel.streams.worker.task import Task
+from semel.streams.worker.task_assignor import TaskAssignor
 from semel.transaction.session import Session
 from semel.wire.api.topics import delete_records
 from semel.wire.client import Client

@@ -13,9 +13,9 @@ from rich.table import Table
 from semel.admin.txn import abort_transaction, describe_transaction, list_transactions
 from semel.cli.help import application, examples
 from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
-from semel.cli.txn_heal import heal
-from semel.cli.txn_prepared import commit, sweep
-from semel.cli.txn_show import age, json_value, show, timeout, whose
+from semel.cli.txn.heal import heal
+from semel.cli.txn.prepared import commit, sweep
+from semel.cli.txn.show import age, json_value, show, timeout, whose
 
 __all__ = ["app"]
 

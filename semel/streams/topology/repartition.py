@@ -5,7 +5,7 @@ from __future__ import annotations
 from semel.streams.nodes import stateless
 from semel.streams.nodes.packing import pack_nothing, packing, unpacking
 from semel.streams.serdes import Serde
-from semel.streams.topology import Node, Sink, Source, Topology
+from semel.streams.topology.topology import Node, Sink, Source, Topology
 
 __all__ = ["joined_through", "through_topic"]
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from semel.connect.asking import ask_connector, within
-from semel.connect.fencing import fence_generation, fence_tasks
+from semel.connect.herder.connector_calls import ask_connector, within
+from semel.connect.herder.fencing import fence_generation, fence_tasks
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.config_format import (

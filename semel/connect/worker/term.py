@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from semel.connect.herder import Herder
-from semel.connect.leader import Leader, Membership
-from semel.connect.lifecycle import Lifecycle
+from semel.connect.herder.herder import Herder
+from semel.connect.herder.lifecycle import Lifecycle
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.config_format import connector_record
 from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.statuses import StatusStore
+from semel.connect.worker.leader import Leader, Membership
 from semel.errors import SemelError
 from semel.processes.launcher import Launcher
 from semel.processes.supervisor import Status, Supervisor

@@ -16,17 +16,17 @@ from typing import Any
 from urllib.parse import quote
 
 from semel.config import ClientConfig
-from semel.connect.asking import within
-from semel.connect.group import WorkerGroup
-from semel.connect.herder import Herder
+from semel.connect.herder.connector_calls import within
+from semel.connect.herder.herder import Herder
+from semel.connect.herder.throughput import TaskCounts
 from semel.connect.rest.forwarding import ask_leader
 from semel.connect.rest.server import RestServer
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.internal_topics import ensure_internal_topic
 from semel.connect.stores.statuses import StatusStore
-from semel.connect.term import Term
-from semel.connect.throughput import TaskCounts
+from semel.connect.worker.group import WorkerGroup
+from semel.connect.worker.term import Term
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.processes.launcher import Launcher
 from semel.processes.supervisor import Status

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from semel.admin.txn import TransactionInfo, commit_transaction, describe_transaction, list_transactions
 from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, properties_of
-from semel.cli.txn_show import json_value, show, whose
+from semel.cli.txn.show import json_value, show, whose
 from semel.cluster import Cluster
 from semel.errors import ConfigError
 from semel.extras import needs_extras

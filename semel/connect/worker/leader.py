@@ -39,7 +39,7 @@ class IdTaken(Retriable):
 
 
 class Membership(Protocol):
-    """The membership of the group: a :class:`~semel.connect.group.WorkerGroup`."""
+    """The membership of the group: a :class:`~semel.connect.worker.group.WorkerGroup`."""
 
     @property
     def leading(self) -> str:

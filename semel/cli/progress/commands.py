@@ -27,8 +27,8 @@ from semel.cli.options import (
     print_json,
     print_table,
 )
-from semel.cli.progress_import import carry
-from semel.cli.progress_rename import rename_prefix
+from semel.cli.progress.import_checkpoint import carry
+from semel.cli.progress.rename import rename_prefix
 from semel.errors import ConfigError
 from semel.transaction.producer import Producer
 from semel.transaction.progress.record import Progress

@@ -1,0 +1,3 @@
+"""``semel txn``: ``commands`` lists and aborts; ``heal`` writes lost markers; ``prepared`` ends prepared transactions;
+``show`` prints for all.
+"""

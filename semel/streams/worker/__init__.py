@@ -1,0 +1,10 @@
+"""A worker of streams: a member of the group, with its tasks and one transaction for all of them.
+
+=================  ===================================================================================================
+``worker``         polls, runs the tasks, commits
+``task``           one sub-topology for one partition, with its state
+``task_assignor``  which member of the group gets which tasks
+``pace``           how many rows a sub-topology gets at a time
+``executors``      workers as processes on Spark executors
+=================  ===================================================================================================
+"""
