@@ -201,13 +201,13 @@ _observer: Observer | None = None
 class _Stopwatch:
     """The time since the step before, of one thread's work."""
 
-    def __init__(self, told: Callable[[Step, float], None]) -> None:
-        self.told = told
+    def __init__(self, on_step: Callable[[Step, float], None]) -> None:
+        self.on_step = on_step
         self._last = time.monotonic()
 
     def passed(self, step: Step) -> None:
         now = time.monotonic()
-        self.told(step, now - self._last)
+        self.on_step(step, now - self._last)
         self._last = now
 
 
@@ -235,7 +235,7 @@ def keep_timing_in_thread(work: Callable[[], None]) -> Callable[[], None]:
     here = _stopwatch.get()
     if here is None:
         return work
-    watch = _Stopwatch(here.told)
+    watch = _Stopwatch(here.on_step)
 
     def run() -> None:
         _stopwatch.set(watch)  # a new thread begins with a context of its own

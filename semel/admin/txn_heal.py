@@ -81,13 +81,18 @@ def find_open_rows(
     :class:`Retriable` if brokers do not answer.
     """
     opened = _opened(client, partition, producer_id)
-    told = _told(client, opened, transactional_id)
-    whose = told.transactional_id if told is not None else transactional_id
+    description = _told(client, opened, transactional_id)
+    whose = description.transactional_id if description is not None else transactional_id
     settled = _progress(client, whose, progress_topic) if whose is not None else ProgressLog(())
-    if not owner_gone and (told is None or told.producer_id != producer_id):
+    if not owner_gone and (description is None or description.producer_id != producer_id):
         _check_named(opened, settled)
     committed = outcome_of_open_rows(
-        client, partition, opened, settled, told.producer_id if told is not None else None, client.deadline()
+        client,
+        partition,
+        opened,
+        settled,
+        description.producer_id if description is not None else None,
+        client.deadline(),
     )
     latest = {partition: LATEST}
     stable, end = (
@@ -218,8 +223,8 @@ def _told(client: Client, opened: OpenTransaction, claimed: str | None) -> Trans
         one for one in describe_all(client, producer_ids=[opened.producer_id]) if one.producer_id == opened.producer_id
     ]
     if claimed is not None:
-        told = describe(client, claimed)
-        found += [told] if told is not None else []
+        description = describe(client, claimed)
+        found += [description] if description is not None else []
         if any(one.producer_id == opened.producer_id and one.transactional_id != claimed for one in found):
             raise ConfigError(
                 f"producer id {opened.producer_id} belongs to transactional id {found[0].transactional_id!r}, and not"

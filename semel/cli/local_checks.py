@@ -59,11 +59,11 @@ def sparks_python() -> Iterator[Check]:
     name, path = workers_python()
     wrong = Result.REFUSED if os.environ.get("PYSPARK_PYTHON") else Result.WARNING
     advice = f"Set PYSPARK_PYTHON={sys.executable} before Spark starts, or another Python with this semel."
-    told = _ask(path) if path is not None else None
-    if told is None:
+    answer = _ask(path) if path is not None else None
+    if answer is None:
         yield Check(subject, f"{name} does not start", wrong, advice)
         return
-    version, semel = told
+    version, semel = answer
     found = f"{'.'.join(map(str, version))}, with {f'semel {semel}' if semel else 'no semel'} ({path}, {name})"
     if version[:2] != list(sys.version_info[:2]):
         yield Check(subject, f"{found}; this is {sys.version_info[0]}.{sys.version_info[1]}", wrong, advice)

@@ -95,8 +95,8 @@ def check(
                 "--against-id, --against-from and --against-to speak of the topic of --against. Nothing was read."
                 " Name it."
             )
-        with connect(bootstrap_server, command_config) as client, _bar(quiet=as_json) as told:
-            found = verify(client, asked, source, examples=show, directory=temporary, told=told)
+        with connect(bootstrap_server, command_config) as client, _bar(quiet=as_json) as on_progress:
+            found = verify(client, asked, source, examples=show, directory=temporary, on_progress=on_progress)
     if as_json:
         print_json(_value(found))
     else:

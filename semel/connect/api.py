@@ -97,11 +97,11 @@ class TransactionContext:
         self._records: dict[int, tuple[SourceRecord, bool]] = {}
 
     def commit_transaction(self, record: SourceRecord | None = None) -> None:
-        """Commit behind this record, or behind the next poll."""
+        """Commit after this record, or after the next poll."""
         self._request(record, commit=True)
 
     def abort_transaction(self, record: SourceRecord | None = None) -> None:
-        """Abort behind this record, or behind the next poll."""
+        """Abort after this record, or after the next poll."""
         self._request(record, commit=False)
 
     def _request(self, record: SourceRecord | None, *, commit: bool) -> None:

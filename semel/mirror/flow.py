@@ -30,7 +30,7 @@ _TRIES = 5
 
 
 class Flow:
-    """Copies by a :class:`FlowConfig`. ``stop`` ends it behind the round that it is in."""
+    """Copies by a :class:`FlowConfig`. ``stop`` ends it after the round that it is in."""
 
     def __init__(self, spark: SparkSession, config: FlowConfig, stop: threading.Event) -> None:
         self._spark = spark

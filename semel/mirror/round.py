@@ -116,11 +116,11 @@ class Round:
     def _plan(self, ends: Ends, wanted: Ends | None) -> list[Assignment]:
         positions = self.positions
         parts: list[Assignment] = []
-        behind: dict[TopicPartition, OffsetAndEpoch] = {}
+        following: dict[TopicPartition, OffsetAndEpoch] = {}
         for partition, listed in ends.items():
             at = positions.at[partition]
             if listed.offset < at.offset:
-                behind[partition] = at
+                following[partition] = at
             elif 0 <= listed.leader_epoch < at.epoch:
                 # a leader that was deposed since, and may name rows that were cut: nothing is new for now
                 if wanted is not None:
@@ -134,7 +134,7 @@ class Round:
                     topic, index = partition
                     planned = Range(topic, positions.ids[topic], index, at.offset, end, listed.leader_epoch)
                     parts.append(Assignment(planned, at.epoch, self.partitions[partition]))
-        for losses in losses_of(self.source, behind, positions).values():
+        for losses in losses_of(self.source, following, positions).values():
             raise loss_error(losses, advice(self.config.policy))
         return parts
 

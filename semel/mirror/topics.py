@@ -206,10 +206,10 @@ def _max_bytes(target: Client, name: str) -> int:
     What a request of a producer may hold does not bound it: batches come as they are.
     """
     try:
-        told = topics.topic_config(target, name, [_MAX_BYTES]).get(_MAX_BYTES)
+        settings = topics.topic_config(target, name, [_MAX_BYTES]).get(_MAX_BYTES)
     except ConfigError:  # no right to read it: the broker refuses what is too large, by name
-        told = None
-    return int(told or _DEFAULT_MAX_BYTES)
+        settings = None
+    return int(settings or _DEFAULT_MAX_BYTES)
 
 
 def _both_ways(config: FlowConfig, found: Iterable[str]) -> Iterator[tuple[TopicPartition, ConfigError]]:

@@ -22,7 +22,7 @@ from semel.wire.deadline import Deadline
 from semel.wire.error_codes import Action
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["EndMarker", "LogRecord", "aborted_from", "end_behind", "first_record", "read_raw", "written_by"]
+__all__ = ["EndMarker", "LogRecord", "aborted_from", "end_after", "first_record", "read_raw", "written_by"]
 
 #: Bytes of one fetch for the first record: some hundred markers, or the batch with that record.
 _LOOK_BYTES = 64 << 10
@@ -82,7 +82,7 @@ def first_record(
     return None
 
 
-def end_behind(
+def end_after(
     client: Client, partition: TopicPartition, producer_id: int, offset: int, deadline: Deadline
 ) -> EndMarker | None:
     """Return the next marker of ``producer_id`` after ``offset``. None if there is none up to the end, or if the log

@@ -94,11 +94,11 @@ def concatenated(parts: Sequence[Column]) -> Column:
     buffers: list[Any] = []
     row = 0
     for part in parts:
-        behind = row + len(part.lengths)
+        after = row + len(part.lengths)
         if buffers and part.buffers:
-            views[row:behind, 2] += np.where(part.lengths > INLINE, len(buffers), 0).astype(np.int32)
+            views[row:after, 2] += np.where(part.lengths > INLINE, len(buffers), 0).astype(np.int32)
         buffers += part.buffers
-        row = behind
+        row = after
     return Column(views, tuple(buffers), lengths)
 
 
@@ -150,8 +150,8 @@ def _stretches(array: Any, stretch: int) -> list[Any]:
     offsets = np.frombuffer(raw, np.int64)[array.offset : array.offset + len(array) + 1]
     cuts = [0]
     while cuts[-1] < len(array):
-        behind = int(np.searchsorted(offsets, offsets[cuts[-1]] + stretch, side="right")) - 1
-        cuts.append(max(behind, cuts[-1] + 1))
+        after = int(np.searchsorted(offsets, offsets[cuts[-1]] + stretch, side="right")) - 1
+        cuts.append(max(after, cuts[-1] + 1))
     return [_rebased(array.slice(start, stop - start)) for start, stop in pairwise(cuts)]
 
 

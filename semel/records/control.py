@@ -72,9 +72,9 @@ def _record(data: memoryview) -> tuple[memoryview, memoryview]:
     parts: list[memoryview] = []
     for _ in range(2):
         size, position = read_one(data, position, end)
-        behind = position + max(size, 0)
-        if behind > end:
+        after = position + max(size, 0)
+        if after > end:
             raise ValueError("a field leaves its record")
-        parts.append(data[position:behind])
-        position = behind
+        parts.append(data[position:after])
+        position = after
     return parts[0], parts[1]

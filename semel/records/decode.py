@@ -271,22 +271,22 @@ def _times(
         wrong = np.where(log_append, _beyond(milliseconds), created)
         if overflow == "fail" and wrong.any():
             index = int(np.argmax(wrong))
-            told = (
+            stated = (
                 int(milliseconds[index])
                 if log_append[index]
                 else int(base[records.batch[index]]) + int(records.time_delta[index])
             )
-            raise _too_late(where, int(offset[index]), told)
+            raise _too_late(where, int(offset[index]), stated)
         milliseconds = np.where(wrong, _NO_TIME, milliseconds)
     return milliseconds, log_append
 
 
-def _too_late(where: str, offset: int, told: int) -> ConfigError:
+def _too_late(where: str, offset: int, stated: int) -> ConfigError:
     """Return the error for a sound record whose timestamp Arrow and Spark cannot hold. Usually its producer gave
     nanoseconds.
     """
     return ConfigError(
-        f"the timestamp of the record at offset {offset}{' of ' + where if where else ''} is {told} ms since the"
+        f"the timestamp of the record at offset {offset}{' of ' + where if where else ''} is {stated} ms since the"
         " epoch, which is beyond what a timestamp in microseconds can hold. The record is sound; it was not read."
         " Give the option timestampOverflow=null"
         ' (Cluster.read: timestamp_overflow="null") to have such timestamps as null, or correct the producer, which'
@@ -329,14 +329,14 @@ def _check_order(area: Area, records: _Records, per_batch: Ints, before: tuple[i
     """
     delta = records.offset_delta
     present = np.flatnonzero(per_batch)
-    behind = np.cumsum(per_batch[present])
-    first = behind - per_batch[present]
+    after = np.cumsum(per_batch[present])
+    first = after - per_batch[present]
     rising = delta[1:] > delta[:-1]
     rising[first[1:] - 1] = True
     least = np.zeros(len(present), np.int64)
     least[0] = before[1] + 1 if before[0] == present[0] else 0
     most = np.array([area.headers[index].last_offset_delta for index in present.tolist()], np.int64)
-    if rising.all() and (delta[first] >= least).all() and (delta[behind - 1] <= most).all():
+    if rising.all() and (delta[first] >= least).all() and (delta[after - 1] <= most).all():
         return
     wrong = (delta < np.repeat(least, per_batch[present])) | (delta > np.repeat(most, per_batch[present]))
     wrong[1:] |= ~rising

@@ -189,9 +189,9 @@ def check_rows(rows: Any, *, codec: Codec, max_bytes: int, max_record: int, wher
     limits = _limits(max_bytes, max_record, codec, RowLabel(rows, where))
     columns = _columns(rows, limits, 0)
     bounds = _bounds(columns)
-    for first, behind in pairwise(_cuts(columns, bounds, limits)):
-        if bounds[behind] - bounds[first] > limits.rows:  # a row alone, which may fit once it is compressed
-            (body,) = _bodies(columns, np.array([first, behind], np.int64), codec)
+    for first, after in pairwise(_cuts(columns, bounds, limits)):
+        if bounds[after] - bounds[first] > limits.rows:  # a row alone, which may fit once it is compressed
+            (body,) = _bodies(columns, np.array([first, after], np.int64), codec)
             if HEADER_SIZE + len(body.data) > max_bytes:
                 raise limits.refuse_batch(first, HEADER_SIZE + len(body.data))
 
@@ -243,11 +243,11 @@ def _cuts(rows: _RowColumns, bounds: Ints, limits: _Limits) -> list[int]:
     cuts = [0]
     while cuts[-1] < len(bounds) - 1:
         row = cuts[-1]
-        behind = int(np.searchsorted(bounds, bounds[row] + limits.rows, side="right")) - 1
-        if behind <= row:
+        after = int(np.searchsorted(bounds, bounds[row] + limits.rows, side="right")) - 1
+        if after <= row:
             _check_alone(rows, row, limits)
-            behind = row + 1
-        cuts.append(behind)
+            after = row + 1
+        cuts.append(after)
     return cuts
 
 

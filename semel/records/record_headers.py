@@ -158,11 +158,11 @@ def _step(area: NDArray[np.uint8], at: Ints, ends: Ints, spans: Ints, rows: Ints
     """Read one header of each record, and return the positions after them."""
     key_length, key = read(area, at, 5)
     value_length, value = read(area, key + np.maximum(key_length, 0), 5)
-    behind = value + np.maximum(value_length, 0)
-    if ((key_length < 0) | (value_length < -1) | (behind > ends)).any():
+    after = value + np.maximum(value_length, 0)
+    if ((key_length < 0) | (value_length < -1) | (after > ends)).any():
         raise Damaged("a header leaves its record")
     spans[rows] = np.stack([key, key_length, value, value_length], axis=1)
-    return behind
+    return after
 
 
 def _finish(data: memoryview, at: int, end: int, spans: Ints) -> None:

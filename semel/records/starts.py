@@ -136,7 +136,7 @@ def _follow(area: NDArray[np.uint8], starts: Ints, targets: Ints, fewest: int) -
     missed, return all records of the chains.
     """
     attributes: list[Ints] = []
-    behind: list[Ints] = []
+    after: list[Ints] = []
     missed: list[Ints] = []
     at = starts
     while len(at) >= fewest:
@@ -147,7 +147,7 @@ def _follow(area: NDArray[np.uint8], starts: Ints, targets: Ints, fewest: int) -
             missed.append(targets[wrong])
             at, targets, body = at[~wrong], targets[~wrong], body[~wrong]
         attributes.append(body)
-        behind.append(at)
+        after.append(at)
         going = at < targets
         if not going.all():
             at, targets = at[going], targets[going]
@@ -158,18 +158,18 @@ def _follow(area: NDArray[np.uint8], starts: Ints, targets: Ints, fewest: int) -
             missed.append(np.array([target]))
             continue
         attributes.append(rest[0])
-        behind.append(rest[1])
+        after.append(rest[1])
     if missed:
         return np.concatenate(missed), None
     # Both rise from record to record, so each can be sorted by itself.
-    return starts[:0], (np.sort(np.concatenate(attributes)), np.sort(np.concatenate(behind)))
+    return starts[:0], (np.sort(np.concatenate(attributes)), np.sort(np.concatenate(after)))
 
 
 def _walk(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
     """Return the same as :func:`_follow`, record by record."""
     data = area.data
     attributes: list[int] = []
-    behind: list[int] = []
+    after: list[int] = []
     batch = int(np.searchsorted(ends, start, side="right"))
     position, end = start, int(ends[batch])
     while position < stop:
@@ -185,10 +185,10 @@ def _walk(area: NDArray[np.uint8], start: int, stop: int, begins: Ints, ends: In
             )
         position = body + length
         attributes.append(body)
-        behind.append(position)
+        after.append(position)
         if position == end:
             if batch + 1 == len(ends):
                 break
             batch += 1
             position, end = int(begins[batch]), int(ends[batch])
-    return np.array(attributes, np.int64), np.array(behind, np.int64)
+    return np.array(attributes, np.int64), np.array(after, np.int64)

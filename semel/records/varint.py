@@ -69,25 +69,25 @@ def read(area: NDArray[np.uint8], positions: Ints, longest: int) -> tuple[Ints, 
     more = byte > 0x7F
     if not more.any():
         return ((byte >> 1) ^ -(byte & 1)).view(np.int8).astype(np.int64), positions + 1
-    behind = positions + 1
-    second = area.take(behind, mode="clip")
+    after = positions + 1
+    second = area.take(after, mode="clip")
     if not (more & (second > 0x7F)).any():
         # two bytes hold most numbers, and 16-bit arithmetic takes a quarter of the time
         pairs = (byte & 0x7F) | ((second.astype(np.uint16) << 7) * more)
-        return ((pairs >> 1) ^ -(pairs & 1)).view(np.int16).astype(np.int64), behind + more
+        return ((pairs >> 1) ^ -(pairs & 1)).view(np.int16).astype(np.int64), after + more
     words = (byte & 0x7F).astype(np.uint64)
     shift = 7
     while more.any():
         if shift == 7 * longest:
-            behind[more] = len(area) + 1
+            after[more] = len(area) + 1
             break
-        byte = area.take(behind, mode="clip")
+        byte = area.take(after, mode="clip")
         words |= ((byte & 0x7F) * more).astype(np.uint64) << np.uint64(shift)
-        behind += more
+        after += more
         more &= byte > 0x7F
         shift += 7
     signed = (words >> np.uint64(1)) ^ (np.uint64(0) - (words & np.uint64(1)))
-    return signed.view(np.int64), behind
+    return signed.view(np.int64), after
 
 
 def read_one(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]:

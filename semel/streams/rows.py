@@ -42,7 +42,7 @@ _UNFIT = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record. ``timestamp`` is in milliseconds; the origin is None behind an aggregation."""
+    """One record. ``timestamp`` is in milliseconds; the origin is None after an aggregation."""
 
     key: Any
     value: Any

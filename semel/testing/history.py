@@ -38,7 +38,7 @@ _MEANING = {
     "lost": "to be there, and not there",
     "duplicated": "there more than once",
     "unexpected": "no program wrote that id",
-    "reordered": "behind one that comes later in the source",
+    "reordered": "after one that comes later in the source",
     "torn": "batches of which only a part is there",
 }
 

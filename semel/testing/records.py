@@ -176,7 +176,7 @@ def _ends(properties: Mapping[str, str], topics: Sequence[str], deadline: float,
             return ends
         if time.monotonic() > deadline:
             raise Retriable(
-                f"open transactions hide what is behind {_places(held)}: no reader sees it, so that nothing can be"
+                f"open transactions hide what is after {_places(held)}: no reader sees it, so that nothing can be"
                 " said yet. End them (they end by themselves after their timeout), then ask again.",
                 tag="OPEN_TRANSACTION",
             )

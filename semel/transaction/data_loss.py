@@ -94,7 +94,7 @@ def _verified_by_log_start(
 ) -> set[TopicPartition]:
     """Return the partitions whose leaders have answered in these very epochs.
 
-    Raises :class:`DataLoss` where their logs begin behind the rows.
+    Raises :class:`DataLoss` where their logs begin after the rows.
     """
     starts = list_offsets(
         client, dict.fromkeys(leaders, EARLIEST), read_committed=False, leaders=leaders, deadline=deadline

@@ -72,15 +72,15 @@ def abort(own: Ownership) -> bool:
     )
 
 
-def check_still_owner(own: Ownership, told: str) -> None:
+def check_still_owner(own: Ownership, when: str) -> None:
     """Find out whether another owner has taken the id since, with no transaction open: an empty abort is
     answered by the next identity alone.
 
-    Raises :class:`Fenced` if so, with ``told`` at its end.
+    Raises :class:`Fenced` if so, with ``when`` at its end.
     """
     answer = end(own.client, own.identity, commit=False, deadline=own.deadline())
     if answer.code:
-        raise Fenced(f"another owner has taken over transactional id {own.transactional_id!r} {told}")
+        raise Fenced(f"another owner has taken over transactional id {own.transactional_id!r} {when}")
     own.identity = answer.identity
 
 

@@ -67,11 +67,11 @@ class OutputTopics:
         if name not in self._retention:
             keys = ("cleanup.policy", "retention.ms")
             try:
-                told = topics.topic_config(self._client, name, keys, deadline)
+                settings = topics.topic_config(self._client, name, keys, deadline)
             except ConfigError:  # no right to read it
-                told = {}
-            kept = int(told.get("retention.ms") or -1)
-            self._retention[name] = kept if kept >= 0 and "delete" in (told.get("cleanup.policy") or "") else None
+                settings = {}
+            kept = int(settings.get("retention.ms") or -1)
+            self._retention[name] = kept if kept >= 0 and "delete" in (settings.get("cleanup.policy") or "") else None
         return self._retention[name]
 
     def warn_once(self, name: str) -> bool:
@@ -99,10 +99,10 @@ def describe_output_topics(client: Client, names: Collection[str], deadline: Dea
 
 def _max_bytes(client: Client, name: str, deadline: Deadline) -> int:
     try:
-        told = topics.topic_config(client, name, ["max.message.bytes"], deadline).get("max.message.bytes")
+        settings = topics.topic_config(client, name, ["max.message.bytes"], deadline).get("max.message.bytes")
     except ConfigError:  # no right to read it: the broker refuses what is too large, by name
-        told = None
-    return int(told or _DEFAULT_MAX_BYTES)
+        settings = None
+    return int(settings or _DEFAULT_MAX_BYTES)
 
 
 def non_transactional_tickets(

@@ -43,10 +43,10 @@ def protocol_deadline(client: Client) -> Deadline:
 def longest_timeout_ms(client: Client, deadline: Deadline) -> int:
     """Return how long the brokers let a transaction be open: 15 minutes, their default, if they do not say."""
     try:
-        told = topics.broker_config(client, ["transaction.max.timeout.ms"], deadline)
+        settings = topics.broker_config(client, ["transaction.max.timeout.ms"], deadline)
     except ConfigError:  # no right to read it: the broker refuses what is too long, by name
-        told = {}
-    return int(told.get("transaction.max.timeout.ms") or DEFAULT_TIMEOUT_MS)
+        settings = {}
+    return int(settings.get("transaction.max.timeout.ms") or DEFAULT_TIMEOUT_MS)
 
 
 class Ownership:

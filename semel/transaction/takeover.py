@@ -61,9 +61,9 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
     own.settle_timeout(deadline)
     _find_progress(own, deadline)
     check_no_live_members(own, group, deadline)
-    told = describe(client, own.transactional_id, deadline)
-    hinted = set(told.partitions) if told else set()
-    before = {told.producer_id} if told else set()
+    description = describe(client, own.transactional_id, deadline)
+    hinted = set(description.partitions) if description else set()
+    before = {description.producer_id} if description else set()
     own.identity = init_producer_id(client, own.transactional_id, own.timeout_ms, deadline)
     reached(OwnerStep.INITIALISED, own.transactional_id)
     own.checked_partitions = set()
@@ -79,7 +79,7 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
     own.groups_to_check = settled.groups
     left = (
         "; a transaction that its predecessor had left open was aborted"
-        if told is not None and told.state == "Ongoing"
+        if description is not None and description.state == "Ongoing"
         else ""
     )
     log.info("%r is taken over%s", own.transactional_id, left)

@@ -185,16 +185,17 @@ def newest_leaders(
 
 def _most(cache: MetadataCache, topics: Collection[str], deadline: Deadline) -> list[Metadata]:
     known = {broker.node for broker in cache.known_brokers}
-    told = _told(cache, known, topics, deadline)
-    if told and 2 * len(told) > max(len(snapshot.brokers) for snapshot in told):
-        return told
+    answers = _told(cache, known, topics, deadline)
+    if answers and 2 * len(answers) > max(len(snapshot.brokers) for snapshot in answers):
+        return answers
     for _ in deadline.attempts():
         brokers = cache.brokers(deadline)
-        told = _told(cache, brokers, topics, deadline)
-        if 2 * len(told) > len(brokers):
-            return told
+        answers = _told(cache, brokers, topics, deadline)
+        if 2 * len(answers) > len(brokers):
+            return answers
     raise Retriable(
-        f"only {len(told)} of {len(brokers)} brokers said who leads: whether that is still so, more of them must say."
+        f"only {len(answers)} of {len(brokers)} brokers said who leads: whether that is still so, more of them must"
+        " say."
     )
 
 

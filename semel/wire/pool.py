@@ -79,11 +79,11 @@ class ConnectionPool:
                 return self._keep((broker.node, purpose), self._open(broker))
             except Retriable as error:
                 problems.append(error.message)
-        told = "no broker could be reached, so this request was not sent: " + " ".join(problems[-3:])
+        message = "no broker could be reached, so this request was not sent: " + " ".join(problems[-3:])
         if not self._unreachable:  # the caller may retry for minutes before it reports this
             self._unreachable = True
-            log.warning("%s It is tried again, for up to %g s in all.", told, deadline.timeout_ms / 1000)
-        raise Retriable(told, tag="CONNECTION")
+            log.warning("%s It is tried again, for up to %g s in all.", message, deadline.timeout_ms / 1000)
+        raise Retriable(message, tag="CONNECTION")
 
     def lease(self, node: int, look_up: Callable[[], Broker]) -> Connection:
         """Return a connection for one caller until it is given back: for callers that leave answers on their way."""

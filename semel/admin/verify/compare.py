@@ -114,13 +114,13 @@ def verify(
     limit: int = LIMIT,
     examples: int = 20,
     directory: Path | None = None,
-    told: OnProgress = lambda done, of: None,
+    on_progress: OnProgress = lambda done, of: None,
 ) -> Verified:
     """Read ``topic``, and ``source`` if given, and compare ids.
 
     ``limit`` bounds memory, ``examples`` the number of kept examples of each kind. ``directory`` holds the spilled ids
-    (default: the system's temporary folder). ``told`` is called with the number of offsets read and their total. Raise
-    :class:`ConfigError` for topics and positions that do not exist, and for a full folder. Raise
+    (default: the system's temporary folder). ``on_progress`` is called with the number of offsets read and their total.
+    Raise :class:`ConfigError` for topics and positions that do not exist, and for a full folder. Raise
     :class:`~semel.errors.DataLoss` for rows that are removed while they are read, :class:`~semel.errors.Retriable` if
     no more rows come.
     """
@@ -138,7 +138,7 @@ def verify(
             for of, read in zip(wanted, reads, strict=True):
                 before = sum(one.size for earlier in reads[: len(files)] for one in earlier.ranges)
                 spill = Spill(Path(folder) / str(len(files)), limit)
-                _read(client, of, read, spill, partial(_tell, told, before, total))
+                _read(client, of, read, spill, partial(_tell, on_progress, before, total))
                 files.append(spill.close())
             _judge_each(found, files, limit, examples, 1)
     except OSError as error:  # unreachable brokers raise semel's own errors
@@ -151,8 +151,8 @@ def verify(
     return found
 
 
-def _tell(told: OnProgress, before: int, total: int, count: int) -> None:
-    told(before + count, total)
+def _tell(on_progress: OnProgress, before: int, total: int, count: int) -> None:
+    on_progress(before + count, total)
 
 
 def _look(client: Client, of: Of) -> Read:
@@ -169,7 +169,7 @@ def _look(client: Client, of: Of) -> Read:
     return Read(of.topic, checked.ranges, hidden)
 
 
-def _read(client: Client, of: Of, read: Read, spill: Spill, told: Callable[[int], None]) -> None:
+def _read(client: Client, of: Of, read: Read, spill: Spill, on_progress: Callable[[int], None]) -> None:
     starts = sum(one.start for one in read.ranges)
     with Reader(client, read.ranges, headers=of.place.in_headers, timestamp_overflow="null") as reader:
         for rows in reader:
@@ -182,7 +182,7 @@ def _read(client: Client, of: Of, read: Read, spill: Spill, told: Callable[[int]
                 read.places_without_id += _places(without, _PLACES - len(read.places_without_id))
                 found = found.filter(ids.is_valid())
             spill.add(found)
-            told(sum(reader.positions.values()) - starts)
+            on_progress(sum(reader.positions.values()) - starts)
 
 
 def _judge_each(found: Verified, files: Sequence[Mapping[int, Path]], limit: int, examples: int, level: int) -> None:

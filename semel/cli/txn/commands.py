@@ -41,7 +41,7 @@ def list_all(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the open transactions, the oldest first, and how many records wait behind each."""
+    """List the open transactions, the oldest first, and how many records wait after each."""
     if everything and prepared:
         raise typer.BadParameter("--all shows ids with no open transaction, and --prepared only open ones")
     with connect(bootstrap_server, command_config) as client:

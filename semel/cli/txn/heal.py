@@ -104,13 +104,13 @@ def _choose(console: Console, found: OpenRows, end: Outcome | None, *, yes: bool
 
 
 def _show(console: Console, found: OpenRows, progress_topic: str) -> None:
-    told = {True: "committed", False: "aborted", None: f"not recorded in {progress_topic}"}[found.committed]
+    outcome = {True: "committed", False: "aborted", None: f"not recorded in {progress_topic}"}[found.committed]
     facts = Table.grid(padding=(0, 2))
     facts.add_row("partition", f"{found.partition[0]}-{found.partition[1]}")
     facts.add_row("open from offset", str(found.opened.start_offset))
     facts.add_row("producer id, epoch", f"{found.opened.producer_id}, {found.opened.epoch}")
     facts.add_row("transactional id", found.transactional_id or "known to no broker any more")
-    facts.add_row("outcome", told)
+    facts.add_row("outcome", outcome)
     facts.add_row(
         "records waiting",
         f"{found.waiting:,}" if found.waiting else "none: another transaction holds readers back before it",

@@ -214,7 +214,7 @@ def _exact(text: str) -> float:
 
 def _unknown_kind(tap: str, kind: str) -> ConfigError:
     return ConfigError(
-        f"tap {tap} wrote a message of type {kind:.60}, which is not known here. What it stands for, and all behind the"
+        f"tap {tap} wrote a message of type {kind:.60}, which is not known here. What it stands for, and all after the"
         " last STATE, is not written. Have the tap write RECORD messages (no batch_config).",
         tag="TAP_MESSAGE",
     )

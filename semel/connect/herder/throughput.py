@@ -17,7 +17,7 @@ __all__ = ["TaskCounts", "Throughput"]
 _WINDOW_S = 5.0
 
 
-class _Told(NamedTuple):
+class _Report(NamedTuple):
     at: float
     records: int
     open_ms: float | None = None
@@ -44,7 +44,7 @@ class Throughput:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._told: dict[str, dict[int, deque[_Told]]] = {}
+        self._reports: dict[str, dict[int, deque[_Report]]] = {}
 
     def heard(self, process: str, message: Mapping[str, Any]) -> None:
         """Take what a task tells: ``records``, ``polled`` and ``commits``, counted from the start of its process, and
@@ -52,22 +52,22 @@ class Throughput:
         """
         name, _, task = process.rpartition("-")
         counts = (int(message.get(name, 0)) for name in ("polled", "commits"))
-        now = _Told(self._clock(), int(message.get("records", 0)), message.get("open_ms"), *counts)
+        now = _Report(self._clock(), int(message.get("records", 0)), message.get("open_ms"), *counts)
         with self._lock:
-            told = self._told.setdefault(name, {}).setdefault(int(task), deque())
-            if told and told[-1].records > now.records:  # another process, which counts from 0
-                told.clear()
-            told.append(now)
-            while len(told) > 2 and told[1].at <= now.at - _WINDOW_S:
-                told.popleft()
+            reports = self._reports.setdefault(name, {}).setdefault(int(task), deque())
+            if reports and reports[-1].records > now.records:  # another process, which counts from 0
+                reports.clear()
+            reports.append(now)
+            while len(reports) > 2 and reports[1].at <= now.at - _WINDOW_S:
+                reports.popleft()
 
     def counts(self, names: Mapping[str, Any]) -> dict[str, dict[int, TaskCounts]]:
         """Return the newest report of each task of these connectors."""
         now = self._clock()
         with self._lock:
             return {
-                name: {task: _counts(told[-1], now) for task, told in tasks.items()}
-                for name, tasks in self._told.items()
+                name: {task: _counts(reports[-1], now) for task, reports in tasks.items()}
+                for name, tasks in self._reports.items()
                 if name in names
             }
 
@@ -78,26 +78,27 @@ class Throughput:
         """
         now = self._clock()
         with self._lock:
-            for gone in self._told.keys() - names.keys():
-                del self._told[gone]
+            for gone in self._reports.keys() - names.keys():
+                del self._reports[gone]
             return {
-                name: {task: _measured(told, now) for task, told in tasks.items()} for name, tasks in self._told.items()
+                name: {task: _measured(reports, now) for task, reports in tasks.items()}
+                for name, tasks in self._reports.items()
             }
 
 
-def _counts(last: _Told, now: float) -> TaskCounts:
+def _counts(last: _Report, now: float) -> TaskCounts:
     return TaskCounts(last.polled, last.records, last.commits, _open_seconds(last, now))
 
 
-def _open_seconds(last: _Told, now: float) -> float:
+def _open_seconds(last: _Report, now: float) -> float:
     """Return the age of a transaction: a task that waits in its connector tells nothing, and its transaction grows
     old.
     """
     return 0.0 if last.open_ms is None else last.open_ms / 1000 + now - last.at
 
 
-def _measured(told: deque[_Told], now: float) -> dict[str, float]:
-    first, last = told[0], told[-1]
+def _measured(reports: deque[_Report], now: float) -> dict[str, float]:
+    first, last = reports[0], reports[-1]
     passed = last.at - first.at
     quiet = not passed or now - last.at > _WINDOW_S
     return {

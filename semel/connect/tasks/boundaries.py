@@ -43,7 +43,7 @@ class Boundary:
             self._uncommitted += part
 
     def after(self, kept: bool | None) -> None:
-        """Do what is due behind a part: commit, here."""
+        """Do what is due after a part: commit, here."""
         self._commit()
 
     def idle(self) -> None:
@@ -103,7 +103,7 @@ class _Connector(Boundary):
         self.context: TransactionContext = TransactionContext()
 
     def divided(self, polled: Any) -> Iterator[tuple[Any, bool | None]]:
-        """Cut behind each record for which something was asked; what is asked of the poll is for its last part."""
+        """Split after each record with a commit or abort request. A request for the poll applies to the last part."""
         batch = self.context.take_batch()
         if not isinstance(polled, Sequence):
             yield polled, batch

@@ -42,14 +42,14 @@ def _letter(
     record = part[0] if isinstance(part, list) else None
     key = _shown(record.key if record is not None else _first(part, "key"))
     value = _shown(record.value if record is not None else _first(part, "value"))
-    told = {
+    context = {
         "__connect.errors.topic": topic,
         "__connect.errors.connector.name": config.name,
         "__connect.errors.task.id": str(task),
         "__connect.errors.exception.class.name": f"{type(error).__name__}.{error.tag}",
         "__connect.errors.exception.message": error.message,
     }
-    headers = [{"key": name, "value": value.encode(errors="replace")} for name, value in told.items()]
+    headers = [{"key": name, "value": value.encode(errors="replace")} for name, value in context.items()]
     made = _table(key, value, headers if config.dead_letter_headers else [])
     return made if refusal(made) is None else _table(None, None, headers)
 

@@ -149,7 +149,7 @@ class _Loop:
     def _tell(self, *, now: bool) -> None:
         if now or self._topics - self._told_topics or time.monotonic() - self._told >= _TELL_S:
             self._told, self._told_topics = time.monotonic(), set(self._topics)
-            told = {"records": self._records, "polls": self._polls, "commits": self._boundary.commits}
+            counts = {"records": self._records, "polls": self._polls, "commits": self._boundary.commits}
             self._process.tell(
-                {**told, "polled": self._polled, "open_ms": self._writer.open_ms, "topics": sorted(self._topics)}
+                {**counts, "polled": self._polled, "open_ms": self._writer.open_ms, "topics": sorted(self._topics)}
             )

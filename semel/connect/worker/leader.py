@@ -152,8 +152,8 @@ class Leader:
 
     def _recover(self) -> None:
         """Take over again after an end without an answer, unless another worker has come since."""
-        told = describe(self._client, leader_id(self._group))
-        if told is None or (told.producer_id, told.epoch) not in self._producer.next_identities:
+        description = describe(self._client, leader_id(self._group))
+        if description is None or (description.producer_id, description.epoch) not in self._producer.next_identities:
             raise Fenced("the id has another owner", tag="NOT_LEADER")
         self._producer = self._made()
         self._producer.take_over()

@@ -119,10 +119,12 @@ class Proof:
         # with adaptive execution each stage has a job to itself: then the common case needs no look at the stages
         if all(job.computed_one and (stage not in job.stages or _written_once(job, receipts)) for job in jobs):
             return
-        told = self._told(jobs)
+        jobs_with_stages = self._told(jobs)
         if stage is not None:
-            _check_written_once(next(listed for _, stages in told for listed in stages if listed.id == stage), receipts)
-        check_computed_once(told, self.tag, micro_batch=self._run is not None, kept=self._newest_kept)
+            _check_written_once(
+                next(listed for _, stages in jobs_with_stages for listed in stages if listed.id == stage), receipts
+            )
+        check_computed_once(jobs_with_stages, self.tag, micro_batch=self._run is not None, kept=self._newest_kept)
 
     def _check_nothing_dropped(self) -> None:
         """Raise :class:`AbortAndRetry` if Spark has dropped events that may belong to this batch.
@@ -195,10 +197,10 @@ class Proof:
         Before a batch job, the check ends where more is forgotten.
         """
         known = status_store.stages(self._spark, {id for job in jobs for id in job.stages})
-        told: list[JobWithStages] = []
+        jobs_with_stages: list[JobWithStages] = []
         for job in reversed(jobs):
             stages = [known.get(id) or Stage(id, 0, 0, 0, 0, _FORGOTTEN, 0) for id in job.stages]
-            told.append((job, stages))
+            jobs_with_stages.append((job, stages))
             if sum(stage.completed > 0 or stage.attempt > 0 for stage in stages) >= job.completed:
                 continue
             if self._run is not None or _carries(job, self._call):
@@ -209,7 +211,7 @@ class Proof:
                 )
             if job.id <= self._before:
                 break
-        return told[::-1]
+        return jobs_with_stages[::-1]
 
 
 def prove_tasks(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
@@ -221,9 +223,9 @@ def prove_tasks(spark: SparkSession, receipts: Sequence[Receipt]) -> None:
     deadline = status_store.poll_deadline(_SECONDS)
     for _ in deadline.attempts():
         jobs = [job for id in status_store.job_ids(spark) if (job := status_store.job(spark, id)) is not None]
-        told = status_store.stage(spark, stage)
-        if told is not None and any(stage in job.stages and not job.running for job in jobs):
-            _check_written_once(told, receipts)
+        jobs_with_stages = status_store.stage(spark, stage)
+        if jobs_with_stages is not None and any(stage in job.stages and not job.running for job in jobs):
+            _check_written_once(jobs_with_stages, receipts)
             return
     raise _unproven(
         f"Spark did not show within {_SECONDS:.0f} s how the job of the tasks ended",
@@ -254,17 +256,19 @@ def _of_another_attempt(job: Job, tag: str) -> bool:
     return tag not in job.tags and _carries(job, _SINKS)
 
 
-def check_computed_once(told: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: Callable[[], int]) -> None:
+def check_computed_once(
+    jobs_with_stages: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: Callable[[], int]
+) -> None:
     """Raise :class:`AbortAndRetry` if the rows of the attempt with this tag may come from two computations.
 
-    ``told`` are the jobs of the batch in their order. The tag of the error is STALE_SHUFFLE if that was so before the
-    attempt: it would be so in the next one. ``kept`` finds the id of the newest RDD with a checkpoint of the rows or
-    of the newest persisted RDD, or -1. It costs a call for each RDD, and is called only if a stage was computed twice.
+    ``jobs_with_stages`` are the jobs of the batch in their order. The tag of the error is STALE_SHUFFLE if that was so
+    before the attempt: it would be so in the next one. ``kept`` finds the id of the newest RDD with a checkpoint of the
+    rows or of the newest persisted RDD, or -1. It costs a call for each RDD, and is called only if a stage was computed twice.
     """
-    everything = {stage.rdd for _, stages in told for stage in stages}
-    newest = kept() if _torn(told, everything, tag) else -1
-    used = _used(told, tag, micro_batch=micro_batch, kept=newest)
-    if again := _torn([(job, stages) for job, stages in told if tag not in job.tags], used, tag, newest):
+    everything = {stage.rdd for _, stages in jobs_with_stages for stage in stages}
+    newest = kept() if _torn(jobs_with_stages, everything, tag) else -1
+    used = _used(jobs_with_stages, tag, micro_batch=micro_batch, kept=newest)
+    if again := _torn([(job, stages) for job, stages in jobs_with_stages if tag not in job.tags], used, tag, newest):
         raise AbortAndRetry(
             f"an executor was lost, and stage {again[0].id} computed again what other stages had read before: rows"
             " could be missing or doubled. Nothing of this batch is visible. (1) Streaming: restart the query"
@@ -272,14 +276,14 @@ def check_computed_once(told: Sequence[JobWithStages], tag: str, *, micro_batch:
             " in a job group of its own (spark.sparkContext.setJobGroup), and write it again.",
             tag=STALE,
         )
-    for stage in (stage for job, stages in told if tag in job.tags for stage in stages):
+    for stage in (stage for job, stages in jobs_with_stages if tag in job.tags for stage in stages):
         if stage.attempt:
             raise _unproven(f"stage {stage.id}, before the writing one, ran again")
-    if again := _torn(told, used, tag, newest):
+    if again := _torn(jobs_with_stages, used, tag, newest):
         raise _unproven(f"stage {again[0].id} has computed again what had been read before")
 
 
-def _used(told: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: int) -> set[int]:
+def _used(jobs_with_stages: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: int) -> set[int]:
     """Return the RDDs that the attempt may be written from: those that its own jobs list (its lineage), and those in no
     lineage.
 
@@ -289,16 +293,18 @@ def _used(told: Sequence[JobWithStages], tag: str, *, micro_batch: bool, kept: i
     from it. Cached blocks and broadcasts of a cached plan are alike: both depend on RDDs that are older than the
     persisted one. A forgotten stage in the attempt's own jobs may have any RDD.
     """
-    any_of_all = any(tag in job.tags and stage.rdd == _FORGOTTEN for job, stages in told for stage in stages)
+    any_of_all = any(
+        tag in job.tags and stage.rdd == _FORGOTTEN for job, stages in jobs_with_stages for stage in stages
+    )
 
     def may_be_used(job: Job, stage: Stage) -> bool:
         in_front = micro_batch and not _of_another_attempt(job, tag)
         return any_of_all or tag in job.tags or in_front or stage.rdd < kept
 
-    return {stage.rdd for job, stages in told for stage in stages if may_be_used(job, stage)}
+    return {stage.rdd for job, stages in jobs_with_stages for stage in stages if may_be_used(job, stage)}
 
 
-def _torn(told: Sequence[JobWithStages], used: set[int], tag: str, kept: int = -1) -> list[Stage]:
+def _torn(jobs_with_stages: Sequence[JobWithStages], used: set[int], tag: str, kept: int = -1) -> list[Stage]:
     """Return the stages that have computed again a part of a shuffle that had been read.
 
     A partly lost shuffle is computed by the next attempt of its stage, or in a later job by a stage of the same RDD: a
@@ -307,7 +313,7 @@ def _torn(told: Sequence[JobWithStages], used: set[int], tag: str, kept: int = -
     found done.
     """
     alike: defaultdict[int, list[tuple[Stage, Job, Sequence[Stage]]]] = defaultdict(list)
-    for job, stages in told:
+    for job, stages in jobs_with_stages:
         for stage in stages:
             alike[stage.rdd].append((stage, job, stages))
     forgotten = alike.pop(_FORGOTTEN, [])

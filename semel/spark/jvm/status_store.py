@@ -56,19 +56,19 @@ def job(spark: SparkSession, id: int) -> Job | None:
     """Return the state of a job, or None if Spark has forgotten it."""
     with pinned("what became of a job"):
         books = _books_of(spark.sparkContext)
-        told = _read_status(books, books.store.job, id)
-        if told is None:
+        status = _read_status(books, books.store.job, id)
+        if status is None:
             return None
         return Job(
             id,
-            running=told["status"] == "RUNNING",
-            succeeded=told["status"] == "SUCCEEDED",
-            stages=tuple(told["stageIds"]),
-            completed=told["numCompletedStages"],
-            failed=told["numFailedStages"],
-            completed_tasks=told["numCompletedTasks"],
-            failed_tasks=told["numFailedTasks"] + told["numKilledTasks"],
-            tags=frozenset(told["jobTags"]),
+            running=status["status"] == "RUNNING",
+            succeeded=status["status"] == "SUCCEEDED",
+            stages=tuple(status["stageIds"]),
+            completed=status["numCompletedStages"],
+            failed=status["numFailedStages"],
+            completed_tasks=status["numCompletedTasks"],
+            failed_tasks=status["numFailedTasks"] + status["numKilledTasks"],
+            tags=frozenset(status["jobTags"]),
         )
 
 
@@ -101,8 +101,8 @@ def stage(spark: SparkSession, id: int) -> Stage | None:
     """Return the state of a stage, or None if Spark has forgotten it."""
     with pinned("what became of a stage"):
         books = _books_of(spark.sparkContext)
-        told = _read_status(books, books.store.lastStageAttempt, id)
-        return None if told is None else _stage(told)
+        status = _read_status(books, books.store.lastStageAttempt, id)
+        return None if status is None else _stage(status)
 
 
 def stages(spark: SparkSession, ids: Collection[int]) -> dict[int, Stage]:
@@ -126,7 +126,9 @@ def _all_stages(spark: SparkSession) -> dict[int, Stage]:
         gateway: Any = spark.sparkContext._gateway
         quantiles, tasks = gateway.new_array(gateway.jvm.double, 0), gateway.jvm.java.util.ArrayList()
         attempts = json.loads(books.text(books.store.stageList(None, False, False, quantiles, tasks)))
-        return {told["stageId"]: _stage(told) for told in sorted(attempts, key=lambda told: told["attemptId"])}
+        return {
+            status["stageId"]: _stage(status) for status in sorted(attempts, key=lambda status: status["attemptId"])
+        }
 
 
 def _read_status(books: _Books, read: Callable[[int], Any], id: int) -> dict[str, Any] | None:
@@ -141,10 +143,10 @@ def _read_status(books: _Books, read: Callable[[int], Any], id: int) -> dict[str
     return found
 
 
-def _stage(told: Mapping[str, Any]) -> Stage:
+def _stage(status: Mapping[str, Any]) -> Stage:
     """Return a stage. The first of its RDDs is its own; the others are those that it reads without a shuffle."""
-    tasks = told["numTasks"], told["numCompleteTasks"], told["numFailedTasks"]
-    return Stage(told["stageId"], told["attemptId"], *tasks, told["rddIds"][0], told["shuffleWriteRecords"])
+    tasks = status["numTasks"], status["numCompleteTasks"], status["numFailedTasks"]
+    return Stage(status["stageId"], status["attemptId"], *tasks, status["rddIds"][0], status["shuffleWriteRecords"])
 
 
 def poll_deadline(seconds: float) -> Deadline:
@@ -156,7 +158,7 @@ def wait_until_current(spark: SparkSession, seconds: float) -> bool:
     """Wait until Spark's status store has everything that has happened by now. Needed if no job is known that it must
     show.
 
-    A job without tasks, in a group of its own, is put behind all else: the books are kept in order. To wait until
+    A job without tasks, in a group of its own, is put after all else: the books are kept in order. To wait until
     Spark's bus is empty would be to wait for everybody's listeners.
     """
     context, behind = spark.sparkContext, f"semel-books-{uuid.uuid4()}"

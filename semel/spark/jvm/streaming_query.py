@@ -316,7 +316,7 @@ def stopping(execution: Execution) -> bool:
 def executor_lost(error: BaseException) -> bool:
     """Return whether Spark gave a job up because an executor was gone, and not because of what the job computes.
 
-    Seen: an executor with shuffle output was killed while the stage behind it had finished tasks. Spark runs a stage
+    Seen: an executor with shuffle output was killed while the stage after it had finished tasks. Spark runs a stage
     again only where it can take back what was finished; the rows are Python's, whose order it calls indeterminate.
     """
     return isinstance(error, Py4JJavaError) and any(sign in str(error.java_exception.getMessage()) for sign in _LOST)

@@ -5,7 +5,7 @@
     spark.streams.addListener(MetricsListener())            # one line a batch in the log "semel"
     spark.streams.addListener(MetricsListener(print))       # or a dictionary, to whatever takes one
 
-Spark calls listeners in a thread of its own, behind the batch: they hold no query up. Not promised: that the step
+Spark calls listeners in a thread of its own, after the batch: they hold no query up. Not promised: that the step
 ``markers_seen`` of a batch is there yet, since markers are waited for beside Spark's own work.
 """
 
@@ -101,20 +101,20 @@ def _lag(progress: StreamingQueryProgress) -> dict[str, int]:
     return dict(lag)
 
 
-def _write(told: Mapping[str, Any]) -> None:
-    if told["event"] == "end":
+def _write(report: Mapping[str, Any]) -> None:
+    if report["event"] == "end":
         log.info(
             "query %s ended%s",
-            told["query"],
-            f": {told['error'] or 'by an error that is not of semel'}" if told["failed"] else "",
+            report["query"],
+            f": {report['error'] or 'by an error that is not of semel'}" if report["failed"] else "",
         )
         return
-    log.info("query %s, batch %d: %s", told["name"] or told["query"], told["batch"], _words(told))
+    log.info("query %s, batch %d: %s", report["name"] or report["query"], report["batch"], _words(report))
 
 
-def _words(told: Mapping[str, Any]) -> str:
-    words = [f"{told['input_rows']} rows in"]
-    ours = told["semel"]
+def _words(report: Mapping[str, Any]) -> str:
+    words = [f"{report['input_rows']} rows in"]
+    ours = report["semel"]
     if ours is not None:
         words += [
             ours["outcome"],
@@ -123,5 +123,5 @@ def _words(told: Mapping[str, Any]) -> str:
             f"{ours['milliseconds']:.0f} ms",
         ]
         words += [f"run again {ours['reruns']} times"] if ours["reruns"] else []
-    words += [f"{topic} has {offsets} more" for topic, offsets in sorted(told["lag"].items()) if offsets]
+    words += [f"{topic} has {offsets} more" for topic, offsets in sorted(report["lag"].items()) if offsets]
     return ", ".join(words)

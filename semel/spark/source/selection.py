@@ -25,7 +25,7 @@ __all__ = [
 SELECTIONS = ("subscribe", "subscribePattern", "assign")
 #: Longer ones take seconds to be understood, in each process that makes the source.
 _LONGEST_PATTERN = 10_000
-#: What counts in a regular expression for where its classes begin and end; a ] right behind the beginning is a
+#: What counts in a regular expression for where its classes begin and end; a ] right after the beginning is a
 #: character.
 _CLASS_MARKS = re.compile(r"\\.|\[\^?\]?|\]|&&", re.DOTALL)
 

@@ -55,7 +55,7 @@ class StreamPlan:
         self._dropped: set[TopicPartition] = set()
         #: The leader epochs in which logs were seen to hold still what was read.
         self._vouched: dict[TopicPartition, int] = {}
-        #: Up to where partitions were seen to hold no row behind their position.
+        #: Up to where partitions were seen to hold no row after their position.
         self._rowless: dict[tuple[TopicPartition, str, int], int] = {}
         #: Where all that is there now would end, for the query's progress; None before the first batch was planned.
         self.reported: SourceOffset | None = None
@@ -249,7 +249,7 @@ class StreamPlan:
 
 
 def _check_begun_before(initial: SourceOffset, end: SourceOffset) -> None:
-    """Refuse a first batch that was planned, before a failure or a refusal, behind where the options begin now.
+    """Refuse a first batch that was planned, before a failure or a refusal, after where the options begin now.
 
     Spark keeps what it has planned, whatever ``startingOffsets`` says in the next run, so the rows in between would be
     in no batch. Seen: a checkpoint that was refused, and was used again when the progress had been forgotten. No option

@@ -125,5 +125,5 @@ def _read(client: Client, ranges: list[Range], stores: Mapping[TopicPartition, S
                     store.restore(batch, ids[topic], position)
                     count += batch.num_rows
     for one in ranges:
-        stores[one.topic_partition].apply(one.topic_id, one.end)  # also behind markers and aborted rows
+        stores[one.topic_partition].apply(one.topic_id, one.end)  # also after markers and aborted rows
     return count

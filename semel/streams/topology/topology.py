@@ -120,7 +120,7 @@ class Topology:
         return f"{prefix}{self._number - 1:010d}"
 
     def add(self, node: Any) -> Any:
-        """Take a node in, behind its parents."""
+        """Take a node in, after its parents."""
         if isinstance(node, Source):
             self._check_source(node)
         for spec in node.stores:

@@ -37,7 +37,7 @@ class Task:
         self._own = {node.name: node.supply() for node in part.nodes if node.supply is not None}
 
     def process(self, topic: str, rows: Any) -> None:
-        """Send rows of a topic through all nodes behind it. Raises :class:`ConfigError` for what a node cannot work on,
+        """Send rows of a topic through all nodes after it. Raises :class:`ConfigError` for what a node cannot work on,
         and what stores raise.
         """
         if rows.num_rows:

@@ -183,7 +183,7 @@ class MarkerHealer:
 
     def _stop_unknown(self, unknown: Mapping[TopicPartition, OpenTransaction]) -> NoReturn:
         own = self._own
-        if own.states.now is State.NEW:  # where a transaction has begun, the abort behind this finds a rival
+        if own.states.now is State.NEW:  # where a transaction has begun, the abort after this finds a rival
             check_still_owner(
                 own,
                 "while this one looked at open rows of it. This one has written nothing. Run one query with this"

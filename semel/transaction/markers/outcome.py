@@ -10,7 +10,7 @@ outcome, the outcome is unknown, and the caller stops.
 
 from __future__ import annotations
 
-from semel.read.raw_log import end_behind, written_by
+from semel.read.raw_log import end_after, written_by
 from semel.transaction.progress.log import ProgressLog, ProgressRecord
 from semel.wire.api.describe_transactions import OpenTransaction
 from semel.wire.client import Client
@@ -79,7 +79,7 @@ def _by_its_rows(client: Client, record: ProgressRecord, deadline: Deadline) -> 
         known = client.existing({topic}, deadline)
         for index, (_, last) in sorted(parts.items()):
             if topic in known and index in known[topic].partitions:
-                found = end_behind(client, (topic, index), record.producer_id, last, deadline)
+                found = end_after(client, (topic, index), record.producer_id, last, deadline)
                 if found is not None:
                     return found.commit
     return None

@@ -147,19 +147,21 @@ def _ask_leaders(
         return {partition: row.offset for partition, row in listed.items()}
 
     ended = stable(led & last_offsets.keys())
-    # behind the last row stands the marker: an end right behind the row itself is one of a log that has lost a row
+    # the marker comes after the last row: an end right after the row itself is one of a log that has lost a row
     settled = {partition for partition, offset in ended.items() if offset > last_offsets[partition] + 1}
     # another's open transaction may hold the last stable offset below our rows
-    told = open_transactions(client, (led - last_offsets.keys()) | (ended.keys() - settled), deadline, leaders=leaders)
+    opened = open_transactions(
+        client, (led - last_offsets.keys()) | (ended.keys() - settled), deadline, leaders=leaders
+    )
     # asked second: a deposed leader answers DescribeProducers with nothing, but refuses this epoch
-    confirmed = stable(told.keys())
-    ours = {partition: one for partition in confirmed for one in told[partition] if one.producer_id in producer_ids}
+    confirmed = stable(opened.keys())
+    ours = {partition: one for partition in confirmed for one in opened[partition] if one.producer_id in producer_ids}
     others = {
-        partition: [one for one in told[partition] if one.producer_id not in producer_ids]
+        partition: [one for one in opened[partition] if one.producer_id not in producer_ids]
         for partition in confirmed
-        if told[partition]
+        if opened[partition]
     }
-    gone = {p for p in confirmed if p in last_offsets and not told[p] and confirmed[p] <= last_offsets[p] + 1}
+    gone = {p for p in confirmed if p in last_offsets and not opened[p] and confirmed[p] <= last_offsets[p] + 1}
     return _Look(settled | (confirmed.keys() - ours.keys() - gone), ours, gone, others)
 
 

@@ -1,4 +1,4 @@
-"""The log of one prefix's progress: which records count, as the markers behind them say (PROTOCOL 2)."""
+"""The log of one prefix's progress: which records count, as the markers after them say (PROTOCOL 2)."""
 
 from __future__ import annotations
 

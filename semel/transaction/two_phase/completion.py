@@ -1,7 +1,7 @@
 """Commit or abort what is prepared: from any process, as often as needed (DESIGN rules 4, 12, 13).
 
 The stored producer id and epoch end it. A repeated end is answered 0 while the coordinator remembers it; later, once
-the id was used again or has expired, the markers behind the rows tell how it ended.
+the id was used again or has expired, the markers after the rows say how it ended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable
 from semel.read.ranges import id_text, parse_id
-from semel.read.raw_log import EndMarker, end_behind
+from semel.read.raw_log import EndMarker, end_after
 from semel.steps import TwoPhaseStep, reached
 from semel.transaction.data_loss import check_rows_present, check_topics_unchanged, still_open
 from semel.transaction.markers.wait import wait_for_markers
@@ -135,12 +135,12 @@ def _end(client: Client, prepared: Prepared, deadline: Deadline, *, commit: bool
 
 
 def _by_markers(client: Client, prepared: Prepared, deadline: Deadline, answered: str) -> bool | None:
-    """Return how it ended, by the markers behind its rows; None where they have not come yet.
+    """Return how it ended, by the markers after its rows; None where they have not come yet.
 
     Where some have come, those that are lost are written. Raises :class:`DataLoss` where rows and markers are gone.
     """
     there = _existing(client, prepared, deadline)
-    markers = {p: end_behind(client, p, prepared.producer_id, prepared.rows[p][0], deadline) for p in there}
+    markers = {p: end_after(client, p, prepared.producer_id, prepared.rows[p][0], deadline) for p in there}
     ends = {marker.commit for marker in markers.values() if marker is not None}
     if len(ends) == 1:
         committed = ends.pop()

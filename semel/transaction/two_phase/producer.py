@@ -198,8 +198,12 @@ class TwoPhaseProducer:
 
     def _is_free(self, used: _Used, deadline: Deadline) -> bool:
         """Return whether its last transaction has ended, by the coordinator's word and on each partition."""
-        told = describe(self._client, used.identity.transactional_id, deadline)
-        if told is None or told.state not in _ENDED or (used.partitions and told.epoch <= used.identity.epoch):
+        description = describe(self._client, used.identity.transactional_id, deadline)
+        if (
+            description is None
+            or description.state not in _ENDED
+            or (used.partitions and description.epoch <= used.identity.epoch)
+        ):
             return False
         opened = open_transactions(self._client, used.partitions, deadline) if used.partitions else {}
         return not any(one.producer_id == used.identity.producer_id for rows in opened.values() for one in rows)

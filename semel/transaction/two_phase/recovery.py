@@ -63,7 +63,7 @@ def recover(
         except SemelError as error:  # the others are decided too, and may expire
             failed.append(error)
     kept = {prepared.identity for prepared in decided}
-    aborted = _abort([told for told in found if _identity(told) not in kept], client, failed)
+    aborted = _abort([description for description in found if _identity(description) not in kept], client, failed)
     if failed:
         gravest, *others = sorted(failed, key=lambda error: not isinstance(error, DataLoss))
         for other in others:
@@ -84,8 +84,8 @@ def committed_units(client: Client, prefix: str) -> list[Identity]:
     -1 then.
     """
     return [
-        Identity(told.transactional_id, told.producer_id, told.epoch - 1)
-        for told in describe_all(client, states=("PrepareCommit", "CompleteCommit"), wanted=_units_of(prefix))
+        Identity(description.transactional_id, description.producer_id, description.epoch - 1)
+        for description in describe_all(client, states=("PrepareCommit", "CompleteCommit"), wanted=_units_of(prefix))
     ]
 
 
@@ -106,8 +106,8 @@ def _units_of(prefix: str) -> Callable[[str], bool]:
     return wanted
 
 
-def _identity(told: TransactionDescription) -> Identity:
-    return Identity(told.transactional_id, told.producer_id, told.epoch)
+def _identity(description: TransactionDescription) -> Identity:
+    return Identity(description.transactional_id, description.producer_id, description.epoch)
 
 
 def _abort(listed: Sequence[TransactionDescription], client: Client, failed: list[SemelError]) -> list[str]:
@@ -116,21 +116,23 @@ def _abort(listed: Sequence[TransactionDescription], client: Client, failed: lis
     All ends are sent before the first one is awaited.
     """
     ended: list[tuple[TransactionDescription, Identity]] = []
-    for told in listed:
-        reached(TwoPhaseStep.ABORT_SENT, told.transactional_id)
+    for description in listed:
+        reached(TwoPhaseStep.ABORT_SENT, description.transactional_id)
         try:
-            answer = end(client, _identity(told), commit=False, deadline=protocol_deadline(client))
+            answer = end(client, _identity(description), commit=False, deadline=protocol_deadline(client))
         except SemelError as error:
             failed.append(error)
             continue
-        reached(TwoPhaseStep.ABORT_ANSWERED, told.transactional_id)
+        reached(TwoPhaseStep.ABORT_ANSWERED, description.transactional_id)
         if answer.code == 0:  # any other answer: it has ended since it was listed
-            ended.append((told, answer.identity))
-    there = client.existing({topic for told, _ in ended for topic, _ in told.partitions}, client.deadline())
-    for told, following in ended:
-        partitions = {(topic, index) for topic, index in told.partitions if topic in there}
+            ended.append((description, answer.identity))
+    there = client.existing(
+        {topic for description, _ in ended for topic, _ in description.partitions}, client.deadline()
+    )
+    for description, following in ended:
+        partitions = {(topic, index) for topic, index in description.partitions if topic in there}
         try:
-            await_end(client, _identity(told), following, partitions, protocol_deadline(client), commit=False)
+            await_end(client, _identity(description), following, partitions, protocol_deadline(client), commit=False)
         except SemelError as error:
             failed.append(error)
-    return [told.transactional_id for told, _ in ended]
+    return [description.transactional_id for description, _ in ended]

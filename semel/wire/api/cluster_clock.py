@@ -48,7 +48,7 @@ def controller_clock(client: Client, deadline: Deadline | None = None) -> Clock:
             "DescribeQuorum", answer.error_code, "asking for the controller's clock", "Nothing was changed."
         )
     (row,) = answer.topics[0].partitions
-    told = [voter.last_caught_up_timestamp for voter in row.current_voters if voter.replica_id == row.leader_id]
-    if row.error_code or not told or told[0] <= 0:
+    caught_up = [voter.last_caught_up_timestamp for voter in row.current_voters if voter.replica_id == row.leader_id]
+    if row.error_code or not caught_up or caught_up[0] <= 0:
         raise Unsupported("the controller does not report its time. Nothing was changed.", tag="NO_CLOCK")
-    return Clock(row.leader_id, told[0] - (asked + received) * 500, (received - asked) * 500)
+    return Clock(row.leader_id, caught_up[0] - (asked + received) * 500, (received - asked) * 500)

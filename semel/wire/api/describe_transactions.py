@@ -117,9 +117,9 @@ def describe_all(
             moved = error_codes.of(
                 "DescribeTransactions", row.error_code
             ).temporary  # moved to another coordinator since the list was made
-            told = describe(client, row.transactional_id) if moved else _description(row)
-            if told is not None:
-                found.append(told)
+            description = describe(client, row.transactional_id) if moved else _description(row)
+            if description is not None:
+                found.append(description)
     return found
 
 

@@ -19,4 +19,4 @@ def test_the_program_that_the_connector_names_may_run() -> None:
 
 def test_a_connector_without_programs_allows_none() -> None:
     given = {"connector.class": "DatagenSource", "topic": "t"}
-    assert WorkerConfig.parse(_worker(given)).programs == ()
+    assert list(WorkerConfig.parse(_worker(given)).programs) == []
