@@ -263,7 +263,8 @@ def check_computed_once(
 
     ``jobs_with_stages`` are the jobs of the batch in their order. The tag of the error is STALE_SHUFFLE if that was so
     before the attempt: it would be so in the next one. ``kept`` finds the id of the newest RDD with a checkpoint of the
-    rows or of the newest persisted RDD, or -1. It costs a call for each RDD, and is called only if a stage was computed twice.
+    rows or of the newest persisted RDD, or -1. It costs a call for each RDD, and is called only if a stage was computed
+    twice.
     """
     everything = {stage.rdd for _, stages in jobs_with_stages for stage in stages}
     newest = kept() if _torn(jobs_with_stages, everything, tag) else -1
