@@ -24,6 +24,7 @@ from semel.records.encode import encode
 from semel.steps import OwnerStep, Step
 from semel.testing.records import read
 from semel.transaction.markers.wait import EndedTransaction
+from semel.transaction.positions import ProgressRecords
 from semel.transaction.producer import Producer
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.transaction import Transaction
@@ -236,7 +237,7 @@ def scene_of(prepare: Callable[[Stage], dict[str, Left]]) -> Iterator[Scene]:
         # they stand between their last look at what they wrote and EndTxn: one that looks there waits for the leaders
         # that are taken away
         patch.setattr(semel.transaction.transaction, "_LOOK_AGAIN_S", math.inf)
-        patch.setattr(Transaction, "_look_at_progress", lambda txn, written: None)
+        patch.setattr(ProgressRecords, "check_written", lambda positions, written, leaders: None)
         held.callback(stage.let_go)  # in front of the pool's own end, which waits for all of them
         left = prepare(stage)
         stage.lose(left)
