@@ -14,6 +14,7 @@ from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.stops import WHOLE_TOPIC, names_source
 from semel.read.ranges import id_text
+from semel.transaction.output_topics import max_message_bytes
 from semel.transaction.ticket import TicketTopic
 from semel.wire.api import topics
 from semel.wire.client import Client
@@ -32,10 +33,6 @@ __all__ = [
 ]
 
 log = logging.getLogger("semel.mirror")
-
-_MAX_BYTES = "max.message.bytes"
-#: The broker's default of it, where there is no right to read it.
-_DEFAULT_MAX_BYTES = 1_048_588
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,21 +192,10 @@ def _mirrored(
     if len(there.partitions) < count:
         raise Retriable(f"not all partitions of {there.name} are seen yet. Nothing was copied.")
     same = known is not None and known.ticket.id == there.id
-    max_bytes = known.ticket.max_bytes if known is not None and same else _max_bytes(target, there.name)
+    # what a request of a producer may hold does not bound it: batches come as they are
+    max_bytes = known.ticket.max_bytes if known is not None and same else max_message_bytes(target, there.name)
     ticket = TicketTopic(there.id, len(there.partitions), max_bytes)
     return MirroredTopic(topic.name, id_text(topic.id), count, there.name, ticket)
-
-
-def _max_bytes(target: Client, name: str) -> int:
-    """Return the size of the largest batch that the topic accepts.
-
-    What a request of a producer may hold does not bound it: batches come as they are.
-    """
-    try:
-        settings = topics.topic_config(target, name, [_MAX_BYTES]).get(_MAX_BYTES)
-    except ConfigError:  # no right to read it: the broker refuses what is too large, by name
-        settings = None
-    return int(settings or _DEFAULT_MAX_BYTES)
 
 
 def _both_ways(config: FlowConfig, found: Iterable[str]) -> Iterator[tuple[TopicPartition, ConfigError]]:

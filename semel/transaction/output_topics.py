@@ -13,7 +13,7 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["OutputTopics", "describe_output_topics", "non_transactional_tickets"]
+__all__ = ["OutputTopics", "describe_output_topics", "max_message_bytes", "non_transactional_tickets"]
 
 #: The broker's default of max.message.bytes.
 _DEFAULT_MAX_BYTES = 1_048_588
@@ -92,12 +92,13 @@ def describe_output_topics(client: Client, names: Collection[str], deadline: Dea
     """
     found = client.refresh(names, deadline).topics if names else {}
     return {
-        name: TicketTopic(found[name].id, len(found[name].partitions), _max_bytes(client, name, deadline))
+        name: TicketTopic(found[name].id, len(found[name].partitions), max_message_bytes(client, name, deadline))
         for name in names
     }
 
 
-def _max_bytes(client: Client, name: str, deadline: Deadline) -> int:
+def max_message_bytes(client: Client, name: str, deadline: Deadline | None = None) -> int:
+    """Return the size of the largest batch that the topic accepts; the brokers' default if they may not be asked."""
     try:
         settings = topics.topic_config(client, name, ["max.message.bytes"], deadline).get("max.message.bytes")
     except ConfigError:  # no right to read it: the broker refuses what is too large, by name
