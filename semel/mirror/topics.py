@@ -178,7 +178,7 @@ def sync_configs(source: Client, target: Client, config: FlowConfig, mirrored: I
 
 def with_limit_read(target: Client, topic: MirroredTopic) -> MirroredTopic:
     """Return a topic with the largest batch that its target accepts now."""
-    return replace(topic, ticket=replace(topic.ticket, max_bytes=_max_bytes(target, topic.target)))
+    return replace(topic, ticket=replace(topic.ticket, max_bytes=max_message_bytes(target, topic.target)))
 
 
 def _mirrored(
