@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from semel.errors import ConfigError, DataLoss
-from semel.mirror.policy import ReplicationPolicy
+from semel.mirror.policy import IdentityReplicationPolicy
 from semel.mirror.positions import OffsetAndEpoch, Positions, flow_id
 from semel.mirror.stops import WHOLE_TOPIC, Stop
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, TopicEnd
@@ -74,7 +74,7 @@ def test_another_cluster_or_policy() -> None:
     ):
         some().check_same_flow("cluster", ReplicationPolicy("A", "B", separator="_"))
     with pytest.raises(ConfigError, match=r"the file says identity"):
-        some().check_same_flow("cluster", ReplicationPolicy("A", "B", identity=True))
+        some().check_same_flow("cluster", IdentityReplicationPolicy("A", "B"))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,13 @@ def test_the_least_file(tmp_path: Path) -> None:
     found = read(tmp_path)
     (one,) = found.flows
     assert one.title == "A->B"
-    assert (one.policy.remote_topic("orders"), one.start, one.replication_factor, one.refresh_s, one.exactly_once) == (
+    assert (
+        one.policy.format_remote_topic("orders"),
+        one.start,
+        one.replication_factor,
+        one.refresh_s,
+        one.exactly_once,
+    ) == (
         "A.orders",
         "earliest",
         2,
@@ -77,7 +83,12 @@ def test_the_nearer_key_wins(tmp_path: Path) -> None:
         B.producer.compression.type = zstd
     """
     one = flow(tmp_path, more)
-    assert (one.replication_factor, one.refresh_s, one.start, one.policy.remote_topic("t")) == (1, 0, "latest", "A_t")
+    assert (one.replication_factor, one.refresh_s, one.start, one.policy.format_remote_topic("t")) == (
+        1,
+        0,
+        "latest",
+        "A_t",
+    )
     assert one.source == {
         "bootstrap.servers": "a:9092",
         "security.protocol": "PLAINTEXT",
