@@ -37,14 +37,8 @@ def test_the_least_file(tmp_path: Path) -> None:
     found = read(tmp_path)
     (one,) = found.flows
     assert one.title == "A->B"
-    assert (
-        one.policy.format_remote_topic("orders"),
-        one.start,
-        one.replication_factor,
-        one.refresh_s,
-        one.exactly_once,
-    ) == (
-        "A.orders",
+    assert one.policy.format_remote_topic("orders") == "A.orders"
+    assert (one.start, one.replication_factor, one.refresh_s, one.exactly_once) == (
         "earliest",
         2,
         600,
