@@ -10,7 +10,8 @@ A round of a flow is one transaction on the target cluster::
   between taking over and letting go. ``round``: plans, has it copied, proves and commits.
 - ``task``: a Spark job over the partitions of a round, and what runs in its tasks. ``copy``: what a batch that was
   fetched becomes: itself with another header, or encoded again. No requests.
-- ``policy``: what a topic is called on the target, and which topics are mirrored. ``topics``: target topics are made as
+- ``policy``: what a topic is called on the target, and what is never mirrored. ``topic_filter``: the choice of topics
+  and groups. ``topics``: target topics are made as
   the source's are, and follow them.
 - ``positions``: how far each source partition is copied, in the progress record on the target.
 - ``rights``: what a login lacks, named before anything is written.

@@ -102,7 +102,7 @@ def recreated_targets(
 
 def positions_lost(source: Client, target: Client, config: FlowConfig, id: str) -> DataLoss:
     """Return the error of a flow whose progress is gone. It names where its target topics end."""
-    found = [config.policy.remote_topic(name) for name in find(source, config)]
+    found = [config.policy.format_remote_topic(name) for name in find(source, config)]
     there = [(name, index) for name, topic in target.existing(found).items() for index in topic.partitions]
     ends = list_offsets(target, dict.fromkeys(there, LATEST), read_committed=False) if there else {}
     rows = [f"{name}-{index} at {ends[name, index].offset}" for name, index in sorted(ends) if ends[name, index].offset]

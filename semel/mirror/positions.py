@@ -69,7 +69,7 @@ class Positions:
     @classmethod
     def begin(cls, cluster: str, policy: ReplicationPolicy) -> Positions:
         """Return the positions of a flow that has copied nothing yet."""
-        return cls(cluster, _name(policy))
+        return cls(cluster, policy.recorded_name)
 
     @classmethod
     def of(cls, progress: Progress, where: str) -> Positions:
@@ -170,17 +170,13 @@ class Positions:
                 " copied. Correct the address, or give the other cluster an alias of its own.",
                 tag="OTHER_CLUSTER",
             )
-        if _name(policy) != self.policy:
+        if policy.recorded_name != self.policy:
             raise ConfigError(
                 f"{flow_id(policy.source, policy.target)} has copied with {self.policy} until now, and the file says"
-                f" {_name(policy)}: the same records would go to other topics from here on. Nothing was copied. Go back"
-                " to the replication policy and separator that it began with.",
+                f" {policy.recorded_name}: the same records would go to other topics from here on. Nothing was copied."
+                " Go back to the replication policy and separator that it began with.",
                 tag="OTHER_POLICY",
             )
-
-
-def _name(policy: ReplicationPolicy) -> str:
-    return "identity" if policy.identity else f"default{policy.separator}"
 
 
 def _rows(stops: Mapping[_Key, Stop]) -> Iterator[tuple[_Key, list[str]]]:

@@ -29,7 +29,7 @@ def check_rights(source: Client, target: Client, config: FlowConfig, group: str)
     """
     found = list(find(source, config))
     # Read too: committing offsets of a topic, and asking for its markers, need that right
-    named = [name for name in map(config.policy.remote_topic, found) if len(name) <= _LONGEST_NAME]
+    named = [name for name in map(config.policy.format_remote_topic, found) if len(name) <= _LONGEST_NAME]
     written = [*named, SEGMENTS, DEFAULT_TOPIC]
     missing = [
         *_of_topics(source, config.policy.source, found, ("Read",)),

@@ -79,7 +79,7 @@ def status(source: Client, target: Client, config: FlowConfig) -> FlowStatus:
     for partition in sorted({*partitions, *(p for p in positions.at if p[0] not in left)}):
         name, index = partition
         at = positions.at.get(partition)
-        to = positions.targets[name][0] if name in positions.targets else config.policy.remote_topic(name)
+        to = positions.targets[name][0] if name in positions.targets else config.policy.format_remote_topic(name)
         held = ends[partition].offset - stable[partition].offset if partition in ends else 0
         count = lag.get(partition)
         rows.append(

@@ -66,7 +66,7 @@ def preview(source: Client, target: Client, config: FlowConfig) -> list[TopicPre
     for name, topic in sorted(found.items()):
         if topic.error or topic.internal or not config.topics.matches(name):
             continue
-        refused, other = config.policy.refused(name), config.policy.remote_topic(name)
+        refused, other = config.policy.refused(name), config.policy.format_remote_topic(name)
         count, has = len(topic.partitions), len(there[other].partitions) if other in there else 0
         what = "is made" if not has else f"grows from {has} partitions" if has < count else "is there"
         rows.append(TopicPreview(name, count, None if refused else other, refused or what))
@@ -102,7 +102,7 @@ def follow(
     """
     refused: dict[TopicPartition, SemelError] = dict(_both_ways(config, found))
     wanted = {name: topic for name, topic in found.items() if (name, WHOLE_TOPIC) not in refused}
-    remote = {name: config.policy.remote_topic(name) for name in wanted}
+    remote = {name: config.policy.format_remote_topic(name) for name in wanted}
     there = target.refresh(None).topics
     for name, topic in wanted.items():
         existing = there.get(remote[name])

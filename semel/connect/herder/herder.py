@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from semel.config import ClientConfig
 from semel.connect.api import Offset, Partition
 from semel.connect.herder.connector_calls import ask_connector, within
-from semel.connect.herder.fencing import fence_generation, transactional_id
+from semel.connect.herder.fencing import fence_predecessors, transactional_id
 from semel.connect.herder.lifecycle import Lifecycle
 from semel.connect.herder.throughput import TaskCounts, Throughput
 from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
@@ -23,14 +23,13 @@ from semel.connect.stores.config_format import (
     STOPPED,
     commit_record,
     connector_record,
-    count_record,
     target_record,
 )
 from semel.connect.stores.configs import ConfigStore
 from semel.connect.stores.offset_format import canonical
 from semel.connect.stores.own_offsets import Committed, Offsets, OwnOffsets, ensure_offsets_topic, opened_offsets
 from semel.connect.stores.statuses import StatusStore, TaskState
-from semel.errors import ConfigError, Retriable, SemelError
+from semel.errors import ConfigError
 from semel.steps import HerderStep, reached
 from semel.transaction.producer import Producer
 from semel.wire.client import Client
@@ -238,8 +237,8 @@ class Herder:
         config = self._parsed(raw)
         with self._lifecycle.quiet(name):
             self._check_stopped(name)  # it may have been resumed while this waited
-            if self.config.exactly_once and name in self._store.now.pending:
-                self._fence(config)
+            tasks = len(self._store.now.tasks.get(name, ()))
+            fence_predecessors(self.config, self._store, config, tasks, before="modifying offsets")
             with self._opened(config) as (client, found):
                 wanted = [(partition, None) for partition, _ in found] if offsets is None else offsets
                 alone = within(self.config.connector_timeout_ms, name, lambda: _alter_offsets(config, wanted))
@@ -270,18 +269,6 @@ class Herder:
         ):
             found.read()
             yield client, found
-
-    def _fence(self, config: ConnectorConfig) -> None:
-        tasks = len(self._store.now.tasks.get(config.name, ()))
-        try:
-            fence_generation(self.config, self._store, config, tasks)
-        except SemelError as error:
-            raise Retriable(
-                f"Failed to perform zombie fencing for connector {config.name} prior to modifying offsets:"
-                f" {error.message}",
-                tag="FENCING",
-            ) from error
-        self._store.write([count_record(config.name, tasks)])
 
     def _write_offsets(self, client: Client, config: ConnectorConfig, store: Offsets, offsets: Committed) -> None:
         self._store.check_leader()  # one that was frozen does not know that the next one has resumed the connector

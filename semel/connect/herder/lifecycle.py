@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from semel.connect.herder.connector_calls import ask_connector, within
-from semel.connect.herder.fencing import fence_generation, fence_tasks
+from semel.connect.herder.fencing import fence_predecessors, fence_tasks
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.config_format import (
@@ -23,7 +23,6 @@ from semel.connect.stores.config_format import (
     STARTED,
     Record,
     commit_record,
-    count_record,
     task_record,
 )
 from semel.connect.stores.configs import ConfigStore
@@ -271,11 +270,7 @@ class Lifecycle:
         self._statuses.forget_tasks(name, len(tasks))
         if not self._write_tasks(name, raw, stored, changed=run is not None):
             return
-        if self._config.exactly_once and name in self._store.now.pending:
-            fence_generation(self._config, self._store, config, len(tasks))
-            reached(HerderStep.PREDECESSORS_FENCED, name)
-            self._store.write([count_record(name, len(tasks))])
-            reached(HerderStep.COUNT_WRITTEN, name)
+        fence_predecessors(self._config, self._store, config, len(tasks))
         generation = self._store.now.generations.get(name, 0)
         run = _Run(generation, dict(raw), [_sent(config, task) for task in tasks], config.clients.admin)
         self._runs[name] = run

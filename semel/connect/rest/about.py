@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from semel._version import __version__
 from semel.connect.rest.calls import Answer, Call, endpoint
-from semel.connect.rest.web import page_or
+from semel.connect.rest.page import PAGE
 from semel.errors import ConfigError
 
 __all__ = ["ROUTES"]
@@ -78,7 +78,7 @@ def _put_logger(call: Call) -> Answer:
 
 
 ROUTES = [
-    Route("/", page_or(endpoint(_root, everywhere=True)), methods=["GET"]),
+    Route("/", PAGE.or_else(endpoint(_root, everywhere=True)), methods=["GET"]),
     Route("/semel/tasks", endpoint(_measured), methods=["GET"]),
     Route("/health", endpoint(_health, everywhere=True), methods=["GET"]),
     Route("/admin/loggers", endpoint(_loggers, everywhere=True), methods=["GET"]),

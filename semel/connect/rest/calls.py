@@ -1,4 +1,4 @@
-"""One request of REST, its JSON, and what an error answers: Kafka Connect's ``{"error_code", "message"}``."""
+"""One request of REST, its JSON, and the status of each error."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from semel.connect.herder.herder import Herder
 from semel.connect.rest.forwarding import ask_leader
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.errors import SemelError
+from semel.web.answers import failed, json_answer, read_body
 
-__all__ = ["Answer", "Answering", "BadBody", "Call", "Endpoint", "endpoint", "failed", "texts"]
+__all__ = ["Answer", "Answering", "BadBody", "Call", "Endpoint", "endpoint", "texts"]
 
 log = logging.getLogger("semel.connect")
 
@@ -36,7 +37,6 @@ _STATUS = {
 }
 #: How long a request waits for a worker that starts: as long as Kafka Connect lets one wait.
 _STARTING_S = 90.0
-_LONGEST_BODY = 16 << 20
 
 
 class BadBody(ValueError):
@@ -157,11 +157,9 @@ def endpoint(function: Endpoint, *, everywhere: bool = False) -> Any:
         kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
         if request.method in ("POST", "PUT", "PATCH") and kind != "application/json":
             return failed(415, "HTTP 415 Unsupported Media Type")
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > _LONGEST_BODY:
-                return failed(413, "HTTP 413 Request Entity Too Large")
+        body = await read_body(request)
+        if body is None:
+            return failed(413, "HTTP 413 Request Entity Too Large")
         query = {name: request.query_params.getlist(name) for name in request.query_params}
         worker: Answering = request.app.state.worker
         call = Call(worker, request.path_params, query, body, request.headers)
@@ -197,14 +195,4 @@ def _answered(function: Endpoint, call: Call) -> Response:
         return failed(500, f"{type(error).__name__}: {error}")
     if made.body is None:
         return Response(status_code=made.status, headers=dict(made.headers or {}))
-    return _json(made.status, made.body, made.headers)
-
-
-def failed(status: int, message: str) -> Response:
-    """Return the answer for an error."""
-    return _json(status, {"error_code": status, "message": message})
-
-
-def _json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Response:
-    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
-    return Response(text.encode(errors="replace"), status, dict(headers or {}), "application/json")
+    return json_answer(made.status, made.body, made.headers)

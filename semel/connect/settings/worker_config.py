@@ -20,8 +20,9 @@ from semel.settings import NOTHING, Setting, missing, not_yet, read_settings
 from semel.settings.fields import read_fields, setting, table_of
 from semel.settings.providers import Providers, resolve
 from semel.settings.unused import Names, warn_of_unused
+from semel.web.listener import Listener
 
-__all__ = ["Listener", "WorkerConfig", "converter_options"]
+__all__ = ["WorkerConfig", "converter_options"]
 
 _POLICY = "connector.client.config.override.policy"
 #: Settings of Kafka Connect's own workers: of a JVM, of its plugin loader, clients and rebalances.
@@ -45,14 +46,6 @@ _CONVERTERS = ("key.converter.", "value.converter.")
 _PRODUCER, _ADMIN = "producer.", "admin."
 _LISTENER = re.compile(r"(?P<scheme>[a-z]+)://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\[\]]*)(:(?P<port>\d{1,5}))?/?")
 _DEFAULT_LISTENER = "http://127.0.0.1:8083"
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """An address on which REST listens. An empty host is every address of this machine."""
-
-    host: str
-    port: int
 
 
 def _replication(kind: str) -> Any:

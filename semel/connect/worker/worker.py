@@ -19,8 +19,8 @@ from semel.config import ClientConfig
 from semel.connect.herder.connector_calls import within
 from semel.connect.herder.herder import Herder
 from semel.connect.herder.throughput import TaskCounts
+from semel.connect.rest.app import rest_app
 from semel.connect.rest.forwarding import ask_leader
-from semel.connect.rest.server import RestServer
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.internal_topics import ensure_internal_topic
@@ -30,6 +30,7 @@ from semel.connect.worker.term import Term
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.processes.launcher import Launcher
 from semel.processes.supervisor import Status
+from semel.web.server import Server
 from semel.wire.client import Client
 
 __all__ = ["LEADER_CHECK_S", "Worker"]
@@ -82,7 +83,7 @@ class Worker:
             rebalance_timeout_ms=self.config.rebalance_timeout_ms,
             heartbeat_ms=self.config.heartbeat_ms,
         )
-        self._rest = RestServer(self.config, self)
+        self._rest = Server("semel-connect-rest", self.config.listeners)
         self._term: Term | None = None
         self._not_before = 0.0
         #: Set once it answers for connectors, itself or through its leader.
@@ -104,8 +105,8 @@ class Worker:
         self._client.versions()
         self._rest.listen()
         try:
-            self._rest.serve()
-            self._group.join(self._rest.url)
+            self._rest.serve(rest_app(self.config, self))
+            self._group.join(self._rest.url(self.config.advertised))
             self._ensure_topics()
             if self.leads:
                 self._take_over()

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from semel.mirror.policy import ReplicationPolicy, TopicFilter
+from semel.mirror.policy import ReplicationPolicy
+from semel.mirror.topic_filter import TopicFilter
 
 __all__ = ["FlowConfig", "MirrorConfig"]
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from semel.mirror.policy import DEFAULT_EXCLUDED, DEFAULT_EXCLUDED_CONFIGS, DEFAULT_EXCLUDED_GROUPS
+from semel.mirror.topic_filter import DEFAULT_EXCLUDED, DEFAULT_EXCLUDED_CONFIGS, DEFAULT_EXCLUDED_GROUPS
 from semel.security import SECURITY
 from semel.settings import INT_MAX, Setting
 from semel.settings.unused import Names

@@ -37,7 +37,8 @@ from semel.mirror.config.keys import (
     is_accepted,
     is_shared,
 )
-from semel.mirror.policy import ReplicationPolicy, TopicFilter, patterns
+from semel.mirror.policy import POLICIES, ReplicationPolicy
+from semel.mirror.topic_filter import TopicFilter, patterns
 from semel.settings import Setting, missing, nearest, properties_file, read_value, split_list, unknown
 from semel.settings.providers import resolve
 
@@ -45,7 +46,6 @@ __all__ = ["read_properties"]
 
 _ALIAS = re.compile(r"[A-Za-z0-9._-]+")
 _POLICY = "replication.policy.class"
-_POLICIES = {"DefaultReplicationPolicy": False, "IdentityReplicationPolicy": True}
 _JAVA = "org.apache.kafka.connect.mirror."
 #: A switch of what is in NOT_DONE.
 _NOT_DONE_HERE = Setting(bool, True)
@@ -202,7 +202,7 @@ class _File:
             return value(f"{of}.interval.seconds") if value(f"{of}.enabled") else 0
 
         policy = self._policy(source, target)
-        back = (target, source) in enabled and policy.identity and self._policy(target, source).identity
+        back = (target, source) in enabled and policy.returns_names(self._policy(target, source))
         reads = self._client(source, (source, target), "source", "consumer")
         start = reads.pop("auto.offset.reset", START.default)
         return FlowConfig(
@@ -226,11 +226,11 @@ class _File:
 
     def _policy(self, source: str, target: str) -> ReplicationPolicy:
         key, name = self._found(source, target, _POLICY)
-        known = _POLICIES.get(name.removeprefix(_JAVA))
-        if known is None:
+        policy = POLICIES.get(name.removeprefix(_JAVA))
+        if policy is None:
             raise ConfigError(
                 f"{key}={name:.200} is a class of Java's, which does not run here, so topics would be named another"
-                f" way. Nothing was copied. Use one of {', '.join(_JAVA + each for each in _POLICIES)}.",
+                f" way. Nothing was copied. Use one of {', '.join(_JAVA + each for each in POLICIES)}.",
                 tag="WRONG_VALUE",
             )
         key, separator = self._found(source, target, "replication.policy.separator")
@@ -241,7 +241,7 @@ class _File:
                 tag="WRONG_VALUE",
             )
         internal = self._value(source, target, "replication.policy.internal.topic.separator.enabled")
-        return ReplicationPolicy(source, target, known, separator, internal, tuple(self._clusters))
+        return policy(source, target, separator, internal, tuple(self._clusters))
 
     def _found(self, source: str, target: str, name: str) -> tuple[str, str]:
         """Return the key that applies to a flow, with its value or the default."""

@@ -8,8 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from semel import cli
+from semel.config import ClientConfig
 from semel.errors import Unsupported
 from semel.sandbox import Sandbox
+from semel.wire.api import authorized_operations
+from semel.wire.client import Client
 from tests.mirror.support.harness import alias_of, mm2, topics_of, unique
 from tests.support import topics
 
@@ -19,6 +22,9 @@ def test_check_shows_what_would_be_done_and_does_nothing(a: Sandbox, b: Sandbox,
     file = mm2(tmp_path, a, b, "check.*, B.check", emit__heartbeats__enabled="false")
     topics.create(a.bootstrap_servers, "B.check", 1)
     topics.create(b.bootstrap_servers, f"{alias_of(file)}.{second}", 2)
+    # the first question for a coordinator has the broker make its own topic of groups
+    with Client(ClientConfig.parse({"bootstrap.servers": b.bootstrap_servers})) as client:
+        authorized_operations.of_group(client, unique("group"))
     before = topics_of(b)
     shown = CliRunner().invoke(cli.app, ["mirror", "check", str(file)])
     lines = [" ".join(line.split()) for line in shown.output.splitlines()]

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import pytest
 
-from semel.mirror.policy import DEFAULT_EXCLUDED, ReplicationPolicy, TopicFilter
+from semel.mirror.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
+from semel.mirror.topic_filter import DEFAULT_EXCLUDED, TopicFilter
 
-DEFAULT = ReplicationPolicy("A", "B", clusters=("A", "B", "C", "eu.west"))
-IDENTITY = ReplicationPolicy("A", "B", identity=True)
+DEFAULT = DefaultReplicationPolicy("A", "B", clusters=("A", "B", "C", "eu.west"))
+IDENTITY = IdentityReplicationPolicy("A", "B")
 
 
 def test_names() -> None:
-    assert DEFAULT.remote_topic("orders") == "A.orders"
-    assert ReplicationPolicy("A", "B", separator="__").remote_topic("orders") == "A__orders"
-    assert IDENTITY.remote_topic("orders") == "orders"
+    assert DEFAULT.format_remote_topic("orders") == "A.orders"
+    assert DefaultReplicationPolicy("A", "B", separator="__").format_remote_topic("orders") == "A__orders"
+    assert IDENTITY.format_remote_topic("orders") == "orders"
     assert DEFAULT.checkpoints_topic == IDENTITY.checkpoints_topic == "A.checkpoints.internal"
+
+
+def test_where_a_topic_comes_from() -> None:
+    assert [DEFAULT.topic_source(name) for name in ("C.A.orders", "orders")] == ["C", None]
+    assert DEFAULT.upstream_topic("C.A.orders") == "A.orders"
+    assert [DEFAULT.original_topic(name) for name in ("C.eu.west.orders", "iot.orders")] == ["orders", "iot.orders"]
+    assert IDENTITY.topic_source("C.orders") is None
+    assert IDENTITY.upstream_topic("C.orders") == IDENTITY.original_topic("C.orders") == "C.orders"
+
+
+def test_names_that_come_back() -> None:
+    default, identity = DefaultReplicationPolicy("B", "A"), IdentityReplicationPolicy("B", "A")
+    assert IDENTITY.returns_names(identity)
+    assert not any((IDENTITY.returns_names(default), DEFAULT.returns_names(identity), DEFAULT.returns_names(default)))
+
+
+def test_what_positions_record() -> None:
+    assert (DEFAULT.recorded_name, IDENTITY.recorded_name) == ("default.", "identity")
+    assert DefaultReplicationPolicy("A", "B", separator="_").recorded_name == "default_"
 
 
 @pytest.mark.parametrize("names", [DEFAULT, IDENTITY], ids=["default", "identity"])
@@ -53,12 +73,12 @@ def test_cycles_are_cut_by_names(topic: str, reason: str | None) -> None:
 
 
 def test_another_separator() -> None:
-    names = ReplicationPolicy("A", "B", separator="_")
+    names = DefaultReplicationPolicy("A", "B", separator="_")
     assert names.refused("B_orders") == "it has come from B"
     assert names.refused("B.orders") is None
 
 
-@pytest.mark.parametrize("identity", [False, True])
+@pytest.mark.parametrize("policy", [DefaultReplicationPolicy, IdentityReplicationPolicy])
 @pytest.mark.parametrize(
     ("own", "checkpoints", "internal"),
     [
@@ -67,9 +87,9 @@ def test_another_separator() -> None:
     ],
 )
 def test_the_separator_of_mirrormakers_own_topics(
-    own: bool, checkpoints: str, internal: set[str], identity: bool
+    own: bool, checkpoints: str, internal: set[str], policy: type[ReplicationPolicy]
 ) -> None:
-    names = ReplicationPolicy("A", "B", identity, "_", internal_separator_enabled=own)
+    names = policy("A", "B", "_", internal_separator_enabled=own)
     assert names.checkpoints_topic == checkpoints
     asked = """C_checkpoints_internal mm2-offset-syncs_C_internal C.checkpoints.internal mm2-offset-syncs.C.internal
     orders_internal orders_checkpoints"""

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from semel.errors import ConfigError, DataLoss
-from semel.mirror.policy import ReplicationPolicy
+from semel.mirror.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
 from semel.mirror.positions import OffsetAndEpoch, Positions, flow_id
 from semel.mirror.stops import WHOLE_TOPIC, Stop
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, TopicEnd
 
-NAMES = ReplicationPolicy("A", "B")
+NAMES = DefaultReplicationPolicy("A", "B")
 
 
 def some() -> Positions:
@@ -72,9 +72,9 @@ def test_another_cluster_or_policy() -> None:
     with pytest.raises(
         ConfigError, match=r"OTHER_POLICY. mirror.A.B has copied with default. until now, and the file says default_"
     ):
-        some().check_same_flow("cluster", ReplicationPolicy("A", "B", separator="_"))
+        some().check_same_flow("cluster", DefaultReplicationPolicy("A", "B", separator="_"))
     with pytest.raises(ConfigError, match=r"the file says identity"):
-        some().check_same_flow("cluster", ReplicationPolicy("A", "B", identity=True))
+        some().check_same_flow("cluster", IdentityReplicationPolicy("A", "B"))
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ def test_the_least_file(tmp_path: Path) -> None:
     found = read(tmp_path)
     (one,) = found.flows
     assert one.title == "A->B"
-    assert (one.policy.remote_topic("orders"), one.start, one.replication_factor, one.refresh_s, one.exactly_once) == (
-        "A.orders",
+    assert one.policy.format_remote_topic("orders") == "A.orders"
+    assert (one.start, one.replication_factor, one.refresh_s, one.exactly_once) == (
         "earliest",
         2,
         600,
@@ -77,7 +77,12 @@ def test_the_nearer_key_wins(tmp_path: Path) -> None:
         B.producer.compression.type = zstd
     """
     one = flow(tmp_path, more)
-    assert (one.replication_factor, one.refresh_s, one.start, one.policy.remote_topic("t")) == (1, 0, "latest", "A_t")
+    assert (one.replication_factor, one.refresh_s, one.start, one.policy.format_remote_topic("t")) == (
+        1,
+        0,
+        "latest",
+        "A_t",
+    )
     assert one.source == {
         "bootstrap.servers": "a:9092",
         "security.protocol": "PLAINTEXT",

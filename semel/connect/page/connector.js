@@ -1,7 +1,8 @@
 // One connector on the page: its state, its tasks, and what can be done with it.
 
+import { ask } from "./ask.js";
 import { element, keepShown, setState, setText } from "./element.js";
-import { ask, definitionsOf, pathOf } from "./rest.js";
+import { definitionsOf, pathOf } from "./rest.js";
 
 const OFFSETS_MS = 5000;
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });

@@ -1,9 +1,10 @@
 // The page of a worker: its connectors, asked for each second while somebody looks.
 
+import { ask } from "./ask.js";
 import { Card } from "./connector.js";
 import { element, setText } from "./element.js";
 import { openForm } from "./form.js";
-import { ask, pathOf } from "./rest.js";
+import { pathOf } from "./rest.js";
 
 const INTERVAL_MS = 1000;
 

@@ -1,4 +1,4 @@
-// The worker's REST interface. Paths are relative, so that the page also works behind a proxy that adds a prefix.
+// What pages ask a worker. Paths are relative, so that a page also works behind a proxy that adds a prefix.
 
 /** What the worker refused, or that it does not answer (status 0). */
 export class Refused extends Error {
@@ -31,19 +31,4 @@ export async function ask(method, path, body) {
   }
   if (!answer.ok) throw new Refused(answer.status, found?.message ?? `The worker answered ${answer.status}.`);
   return found;
-}
-
-/** The path of a connector. */
-export function pathOf(name, rest = "") {
-  return `connectors/${encodeURIComponent(name)}${rest}`;
-}
-
-const definitions = new Map();
-
-/** The settings of a class of connectors, asked for once. */
-export async function definitionsOf(className) {
-  if (!definitions.has(className)) {
-    definitions.set(className, await ask("GET", `connector-plugins/${encodeURIComponent(className)}/config`));
-  }
-  return definitions.get(className);
 }

@@ -1,0 +1,18 @@
+// The paths of the worker's REST interface.
+
+import { ask } from "./ask.js";
+
+/** The path of a connector. */
+export function pathOf(name, rest = "") {
+  return `connectors/${encodeURIComponent(name)}${rest}`;
+}
+
+const definitions = new Map();
+
+/** The settings of a class of connectors, asked for once. */
+export async function definitionsOf(className) {
+  if (!definitions.has(className)) {
+    definitions.set(className, await ask("GET", `connector-plugins/${encodeURIComponent(className)}/config`));
+  }
+  return definitions.get(className);
+}
