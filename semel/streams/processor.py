@@ -18,7 +18,7 @@ from semel.streams.rows import Record, calling, records
 from semel.streams.serdes import Serde
 from semel.streams.state.store import Store
 from semel.streams.stores import KeyValueStore, StoreBuilder, WindowStore
-from semel.streams.windows import milliseconds
+from semel.streams.windows.duration import milliseconds
 
 __all__ = ["Context", "Processing", "Processor", "PunctuationType", "Supplier"]
 

@@ -20,6 +20,7 @@ from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, 
 from semel.streams.serdes import Serde, encode
 from semel.streams.state.store import Store
 from semel.streams.topology.topology import Operator
+from semel.streams.windows.keys import WindowKeys
 
 __all__ = [
     "branch_child",
@@ -33,6 +34,7 @@ __all__ = [
     "mapping",
     "mapping_values",
     "requiring_key",
+    "to_records",
     "without_nulls",
 ]
 
@@ -254,24 +256,18 @@ def _place(rows: Any) -> str:
     return f"{rows['topic'][0]}-{rows['partition'][0]} at offsets {first} to {last}"
 
 
-def sunk(rows: Any, key: Serde, value: Serde) -> Any:
-    """Rows as records: columns key, value and timestamp. A window's key ends with where it begins, as in Kafka
-    Streams; rows without a value get their other columns, as JSON.
+def to_records(rows: Any, key: Serde, value: Serde, window_keys: WindowKeys) -> Any:
+    """Return rows as records: columns key, value and timestamp. A window is in the key, as in Kafka Streams. Rows
+    without a value get their other columns, as JSON.
     """
     names = rows.schema.names
     keys = encode(rows["key"], key) if "key" in names else pa.nulls(rows.num_rows, pa.binary())
-    if "window_start" in names:
-        keys = _windowed(keys, rows["window_start"])
+    if window_keys.columns <= set(names):
+        keys = window_keys.in_output(keys, rows)
     values = rows["value"] if "value" in names else _others(rows)
     return pa.RecordBatch.from_pydict(
         {"key": keys, "value": encode(values, value if "value" in names else "json"), "timestamp": rows["timestamp"]}
     )
-
-
-def _windowed(keys: Any, begins: Any) -> Any:
-    starts = begins.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(">i8").tobytes()
-    raw = pa.Array.from_buffers(pa.binary(8), len(keys), [None, pa.py_buffer(starts)]).cast(pa.binary())
-    return pc.binary_join_element_wise(keys, raw, pa.scalar(b"", pa.binary()))
 
 
 def _others(rows: Any) -> Any:

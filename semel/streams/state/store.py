@@ -18,25 +18,28 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from semel.streams.cells import items
+from semel.streams.windows.keys import BY_START, WindowKeys
 from semel.strict_json import is_version, of_kind, read_object, write_object
 
 __all__ = ["Backend", "Memory", "Position", "Store", "StoreSpec", "number"]
 
 _WORD = 8
 _FORM = 2
-#: Kafka Streams ends the key of a window with a number that tells equal keys apart; it is 0 there, too.
-_SEQUENCE = b"\0\0\0\0"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """A store in a topology. ``retention_ms`` belongs to a store of windows. ``holds`` says in words what decides the
-    bytes of its entries: their kind, windows and serdes. It is kept beside them: other words refuse every such store.
+    """A store in a topology. ``retention_ms`` and ``window_keys`` belong to a store of windows.
+
+    ``holds`` says in words what decides the bytes of its entries: their kind, windows and serdes. It is kept beside
+    them: other words refuse every such store.
     """
 
     name: str
     retention_ms: int | None = None
     holds: str = ""
+    window_keys: WindowKeys = BY_START
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +255,7 @@ class Store:
         self.saw(int(times.max(initial=-1)))
         keys: list[bytes] = rows["key"].to_pylist()
         if self.spec.retention_ms is not None:
-            keys = [self._store_key(key) for key in keys]
+            keys = [self.spec.window_keys.from_changelog(key) for key in keys]
         values: list[bytes | None] = rows["value"].to_pylist()
         entries = [None if value is None else at + value for at, value in zip(stamps(times), values, strict=True)]
         newest = dict(zip(keys, entries, strict=True))  # of a key, the last record counts
@@ -268,7 +271,8 @@ class Store:
             if self.spec.retention_ms is None:
                 yield key, None, number(entry), entry[_WORD:]
             else:
-                yield key[_WORD:], number(key), number(entry), entry[_WORD:]
+                windows = self.spec.window_keys
+                yield windows.key(key), windows.start(key), number(entry), entry[_WORD:]
 
     def clear(self) -> None:
         """Throw away all that is there."""
@@ -288,7 +292,7 @@ class Store:
         """
         if self.spec.retention_ms is None or self.horizon() <= 0:
             return
-        end = int(self.horizon()).to_bytes(_WORD, "big")
+        end = self.spec.window_keys.first(self.horizon())
         for key in [key for key in self._puts if key < end]:
             del self._puts[key]  # no other transaction has seen it, unless it is committed too
         for key in self._backend.keys(self._expired, end):
@@ -302,11 +306,7 @@ class Store:
         self._committed_time, self._expired = self.stream_time, self._expiring
 
     def _record_key(self, key: bytes) -> bytes:
-        return key if self.spec.retention_ms is None else key[_WORD:] + key[:_WORD] + _SEQUENCE
-
-    def _store_key(self, key: bytes) -> bytes:
-        end = len(key) - len(_SEQUENCE)
-        return key[end - _WORD : end] + key[: end - _WORD]
+        return key if self.spec.retention_ms is None else self.spec.window_keys.in_changelog(key)
 
 
 def number(data: bytes) -> int:
@@ -316,8 +316,7 @@ def number(data: bytes) -> int:
 
 def stamps(times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[bytes]:
     """Each time as the 8 bytes that an entry begins with."""
-    raw = times.astype(">i8").tobytes()
-    return [raw[at : at + _WORD] for at in range(0, len(raw), _WORD)]
+    return items(times.astype(">i8"))
 
 
 def _now() -> int:

@@ -16,6 +16,7 @@ from semel.streams.dropped import DroppedRecords
 from semel.streams.serdes import Serde
 from semel.streams.state.store import Store, StoreSpec
 from semel.streams.stores import StoreBuilder
+from semel.streams.windows.keys import BY_START, WindowKeys
 
 __all__ = ["Node", "Operator", "Sink", "Source", "SubTopology", "TaskOperator", "Topology", "check_topic"]
 
@@ -72,6 +73,8 @@ class Sink(Node):
     internal: bool = False
     pack: Callable[[Any], Any] | None = None
     partitions: int | None = None
+    #: How windows are written in the keys of rows that have some.
+    window_keys: WindowKeys = BY_START
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from semel.errors import ConfigError
-from semel.streams.nodes.stateless import sunk
+from semel.streams.nodes.stateless import to_records
 from semel.streams.rows import first_wrong, misfit, place
 from semel.streams.serdes import decode
 from semel.streams.state.store import Store
@@ -79,9 +79,9 @@ class Task:
 
 def _records(sink: Sink, rows: Any) -> Any:
     if sink.pack is None:
-        return sunk(rows, sink.key, sink.value)
+        return to_records(rows, sink.key, sink.value, sink.window_keys)
     kept = rows.select([name for name in ("key", "timestamp") if name in rows.schema.names])
-    return sunk(kept.append_column("value", sink.pack(rows)), sink.key, sink.value)
+    return to_records(kept.append_column("value", sink.pack(rows)), sink.key, sink.value, sink.window_keys)
 
 
 def _decoded(node: Source, rows: Any) -> Any:
