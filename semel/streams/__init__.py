@@ -2,7 +2,7 @@
 
 - ``app``: an application; ``settings``: its properties; ``app_file``: the file that holds one; ``stream``: what it is
   built of, in Kafka Streams' words.
-- ``windows``, ``serdes``, ``cells``, ``rows``: windows of time, serialisation, numbers as bytes, and rows on their way.
+- ``windows``, ``cells``, ``rows``: windows of time, numbers as bytes, and rows on their way.
 - ``processor``, ``stores``: classes of one's own that work on single records, and the stores that they are given.
 - ``topology``: nodes and sub-topologies; ``nodes``: what they do; ``dropped``: what they drop, counted.
 - ``worker``: a member of the group, its tasks and its transaction; ``state``: what a task keeps; ``topics``: those that

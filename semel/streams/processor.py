@@ -12,10 +12,10 @@ from enum import Enum
 from typing import Any
 
 from semel.errors import ConfigError, Unsupported
+from semel.serdes.serde import Serde
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.stateless import made_rows
 from semel.streams.rows import Record, calling, records
-from semel.streams.serdes import Serde
 from semel.streams.state.store import Store
 from semel.streams.stores import KeyValueStore, StoreBuilder, WindowStore
 from semel.streams.windows.duration import milliseconds

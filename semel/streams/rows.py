@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError, SemelError
-from semel.streams.serdes import Serde, from_python, to_python, whole
+from semel.serdes.columns import whole
+from semel.serdes.serde import Serde, from_python, to_python
 from semel.streams.state.rocks import Damaged
 
 __all__ = [

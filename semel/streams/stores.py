@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semel.streams.serdes import Serde, check_serde, decode, encode, from_python, to_python
+from semel.serdes.serde import Serde, check_serde, decode, encode, from_python, to_python
 from semel.streams.state.store import Store, StoreSpec
 from semel.streams.windows.duration import milliseconds
 from semel.streams.windows.keys import BY_START

@@ -1,6 +1,6 @@
 """Streams and tables, in Kafka Streams' words: each method adds a node and returns what comes out of it.
 
-Keys and values are bytes unless ``key=`` and ``value=`` name a serialisation (:mod:`semel.streams.serdes`). A method
+Keys and values are bytes unless ``key=`` and ``value=`` name a serialisation (:mod:`semel.serdes.serde`). A method
 that changes the key marks the stream. An operation that needs equal keys together then uses a repartition topic.
 """
 
@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError, Unsupported
+from semel.serdes.serde import Serde, check_serde
 from semel.streams.nodes import stateless
 from semel.streams.nodes.folds import Columns, Count, Entries, Fold, Python
 from semel.streams.nodes.stateful import Aggregate, Join
 from semel.streams.processor import Processing, Supplier
 from semel.streams.rows import Record
-from semel.streams.serdes import Serde, check_serde
 from semel.streams.state.store import StoreSpec
 from semel.streams.stores import StoreBuilder
 from semel.streams.topology.repartition import joined_through, through_topic

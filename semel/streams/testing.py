@@ -21,9 +21,9 @@ from typing import Any
 import pyarrow as pa
 
 from semel.errors import ConfigError
+from semel.serdes.serde import Serde, decode, encode, from_python, to_python
 from semel.streams.app import App
 from semel.streams.rows import Record, timestamps
-from semel.streams.serdes import Serde, decode, encode, from_python, to_python
 from semel.streams.state.store import Memory, Store
 from semel.streams.topology.topology import Source
 from semel.streams.worker.task import Task

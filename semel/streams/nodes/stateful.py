@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError
+from semel.serdes.serde import Serde, decode, encode, to_python
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.folds import Entries, Fold, Groups
 from semel.streams.nodes.stateless import without_nulls
 from semel.streams.rows import Record, calling, misfit, place, records, returned, times, timestamps
-from semel.streams.serdes import Serde, decode, encode, to_python
 from semel.streams.state.store import Store, StoreSpec, stamps
 from semel.streams.windows import Windows
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError, SemelError
+from semel.serdes.serde import Serde, encode
 from semel.streams.dropped import DroppedRecords
 from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, place, records, returned, timestamps
-from semel.streams.serdes import Serde, encode
 from semel.streams.state.store import Store
 from semel.streams.topology.topology import Operator
 from semel.streams.windows.keys import WindowKeys

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from semel.serdes.serde import Serde
 from semel.streams.nodes import stateless
 from semel.streams.nodes.packing import pack_nothing, packing, unpacking
-from semel.streams.serdes import Serde
 from semel.streams.topology.topology import Node, Sink, Source, Topology
 from semel.streams.windows.keys import WindowKeys
 

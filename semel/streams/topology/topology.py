@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from semel.errors import ConfigError
+from semel.serdes.serde import Serde
 from semel.streams.dropped import DroppedRecords
-from semel.streams.serdes import Serde
 from semel.streams.state.store import Store, StoreSpec
 from semel.streams.stores import StoreBuilder
 from semel.streams.windows.keys import BY_START, WindowKeys

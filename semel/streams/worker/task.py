@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from semel.errors import ConfigError
+from semel.serdes.serde import decode
 from semel.streams.nodes.stateless import to_records
 from semel.streams.rows import first_wrong, misfit, place
-from semel.streams.serdes import decode
 from semel.streams.state.store import Store
 from semel.streams.topology.topology import Node, Sink, Source, SubTopology, Topology
 
