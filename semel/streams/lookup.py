@@ -15,7 +15,7 @@ from semel.read.ranges import Range
 from semel.records.partitioner import partition_of
 from semel.streams.nodes.folds import Entries
 from semel.streams.nodes.stateful import Aggregate, TableSource, value_reader
-from semel.streams.state.store import StoreSpec
+from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.topology import Topology
 from semel.wire.client import Client
 

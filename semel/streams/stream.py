@@ -18,10 +18,10 @@ from semel.serdes.serde import Serde, check_serde
 from semel.streams.nodes import stateless
 from semel.streams.nodes.folds import Columns, Count, Entries, Fold, Python
 from semel.streams.nodes.stateful import Aggregate, Join
-from semel.streams.processor import Processing, Supplier
+from semel.streams.processor.processor import Processing, Supplier
+from semel.streams.processor.stores import StoreBuilder
 from semel.streams.rows import Record
-from semel.streams.state.store import StoreSpec
-from semel.streams.stores import StoreBuilder
+from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.repartition import joined_through, through_topic
 from semel.streams.topology.topology import Node, Operator, Sink, Topology, check_topic
 from semel.streams.windows.keys import BY_START, WindowKeys
@@ -247,7 +247,7 @@ class Stream:
         key: Serde = "string",
         value: Serde = "json",
     ) -> Stream:
-        """Apply a :class:`~semel.streams.processor.Processor` in each task, which works on single records with its
+        """Apply a :class:`~semel.streams.processor.processor.Processor` in each task, which works on single records with its
         stores.
 
         ``supplier`` makes one, so a class will do. ``key`` and ``value`` belong to the forwarded records.

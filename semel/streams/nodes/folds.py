@@ -18,7 +18,7 @@ from semel.errors import ConfigError
 from semel.serdes.serde import Serde, decode, encode, to_python
 from semel.streams.cells import EMPTY, FLOAT, INTEGER, cell_fields, cell_numbers, items, read_cells
 from semel.streams.rows import Record, calling, place, records, returned
-from semel.streams.state.store import number
+from semel.streams.state.state_store import number
 
 __all__ = ["Columns", "Count", "Fold", "Groups", "Python"]
 

@@ -21,7 +21,7 @@ from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.folds import Entries, Fold, Groups
 from semel.streams.nodes.stateless import without_nulls
 from semel.streams.rows import Record, calling, misfit, place, records, returned, times, timestamps
-from semel.streams.state.store import Store, StoreSpec, stamps
+from semel.streams.state.state_store import StateStore, StoreSpec, stamps
 from semel.streams.windows import Windows
 
 __all__ = ["Aggregate", "Join", "TableSource", "value_reader"]
@@ -40,7 +40,7 @@ class Aggregate:
     windows: Windows | None
     dropped: DroppedRecords
 
-    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+    def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """One row for each group: key, window, what the fold says, timestamp."""
         store = stores[self.spec.name]
         rows = self._wanted(rows)
@@ -62,7 +62,7 @@ class Aggregate:
         ends = ends[flat[members.offsets.to_numpy()[:-1]]]  # those of each group's first row
         return self._fold(found, groups["key"].combine_chunks(), groups["start"].to_numpy(), ends, store)
 
-    def _fold(self, groups: Groups, keys: Any, starts: Any, ends: Any, store: Store) -> Any:
+    def _fold(self, groups: Groups, keys: Any, starts: Any, ends: Any, store: StateStore) -> Any:
         names: list[bytes] = keys.to_pylist()
         if self.windows is not None:
             names = self.windows.keys.in_store(names, starts, ends)
@@ -93,7 +93,7 @@ class Aggregate:
             )
         return without_nulls(rows, ("key", "value"), self.name, self.dropped)
 
-    def _open_windows(self, windows: Windows, time: Any, store: Store) -> tuple[Any, Any, Any]:
+    def _open_windows(self, windows: Windows, time: Any, store: StateStore) -> tuple[Any, Any, Any]:
         now = np.maximum.accumulate(np.maximum(time, store.stream_time))
         kept, starts, ends = windows.assign(time)
         in_time = windows.takes(ends, now[kept])
@@ -121,7 +121,7 @@ class TableSource:
     value: Serde
     dropped: DroppedRecords
 
-    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+    def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """Return the last row of each key."""
         store = stores[self.spec.name]
         rows = without_nulls(rows, ("key",), self.name, self.dropped)
@@ -160,7 +160,7 @@ class Join:
     made: Serde
     dropped: DroppedRecords
 
-    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+    def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """Return the rows that have a partner, or all rows with ``outer``. Those without a value are dropped, and those
         without a key unless ``outer``, as in Kafka Streams.
         """

@@ -18,7 +18,7 @@ from semel.errors import ConfigError, SemelError
 from semel.serdes.serde import Serde, encode
 from semel.streams.dropped import DroppedRecords
 from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, place, records, returned, timestamps
-from semel.streams.state.store import Store
+from semel.streams.state.state_store import StateStore
 from semel.streams.topology.topology import Operator
 from semel.streams.windows.keys import WindowKeys
 
@@ -44,7 +44,7 @@ _BRANCH = "__branch"
 def map_batch(function: Callable[[pa.RecordBatch], Any], name: str) -> Operator:
     """Return an operator for a function of batches."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         try:
             result = function(rows)
         except SemelError:
@@ -65,7 +65,7 @@ def filtering(
 ) -> Operator:
     """Keep the rows for which a function of single records is true, or an expression."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         return rows.filter(_mask(condition, rows, name, key, value, negated=negated))
 
     return operate
@@ -83,7 +83,7 @@ def flat_mapping(
 ) -> Operator:
     """Any number of records for each: the function returns pairs of key and value."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         keys: list[Any] = []
         values: list[Any] = []
         parents: list[int] = []
@@ -100,7 +100,7 @@ def flat_mapping(
 def mapping_values(function: Callable[[Record], Any], name: str, given: tuple[Serde, Serde], made: Serde) -> Operator:
     """Return an operator that gives each record a new value. The key stays."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         values = [calling(function, name, record, record) for record in records(rows, *given)]
         return _set(rows, "value", returned(values, made, name, partial(place, rows)))
 
@@ -110,7 +110,7 @@ def mapping_values(function: Callable[[Record], Any], name: str, given: tuple[Se
 def keyed_by(chooser: str | Callable[[Record], Any], name: str, given: tuple[Serde, Serde], made: Serde) -> Operator:
     """Take another key: a column's, or what a function of single records returns."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         if isinstance(chooser, str):
             if chooser not in rows.schema.names:
                 raise ConfigError(
@@ -141,7 +141,7 @@ def requiring_key(name: str, dropped: DroppedRecords) -> Operator:
     """
     check = having_key_column(name)
 
-    def operate(rows: Any, stores: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, stores: Mapping[str, StateStore]) -> Any:
         return without_nulls(check(rows, stores), ("key",), name, dropped)
 
     return operate
@@ -150,7 +150,7 @@ def requiring_key(name: str, dropped: DroppedRecords) -> Operator:
 def having_key_column(name: str) -> Operator:
     """Raise :class:`ConfigError` for rows that have no column of keys."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         if "key" not in rows.schema.names:
             raise ConfigError(
                 f"{name} needs the column key, and the rows have {', '.join(rows.schema.names)}. Nothing of this"
@@ -165,7 +165,7 @@ def having_key_column(name: str) -> Operator:
 def branching(conditions: Sequence[Any], name: str, key: Serde, value: Serde) -> Operator:
     """Say of each row which of the conditions it meets first; rows that meet none go."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         place = np.full(rows.num_rows, -1, np.int16)
         for at, condition in enumerate(conditions):
             met = _mask(condition, rows, name, key, value).to_numpy(zero_copy_only=False)
@@ -178,7 +178,7 @@ def branching(conditions: Sequence[Any], name: str, key: Serde, value: Serde) ->
 def branch_child(number: int) -> Operator:
     """Return an operator that keeps the rows of one branch."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         return rows.filter(pc.equal(rows[_BRANCH], number)).drop_columns([_BRANCH])
 
     return operate

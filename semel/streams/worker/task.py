@@ -11,7 +11,7 @@ from semel.errors import ConfigError
 from semel.serdes.serde import decode
 from semel.streams.nodes.stateless import to_records
 from semel.streams.rows import first_wrong, misfit, place
-from semel.streams.state.store import Store
+from semel.streams.state.state_store import StateStore
 from semel.streams.topology.topology import Node, Sink, Source, SubTopology, Topology
 
 __all__ = ["Task"]
@@ -25,7 +25,7 @@ class Task:
         topology: Topology,
         part: SubTopology,
         partition: int,
-        stores: Mapping[str, Store],
+        stores: Mapping[str, StateStore],
         output: Callable[[str, Any], None],
     ) -> None:
         self.id = f"{part.number}_{partition}"

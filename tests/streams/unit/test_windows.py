@@ -12,7 +12,8 @@ import pytest
 from semel.errors import ConfigError
 from semel.streams import App, windows
 from semel.streams.rows import timestamps
-from semel.streams.state.store import Memory, Store
+from semel.streams.state.backend import Memory
+from semel.streams.state.state_store import StateStore
 from semel.streams.testing import Driver
 from semel.streams.windows.keys import BY_START, WindowKeys
 
@@ -68,12 +69,12 @@ def test_a_kind_of_its_own_works_from_rows_to_topics() -> None:
 
 def test_what_is_old_goes_by_the_first_bound_and_the_changelog_gives_back_the_store() -> None:
     (spec,) = monthly().topology.sub_topologies()[0].stores
-    store = Store(spec, Memory())
+    store = StateStore(spec, Memory())
     store.put(spec.window_keys.in_store([b"a"], np.array([0]), np.array([FEBRUARY])), [word(5) + b"x"])
     store.saw(5)
     changes = store.changes()
     assert changes["key"].to_pylist() == [b"a" + word(FEBRUARY) + word(JANUARY)]
-    restored = Store(spec, Memory())
+    restored = StateStore(spec, Memory())
     (batch,) = changes.combine_chunks().to_batches()
     restored.restore(batch, "id", 1)
     assert list(restored.entries()) == [(b"a", JANUARY, 5, b"x")]

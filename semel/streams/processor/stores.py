@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from semel.serdes.serde import Serde, check_serde, decode, encode, from_python, to_python
-from semel.streams.state.store import Store, StoreSpec
+from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.windows.duration import milliseconds
 from semel.streams.windows.keys import BY_START
 
@@ -30,7 +30,7 @@ class StoreBuilder:
     key: Serde
     value: Serde
 
-    def view(self, store: Store) -> KeyValueStore | WindowStore:
+    def view(self, store: StateStore) -> KeyValueStore | WindowStore:
         """Return the store as a processor sees it."""
         kind = KeyValueStore if self.spec.retention_ms is None else WindowStore
         return kind(store, self.key, self.value)
@@ -58,7 +58,7 @@ def _builder(spec: StoreSpec, key: Serde, value: Serde) -> StoreBuilder:
 class _View:
     """``now`` is the time of the record that is worked on, in milliseconds: what is put gets it."""
 
-    def __init__(self, store: Store, key: Serde, value: Serde) -> None:
+    def __init__(self, store: StateStore, key: Serde, value: Serde) -> None:
         self._store, self._key, self._value = store, key, value
         self.now = 0
 
