@@ -247,8 +247,7 @@ class Stream:
         key: Serde = "string",
         value: Serde = "json",
     ) -> Stream:
-        """Apply a :class:`~semel.streams.processor.processor.Processor` in each task, which works on single records with its
-        stores.
+        """Apply a :class:`~semel.streams.Processor` in each task, which works on single records with its stores.
 
         ``supplier`` makes one, so a class will do. ``key`` and ``value`` belong to the forwarded records.
         """
